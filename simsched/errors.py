@@ -1,0 +1,56 @@
+"""Errors of the library: one tree, each error also the builtin kind it is closest to."""
+
+
+class SimschedError(Exception):
+    """Root of every error the library raises on purpose."""
+
+
+class GraphError(SimschedError, ValueError):
+    """An operator, an edge or a graph that cannot be: cycle, duplicate, NaN cost, ..."""
+
+
+class ClusterError(SimschedError, ValueError):
+    """A device, link or cluster that cannot be, or a kernel that no such device can hold."""
+
+
+class ScheduleError(SimschedError, ValueError):
+    """A schedule that breaks a dependency, leaves an operator out, or can never finish."""
+
+
+class ProgramError(SimschedError, ValueError):
+    """A program whose instructions contradict each other or its graph."""
+
+
+class SchedulerError(SimschedError, ValueError):
+    """A scheduler that does not suit the graph or was given an option it refuses."""
+
+
+class CostError(SimschedError, ValueError):
+    """A cost model that answered with something other than a finite, non-negative time."""
+
+
+class SimulationError(SimschedError, ValueError):
+    """Arguments with which nothing can be simulated."""
+
+
+class DeadlockError(SimschedError, RuntimeError):
+    """A program in which everything left waits for something that is never going to happen."""
+
+
+class UnknownNameError(SimschedError, LookupError):
+    """A scheduler, workload, preset, ... that is not known; the message lists those that are."""
+
+    def __init__(self, what: str, name: str, known: list[str]) -> None:
+        super().__init__(f"unknown {what} {name!r}; known are: {', '.join(known)}")
+
+
+class FormatError(SimschedError, ValueError):
+    """A file that is not what it should be: truncated, wrong version, wrong type, ..."""
+
+
+class FileError(SimschedError, OSError):
+    """A file that cannot be read or written."""
+
+
+class MissingDependencyError(SimschedError, ImportError):
+    """An optional package that is not installed; the message says how to install it."""

@@ -1,0 +1,6 @@
+"""The model as data: operators, edges, and the immutable DAG they form."""
+
+from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
+from simsched.graph.opgraph import OpGraph, Rows
+
+__all__ = ["DTYPE_NBYTES", "INTENSITIES", "Edge", "Kernel", "OpGraph", "Operator", "Rows"]

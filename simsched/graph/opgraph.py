@@ -1,0 +1,528 @@
+"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.errors import GraphError
+from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, RULES, Edge, Kernel, Operator
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Row = TypeVar("Row")
+
+COSTS = ("flops", "nbytes", "weight_nbytes", "time", "utilization")
+_LONGEST_CYCLE_SHOWN = 12
+
+
+class Rows(Sequence[Row], Generic[Row]):
+    """A tuple-like view of columns: a row is made when it is asked for."""
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[int], Row]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        if isinstance(index, slice):
+            return tuple(self._make(i) for i in range(*index.indices(self._length)))
+        if not -self._length <= index < self._length:
+            raise IndexError(f"row {index} of {self._length}")
+        return self._make(index % self._length)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self._make, range(self._length))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(row) for row in self[:3])
+        return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
+
+
+class OpGraph:
+    """A model as a directed acyclic graph of operators.
+
+    Parameters
+    ----------
+    operators
+        The vertices. Their order breaks every tie in the library.
+    edges
+        The tensors between them; parallel edges are allowed.
+    name
+        How tables and errors call the graph.
+
+    Raises
+    ------
+    GraphError
+        If there is no operator, a name stands twice, an edge names no operator, or the edges
+        form a cycle; the message names the offender.
+
+    Notes
+    -----
+    Columns are read-only arrays, aligned with `operators`: `flops`, `nbytes`, `weight_nbytes`,
+    `time` and `utilization` (NaN for None), `intensity` (-1 for None, else the index into
+    `INTENSITIES`), and with `edges`: `src`, `dst` (operator indices), `edge_nbytes`,
+    `edge_transfer` (NaN for None). Kernels of operator i are rows ``kernel_ptr[i]`` to
+    ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. Making a graph is O(V + E), or
+    O(V log V + E) if the operators are not given in topological order.
+
+    >>> graph = OpGraph([Operator("a", time=3.0), Operator("b", time=5.0)], [Edge("a", "b")])
+    >>> graph.order, graph.depth, graph.width
+    (('a', 'b'), 2, 1)
+    """
+
+    flops: Floats
+    nbytes: Floats
+    weight_nbytes: Floats
+    time: Floats
+    utilization: Floats
+
+    def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
+        rows = tuple(operators)
+        edge_rows = tuple(edges)
+        names = tuple(op.name for op in rows)
+        index = _index(names)
+        kernels = [kernel for op in rows for kernel in op.kernels]
+        details = {
+            i: (dict(op.attributes), op.input_shapes, op.output_shape)
+            for i, op in enumerate(rows)
+            if op.attributes or op.input_shapes or op.output_shape is not None
+        }
+        self._fill(
+            name=name,
+            names=names,
+            src=_endpoints(edge_rows, index, "src"),
+            dst=_endpoints(edge_rows, index, "dst"),
+            costs={key: _column(getattr(op, key) for op in rows) for key in COSTS},
+            intensity=np.array([-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows], np.int8),
+            labels={key: _encode(getattr(op, key) for op in rows) for key in ("kind", "dtype", "block")},
+            details=details,
+            kernel_ptr=np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64),
+            kernels=_kernel_columns(kernels),
+            edge_nbytes=_column(edge.nbytes for edge in edge_rows),
+            edge_transfer=_column(edge.transfer for edge in edge_rows),
+        )
+        self.__dict__["index"] = index
+
+    @classmethod
+    def from_columns(
+        cls,
+        names: Sequence[str],
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        *,
+        name: str = "graph",
+        kind: str = "op",
+        edge_nbytes: npt.ArrayLike = 0.0,
+        edge_transfer: npt.ArrayLike = np.nan,
+        **costs: npt.ArrayLike,
+    ) -> "OpGraph":
+        """Make a graph of operators of one kind from arrays, without a Python object per row.
+
+        Parameters
+        ----------
+        names
+            Operator names, shape (n_ops,).
+        src, dst
+            Indices of each edge's operators, shape (n_edges,).
+        kind
+            Kind of every operator.
+        edge_nbytes, edge_transfer
+            Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
+        **costs
+            `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`: shape (n_ops,) or a scalar.
+        """
+        n = len(names)
+        unknown = [key for key in costs if key not in COSTS]
+        if unknown:
+            raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
+        source = np.ascontiguousarray(src, dtype=np.int64)
+        target = np.ascontiguousarray(dst, dtype=np.int64)
+        if source.shape != target.shape or source.ndim != 1:
+            raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
+        outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= n)
+        if outside.any():
+            edge = int(np.argmax(outside))
+            raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {n}")
+        default = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": np.nan, "utilization": np.nan}
+        columns = {key: _spread(costs.get(key, default[key]), n, key) for key in COSTS}
+        for key in COSTS:
+            _check_column(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]),
+                          lambda i, key=key: f"operator {names[i]!r}: {key}")  # fmt: skip
+        edge_columns = {"nbytes": _spread(edge_nbytes, len(source), "edge_nbytes"),
+                        "transfer": _spread(edge_transfer, len(source), "edge_transfer")}  # fmt: skip
+        for key, column in edge_columns.items():
+            _check_column(column, "cost", key == "transfer",
+                          lambda i, key=key: f"edge {names[source[i]]} -> {names[target[i]]}: {key}")  # fmt: skip
+        zeros = np.zeros(n, np.int32)
+        graph = cls.__new__(cls)
+        graph._fill(
+            name=name,
+            names=tuple(names),
+            src=source,
+            dst=target,
+            costs=columns,
+            intensity=np.full(n, -1, np.int8),
+            labels={"kind": (zeros, (kind,)), "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
+            details={},
+            kernel_ptr=np.zeros(n + 1, np.int64),
+            kernels=_kernel_columns([]),
+            edge_nbytes=edge_columns["nbytes"],
+            edge_transfer=edge_columns["transfer"],
+        )
+        graph.__dict__["index"] = _index(graph.names)
+        return graph
+
+    def _fill(
+        self,
+        *,
+        name: str,
+        names: tuple[str, ...],
+        src: Ints,
+        dst: Ints,
+        costs: Mapping[str, Floats],
+        intensity: npt.NDArray[np.int8],
+        labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]],
+        details: dict[int, tuple[Any, ...]],
+        kernel_ptr: Ints,
+        kernels: Mapping[str, npt.NDArray[Any]],
+        edge_nbytes: Floats,
+        edge_transfer: Floats,
+    ) -> None:
+        if not names:
+            raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
+        put = self.__dict__.update
+        put(name=name, names=names, src=src, dst=dst, intensity=intensity, _labels=labels, _details=details)
+        put(kernel_ptr=kernel_ptr, edge_nbytes=edge_nbytes, edge_transfer=edge_transfer)
+        put(**costs)
+        put(**{f"kernel_{key}": column for key, column in kernels.items()})
+        put(order_index=_topological_order(names, src, dst))
+        for column in self.__dict__.values():
+            if isinstance(column, np.ndarray):
+                column.flags.writeable = False
+
+    # These are filled above; the annotations say what they are.
+    name: str
+    names: tuple[str, ...]
+    src: Ints
+    dst: Ints
+    intensity: npt.NDArray[np.int8]
+    kernel_ptr: Ints
+    kernel_blocks: Ints
+    kernel_threads: Ints
+    kernel_registers: Ints
+    kernel_shared_memory: Ints
+    kernel_share: Floats
+    edge_nbytes: Floats
+    edge_transfer: Floats
+    order_index: Ints
+    index: Mapping[str, int]
+    _labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
+    _details: dict[int, tuple[Any, ...]]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"OpGraph({self.name!r}, {len(self)} operators, {len(self.src)} edges)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OpGraph):
+            return NotImplemented
+        return self.name == other.name and self.operators == other.operators and self.edges == other.edges
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, name: str) -> Operator:
+        """Return the operator of a name."""
+        try:
+            return self.operator(self.index[name])
+        except KeyError:
+            raise GraphError(f"graph {self.name!r} has no operator {name!r}") from None
+
+    @property
+    def operators(self) -> Rows[Operator]:
+        """The operators, in the order in which they were given."""
+        return Rows(len(self.names), self.operator)
+
+    @property
+    def edges(self) -> Rows[Edge]:
+        """The edges, in the order in which they were given."""
+        return Rows(len(self.src), self.edge)
+
+    def operator(self, i: int) -> Operator:
+        """Return operator number `i`."""
+        attributes, input_shapes, output_shape = self._details.get(i, ({}, (), None))
+        code = int(self.intensity[i])
+        return Operator(
+            name=self.names[i],
+            kind=self.label("kind", i) or "op",
+            flops=float(self.flops[i]),
+            nbytes=float(self.nbytes[i]),
+            weight_nbytes=float(self.weight_nbytes[i]),
+            time=_optional(self.time[i]),
+            kernels=tuple(
+                Kernel(
+                    int(self.kernel_blocks[k]),
+                    int(self.kernel_threads[k]),
+                    int(self.kernel_registers[k]),
+                    int(self.kernel_shared_memory[k]),
+                    float(self.kernel_share[k]),
+                )
+                for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
+            ),
+            utilization=_optional(self.utilization[i]),
+            intensity=None if code < 0 else INTENSITIES[code],
+            dtype=self.label("dtype", i) or "fp32",
+            attributes=attributes,
+            input_shapes=input_shapes,
+            output_shape=output_shape,
+            block=self.label("block", i),
+        )
+
+    def edge(self, e: int) -> Edge:
+        """Return edge number `e`."""
+        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
+        return Edge(src, dst, float(self.edge_nbytes[e]), _optional(self.edge_transfer[e]))
+
+    def label(self, column: str, i: int) -> str | None:
+        """Return the `kind`, `dtype` or `block` of operator number `i`."""
+        codes, texts = self._labels[column]
+        return texts[codes[i]]
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Operator names in topological order; among those that are ready, the first given first."""
+        return tuple(self.names[i] for i in self.order_index)
+
+    @cached_property
+    def outgoing(self) -> tuple[Ints, Ints]:
+        """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
+        return _grouped(self.src, len(self))
+
+    @cached_property
+    def incoming(self) -> tuple[Ints, Ints]:
+        """Edges by consumer, in argument order (see `outgoing`)."""
+        return _grouped(self.dst, len(self))
+
+    @cached_property
+    def output_nbytes(self) -> Floats:
+        """Bytes of each operator's output tensor, shape (n_ops,).
+
+        From its shape where known, else the largest edge that leaves it (an edge may carry a slice).
+        """
+        found = np.zeros(len(self))
+        np.maximum.at(found, self.src, self.edge_nbytes)
+        for i, (_, _, shape) in self._details.items():
+            if shape is not None:
+                found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
+        return found
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the operators that read from no other."""
+        ptr, _ = self.incoming
+        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the operators that no other reads from."""
+        ptr, _ = self.outgoing
+        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
+
+    @cached_property
+    def depth(self) -> int:
+        """Operators on the path that has the most of them. O(V + E)."""
+        from simsched.graph.structure import longest_to
+
+        return int(max(longest_to(self, np.ones(len(self)))))
+
+    @cached_property
+    def width(self) -> int:
+        """Most operators of which none depends on another (Dilworth's theorem, by matching)."""
+        from simsched.graph.structure import width
+
+        return width(self)
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[str, ...], ...]:
+        """The graph in pieces, each a tuple of names: by label, else single entry and single exit."""
+        from simsched.graph.structure import blocks
+
+        return blocks(self)
+
+    def longest_path(self, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
+        """Return the length in us of a longest path and the operators on it.
+
+        Parameters
+        ----------
+        weights
+            Time of each operator in us; by default its `time` (every operator must then have one).
+
+        Notes
+        -----
+        Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
+        """
+        from simsched.graph.structure import longest_path
+
+        return longest_path(self, weights)
+
+    def to_networkx(self) -> Any:
+        """Return a `networkx.MultiDiGraph`; node and edge attributes are the fields of the rows."""
+        from simsched.graph.convert import to_networkx
+
+        return to_networkx(self)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, name: str | None = None) -> "OpGraph":
+        """Make a graph from a networkx digraph whose attributes are fields of the rows."""
+        from simsched.graph.convert import from_networkx
+
+        return from_networkx(graph, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the graph as a JSON document, format ``simsched.graph`` version 1."""
+        from simsched.graph.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "graph") -> "OpGraph":
+        """Make a graph from a decoded ``simsched.graph`` document; `source` names it in errors."""
+        from simsched.graph.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str) -> None:
+        """Write the graph to a JSON file, whole or not at all."""
+        from simsched.io import dump_json, write_file
+
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str) -> "OpGraph":
+        """Read a graph from a JSON file."""
+        from simsched.io import read_json
+
+        return cls.from_dict(read_json(path), str(path))
+
+
+def _optional(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+
+
+def _spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
+    array = np.array(np.broadcast_to(np.asarray(values, dtype=np.float64), (n,)) if np.ndim(values) == 0 else values, np.float64)
+    if array.shape != (n,):
+        raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
+    return array
+
+
+def _check_column(column: Floats, rule: str, none_allowed: bool, subject: Callable[[int], str]) -> None:
+    holds, phrase = RULES[rule]
+    good = holds(column) | (np.isnan(column) if none_allowed else False)
+    if not good.all():
+        i = int(np.argmin(good))
+        raise GraphError(f"{subject(i)} {phrase}, not {float(column[i])!r}")
+
+
+def _encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+    codes: dict[str | None, int] = {}
+    column = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
+    return column, tuple(codes)
+
+
+def _index(names: tuple[str, ...]) -> dict[str, int]:
+    index = {name: i for i, name in enumerate(names)}
+    if len(index) != len(names):
+        twice = next(name for i, name in enumerate(names) if index[name] != i)
+        raise GraphError(f"operator {twice!r} stands twice; names must be unique")
+    return index
+
+
+def _endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Ints:
+    try:
+        return np.array([index[getattr(edge, end)] for edge in edges], np.int64)
+    except KeyError:
+        edge = next(edge for edge in edges if getattr(edge, end) not in index)
+        raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
+
+
+def _kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
+    columns: dict[str, npt.NDArray[Any]] = {
+        key: np.array([getattr(kernel, key) for kernel in kernels], np.int64)
+        for key in ("blocks", "threads", "registers", "shared_memory")
+    }
+    columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
+    return columns
+
+
+def _grouped(ends: Ints, n: int) -> tuple[Ints, Ints]:
+    ptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(ends, minlength=n), out=ptr[1:])
+    return ptr, np.argsort(ends, kind="stable").astype(np.int64)
+
+
+def _topological_order(names: tuple[str, ...], src: Ints, dst: Ints) -> Ints:
+    n = len(names)
+    if (src < dst).all():
+        return np.arange(n, dtype=np.int64)
+    ptr, by_src = _grouped(src, n)
+    bounds, targets = ptr.tolist(), dst[by_src].tolist()
+    missing = np.bincount(dst, minlength=n).tolist()
+    ready = [i for i in range(n) if missing[i] == 0]
+    heapify(ready)
+    order = []
+    while ready:
+        i = heappop(ready)
+        order.append(i)
+        for j in targets[bounds[i] : bounds[i + 1]]:
+            missing[j] -= 1
+            if missing[j] == 0:
+                heappush(ready, j)
+    if len(order) < n:
+        raise GraphError(f"the edges form a cycle: {_cycle(names, src, dst, missing)}")
+    return np.array(order, np.int64)
+
+
+def _cycle(names: tuple[str, ...], src: Ints, dst: Ints, missing: list[int]) -> str:
+    """Walk backwards among operators that never became ready until one comes up again."""
+    producer: dict[int, int] = {}
+    for u, v in zip(src.tolist(), dst.tolist(), strict=True):
+        if missing[u] and missing[v]:
+            producer.setdefault(v, u)
+    seen: dict[int, int] = {}
+    walk = [next(iter(producer))]
+    while walk[-1] not in seen:
+        seen[walk[-1]] = len(seen)
+        walk.append(producer[walk[-1]])
+    cycle = walk[seen[walk[-1]] :][::-1]
+    shown = [names[i] for i in cycle]
+    if len(shown) > _LONGEST_CYCLE_SHOWN:
+        shown = [*shown[: _LONGEST_CYCLE_SHOWN // 2], f"... {len(shown) - _LONGEST_CYCLE_SHOWN} more ...", *shown[-_LONGEST_CYCLE_SHOWN // 2 :]]
+    return " -> ".join(shown)

@@ -1,0 +1,183 @@
+"""Reading and writing whole files: nothing half-written, nothing half-understood."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from simsched.errors import FileError, FormatError
+
+_REQUIRED = object()
+T = TypeVar("T")
+
+
+def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
+    """Write a file whole or not at all: temporary file beside it, fsync, rename.
+
+    Raises
+    ------
+    FileError
+        If the folder does not exist or cannot be written to. The old file, if any, is kept.
+    """
+    path = Path(path)
+    content = data.encode() if isinstance(data, str) else data
+    if path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder")
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException as error:  # also Ctrl-C: the temporary file must not stay behind
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return what a JSON file holds; NaN, infinities and repeated keys are refused.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If it is not JSON; the message names the line.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
+    return parse_json(text, source=str(path))
+
+
+def parse_json(text: str, source: str = "JSON") -> Any:
+    """Return what a JSON text holds; `source` names it in errors."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise FormatError(f"{source}: {constant} is not a number that can be used")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise FormatError(f"{source}: field {twice!r} stands twice in one object")
+        return found
+
+    try:
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise FormatError(f"{source}: nested too deeply") from error
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{source}: {error}") from error  # e.g. an integer of over 4,300 digits
+
+
+def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
+    """Return `data` as JSON text that ends in a newline."""
+    return json.dumps(data, indent=indent, allow_nan=False) + "\n"
+
+
+class Record:
+    """A JSON object that is read field by field, every field checked and accounted for.
+
+    Parameters
+    ----------
+    data
+        The decoded object.
+    where
+        How errors name it, such as ``"plan.json: placements[3]"``.
+    """
+
+    def __init__(self, data: Any, where: str) -> None:
+        if not isinstance(data, dict):
+            raise FormatError(f"{where}: expected an object, not {_kind(data)}")
+        self._data = data
+        self._where = where
+        self._seen: list[str] = []
+
+    def take(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
+        """Return a field of the given type; a missing one is an error unless `default` is given."""
+        self._seen.append(key)
+        value = self._data.get(key, _REQUIRED)
+        if value is _REQUIRED or (value is None and default is not _REQUIRED):
+            if default is _REQUIRED:
+                raise FormatError(f"{self._where}: field {key!r} is missing")
+            return default
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            try:
+                return float(value)
+            except OverflowError:
+                raise FormatError(f"{self._where}: field {key!r} is too large a number") from None
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            names = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
+            raise FormatError(f"{self._where}: field {key!r} must be {names}, not {_kind(value)}")
+        return value
+
+    def records(self, key: str, default: Any = _REQUIRED) -> "list[Record]":
+        """Return a field that is a list of objects."""
+        rows = self.take(key, list, default)
+        return [Record(row, f"{self._where}: {key}[{i}]" if ":" not in self._where else f"{self._where}.{key}[{i}]")
+                for i, row in enumerate(rows)]  # fmt: skip
+
+    def build(self, make: Callable[..., T], **arguments: Any) -> T:
+        """Call `make` with what was read, and refuse fields that nobody asked for."""
+        self.done()
+        try:
+            return make(**arguments)
+        except ValueError as error:
+            raise type(error)(f"{self._where}: {error}") from error
+
+    def done(self) -> None:
+        """Refuse fields that nobody asked for."""
+        unknown = [key for key in self._data if key not in self._seen]
+        if unknown:
+            raise FormatError(f"{self._where}: unknown field {unknown[0]!r}; known are: {', '.join(self._seen)}")
+
+    @property
+    def where(self) -> str:
+        """How errors name this object."""
+        return self._where
+
+
+def document(data: Any, kind: str, version: int, source: str) -> Record:
+    """Return the top of a versioned document as a `Record`, its format and version checked."""
+    record = Record(data, source)
+    found = record.take("format", str)
+    if found != kind:
+        raise FormatError(f"{source}: field 'format' is {found!r}; expected {kind!r}")
+    number = record.take("version", int)
+    if number != version:
+        raise FormatError(f"{source}: field 'version' is {number}; this release reads {kind} {version}")
+    return record
+
+
+_NAMES: dict[type, str] = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
+}  # fmt: skip
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
