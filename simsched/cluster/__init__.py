@@ -1,0 +1,8 @@
+"""The hardware as data: devices, links, clusters, their presets, and CUDA occupancy."""
+
+from simsched.cluster.cluster import Cluster, Route
+from simsched.cluster.device import Device, Link
+from simsched.cluster.occupancy import Footprint, Occupancy, footprint, occupancy
+from simsched.cluster.presets import DEVICES, LINKS
+
+__all__ = ["DEVICES", "LINKS", "Cluster", "Device", "Footprint", "Link", "Occupancy", "Route", "footprint", "occupancy"]
