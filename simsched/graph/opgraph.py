@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
+from simsched.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, RULES, Edge, Kernel, Operator
 
 Floats = npt.NDArray[np.float64]
@@ -16,7 +16,6 @@ Ints = npt.NDArray[np.int64]
 Row = TypeVar("Row")
 
 COSTS = ("flops", "nbytes", "weight_nbytes", "time", "utilization")
-_LONGEST_CYCLE_SHOWN = 12
 
 
 class Rows(Sequence[Row], Generic[Row]):
@@ -214,7 +213,10 @@ class OpGraph:
         put(kernel_ptr=kernel_ptr, edge_nbytes=edge_nbytes, edge_transfer=edge_transfer)
         put(**costs)
         put(**{f"kernel_{key}": column for key, column in kernels.items()})
-        put(order_index=_topological_order(names, src, dst))
+        order, cycle = topological_order(len(names), src, dst)
+        if cycle:
+            raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
+        put(order_index=order)
         for column in self.__dict__.values():
             if isinstance(column, np.ndarray):
                 column.flags.writeable = False
@@ -319,12 +321,12 @@ class OpGraph:
     @cached_property
     def outgoing(self) -> tuple[Ints, Ints]:
         """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
-        return _grouped(self.src, len(self))
+        return grouped(self.src, len(self))
 
     @cached_property
     def incoming(self) -> tuple[Ints, Ints]:
         """Edges by consumer, in argument order (see `outgoing`)."""
-        return _grouped(self.dst, len(self))
+        return grouped(self.dst, len(self))
 
     @cached_property
     def output_nbytes(self) -> Floats:
@@ -480,49 +482,3 @@ def _kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     }
     columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
     return columns
-
-
-def _grouped(ends: Ints, n: int) -> tuple[Ints, Ints]:
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(ends, minlength=n), out=ptr[1:])
-    return ptr, np.argsort(ends, kind="stable").astype(np.int64)
-
-
-def _topological_order(names: tuple[str, ...], src: Ints, dst: Ints) -> Ints:
-    n = len(names)
-    if (src < dst).all():
-        return np.arange(n, dtype=np.int64)
-    ptr, by_src = _grouped(src, n)
-    bounds, targets = ptr.tolist(), dst[by_src].tolist()
-    missing = np.bincount(dst, minlength=n).tolist()
-    ready = [i for i in range(n) if missing[i] == 0]
-    heapify(ready)
-    order = []
-    while ready:
-        i = heappop(ready)
-        order.append(i)
-        for j in targets[bounds[i] : bounds[i + 1]]:
-            missing[j] -= 1
-            if missing[j] == 0:
-                heappush(ready, j)
-    if len(order) < n:
-        raise GraphError(f"the edges form a cycle: {_cycle(names, src, dst, missing)}")
-    return np.array(order, np.int64)
-
-
-def _cycle(names: tuple[str, ...], src: Ints, dst: Ints, missing: list[int]) -> str:
-    """Walk backwards among operators that never became ready until one comes up again."""
-    producer: dict[int, int] = {}
-    for u, v in zip(src.tolist(), dst.tolist(), strict=True):
-        if missing[u] and missing[v]:
-            producer.setdefault(v, u)
-    seen: dict[int, int] = {}
-    walk = [next(iter(producer))]
-    while walk[-1] not in seen:
-        seen[walk[-1]] = len(seen)
-        walk.append(producer[walk[-1]])
-    cycle = walk[seen[walk[-1]] :][::-1]
-    shown = [names[i] for i in cycle]
-    if len(shown) > _LONGEST_CYCLE_SHOWN:
-        shown = [*shown[: _LONGEST_CYCLE_SHOWN // 2], f"... {len(shown) - _LONGEST_CYCLE_SHOWN} more ...", *shown[-_LONGEST_CYCLE_SHOWN // 2 :]]
-    return " -> ".join(shown)

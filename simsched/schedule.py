@@ -1,0 +1,309 @@
+"""`Schedule`: what runs where and in which order, without times."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster import Cluster
+from simsched.errors import ScheduleError
+from simsched.graph import OpGraph, Rows
+from simsched.graph.opgraph import Ints
+from simsched.io import Record, document, dump_json, read_json, write_file
+
+if TYPE_CHECKING:
+    from simsched.program import Program
+
+EXECUTIONS: Final = ("stages", "events", "graph")
+FORMAT, VERSION = "simsched.schedule", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An operator on a stream of a device.
+
+    Parameters
+    ----------
+    op, device
+        Names of the operator and the device.
+    stream
+        Stream of the device, 0 or more.
+    stage, group
+        For execution in stages: the device's stages run one after the other, the groups of a
+        stage side by side, each group on a stream of its own.
+    priority
+        Stream priority as in CUDA: the lower number is served first.
+    """
+
+    op: str
+    device: str = "gpu0"
+    stream: int = 0
+    stage: int = 0
+    group: int = 0
+    priority: int = 0
+
+
+class Schedule:
+    """Placements in launch order over the graph they execute.
+
+    Parameters
+    ----------
+    graph
+        The graph that runs; a scheduler that rewrites graphs puts the rewritten one here.
+    placements
+        One per operator, in the order in which the host launches them.
+    execution
+        ``"stages"`` (barriers between stages), ``"events"`` (events between streams) or
+        ``"graph"`` (captured once, launched as a whole).
+    estimate
+        Makespan in us by the scheduler's own model, or None if it has none.
+    scheduler
+        Name of the scheduler that made it.
+
+    Raises
+    ------
+    ScheduleError
+        If a placement names no operator or an operator is placed twice or never, a number is
+        negative, or `execution` is unknown. Whether the schedule can run is proved by `check`.
+
+    Notes
+    -----
+    Stored by columns in launch order: `op` (operator indices), `device` (indices into
+    `devices`), `stream`, `stage`, `group`, `priority`, each of shape (n_ops,).
+    """
+
+    graph: OpGraph
+    execution: str
+    estimate: float | None
+    scheduler: str
+    devices: tuple[str, ...]
+    op: Ints
+    device: Ints
+    stream: Ints
+    stage: Ints
+    group: Ints
+    priority: Ints
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        placements: Iterable[Placement],
+        execution: str = "events",
+        estimate: float | None = None,
+        scheduler: str = "custom",
+    ) -> None:
+        rows = tuple(placements)
+        unknown = next((row for row in rows if row.op not in graph.index), None)
+        if unknown is not None:
+            raise ScheduleError(f"placement of {unknown.op!r} names no operator of graph {graph.name!r}")
+        devices = tuple(dict.fromkeys(row.device for row in rows))
+        number = {name: i for i, name in enumerate(devices)}
+        self._fill(
+            graph, devices, execution, estimate, scheduler,
+            op=[graph.index[row.op] for row in rows],
+            device=[number[row.device] for row in rows],
+            **{key: [getattr(row, key) for row in rows] for key in _NUMBERS},
+        )  # fmt: skip
+
+    @classmethod
+    def from_columns(
+        cls,
+        graph: OpGraph,
+        op: npt.ArrayLike,
+        devices: Sequence[str],
+        *,
+        device: npt.ArrayLike = 0,
+        stream: npt.ArrayLike = 0,
+        stage: npt.ArrayLike = 0,
+        group: npt.ArrayLike = 0,
+        priority: npt.ArrayLike = 0,
+        execution: str = "events",
+        estimate: float | None = None,
+        scheduler: str = "custom",
+    ) -> "Schedule":
+        """Make a schedule from columns in launch order (see Notes of the class); scalars are spread."""
+        schedule = cls.__new__(cls)
+        schedule._fill(graph, tuple(devices), execution, estimate, scheduler, op=op, device=device,
+                       stream=stream, stage=stage, group=group, priority=priority)  # fmt: skip
+        return schedule
+
+    def _fill(
+        self,
+        graph: OpGraph,
+        devices: tuple[str, ...],
+        execution: str,
+        estimate: float | None,
+        scheduler: str,
+        **columns: npt.ArrayLike,
+    ) -> None:
+        if execution not in EXECUTIONS:
+            raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
+        if estimate is not None and not 0 <= estimate < inf:
+            raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
+        values = {key: _whole(column, key, np.shape(columns["op"])) for key, column in columns.items()}
+        names = graph.names
+        for key, end, what in (("op", len(graph), "operators"), ("device", len(devices), "devices")):
+            if values[key].size and not 0 <= values[key].min() <= values[key].max() < end:
+                raise ScheduleError(f"column {key!r} must hold indices of the {end} {what}")
+        placed = np.bincount(values["op"], minlength=len(graph)) if len(values["op"]) else np.zeros(len(graph), int)
+        if (placed != 1).any():
+            i = int(np.argmax(placed != 1))
+            raise ScheduleError(f"operator {names[i]!r} is placed {'twice' if placed[i] > 1 else 'nowhere'}")
+        for key in ("stream", "stage", "group"):
+            if (values[key] < 0).any():
+                at = int(np.argmax(values[key] < 0))
+                raise ScheduleError(f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}")
+        self.__dict__.update(graph=graph, devices=devices, execution=execution, estimate=estimate, scheduler=scheduler)
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Schedule cannot be changed (tried to set {name!r}); make a new one")
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def __repr__(self) -> str:
+        return (
+            f"Schedule({self.scheduler!r} of {self.graph.name!r}, {len(self)} operators, {self.n_streams} streams, "
+            f"{len(self.devices_used)} devices, execution={self.execution!r})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        mine, theirs = ((s.execution, s.estimate, s.scheduler) for s in (self, other))
+        return mine == theirs and self.graph == other.graph and self.placements == other.placements
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def placements(self) -> Rows[Placement]:
+        """The placements, in launch order."""
+        return Rows(len(self.op), self._placement)
+
+    def _placement(self, i: int) -> Placement:
+        name, device = self.graph.names[self.op[i]], self.devices[self.device[i]]
+        return Placement(name, device, *(int(self.__dict__[key][i]) for key in _NUMBERS))
+
+    @property
+    def devices_used(self) -> tuple[str, ...]:
+        """Names of the devices that run at least one operator."""
+        return tuple(self.devices[i] for i in np.unique(self.device))
+
+    @property
+    def n_streams(self) -> int:
+        """Streams in use, over all devices."""
+        return len(np.unique(np.stack([self.device, self.stream]), axis=1).T)
+
+    def check(self, cluster: Cluster | None = None) -> "Schedule":
+        """Prove that the schedule runs to its end and respects every dependency.
+
+        Checked are: devices exist in `cluster` (if given); with `execution="stages"`, stages of a
+        device follow each other in launch order, the groups of a stage have streams of their own
+        and do not depend on each other; with ``"graph"``, the one capturing thread records no
+        wait before its record; and no cycle leads through dependencies, streams, stages,
+        barriers and host threads (one per device), so that nothing waits for ever.
+
+        Returns
+        -------
+        Schedule
+            The schedule itself.
+
+        Raises
+        ------
+        ScheduleError
+            Naming the operator or the dependency that cannot be.
+
+        Notes
+        -----
+        O(V + E), vectorised where the launch order is topological.
+        """
+        from simsched.feasibility import check
+
+        check(self, cluster)
+        return self
+
+    def lower(
+        self, cluster: Cluster, *, threads: str = "device", transfers: str = "async", events: str = "minimal"
+    ) -> "Program":
+        """Return the `Program`: what the host issues to run this schedule on a cluster.
+
+        Parameters
+        ----------
+        threads
+            ``"device"``: one issuing thread per device; ``"one"``: one for all, in launch order.
+            A captured graph always has one.
+        transfers
+            ``"async"``: edges between devices are copies ordered by events; ``"blocking"``: the
+            host waits for the producer before it sends, and for the data before it launches the
+            consumer, as the executor of HIOS does.
+        events
+            ``"minimal"``: only waits that nothing else implies, and one copy for equal edges of a
+            producer to one device; ``"literal"``: a wait per consumer and producer on another
+            stream, a copy per edge.
+
+        Raises
+        ------
+        ScheduleError
+            If an option is unknown, or if `check` refuses the schedule.
+        """
+        from simsched.lowering import lower
+
+        return lower(self, cluster, threads=threads, transfers=transfers, events=events)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "scheduler": self.scheduler,
+            "execution": self.execution,
+            "estimate": self.estimate,
+            "graph": self.graph.to_dict(),
+            "placements": [{key: getattr(row, key) for key in _FIELDS} for row in self.placements],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "schedule") -> "Schedule":
+        """Make a schedule from a decoded ``simsched.schedule`` document; `source` names it in errors."""
+        top = document(data, FORMAT, VERSION, source)
+        graph = OpGraph.from_dict(top.take("graph", dict), f"{source}: graph")
+        return top.build(
+            cls,
+            graph=graph,
+            placements=[_read_placement(row) for row in top.records("placements")],
+            execution=top.take("execution", str, "events"),
+            estimate=top.take("estimate", float, None),
+            scheduler=top.take("scheduler", str, "custom"),
+        )
+
+    def save(self, path: str) -> None:
+        """Write the schedule and its graph to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str) -> "Schedule":
+        """Read a schedule from a JSON file."""
+        return cls.from_dict(read_json(path), str(path))
+
+
+_NUMBERS = ("stream", "stage", "group", "priority")
+_FIELDS = ("op", "device", *_NUMBERS)
+_LARGEST = 2**31 - 1
+
+
+def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Ints:
+    column = np.array(np.broadcast_to(np.asarray(values), shape))
+    if column.size and (column.dtype.kind not in "iu" or np.abs(column).max() > _LARGEST):
+        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
+    column = column.astype(np.int64)
+    column.flags.writeable = False
+    return column
+
+
+def _read_placement(row: Record) -> Placement:
+    numbers = {key: row.take(key, int, 0) for key in _NUMBERS}
+    return row.build(Placement, op=row.take("op", str), device=row.take("device", str, "gpu0"), **numbers)

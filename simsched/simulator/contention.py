@@ -1,0 +1,136 @@
+"""The arithmetic of sharing a device: one module for both engines.
+
+Every function here takes and returns plain numbers or numpy arrays and uses no Python object, so
+that the reference engine runs it as it stands and a compiler can take it as it stands.
+
+A resident block of a kernel loads two resources, the issue slots of the SMs and DRAM, each
+counted as a share of the device. Where a load exceeds 1 the kernels slow each other down in
+proportion to how sensitive they are to that resource.
+"""
+
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+TIE = 1e-9
+"""Times closer than this, relatively, are the same instant."""
+SATURATED = 1.0 + 1e-9
+"""A load above this counts as saturation, where interference begins."""
+MAX_COHORTS = 4
+"""Groups of blocks of a kernel that end together; more are merged."""
+
+
+def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> float:
+    """Return how much longer a block takes than on an idle device, at least 1.
+
+    Parameters
+    ----------
+    alpha, beta
+        Sensitivity to the SM load and to the DRAM load, in [0, 1].
+    sm_load, dram_load
+        Total loads on the device; 1 is all of it.
+    """
+    return max(1.0, 1.0 - alpha + alpha * sm_load, 1.0 - beta + beta * dram_load)
+
+
+def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, alpha: float, beta: float) -> float:
+    """Return the time of a kernel alone, in units of the time of one of its blocks on an idle device.
+
+    Parameters
+    ----------
+    blocks
+        Blocks in the grid; 0 for an operator without a grid, which is one piece of work.
+    residency
+        Blocks that the device holds at once.
+    sm_share, dram_share
+        What one resident block loads.
+    alpha, beta
+        Sensitivities, see `slowdown`.
+
+    Notes
+    -----
+    Waves of `residency` blocks follow each other; the last has what is left over.
+    """
+    if blocks == 0:
+        return slowdown(alpha, beta, sm_share, dram_share)
+    waves = ceil(blocks / residency)
+    last = blocks - (waves - 1) * residency
+    full = slowdown(alpha, beta, residency * sm_share, residency * dram_share)
+    return (waves - 1) * full + slowdown(alpha, beta, last * sm_share, last * dram_share)
+
+
+def whole_cycles(unissued: int, resident: int) -> int:
+    """Return the refills of all resident blocks that can be passed over before the last, partial one."""
+    return max(0, ceil(unissued / resident) - 1)
+
+
+def pending_cycles(due: float, progress: float, tolerance: float) -> int:
+    """Return how many of the passed-over refills of a cohort have not come yet."""
+    return max(0, ceil(due - progress - tolerance) - 1)
+
+
+def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
+    """Return when work `due` is reached from `progress` at time `anchor` with a constant rate."""
+    return anchor + (due - progress) / rate
+
+
+def is_over(finish: float, now: float) -> bool:
+    """Return whether something that ends at `finish` belongs to the instant `now`."""
+    return finish <= now + TIE * now
+
+
+def max_min_rates(
+    flow_ptr: npt.NDArray[np.int64], flow_channel: npt.NDArray[np.int64], capacity: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the max-min fair rate of each flow.
+
+    Parameters
+    ----------
+    flow_ptr, flow_channel
+        Flow f crosses channels ``flow_channel[flow_ptr[f]:flow_ptr[f + 1]]``.
+    capacity
+        Bytes per us of each channel.
+
+    Returns
+    -------
+    array
+        Bytes per us, shape (n_flows,).
+
+    Notes
+    -----
+    Progressive filling: the channel with the least capacity per flow fixes the rate of its flows
+    (equal ones: the lowest channel), then the rest is shared anew. O(channels x crossings).
+    """
+    n_flows = len(flow_ptr) - 1
+    left = capacity.copy()
+    users = np.zeros(len(capacity), np.int64)
+    for channel in flow_channel:
+        users[channel] += 1
+    rate = np.zeros(n_flows)
+    fixed = np.zeros(n_flows, np.bool_)
+    remaining = n_flows
+    while remaining > 0:
+        tightest = -1
+        share = np.inf
+        for channel in range(len(capacity)):
+            if users[channel] > 0 and left[channel] / users[channel] < share:
+                share = left[channel] / users[channel]
+                tightest = channel
+        if tightest < 0:  # the flows that are left cross only unlimited channels
+            for flow in range(n_flows):
+                if not fixed[flow]:
+                    rate[flow] = np.inf
+            break
+        for flow in range(n_flows):
+            crosses = False
+            for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
+                crosses = crosses or flow_channel[k] == tightest
+            if crosses and not fixed[flow]:
+                fixed[flow] = True
+                rate[flow] = share
+                remaining -= 1
+                for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
+                    left[flow_channel[k]] = max(0.0, left[flow_channel[k]] - share)
+                    users[flow_channel[k]] -= 1
+    return rate

@@ -1,0 +1,71 @@
+"""What to say when a simulation stops before its program is over."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from simsched.errors import DeadlockError
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, Program
+
+_SHOWN = 6
+
+
+def deadlock(
+    program: Program, host_at: Sequence[int], lanes: Sequence[tuple[int, int, int]], issued: Sequence[bool]
+) -> DeadlockError:
+    """Return the error that names what waits for what.
+
+    Parameters
+    ----------
+    host_at
+        Instruction at which each host thread stands; its end if it is through.
+    lanes
+        (device, stream, instruction) of each stream that is held up.
+    issued
+        For each event, whether its record has been issued.
+    """
+    texts = []
+    for t, i in enumerate(host_at):
+        if i == program.thread_ptr[t + 1]:
+            continue
+        device = program.devices[program.device[i]]
+        if program.action[i] == BARRIER:
+            texts.append(f"host thread {t} at a barrier of {device}")
+        else:
+            before = _next_launch(program, i, f"host thread {t}")
+            texts.append(f"{before} on {device} for {_event(program, int(program.argument[i]), issued)}")
+    for device_number, stream, i in lanes:
+        device = program.devices[device_number]
+        before = _next_launch(program, i, f"stream {stream}")
+        if program.action[i] in (LAUNCH, COPY):
+            texts.append(f"{before} on {device} behind others of its hardware queue")
+        else:
+            texts.append(f"{before} on {device} for {_event(program, int(program.argument[i]), issued)}")
+    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return DeadlockError(f"deadlock in {program.graph.name!r}: waiting are {'; '.join(texts[:_SHOWN])}{more}")
+
+
+def _next_launch(program: Program, i: int, who: str) -> str:
+    """Return who waits: the operator that is launched next by the same thread, else `who`."""
+    t = int(np.searchsorted(program.thread_ptr, i, side="right")) - 1
+    for k in range(i, int(program.thread_ptr[t + 1])):
+        if program.action[k] == LAUNCH:
+            return f"{program.graph.names[program.launch_op[program.argument[k]]]!r}"
+    return who
+
+
+def _event(program: Program, event: int, issued: Sequence[bool]) -> str:
+    """Return the event in words: the work it is recorded behind."""
+    records = np.flatnonzero((program.action == RECORD) & (program.argument == event))
+    if not len(records):
+        return f"event {event}, which nobody records"
+    at = int(records[0])
+    same_stream = (program.device == program.device[at]) & (program.stream == program.stream[at])
+    before = np.flatnonzero(same_stream[:at] & np.isin(program.action[:at], (LAUNCH, COPY)))
+    state = "" if issued[event] else ", whose record has not been issued"
+    if not len(before):
+        return f"event {event}{state}"
+    last = int(before[-1])
+    is_copy = program.action[last] == COPY
+    op = program.copies.op[program.argument[last]] if is_copy else program.launch_op[program.argument[last]]
+    return f"event {event} behind {'the copy of ' if is_copy else ''}{program.graph.names[op]!r}{state}"

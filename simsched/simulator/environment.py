@@ -1,0 +1,91 @@
+"""A SimPy environment in which equal times are equal, and what happens at one instant has an order."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import simpy
+from simpy.core import EmptySchedule
+
+from simsched.simulator.contention import TIE
+
+# At one instant: all that ends, then what that releases, then what hosts issue, then what the
+# links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
+# which processes start and waiting ones resume: they are the releases.
+COMPLETE, RELEASE, HOST, SHARE, DISPATCH = -1, 1, 2, 3, 4
+
+
+class At(simpy.Event):
+    """An event that happens at a given time, in a given phase of that instant, unless `cancelled`."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self, env: "Instants", time: float, phase: int = RELEASE) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        self.cancelled = False
+        env.put(self, time, phase)
+
+
+class Instants(simpy.Environment):
+    """An environment that steps from instant to instant.
+
+    An instant is the earliest time at which anything happens, together with all that is due
+    within a relative 1e-9 of it. Its events run by phase, then in the order they were scheduled.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._later: list[tuple[float, int, int, Any]] = []
+        self._instant: list[tuple[int, int, Any]] = []
+        self._count = 0
+
+    def schedule(self, event: simpy.Event, priority: int = RELEASE, delay: float = 0) -> None:
+        """Schedule an event after a delay in us; SimPy calls this for its own events."""
+        self.put(event, self.now + delay, priority)
+
+    def put(self, event: simpy.Event, time: float, phase: int) -> None:
+        """Schedule an event at a time in us and a phase."""
+        self._count += 1
+        if time <= self.now * (1 + TIE):
+            heappush(self._instant, (phase, self._count, event))
+        else:
+            heappush(self._later, (time, phase, self._count, event))
+
+    def at(self, time: float, phase: int, action: Callable[[], None]) -> At:
+        """Call `action` at a time in us, in a phase."""
+        event = At(self, time, phase)
+        event.callbacks.append(lambda _: action())
+        return event
+
+    def peek(self) -> float:
+        """Return the time of the next event."""
+        if self._instant:
+            return float(self.now)
+        return self._later[0][0] if self._later else float("inf")
+
+    def step(self) -> None:
+        """Process the next event."""
+        while not self._instant:
+            self._open_instant()
+        _, _, event = heappop(self._instant)
+        if getattr(event, "cancelled", False):
+            return
+        callbacks, event.callbacks = event.callbacks, None
+        for callback in callbacks:
+            callback(event)
+        if not event.ok and not event.defused:
+            raise event.value
+
+    def _open_instant(self) -> None:
+        later = self._later
+        while later and getattr(later[0][3], "cancelled", False):  # what was called off opens no instant
+            heappop(later)
+        if not later:
+            raise EmptySchedule
+        self._now = later[0][0]
+        limit = self._now * (1 + TIE)
+        while later and later[0][0] <= limit:
+            _, phase, count, event = heappop(later)
+            heappush(self._instant, (phase, count, event))

@@ -1,0 +1,287 @@
+"""A GPU in the reference engine: block scheduler and rate sharing."""
+
+from bisect import insort
+from collections.abc import Callable
+
+from simsched.cluster import Device
+from simsched.simulator.contention import (
+    MAX_COHORTS,
+    SATURATED,
+    TIE,
+    finish_time,
+    is_over,
+    pending_cycles,
+    slowdown,
+    whole_cycles,
+)
+from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
+from simsched.simulator.workload import Ask
+from simsched.trace import Load
+
+
+class Running:
+    """A launch on a device: blocks not issued yet, blocks resident, and how far they are.
+
+    Work is counted in blocks' lengths: a block issued at progress p is over at p + 1. Blocks
+    issued together form a cohort ``[due, count]``. Progress is anchored: it was `progress` at
+    time `anchor` and grows by `rate` per us; it is anchored anew only when the rate changes.
+    """
+
+    __slots__ = (
+        "anchor", "ask", "cohorts", "done", "freed", "order", "progress", "rate", "resident", "row", "skipped", "start", "unissued",
+    )  # fmt: skip
+
+    def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], None]) -> None:
+        self.row = row
+        self.order = order  # of dispatch: priority, arrival, row
+        self.ask = ask
+        self.unissued = ask.blocks
+        self.resident = 0
+        self.cohorts: list[list[float]] = []
+        self.skipped = False
+        self.freed = 0
+        self.progress = 0.0
+        self.anchor = 0.0
+        self.rate = 0.0
+        self.start = -1.0
+        self.done = done
+
+    def __lt__(self, other: "Running") -> bool:
+        return self.row < other.row
+
+
+class Gpu:
+    """The execution engine of one device, driven by SimPy through `submit`.
+
+    At the end of an instant (phase DISPATCH) the block scheduler issues what fits, loads and rates
+    are computed, and one timer is set to the next end of a cohort.
+    """
+
+    def __init__(self, env: Instants, device: Device) -> None:
+        self._env = env
+        self._device = device
+        self._free = [
+            device.sms * (device.threads_per_sm // 32), device.sms * device.blocks_per_sm,
+            device.sms * device.registers_per_sm, device.sms * device.shared_memory_per_sm,
+        ]  # fmt: skip
+        self._queue: list[Running] = []  # kernels with blocks to issue, by order
+        self._running: list[Running] = []  # by row
+        self._timer: At | None = None
+        self._dispatching = False
+        self._copy_load = 0.0
+        self._curve: list[tuple[float, float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
+
+    def submit(self, row: int, ask: Ask, priority: int, done: Callable[[float], None]) -> None:
+        """Take a launch that has reached the head of its stream; `done(start)` is called when it ends."""
+        now = self._env.now
+        if ask.solo == 0.0:
+            done(now)
+            return
+        if not self._device.contention or (ask.blocks == 0 and ask.sm_share == 0.0):
+            self._env.at(now + ask.solo, COMPLETE, lambda: done(now))
+            return
+        kernel = Running(row, (priority, now, row), ask, done)
+        if ask.blocks:
+            insort(self._queue, kernel, key=lambda k: k.order)
+        else:  # no grid: one piece of work that needs no place
+            kernel.start, kernel.resident = now, 1
+            kernel.cohorts.append([1.0, 1])
+            insort(self._running, kernel)
+        self._dispatch_later()
+
+    def set_copy_load(self, load: float) -> None:
+        """Set the DRAM load of copies that begin or end here, as a share of the bandwidth."""
+        if load != self._copy_load and self._device.contention:
+            self._copy_load = load
+            self._dispatch_later()
+
+    def load(self) -> Load:
+        """Return the load curve so far."""
+        import numpy as np
+
+        return Load(*(np.array(column) for column in zip(*self._curve, strict=True)))
+
+    def _dispatch_later(self) -> None:
+        if not self._dispatching:
+            self._dispatching = True
+            self._env.at(self._env.now, DISPATCH, self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._dispatching = False
+        self._undo_skips()
+        self._issue_blocks()
+        self._skip_cycles()
+        self._share()
+
+    # Block scheduler ---------------------------------------------------------------------------
+
+    def _issue_blocks(self) -> None:
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if head.freed and len(queue) > 1 and self._device.interleave > 0 and head.unissued:
+                self._interleave(head, queue[1])
+            self._issue(head, head.unissued)
+            if head.unissued:
+                break  # it stays at the head, and nothing behind it is looked at
+            queue.pop(0)
+        for kernel in queue:
+            kernel.freed = 0
+
+    def _interleave(self, head: Running, following: Running) -> None:
+        """Let the next kernel have its share of the slots that the head has just freed."""
+        given = int(self._device.interleave * head.freed + TIE)
+        if given:
+            self._issue(head, head.freed - given)
+            self._issue(following, following.unissued)
+            if not following.unissued:
+                self._queue.remove(following)
+
+    def _issue(self, kernel: Running, most: int) -> None:
+        ask, free = kernel.ask, self._free
+        count = min(most, kernel.unissued, ask.residency - kernel.resident)
+        for left, need in zip(free, ask.block, strict=True):
+            if need:
+                count = min(count, left // need)
+        if count <= 0:
+            return
+        if kernel.start < 0:
+            if self._n_resident() >= self._device.resident_kernels:
+                return
+            kernel.start = self._env.now
+            insort(self._running, kernel)
+        self._free = [left - count * need for left, need in zip(free, ask.block, strict=True)]
+        kernel.unissued -= count
+        kernel.resident += count
+        self._add_cohort(kernel, self._progress(kernel) + 1.0, count)
+
+    def _n_resident(self) -> int:
+        return sum(1 for kernel in self._running if kernel.ask.blocks)
+
+    def _add_cohort(self, kernel: Running, due: float, count: int) -> None:
+        cohorts = kernel.cohorts
+        for cohort in cohorts:
+            if cohort[0] == due:
+                cohort[1] += count
+                return
+        cohorts.append([due, count])
+        cohorts.sort()
+        if len(cohorts) > MAX_COHORTS:
+            i = min(range(len(cohorts) - 1), key=lambda j: cohorts[j + 1][0] - cohorts[j][0])
+            (due_a, count_a), (due_b, count_b) = cohorts[i], cohorts[i + 1]
+            total = count_a + count_b
+            cohorts[i : i + 2] = [[(due_a * count_a + due_b * count_b) / total, total]]
+
+    def _skip_cycles(self) -> None:
+        """Pass over whole refills of the head of the queue: until the last nothing else can change."""
+        if not self._queue or (len(self._queue) > 1 and self._device.interleave > 0):
+            return
+        head = self._queue[0]
+        if not head.resident:
+            return
+        cycles = whole_cycles(head.unissued, head.resident)
+        if cycles:
+            head.skipped = True
+            head.unissued -= cycles * head.resident
+            for cohort in head.cohorts:
+                cohort[0] += cycles
+
+    def _undo_skips(self) -> None:
+        for kernel in self._queue:
+            if kernel.skipped:
+                kernel.skipped = False
+                progress = self._progress(kernel)
+                tolerance = TIE * max(1.0, self._env.now * kernel.rate)
+                for cohort in kernel.cohorts:
+                    pending = pending_cycles(cohort[0], progress, tolerance)
+                    cohort[0] -= pending
+                    kernel.unissued += pending * int(cohort[1])
+                kernel.cohorts.sort()
+
+    # Rates -------------------------------------------------------------------------------------
+
+    def _progress(self, kernel: Running) -> float:
+        return kernel.progress + (self._env.now - kernel.anchor) * kernel.rate
+
+    def _share(self) -> None:
+        """Compute loads and rates, anchor anew what changed its rate, and set the timer."""
+        now = self._env.now
+        sm_load = warps = blocks = without_grid = 0.0
+        dram_load = self._copy_load
+        present = [0, 0]
+        for kernel in self._running:
+            ask = kernel.ask
+            sm_load += kernel.resident * ask.sm_share
+            dram_load += kernel.resident * ask.dram_share
+            warps += kernel.resident * ask.block[0]
+            if ask.blocks:
+                blocks += kernel.resident
+            else:
+                without_grid += ask.sm_share
+            if ask.kind >= 0 and kernel.resident:
+                present[ask.kind] += 1
+        saturated = max(sm_load, dram_load) > SATURATED
+        earliest = float("inf")
+        for kernel in self._running:
+            ask = kernel.ask
+            if kernel.resident:
+                stretch = slowdown(ask.alpha, ask.beta, sm_load, dram_load)
+                if saturated and ask.kind >= 0:
+                    stretch *= 1.0 + self._penalty(ask.kind, present)
+                rate = 1.0 / (ask.unit * stretch)
+            else:
+                rate = 0.0  # every block ended and none fitted again: it stands still
+            if rate != kernel.rate:
+                kernel.progress = self._progress(kernel)
+                kernel.anchor = now
+                kernel.rate = rate
+            for cohort in kernel.cohorts:
+                earliest = min(earliest, finish_time(kernel.anchor, kernel.progress, rate, cohort[0]))
+        self._record(now, sm_load, dram_load, warps, blocks, without_grid)
+        if self._timer is not None:
+            self._timer.cancelled = True
+            self._timer = None
+        if earliest < float("inf"):
+            self._timer = self._env.at(max(earliest, now), COMPLETE, self._end_cohorts)
+
+    def _penalty(self, kind: int, present: list[int]) -> float:
+        """Return the worst interference from a class that runs beside a kernel of class `kind`."""
+        worst = 0.0
+        for other in (0, 1):
+            if present[other] > (other == kind):
+                worst = max(worst, self._device.interference[kind][other])
+        return worst
+
+    def _record(self, now: float, sm_load: float, dram_load: float, warps: float, blocks: float, without_grid: float) -> None:
+        sms = self._device.sms
+        point = (now, sm_load, dram_load, warps, min(float(sms), blocks + without_grid * sms))
+        if point[1:] == self._curve[-1][1:]:
+            return
+        if self._curve[-1][0] == now:
+            self._curve[-1] = point
+        else:
+            self._curve.append(point)
+
+    def _end_cohorts(self) -> None:
+        self._timer = None
+        now = self._env.now
+        over = []
+        for kernel in self._running:
+            if not kernel.rate:
+                continue
+            remaining = []
+            for cohort in kernel.cohorts:
+                if is_over(finish_time(kernel.anchor, kernel.progress, kernel.rate, cohort[0]), now):
+                    count = int(cohort[1])
+                    kernel.resident -= count
+                    kernel.freed += count
+                    self._free = [left + count * need for left, need in zip(self._free, kernel.ask.block, strict=True)]
+                else:
+                    remaining.append(cohort)
+            kernel.cohorts = remaining
+            if not remaining and not kernel.unissued:
+                over.append(kernel)
+        for kernel in over:
+            self._running.remove(kernel)
+            kernel.done(kernel.start)
+        self._dispatch_later()

@@ -1,0 +1,318 @@
+"""The reference engine: the model of the simulator as SimPy processes, one per host thread and stream."""
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+from simpy.core import EmptySchedule
+
+from simsched.cluster import Cluster
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.simulator.deadlock import deadlock
+from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
+from simsched.simulator.gpu import Gpu
+from simsched.simulator.network import Network
+from simsched.simulator.workload import Demand, asks
+from simsched.trace import trace as kinds
+from simsched.trace.trace import SpanRow, Trace
+
+Process = Generator[simpy.Event, Any, None]
+_COST = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}
+
+
+class _Mark:
+    """A CUDA event: recorded by a host, then reached by its stream. `time` and `cause` say when and why."""
+
+    __slots__ = ("cause", "issue", "issued", "lane", "reached", "time")
+
+    def __init__(self, env: Instants) -> None:
+        self.issued = env.event()
+        self.reached = env.event()
+        self.issue = -1
+        self.time = 0.0
+        self.cause = -1
+        self.lane: _Lane | None = None
+
+
+class _Connection:
+    """A hardware queue: of the streams that share it, items pass in the order in which they were issued."""
+
+    __slots__ = ("changed", "queue")
+
+    def __init__(self, env: Instants) -> None:
+        self.queue: deque[int] = deque()
+        self.changed = env.event()
+
+
+class _Lane:
+    """A stream: a queue of issued instructions and how far it has come.
+
+    `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
+    starts no earlier than `free`, a gap behind the one before it.
+    """
+
+    __slots__ = ("busy", "cause", "connection", "device", "free", "free_cause", "queue", "stream", "time", "wake")
+
+    def __init__(self, device: int, stream: int, connection: _Connection | None) -> None:
+        self.device = device
+        self.stream = stream
+        self.connection = connection
+        self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
+        self.busy = False
+        self.wake: simpy.Event | None = None
+        self.time = self.free = 0.0
+        self.cause = self.free_cause = -1
+
+
+class Reference:
+    """One simulation of a program; `run` returns its trace."""
+
+    def __init__(self, program: Program, cluster: Cluster, demand: Demand) -> None:
+        self._env = Instants()
+        self._program, self._cluster = program, cluster
+        self._captured = program.execution == "graph"
+        self._asks = asks(demand)
+        self._action, self._argument = program.action.tolist(), program.argument.tolist()
+        self._device, self._stream = program.device.tolist(), program.stream.tolist()
+        self._op_of, self._priority = program.launch_op.tolist(), program.priority.tolist()
+        self._rows: list[SpanRow] = []
+        self._gpus = [Gpu(self._env, device) for device in cluster.devices]
+        self._network = Network(self._env, cluster, self._gpus)
+        self._marks = [_Mark(self._env) for _ in range(program.n_events)]
+        self._lanes = self._make_lanes()
+        n = len(cluster.devices)
+        self._outstanding = [0] * n  # kernels issued and not over
+        self._drained = [self._env.event() for _ in range(n)]
+        self._last_kernel = [-1] * n
+        self._host_at = [int(start) for start in program.thread_ptr[:-1]]
+
+    def run(self) -> Trace:
+        """Simulate to the end.
+
+        Raises
+        ------
+        DeadlockError
+            If something is left that nothing will ever release.
+        """
+        env = self._env
+        for t in range(len(self._host_at)):
+            env.process(self._host_graph() if self._captured else self._host(t))
+        for lane in self._lanes.values():
+            env.process(self._run_lane(lane))
+        try:
+            while True:
+                env.step()
+        except EmptySchedule:
+            pass
+        ends = self._program.thread_ptr[1:].tolist()
+        lanes = [(lane.device, lane.stream, lane.queue[0][0]) for lane in self._lanes.values() if lane.queue]
+        if lanes or self._host_at != ends:
+            raise deadlock(self._program, self._host_at, lanes, [mark.issued.triggered for mark in self._marks])
+        return Trace(self._program, self._cluster, self._rows, [gpu.load() for gpu in self._gpus])
+
+    def _make_lanes(self) -> dict[tuple[int, int], _Lane]:
+        """Return the streams in use; compute streams share hardware connections, copy streams do not."""
+        copy_streams = {(d, s) for a, d, s in zip(self._action, self._device, self._stream, strict=True) if a == COPY}
+        keys = sorted({(d, s) for d, s in zip(self._device, self._stream, strict=True) if s >= 0})
+        connections: dict[tuple[int, int], _Connection] = {}
+        lanes = {}
+        for device, stream in keys:
+            limit = self._cluster.devices[device].connections
+            shared = not self._captured and (device, stream) not in copy_streams and self._cluster.devices[device].contention
+            connection = connections.setdefault((device, stream % limit), _Connection(self._env)) if shared else None
+            lanes[device, stream] = _Lane(device, stream, connection)
+        users: dict[int, int] = {}
+        for lane in lanes.values():
+            users[id(lane.connection)] = users.get(id(lane.connection), 0) + 1
+        for lane in lanes.values():
+            if users[id(lane.connection)] == 1:  # a queue of its own orders nothing that the stream does not
+                lane.connection = None
+        return lanes
+
+    # Hosts ---------------------------------------------------------------------------------------
+
+    def _host(self, t: int) -> Process:
+        env, ptr = self._env, self._program.thread_ptr
+        cause = -1
+        for i in range(int(ptr[t]), int(ptr[t + 1])):
+            self._host_at[t] = i
+            began = env.now
+            action, device = self._action[i], self._device[i]
+            blocked_by = self._blocker(action, i)
+            while blocked_by is not None:
+                yield blocked_by
+                blocked_by = self._blocker(action, i)
+            if env.now > began:
+                cause = self._wait_span(i, -1, began, self._unblocked_by(action, i))
+            cost = getattr(self._cluster.devices[device], _COST[action])
+            if cost > 0 or env.now > began:
+                start = env.now
+                yield At(env, start + cost, HOST)
+                if cost > 0:
+                    cause = self._span(kinds.HOST, i, self._subject(i), device, -1, start, start, 0.0, cause)
+            self._issue(i, cause)
+        self._host_at[t] = int(ptr[t + 1])
+
+    def _blocker(self, action: int, i: int) -> simpy.Event | None:
+        """Return what the host has to wait for before it can issue instruction `i`."""
+        if action in (WAIT, SYNC):
+            mark = self._marks[self._argument[i]]
+            event = mark.issued if action == WAIT else mark.reached
+            return None if event.processed else event
+        if action == BARRIER and self._outstanding[self._device[i]]:
+            return self._drained[self._device[i]]
+        return None
+
+    def _unblocked_by(self, action: int, i: int) -> int:
+        if action == BARRIER:
+            return self._last_kernel[self._device[i]]
+        mark = self._marks[self._argument[i]]
+        return mark.issue if action == WAIT else mark.cause
+
+    def _host_graph(self) -> Process:
+        """Launch the captured graph: one cost, then everything is issued at once."""
+        cost = self._cluster.devices[self._device[0]].graph_launch
+        cause = -1
+        if cost > 0:
+            yield At(self._env, cost, HOST)
+            cause = self._span(kinds.HOST, 0, -1, self._device[0], -1, 0.0, 0.0, 0.0, -1)
+        for i in range(len(self._action)):
+            self._issue(i, cause)
+        self._host_at[0] = len(self._action)
+
+    def _issue(self, i: int, cause: int) -> None:
+        action, device = self._action[i], self._device[i]
+        if action in (BARRIER, SYNC):
+            return
+        lane = self._lanes[device, self._stream[i]]
+        if action == RECORD:
+            mark = self._marks[self._argument[i]]
+            mark.issue, mark.lane = cause, lane
+            mark.issued.succeed()
+        elif action == LAUNCH:
+            self._outstanding[device] += 1
+        lane.queue.append((i, self._env.now, cause))
+        if lane.connection is not None and action in (LAUNCH, WAIT):
+            lane.connection.queue.append(i)
+        if lane.wake is not None:
+            wake, lane.wake = lane.wake, None
+            wake.succeed()
+
+    # Streams -------------------------------------------------------------------------------------
+
+    def _run_lane(self, lane: _Lane) -> Process:
+        device = self._cluster.devices[lane.device]
+        gap, hop = (device.graph_node, device.graph_node) if self._captured else (device.gap, device.hop)
+        steps = {LAUNCH: self._launch, WAIT: self._wait, RECORD: self._record, COPY: self._copy}
+        while True:
+            while not lane.queue:
+                lane.wake = self._env.event()
+                yield lane.wake
+            i, issued, host_span = lane.queue[0]
+            delay = hop if self._action[i] == WAIT else gap
+            yield from steps[self._action[i]](lane, i, issued, host_span, delay)
+            lane.queue.popleft()
+
+    def _launch(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:
+        env, row = self._env, self._argument[i]
+        op, ask = self._op_of[row], self._asks[row]
+        follows_own = row > 0 and self._op_of[row - 1] == op
+        free = lane.time if follows_own else lane.free
+        if env.now < free:
+            yield At(env, free)
+        yield from self._pass_connection(lane, i)
+        cause = self._later_cause(lane, free, issued, host_span)
+        ready, over = env.now, env.event()
+        self._gpus[lane.device].submit(row, ask, self._priority[op], over.succeed)
+        start = yield over
+        span = self._span(kinds.KERNEL, row, op, lane.device, lane.stream, start, ready, ask.solo, cause)
+        lane.time, lane.cause = env.now, span
+        lane.free, lane.free_cause = env.now + gap, span
+        self._last_kernel[lane.device] = span
+        self._outstanding[lane.device] -= 1
+        if not self._outstanding[lane.device]:
+            drained, self._drained[lane.device] = self._drained[lane.device], env.event()
+            drained.succeed()
+
+    def _later_cause(self, lane: _Lane, free: float, issued: float, host_span: int) -> int:
+        """Return what a kernel or copy waited for last: its issue, the one before it, or an event."""
+        if issued > max(free, lane.time):
+            return host_span
+        return lane.free_cause if free >= lane.time else lane.cause
+
+    def _pass_connection(self, lane: _Lane, i: int) -> Process:
+        """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
+        connection = lane.connection
+        if connection is None:
+            return
+        while connection.queue[0] != i:
+            yield connection.changed
+        connection.queue.popleft()
+        changed, connection.changed = connection.changed, self._env.event()
+        changed.succeed()
+
+    def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int, hop: float) -> Process:
+        env, mark = self._env, self._marks[self._argument[i]]
+        began = env.now
+        if not mark.reached.processed:
+            yield mark.reached
+        release = mark.time + (hop if mark.lane is not lane else 0.0)
+        if env.now < release:
+            yield At(env, release)
+        if release > lane.time:
+            lane.time, lane.cause = release, mark.cause
+        if env.now > began:
+            self._wait_span(-1, lane.stream, began, mark.cause, lane.device, i)
+        yield from self._pass_connection(lane, i)
+
+    def _record(self, lane: _Lane, i: int, issued: float, host_span: int, _gap: float) -> Process:
+        mark = self._marks[self._argument[i]]
+        mark.time = self._env.now
+        mark.cause = host_span if issued > lane.time else lane.cause
+        mark.reached.succeed()
+        yield from ()
+
+    def _copy(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:
+        env, copies, copy = self._env, self._program.copies, self._argument[i]
+        # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
+        free = lane.free if self._captured else lane.time
+        if env.now < free:
+            yield At(env, free)
+        cause = self._later_cause(lane, free, issued, host_span)
+        start, dst, nbytes = env.now, int(copies.device[copy]), float(copies.nbytes[copy])
+        exact = float(copies.transfer[copy])
+        if exact == exact:
+            solo = exact
+            yield At(env, start + exact, COMPLETE)
+        else:
+            route = self._cluster.route(self._program.devices[lane.device], self._program.devices[dst])
+            rate = min(route.bandwidth, self._cluster.devices[lane.device].copy_rate)
+            solo = route.latency + nbytes / rate
+            yield At(env, start + route.latency, COMPLETE if nbytes == 0 else RELEASE)
+            if nbytes > 0:
+                over = env.event()
+                self._network.start(lane.device, dst, nbytes, route.channels, over.succeed)
+                yield over
+        span = self._span(kinds.COPY, copy, int(copies.op[copy]), lane.device, lane.stream, start, start, solo, cause)
+        lane.time, lane.cause = env.now, span
+        lane.free, lane.free_cause = env.now + gap, span
+
+    # Spans ---------------------------------------------------------------------------------------
+
+    def _subject(self, i: int) -> int:
+        if self._action[i] == LAUNCH:
+            return int(self._op_of[self._argument[i]])
+        if self._action[i] == COPY:
+            return int(self._program.copies.op[self._argument[i]])
+        return -1
+
+    def _span(
+        self, kind: int, item: int, op: int, device: int, stream: int, start: float, ready: float, solo: float, cause: int
+    ) -> int:
+        self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))
+        return len(self._rows) - 1
+
+    def _wait_span(self, item: int, stream: int, began: float, cause: int, device: int = -1, i: int = -1) -> int:
+        place = self._device[item] if device < 0 else device
+        return self._span(kinds.WAIT, max(item, i), -1, place, stream, began, began, 0.0, cause)

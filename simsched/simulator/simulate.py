@@ -1,0 +1,69 @@
+"""`simulate`: the front door of the engines."""
+
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SimulationError
+from simsched.program import Program
+from simsched.schedule import Schedule
+from simsched.simulator.reference import Reference
+from simsched.simulator.workload import Jitter, demand
+from simsched.trace import Trace
+
+
+def simulate(
+    schedule: Schedule | Program,
+    cluster: Cluster,
+    cost: CostModel | None = None,
+    *,
+    jitter: Jitter | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> Trace:
+    """Return what would run when.
+
+    Parameters
+    ----------
+    schedule
+        A schedule, lowered with the default options of `Schedule.lower`, or a program.
+    cluster
+        What it runs on.
+    cost
+        Time of an operator alone on a device in us; by default its `time`, else a roofline.
+    jitter
+        Run-to-run variation: the standard deviation of an operator's time over its mean, for all
+        operators or by name. Each operator's time is multiplied by a log-normal factor of mean 1,
+        drawn in graph order.
+    rng
+        Generator or seed, required with `jitter`.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule cannot run (see `Schedule.check`).
+    DeadlockError
+        If a program waits for ever; the message names the waits.
+    SimulationError
+        If `jitter` is out of range or comes without `rng`, or the cluster lacks a device.
+    ClusterError
+        If a kernel fits no SM, or no links join two devices that exchange data.
+
+    Notes
+    -----
+    The model is leftover dispatch with fluid rate sharing, see the design section of the README.
+    An operator alone on an idle device takes exactly its time. O(E log E) events for E instructions.
+
+    References
+    ----------
+    .. [1] Amert, Otterness, Yang, Anderson, Smith, "GPU scheduling on the NVIDIA TX2: hidden
+       details revealed", RTSS 2017, doi:10.1109/RTSS.2017.00017 (dispatch rules).
+    """
+    program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
+    names = tuple(device.name for device in cluster.devices)
+    if program.devices != names:
+        raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
+    return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()

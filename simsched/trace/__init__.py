@@ -1,0 +1,5 @@
+"""What ran when: spans, load curves, memory, critical path, pictures."""
+
+from simsched.trace.trace import COPY, HOST, KERNEL, KINDS, WAIT, Load, Span, SpanRow, Trace
+
+__all__ = ["COPY", "HOST", "KERNEL", "KINDS", "WAIT", "Load", "Span", "SpanRow", "Trace"]

@@ -1,0 +1,276 @@
+"""`Trace`: what ran when, simulated or measured."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster import Cluster
+from simsched.graph import OpGraph, Rows
+from simsched.graph.opgraph import Floats, Ints
+from simsched.program import ACTIONS, Program
+
+if TYPE_CHECKING:
+    from simsched.trace.blame import CriticalPath
+
+KERNEL, COPY, WAIT, HOST = range(4)
+KINDS: Final = ("kernel", "copy", "wait", "host")
+_COLUMNS: Final = {
+    "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
+    "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
+}  # fmt: skip
+SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time.
+
+    Parameters
+    ----------
+    kind
+        ``"kernel"``, ``"copy"``, ``"wait"`` (a stream or a host held up) or ``"host"`` (issuing).
+    name
+        What tables and pictures show.
+    op
+        The operator that a kernel computes; None for every other kind.
+    device
+        Where; for a host span, the device it acts on.
+    stream
+        Stream of the device, or None on the host.
+    start, end
+        In us.
+    ready
+        When a kernel or copy reached the head of its stream with all it waits for; `start` of the rest.
+    """
+
+    kind: str
+    name: str
+    op: str | None
+    device: str
+    stream: int | None
+    start: float
+    end: float
+    ready: float
+
+    @property
+    def duration(self) -> float:
+        """Length in us."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy a device was, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
+
+    Parameters
+    ----------
+    time
+        Start of each piece in us; the last value holds to the makespan.
+    sm, dram
+        Load of the issue slots and of DRAM as a share of the device; above 1 it is oversubscribed.
+    warps
+        Resident warps of kernels with a known grid.
+    active_sms
+        SMs with at least one resident block.
+    """
+
+    time: Floats
+    sm: Floats
+    dram: Floats
+    warps: Floats
+    active_sms: Floats
+
+
+class Trace:
+    """Spans of one run of a program, by columns.
+
+    Parameters
+    ----------
+    program, cluster
+        What ran, and on what.
+    rows
+        Spans as (kind, item, op, device, stream, start, end, ready, solo, cause): codes of `KINDS`;
+        row of the launches or copies, or the instruction, -1 for the wait of a stream; operator
+        index or -1; device index; stream or -1 for the host; times in us; time it would have taken
+        alone; and the row that had to end before it could be ready, or -1 (see `critical_path`).
+    loads
+        One `Load` per device.
+
+    Notes
+    -----
+    Spans are sorted by start, end, kind, device, stream and item. Waits and host spans of no
+    length are left out. Columns are arrays of shape (n_spans,) under the names above.
+    """
+
+    kind: npt.NDArray[np.int8]
+    item: Ints
+    op: Ints
+    device: Ints
+    stream: Ints
+    start: Floats
+    end: Floats
+    ready: Floats
+    solo: Floats
+    cause: Ints
+
+    def __init__(self, program: Program, cluster: Cluster, rows: Sequence[SpanRow], loads: Sequence[Load]) -> None:
+        columns = {
+            name: np.array(values, dtype)
+            for (name, dtype), values in zip(_COLUMNS.items(), zip(*rows, strict=True) if rows else [()] * 10, strict=True)
+        }
+        keys = ("item", "stream", "device", "kind", "end", "start")
+        order = np.lexsort([columns[key] for key in keys])
+        new_place = np.empty(len(order) + 1, np.int64)
+        new_place[order] = np.arange(len(order))
+        new_place[-1] = -1
+        columns["cause"] = new_place[columns["cause"]]
+        for name, column in columns.items():
+            self.__dict__[name] = column if name == "cause" else column[order]
+        self.cause = columns["cause"][order]
+        self.program = program
+        self.cluster = cluster
+        self.loads = tuple(loads)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.program.graph.name!r}, {len(self)} spans, makespan {self.makespan:.6g} us)"
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph that ran."""
+        return self.program.graph
+
+    @property
+    def spans(self) -> Rows[Span]:
+        """The spans, by start."""
+        return Rows(len(self.kind), self._span)
+
+    def _span(self, i: int) -> Span:
+        stream = int(self.stream[i])
+        return Span(
+            KINDS[self.kind[i]],
+            self.name(i),
+            self.graph.names[self.op[i]] if self.kind[i] == KERNEL else None,
+            self.program.devices[self.device[i]],
+            stream if stream >= 0 else None,
+            float(self.start[i]),
+            float(self.end[i]),
+            float(self.ready[i]),
+        )
+
+    def name(self, i: int) -> str:
+        """Return what span number `i` is called."""
+        kind, item = int(self.kind[i]), int(self.item[i])
+        subject = self.graph.names[self.op[i]] if self.op[i] >= 0 else ""
+        if kind == KERNEL:
+            return subject
+        if kind == COPY:
+            return f"{subject} -> {self.program.devices[self.program.copies.device[item]]}"
+        if kind == WAIT:
+            return f"wait for {subject}" if subject else "wait"
+        if self.program.execution == "graph":
+            return "graph launch"
+        action = ACTIONS[self.program.action[item]]
+        return f"{action} {subject}" if subject else action
+
+    @cached_property
+    def makespan(self) -> float:
+        """When the last kernel or copy ended, in us."""
+        work = self.kind <= COPY
+        return float(self.end[work].max()) if work.any() else 0.0
+
+    def operator_times(self) -> dict[str, tuple[float, float]]:
+        """Return start and end in us of every operator, over all its kernels, in graph order."""
+        start, end = np.full(len(self.graph), np.inf), np.zeros(len(self.graph))
+        kernels = self.kind == KERNEL
+        np.minimum.at(start, self.op[kernels], self.start[kernels])
+        np.maximum.at(end, self.op[kernels], self.end[kernels])
+        return dict(zip(self.graph.names, zip(start.tolist(), end.tolist(), strict=True), strict=True))
+
+    def busy_time(self) -> dict[tuple[str, int], float]:
+        """Return the us in which each stream of each device ran a kernel or a copy."""
+        work = np.flatnonzero(self.kind <= COPY)
+        busy: dict[tuple[str, int], float] = {}
+        for i in work.tolist():  # the spans of a stream follow each other
+            key = (self.program.devices[self.device[i]], int(self.stream[i]))
+            busy[key] = busy.get(key, 0.0) + float(self.end[i] - self.start[i])
+        return dict(sorted(busy.items(), key=lambda entry: (self.cluster.index[entry[0][0]], entry[0][1])))
+
+    def device_busy_time(self) -> dict[str, float]:
+        """Return the us in which each device ran at least one kernel."""
+        from simsched.trace.metrics import union_length
+
+        kernels = self.kind == KERNEL
+        return {
+            name: union_length(self.start[mine], self.end[mine])
+            for d, name in enumerate(self.program.devices)
+            for mine in [kernels & (self.device == d)]
+        }
+
+    def sm_utilization(self, device: str | None = None) -> float:
+        """Return the mean over the makespan of the issue slots in use, in [0, 1]; None: over all devices."""
+        return self._mean("sm", device, 1.0)
+
+    def sm_efficiency(self, device: str | None = None) -> float:
+        """Return the mean share of SMs with at least one resident block over the makespan, in [0, 1]."""
+        return self._mean("active_sms", device, None)
+
+    def active_warps(self, device: str | None = None) -> float:
+        """Return the mean number of resident warps per SM over the makespan."""
+        from simsched.trace.metrics import active_warps
+
+        return active_warps(self, device)
+
+    def achieved_occupancy(self, device: str | None = None) -> float:
+        """Return resident warps over the most an SM can hold, per active SM, in [0, 1]; 0 if no grid is known."""
+        from simsched.trace.metrics import achieved_occupancy
+
+        return achieved_occupancy(self, device)
+
+    def _mean(self, what: str, device: str | None, full: float | None) -> float:
+        from simsched.trace.metrics import mean_share
+
+        return mean_share(self, what, device, full)
+
+    def peak_memory(self) -> dict[str, float]:
+        """Return the most bytes each device held at once: its weights and the live activations.
+
+        An operator's output lives from its start to the end of its last reader on that device or
+        of its last copy from it; a copied tensor lives at its destination from the start of the
+        copy to the end of its last reader there. Outputs of the graph live to the end. The
+        graph's own inputs are not counted.
+        """
+        from simsched.trace.memory import peak_memory
+
+        return peak_memory(self)
+
+    def memory_warnings(self) -> list[str]:
+        """Return a line for each device that would need more memory than it has."""
+        from simsched.trace.memory import memory_warnings
+
+        return memory_warnings(self)
+
+    def critical_path(self) -> "CriticalPath":
+        """Return the chain of spans that determined the makespan, and what its time went to."""
+        from simsched.trace.blame import critical_path
+
+        return critical_path(self)
+
+    def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return the trace as Chrome JSON for ui.perfetto.dev, and write it if a path is given."""
+        from simsched.trace.perfetto import to_perfetto
+
+        return to_perfetto(self, path)
+
+    def gantt(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw the trace and return the matplotlib axes; with a path, write it (PNG, SVG or PDF)."""
+        from simsched.trace.gantt import gantt
+
+        return gantt(self, path, **options)

@@ -1,0 +1,221 @@
+"""The random layered DAG: what it promises of every graph, and that a seed means one graph for ever."""
+
+from collections import Counter
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simsched.errors import GraphError
+from workloads import random_layered
+from workloads.random_dags import _add_tried, _add_weighted, _connecting
+
+seeds = st.integers(0, 2**32)
+
+
+def layers_of(graph):
+    """Every operator but the source has a predecessor one layer up: its layer is its longest path from the source."""
+    layer = np.zeros(len(graph), int)
+    for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):  # by rising source, which is topological
+        layer[v] = max(layer[v], layer[u] + 1)
+    return layer
+
+
+@st.composite
+def sizes(draw):
+    n_ops = draw(st.integers(3, 120))
+    return n_ops, draw(st.integers(3, n_ops))
+
+
+@given(size=sizes(), seed=seeds)
+def test_structure(size, seed):
+    n_ops, n_layers = size
+    graph = random_layered(n_ops, n_layers, rng=seed)
+    assert len(graph) == n_ops
+    assert graph.depth == n_layers
+    assert graph.inputs == ("op0",)
+    assert graph.outputs == (f"op{n_ops - 1}",)
+    assert (graph.src < graph.dst).all()
+    assert len(set(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))) == len(graph.edges) <= 2 * n_ops
+    layer = layers_of(graph)
+    assert (np.diff(layer) >= 0).all()
+    assert set(layer) == set(range(n_layers))
+    # every operator reads from and is read by a neighbouring layer, hence lies between source and sink
+    near = layer[graph.dst] - layer[graph.src] == 1
+    assert set(graph.dst[near]) == set(range(1, n_ops))
+    assert set(graph.src[near]) == set(range(n_ops - 1))
+
+
+@given(size=sizes(), seed=seeds, share=st.floats(0, 1))
+def test_any_possible_number_of_edges(size, seed, share):
+    """From none but the connecting edges to all there can be, the number is exact."""
+    n_ops, n_layers = size
+    needed = refused_at(n_ops, n_layers, 0, seed)
+    possible = refused_at(n_ops, n_layers, 10**9, seed)
+    n_edges = needed + round(share * (possible - needed))
+    assert needed <= min(possible, max(2 * (n_ops - 2), 2))
+    assert len(random_layered(n_ops, n_layers, n_edges, rng=seed).edges) == n_edges
+
+
+def refused_at(n_ops, n_layers, n_edges, seed):
+    """Return the bound that the refusal of too few or too many edges names."""
+    with pytest.raises(GraphError) as caught:
+        random_layered(n_ops, n_layers, n_edges, rng=seed)
+    return int(str(caught.value).split("must be at ")[1].split()[1].rstrip(","))
+
+
+@given(
+    seed=seeds,
+    time=st.tuples(st.floats(0, 100), st.floats(100, 1000)),
+    utilization=st.tuples(st.floats(0.01, 0.5), st.floats(0.5, 1)),
+    comm_ratio=st.floats(0, 10),
+    min_transfer=st.floats(0, 1000),
+)
+def test_ranges(seed, time, utilization, comm_ratio, min_transfer):
+    graph = random_layered(
+        40, 5, comm_ratio=comm_ratio, rng=seed, time=time, utilization=utilization, min_transfer=min_transfer
+    )
+    assert ((time[0] <= graph.time) & (graph.time <= time[1])).all()
+    assert ((utilization[0] <= graph.utilization) & (graph.utilization <= utilization[1])).all()
+    assert (graph.edge_transfer == np.maximum(min_transfer, comm_ratio * graph.time[graph.src])).all()
+    assert (graph.edge_nbytes == 0).all()
+
+
+@given(seed=seeds)
+def test_equal_seeds_equal_graphs(seed):
+    graph = random_layered(30, 5, rng=seed)
+    assert random_layered(30, 5, rng=seed) == graph
+    assert random_layered(30, 5, rng=np.random.default_rng(seed)) == graph
+
+
+def test_a_generator_moves_on():
+    rng = np.random.default_rng(0)
+    first = random_layered(30, 5, rng=rng)
+    assert first == random_layered(30, 5, rng=0)
+    assert random_layered(30, 5, rng=rng) != first
+
+
+def test_one_thing_varies_at_a_time():
+    """Of one seed, the ranges and the ratio leave the edges as they are; times 100..200 become 1000..2000."""
+    base = random_layered(50, 6, rng=7, time=(100.0, 200.0))
+    for other in (
+        random_layered(50, 6, rng=7, time=(1000.0, 2000.0)),
+        random_layered(50, 6, rng=7, utilization=None, comm_ratio=0.0),
+    ):
+        assert (other.src == base.src).all()
+        assert (other.dst == base.dst).all()
+    assert random_layered(50, 6, rng=7, time=(1000.0, 2000.0)).time == pytest.approx(10 * base.time)
+    assert (random_layered(50, 6, 150, rng=7, time=(100.0, 200.0)).time == base.time).all()
+
+
+def test_golden():
+    """Seed 0 at the default setting; what is recorded here may not change without a note in the changelog."""
+    graph = random_layered(rng=0)
+    assert (len(graph), len(graph.edges), graph.name) == (200, 400, "layered-200")
+    assert list(zip(graph.src[:6].tolist(), graph.dst[:6].tolist(), strict=True)) == GOLDEN_EDGES
+    assert graph.time[:3] == pytest.approx(GOLDEN_TIMES, rel=1e-12)
+    assert np.bincount(layers_of(graph)).tolist() == GOLDEN_LAYERS
+    assert sha256(np.stack([graph.src, graph.dst]).astype("<i8").tobytes()).hexdigest()[:16] == GOLDEN_HASH
+
+
+GOLDEN_EDGES = [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6)]
+GOLDEN_TIMES = [3468.1963519577453, 3926.6606562587426, 3833.1197004827577]
+GOLDEN_LAYERS = [1, 21, 10, 11, 14, 19, 14, 18, 15, 21, 16, 19, 20, 1]
+GOLDEN_HASH = "e10e6df140b283f8"
+
+
+def test_smallest():
+    """Three operators in three layers are a chain; two edges are all there can be, and four were the default."""
+    graph = random_layered(3, 3, rng=0)
+    assert [(e.src, e.dst) for e in graph.edges] == [("op0", "op1"), ("op1", "op2")]
+
+
+def test_transfer_follows_the_producer():
+    """All times 500 us: 0.8 * 500 = 400 us; at ratio 0.1, 50 us, the least, 100 us, takes over."""
+    assert set(random_layered(20, 4, rng=0, time=(500.0, 500.0)).edge_transfer) == {400.0}
+    assert set(random_layered(20, 4, comm_ratio=0.1, rng=0, time=(500.0, 500.0)).edge_transfer) == {100.0}
+
+
+def test_no_utilization():
+    graph = random_layered(20, 4, rng=0, utilization=None)
+    assert graph.operators[0].utilization is None
+    assert random_layered(20, 4, rng=0).operators[0].utilization is not None
+
+
+def test_layer_sizes():
+    """186 operators fall into 12 layers that hold one each: mean 1 + 15.5, deviation sqrt(186 * 1/12 * 11/12) = 3.77.
+
+    Over 300 graphs, 3,600 layers, the error of the deviation is about 3.77 / sqrt(7200) = 0.04.
+    """
+    rng = np.random.default_rng(1)
+    inner = np.concatenate([np.bincount(layers_of(random_layered(rng=rng)))[1:-1] for _ in range(300)])
+    assert inner.mean() == 16.5
+    assert inner.std() == pytest.approx(3.77, abs=0.2)
+
+
+def test_times_are_uniform():
+    """10,000 values in (100, 4000): mean 2050 with error 3900 / sqrt(12) / 100 = 11.3, deviation 1125.8."""
+    graph = random_layered(10_000, 14, rng=2)
+    assert graph.time.mean() == pytest.approx(2050, abs=50)
+    assert graph.time.std() == pytest.approx(1125.8, abs=30)
+    assert graph.utilization.mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_distant_edges_by_either_way_have_one_distribution():
+    """Two more edges are added to the same graph 4,000 times in both ways; each edge's count agrees.
+
+    Layers 1, 2, 2, 1: operators 1 and 2 lead to 3, 4 and 5, and 3 and 4 to 5. What is not there yet is at most
+    1 -> 3, 1 -> 4, 2 -> 3, 2 -> 4, 1 -> 5, 2 -> 5; counts of at most 4,000 have errors of at most 32, a difference 45.
+    """
+    size = np.array([1, 2, 2, 1])
+    start, layer = np.array([0, 1, 3, 5]), np.repeat(np.arange(4), size)
+    n_later = np.array([5, 3, 3, 1, 1, 0])
+    edges = _connecting(size, start, layer, np.random.default_rng(3))
+    rng = np.random.default_rng(4)
+    tried, weighted = Counter(), Counter()
+    for _ in range(4000):
+        tried.update(set(_add_tried(edges, len(edges) + 2, size, start, rng).tolist()) - set(edges.tolist()))
+        more = _add_weighted(edges, len(edges) + 2, size, layer, n_later, rng)
+        weighted.update(set(more.tolist()) - set(edges.tolist()))
+    assert sum(tried.values()) == sum(weighted.values()) == 8000
+    assert set(tried) == set(weighted)
+    assert len({round(count / 500) for count in tried.values()}) > 1, "edges to the sink are drawn more often"
+    assert all(abs(tried[edge] - weighted[edge]) < 4 * 45 for edge in tried)
+
+
+def test_a_hundred_thousand_operators():
+    graph = random_layered(100_000, 100, rng=0)
+    assert (len(graph), len(graph.edges)) == (100_000, 200_000)
+    assert len(graph.inputs) == len(graph.outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_ops": 2}, "n_ops must be at least 3, not 2"),
+        ({"n_ops": 10**12}, "n_ops must be at most 100000000, not"),
+        ({"n_ops": 20.0}, "n_ops must be a whole number, not 20.0"),
+        ({"n_layers": 2}, "n_layers must be at least 3, not 2"),
+        ({"n_ops": 13}, r"n_layers must be at most 13 \(n_ops: no layer is empty\), not 14"),
+        ({"n_edges": 100}, r"n_edges must be at least 3\d\d, which connect the layers of this seed, not 100"),
+        ({"n_edges": 10**6}, r"n_edges must be at most 1\d{4}, which the layers of this seed allow, not 1000000"),
+        ({"comm_ratio": -0.1}, "comm_ratio must be a finite number of at least 0, not -0.1"),
+        ({"comm_ratio": float("nan")}, "comm_ratio must be a finite number of at least 0, not nan"),
+        ({"comm_ratio": 10**400}, "comm_ratio must be a finite number"),
+        ({"comm_ratio": 1e308}, "edge op0 -> op1: transfer must be finite and not negative, not inf"),
+        ({"min_transfer": float("inf")}, "min_transfer must be a finite number of at least 0, not inf"),
+        ({"time": (5.0, 1.0)}, "time must not end before it begins, but 5.0 > 1.0"),
+        ({"time": 5.0}, r"time must be a pair \(low, high\), not 5.0"),
+        ({"time": ("a", "b")}, "low end of time must be a finite number of at least 0, not 'a'"),
+        ({"utilization": (0.0, 1.0)}, r"utilization must be within \(0, 1\], not \(0.0, 1.0\)"),
+        ({"utilization": (0.5, 1.5)}, r"utilization must be within \(0, 1\], not \(0.5, 1.5\)"),
+        ({"rng": -1}, r"rng \(the seed\) must be at least 0, not -1"),
+        ({"rng": None}, r"rng \(the seed\) must be a whole number, not None"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(GraphError, match=message) as caught:
+        random_layered(**({"rng": 0} | parameters))
+    assert "\n" not in str(caught.value)

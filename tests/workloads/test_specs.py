@@ -1,0 +1,131 @@
+"""Workloads by name and by the texts of the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+import workloads
+from simsched.errors import FileError, GraphError, SimschedError, UnknownNameError
+from simsched.graph import Operator, OpGraph
+from workloads import WORKLOADS, from_spec, load, names, random_layered
+from workloads.models.inception_v3 import inception_v3
+
+
+def test_names():
+    assert names() == ["inception_v3", "random:layered"] == list(WORKLOADS)
+    assert WORKLOADS["random:layered"] is random_layered
+    assert "inception_v3" in WORKLOADS
+    assert len(WORKLOADS) == 2
+
+
+def test_import_is_cheap():
+    """A fresh interpreter has imported no workload after `import workloads`, and has one once it is asked for."""
+    code = (
+        "import sys, workloads; own = lambda: 'workloads.random_dags' in sys.modules; before = own();"
+        "workloads.random_layered; assert (before, own()) == (False, True)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        workloads.nonsense  # noqa: B018
+
+
+def test_load():
+    assert load("inception_v3", batch=2) == inception_v3(batch=2)
+    assert load("random:layered") == random_layered(rng=0)
+    assert load("random:layered", n_ops=30, n_layers=5, seed=3) == random_layered(30, 5, rng=3)
+    assert load("random:layered", n_ops=30, n_layers=5, rng=3) == random_layered(30, 5, rng=3)
+
+
+@pytest.mark.parametrize("name", [*WORKLOADS])
+def test_every_workload_loads_by_its_name_alone(name):
+    assert len(from_spec(name)) > 1
+    assert from_spec(name) == load(name)
+
+
+def test_spec_with_parameters():
+    assert from_spec("inception_v3,batch=4,image_size=331,dtype=fp16") == inception_v3(
+        batch=4, image_size=331, dtype="fp16"
+    )
+    assert from_spec("random:layered,n_ops=60,n_layers=8,n_edges=130,comm_ratio=.5,seed=2") == random_layered(
+        60, 8, 130, 0.5, rng=2
+    )
+    assert from_spec(" random:layered , n_ops = 60 ") == random_layered(60, rng=0)
+
+
+def test_spec_with_ranges_and_none():
+    spec = "random:layered,n_edges=none,time=1e2:2e2,utilization=none,min_transfer=5"
+    assert from_spec(spec) == random_layered(rng=0, time=(100.0, 200.0), utilization=None, min_transfer=5.0)
+
+
+def test_defaults_apply_where_the_workload_has_them():
+    """The spec wins over the default, and a network has no use for a seed."""
+    assert from_spec("random:layered,n_ops=40", n_ops=50, seed=9) == random_layered(40, rng=9)
+    assert from_spec("inception_v3", batch=2, seed=9) == inception_v3(batch=2)
+
+
+def test_json_file(tmp_path):
+    graph = OpGraph([Operator("a", time=1.0)], name="one")
+    path = tmp_path / "odd, name.json"
+    graph.save(str(path))
+    assert from_spec(str(path), batch=2) == graph
+    with pytest.raises(FileError, match=r"cannot read missing\.json"):
+        from_spec("missing.json")
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        (
+            "inceptoin",
+            UnknownNameError,
+            "unknown workload 'inceptoin'; known are: inception_v3, random:layered, a ",
+        ),
+        ("", UnknownNameError, "unknown workload ''"),
+        ("random", UnknownNameError, "unknown workload 'random'"),
+        ("inception_v3,", GraphError, "'' is not of the form parameter=value"),
+        ("inception_v3,batch", GraphError, "'batch' is not of the form parameter=value"),
+        ("inception_v3,=4", GraphError, "'=4' is not of the form parameter=value"),
+        ("inception_v3,bach=4", GraphError, "has no parameter 'bach'; known are: batch, image_size, dtype"),
+        ("inception_v3,seed=4", GraphError, "has no parameter 'seed'"),
+        ("random:layered,rng=4", GraphError, "has no parameter 'rng'; known are: n_ops, .*, seed"),
+        ("inception_v3,batch=4,batch=5", GraphError, "parameter 'batch' is given twice"),
+        (
+            "inception_v3,batch=four",
+            GraphError,
+            "batch must be a whole number, not 'four'; its parameters are: batch,",
+        ),
+        ("inception_v3,batch=1.5", GraphError, "batch must be a whole number, not '1.5'"),
+        ("inception_v3,batch=1_000", GraphError, "batch must be a whole number, not '1_000'"),
+        ("inception_v3,batch=", GraphError, "batch must be a whole number, not ''"),
+        ("inception_v3,batch=" + "9" * 5000, GraphError, "batch must be a whole number, not '9999"),
+        ("inception_v3,batch=0", GraphError, "batch must be at least 1, not 0"),
+        ("inception_v3,dtype=", GraphError, "dtype must be a text, not ''"),
+        ("random:layered,comm_ratio=nan", GraphError, "comm_ratio must be a number, not 'nan'"),
+        ("random:layered,comm_ratio=1e999", GraphError, "comm_ratio must be a finite number of at least 0, not inf"),
+        ("random:layered,n_edges=few", GraphError, "n_edges must be a whole number or none, not 'few'"),
+        ("random:layered,n_ops=none", GraphError, "n_ops must be a whole number, not 'none'"),
+        ("random:layered,time=5", GraphError, "time must be a range low:high, not '5'"),
+        ("random:layered,time=5:x", GraphError, "time must be a range low:high, not '5:x'"),
+        ("random:layered,seed=-1", GraphError, "must be at least 0, not -1"),
+        ("graph.json,batch=2", GraphError, "a JSON file takes no parameters"),
+    ],
+)
+def test_bad_specs(spec, error, message):
+    with pytest.raises(error, match=message) as caught:
+        from_spec(spec)
+    assert isinstance(caught.value, SimschedError)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_bad_load():
+    with pytest.raises(UnknownNameError, match="unknown workload 'vgg'"):
+        load("vgg")
+    with pytest.raises(GraphError, match="has no parameter 'bach'; known are: batch, image_size, dtype"):
+        load("inception_v3", bach=2)
+    with pytest.raises(GraphError, match="give seed or rng, not both"):
+        load("random:layered", seed=1, rng=2)

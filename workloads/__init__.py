@@ -1,0 +1,28 @@
+"""What there is to schedule: networks and random graphs, by name.
+
+>>> from workloads import from_spec, load, names
+>>> names()
+['inception_v3', 'random:layered']
+>>> len(load("inception_v3", batch=4))
+119
+>>> from_spec("random:layered,n_ops=50,n_layers=6,seed=3")
+OpGraph('layered-50', 50 operators, 100 edges)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from workloads.registry import WORKLOADS, from_spec, load, names
+
+if TYPE_CHECKING:
+    from workloads.random_dags import random_layered
+
+__all__ = ["WORKLOADS", "from_spec", "load", "names", "random_layered"]
+
+
+def __getattr__(name: str) -> Any:
+    # makes `from workloads import random_layered` work without importing it for those who do not
+    if name == "random_layered":
+        from workloads.random_dags import random_layered
+
+        return random_layered
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,47 @@
+"""Checks of the parameters of workloads: each raises a `GraphError` of one line."""
+
+from sys import float_info
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.errors import GraphError
+
+_REALS: Final = (int, float, np.integer, np.floating)
+
+
+def whole(subject: str, name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
+    """Return a whole number in ``[least, most]``; `why` ends the message if it is not."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise GraphError(f"{subject}: {name} must be a whole number, not {value!r}")
+    if value < least:
+        raise GraphError(f"{subject}: {name} must be at least {least}{why}, not {value}")
+    if most is not None and value > most:
+        raise GraphError(f"{subject}: {name} must be at most {most}{why}, not {value}")
+    return int(value)
+
+
+def real(subject: str, name: str, value: Any) -> float:
+    """Return a finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, _REALS) or not 0 <= value <= float_info.max:
+        raise GraphError(f"{subject}: {name} must be a finite number of at least 0, not {value!r}")
+    return float(value)
+
+
+def interval(subject: str, name: str, value: Any) -> tuple[float, float]:
+    """Return a pair ``(low, high)`` of finite numbers, ``0 <= low <= high``."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {value!r}") from None
+    low, high = real(subject, f"low end of {name}", low), real(subject, f"high end of {name}", high)
+    if low > high:
+        raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")
+    return low, high
+
+
+def generator(subject: str, rng: Any) -> np.random.Generator:
+    """Return the generator of a seed, or the generator given; None is refused, it would not repeat."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    return np.random.default_rng(whole(subject, "rng (the seed)", rng, least=0))

@@ -1,0 +1,1 @@
+"""Networks, one file each: a function that returns the `OpGraph` of its inference."""
