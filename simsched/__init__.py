@@ -1,1 +1,84 @@
-"""tmp"""
+"""Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.
+
+>>> import simsched as ss
+>>> graph = ss.OpGraph([ss.Operator("a", time=3.0), ss.Operator("b", time=5.0)], [ss.Edge("a", "b")])
+>>> cluster = ss.Cluster.preset("a100").without_overheads()
+>>> ss.simulate(ss.schedule(graph, cluster, "lios"), cluster).makespan
+8.0
+"""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simsched.bounds import lower_bound
+    from simsched.cluster import Cluster, Device, Link
+    from simsched.comparison import Comparison, compare
+    from simsched.costmodel import CostModel, default_cost, roofline
+    from simsched.errors import SimschedError
+    from simsched.graph import Edge, Kernel, Operator, OpGraph
+    from simsched.program import Program
+    from simsched.schedules import Placement, Schedule
+    from simsched.schedulers import SCHEDULERS, Scheduler, schedule
+    from simsched.simulator import simulate
+    from simsched.trace import Span, Trace
+
+_HOME = {
+    "bounds": ("lower_bound",),
+    "cluster": ("Cluster", "Device", "Link"),
+    "comparison": ("Comparison", "compare"),
+    "costmodel": ("CostModel", "default_cost", "roofline"),
+    "errors": ("SimschedError",),
+    "graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "program": ("Program",),
+    "schedules": ("Placement", "Schedule"),
+    "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
+    "simulator": ("simulate",),
+    "trace": ("Span", "Trace"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "SCHEDULERS",
+    "Cluster",
+    "Comparison",
+    "CostModel",
+    "Device",
+    "Edge",
+    "Kernel",
+    "Link",
+    "OpGraph",
+    "Operator",
+    "Placement",
+    "Program",
+    "Schedule",
+    "Scheduler",
+    "SimschedError",
+    "Span",
+    "Trace",
+    "compare",
+    "default_cost",
+    "lower_bound",
+    "roofline",
+    "schedule",
+    "simulate",
+]
+
+try:
+    __version__ = version("simsched")
+except PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    # names are imported when they are first used: `import simsched` stays fast
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'simsched' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"simsched.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,18 +5,18 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from simsched.cluster import Cluster, Device
+from simsched.cluster import WARP, Cluster, Device
 from simsched.errors import CostError
 from simsched.graph import Kernel, Operator, OpGraph
 from simsched.graph.opgraph import Floats
 
 # Priors, to be replaced by calibration: what tuned libraries reach of the datasheet rates, the time
-# of a kernel that does nothing, and the warps per SM that keep DRAM busy as a part of those that
-# keep the issue slots busy.
+# of a kernel that does nothing, and the part of the saturating warps with which they reach it. With
+# these, Inception-v3 one operator after the other takes 6.5 ms on a V100, as the IOS authors measured.
 COMPUTE_EFFICIENCY: Final = 0.6
 MEMORY_EFFICIENCY: Final = 0.8
 SHORTEST_KERNEL: Final = 2.0
-_DRAM_WARPS: Final = 1 / 3
+_FULL_RATE_WARPS: Final = 1 / 3
 
 
 class CostModel(Protocol):
@@ -47,20 +47,18 @@ def roofline(op: Operator, device: Device) -> float:
     total = 0.0
     for kernel in op.kernels or (None,):
         share = 1.0 if kernel is None else kernel.share
-        compute, memory = _fill(kernel, device)
-        total += SHORTEST_KERNEL + share * max(
-            op.flops / (device.peak_rate(op.dtype) * COMPUTE_EFFICIENCY * compute),
-            op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY * memory),
+        fill = 1.0 if kernel is None else _fill(kernel, device)
+        total += SHORTEST_KERNEL + share / fill * max(
+            op.flops / (device.peak_rate(op.dtype) * COMPUTE_EFFICIENCY),
+            op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY),
         )
     return total
 
 
-def _fill(kernel: Kernel | None, device: Device) -> tuple[float, float]:
-    """Return the part of the FLOP rate and of the bandwidth that a grid is large enough for."""
-    if kernel is None:
-        return 1.0, 1.0
-    part = kernel.blocks * -(-kernel.threads // 32) / (device.sms * device.saturating_warps)
-    return min(1.0, part), min(1.0, part / _DRAM_WARPS)
+def _fill(kernel: Kernel, device: Device) -> float:
+    """Return the part of the device's rates that the grid is large enough for, at most 1."""
+    warps = kernel.blocks * -(-kernel.threads // WARP)
+    return min(1.0, warps / (device.sms * device.saturating_warps * _FULL_RATE_WARPS))
 
 
 def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None) -> Floats:

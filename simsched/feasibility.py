@@ -9,7 +9,7 @@ from simsched.cluster import Cluster
 from simsched.errors import ScheduleError, UnknownNameError
 from simsched.graph.opgraph import Ints
 from simsched.graph.ordering import describe_cycle, topological_order
-from simsched.schedule import Schedule
+from simsched.schedules import Schedule
 
 Bools = npt.NDArray[np.bool_]
 

@@ -11,7 +11,7 @@ from simsched.errors import ScheduleError
 from simsched.feasibility import barrier_before, launch_position
 from simsched.graph.opgraph import Ints
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program, launch_ptr
-from simsched.schedule import Schedule
+from simsched.schedules import Schedule
 
 Bools = npt.NDArray[np.bool_]
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": ("minimal", "literal")}
@@ -73,7 +73,10 @@ class _Lowering:
             self._devices,
             self._schedule.execution,
             np.searchsorted(thread[order], np.arange(n_threads + 1)),
-            *(column[order] for column in (action, device, stream, argument)),
+            action[order],
+            device[order],
+            stream[order],
+            argument[order],
             copies=copies,
             n_events=first_copy_event + len(copies.op),
             priority=self._schedule.priority[np.argsort(self._schedule.op)],

@@ -11,7 +11,7 @@ from simsched.errors import ProgramError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.opgraph import Floats, Ints
 from simsched.io import Record, document, dump_json, read_json, write_file
-from simsched.schedule import EXECUTIONS
+from simsched.schedules import EXECUTIONS
 
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
@@ -260,7 +260,8 @@ class Program:
         op, device, nbytes, transfer = zip(*reader.copies, strict=True) if reader.copies else ((), (), (), ())
         copies = Copies(np.array(op, np.int64), np.array(device, np.int64), np.array(nbytes, np.float64),
                         np.array(transfer, np.float64))  # fmt: skip
-        return cls(graph, devices, execution, ptr, *columns, copies=copies, n_events=n_events, priority=reader.priority).check()
+        action, device_column, stream, argument = columns
+        return cls(graph, devices, execution, ptr, action, device_column, stream, argument, copies=copies, n_events=n_events, priority=reader.priority).check()
 
     def save(self, path: str) -> None:
         """Write the program and its graph to a JSON file, whole or not at all."""

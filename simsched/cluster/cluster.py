@@ -149,7 +149,7 @@ class Cluster:
         """The links as a `networkx.DiGraph` of devices and switches."""
         import networkx as nx
 
-        graph = nx.DiGraph()
+        graph: Any = nx.DiGraph()
         graph.add_nodes_from(device.name for device in self.devices)
         channel = 0
         for a, b, link in self.links:

@@ -110,7 +110,7 @@ def to_networkx(graph: OpGraph) -> Any:
     """See `OpGraph.to_networkx`."""
     import networkx as nx
 
-    result = nx.MultiDiGraph(name=graph.name)
+    result: Any = nx.MultiDiGraph(name=graph.name)
     for op in graph.operators:
         result.add_node(op.name, **{key: getattr(op, key) for key in _OPERATOR_FIELDS if key != "name"})
     for edge in graph.edges:

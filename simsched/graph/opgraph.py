@@ -311,7 +311,8 @@ class OpGraph:
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""
         codes, texts = self._labels[column]
-        return texts[codes[i]]
+        text: str | None = texts[codes[i]]
+        return text
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What the shape of a graph says: longest paths, width, blocks."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +127,7 @@ def _single_entry_pieces(graph: OpGraph) -> list[int]:
 
     n = len(graph)
     entry, leave = n, n + 1
-    flow = nx.DiGraph()
+    flow: Any = nx.DiGraph()
     flow.add_nodes_from([entry, *graph.order_index.tolist(), leave])
     flow.add_edges_from((entry, graph.index[name]) for name in graph.inputs)
     flow.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))

@@ -31,7 +31,7 @@ class Running:
         "anchor", "ask", "cohorts", "done", "freed", "order", "progress", "rate", "resident", "row", "skipped", "start", "unissued",
     )  # fmt: skip
 
-    def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], None]) -> None:
+    def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], object]) -> None:
         self.row = row
         self.order = order  # of dispatch: priority, arrival, row
         self.ask = ask
@@ -71,7 +71,7 @@ class Gpu:
         self._copy_load = 0.0
         self._curve: list[tuple[float, float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
 
-    def submit(self, row: int, ask: Ask, priority: int, done: Callable[[float], None]) -> None:
+    def submit(self, row: int, ask: Ask, priority: int, done: Callable[[float], object]) -> None:
         """Take a launch that has reached the head of its stream; `done(start)` is called when it ends."""
         now = self._env.now
         if ask.solo == 0.0:

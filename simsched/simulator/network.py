@@ -15,7 +15,7 @@ class Flow:
 
     __slots__ = ("anchor", "channels", "done", "dst", "moved", "nbytes", "rate", "src")
 
-    def __init__(self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], None]) -> None:
+    def __init__(self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], object]) -> None:
         self.src, self.dst = src, dst
         self.nbytes = nbytes
         self.channels = channels
@@ -41,7 +41,7 @@ class Network:
         self._capacity = [bandwidth for _, _, bandwidth in cluster.channels]
         self._capacity += [device.copy_engines * device.copy_rate for device in cluster.devices]
 
-    def start(self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], None]) -> None:
+    def start(self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], object]) -> None:
         """Begin to move bytes from device `src` to `dst`; `done` is called when all have arrived."""
         engines = len(self._cluster.channels) + src
         flow = Flow(src, dst, nbytes, (*channels, engines), done)

@@ -73,9 +73,12 @@ class Reference:
         self._program, self._cluster = program, cluster
         self._captured = program.execution == "graph"
         self._asks = asks(demand)
-        self._action, self._argument = program.action.tolist(), program.argument.tolist()
-        self._device, self._stream = program.device.tolist(), program.stream.tolist()
-        self._op_of, self._priority = program.launch_op.tolist(), program.priority.tolist()
+        self._action: list[int] = program.action.tolist()
+        self._argument: list[int] = program.argument.tolist()
+        self._device: list[int] = program.device.tolist()
+        self._stream: list[int] = program.stream.tolist()
+        self._op_of: list[int] = program.launch_op.tolist()
+        self._priority: list[int] = program.priority.tolist()
         self._rows: list[SpanRow] = []
         self._gpus = [Gpu(self._env, device) for device in cluster.devices]
         self._network = Network(self._env, cluster, self._gpus)
@@ -239,7 +242,7 @@ class Reference:
         """Return what a kernel or copy waited for last: its issue, the one before it, or an event."""
         if issued > max(free, lane.time):
             return host_span
-        return lane.free_cause if free >= lane.time else lane.cause
+        return lane.free_cause if free > lane.time else lane.cause
 
     def _pass_connection(self, lane: _Lane, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
@@ -302,7 +305,7 @@ class Reference:
 
     def _subject(self, i: int) -> int:
         if self._action[i] == LAUNCH:
-            return int(self._op_of[self._argument[i]])
+            return self._op_of[self._argument[i]]
         if self._action[i] == COPY:
             return int(self._program.copies.op[self._argument[i]])
         return -1

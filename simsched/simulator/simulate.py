@@ -6,7 +6,7 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import SimulationError
 from simsched.program import Program
-from simsched.schedule import Schedule
+from simsched.schedules import Schedule
 from simsched.simulator.reference import Reference
 from simsched.simulator.workload import Jitter, demand
 from simsched.trace import Trace

@@ -1,0 +1,69 @@
+"""Every operator that is ready runs in the next stage."""
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.schedulers.listing import readers, sources
+from simsched.schedules import Schedule
+
+
+def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None) -> Schedule:  # noqa: ARG001
+    """Put all operators that are ready into one stage of the first device, each in a group of its own.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Not used: this scheduler knows no times, so the schedule has no `estimate`.
+    streams
+        Most operators in a stage, the first ready ones; None for no limit.
+
+    Returns
+    -------
+    Schedule
+        With `execution="stages"`.
+
+    Raises
+    ------
+    SchedulerError
+        If `streams` is less than 1.
+
+    Notes
+    -----
+    The greedy baseline of IOS [1]_ (section 6.1), whose released code takes at most 10 ready
+    operators, block by block; here the whole graph is one block. Operators become ready, and so
+    are taken, in graph order. O(V log V + E).
+
+    References
+    ----------
+    .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
+       MLSys 2021, arXiv:2011.01302.
+    """
+    if streams is not None and streams < 1:
+        raise SchedulerError(f"greedy: streams must be at least 1, not {streams!r}")
+    consumers = readers(graph)
+    missing = [len(producers) for producers in sources(graph)]
+    ready = [i for i in range(len(graph)) if missing[i] == 0]
+    order: list[int] = []
+    stages: list[int] = []
+    groups: list[int] = []
+    stage = 0
+    while ready:
+        taken, ready = (ready, []) if streams is None else (ready[:streams], ready[streams:])
+        released = []
+        for group, i in enumerate(taken):
+            order.append(i)
+            stages.append(stage)
+            groups.append(group)
+            for j in consumers[i]:
+                missing[j] -= 1
+                if missing[j] == 0:
+                    released.append(j)
+        ready += sorted(released)
+        stage += 1
+    return Schedule.from_columns(
+        graph, order, [cluster.devices[0].name], stream=groups, stage=stages, group=groups,
+        execution="stages", scheduler="greedy",
+    )  # fmt: skip

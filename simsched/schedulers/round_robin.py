@@ -1,0 +1,48 @@
+"""Deal the operators out to the devices like cards."""
+
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.schedules import Schedule
+
+
+def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 1) -> Schedule:  # noqa: ARG001
+    """Place operator i of the topological order on device i mod n, and there on its streams in turn.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Not used: this scheduler knows no times, so the schedule has no `estimate`.
+    streams
+        Streams per device.
+
+    Returns
+    -------
+    Schedule
+        With `execution="events"`.
+
+    Raises
+    ------
+    SchedulerError
+        If `streams` is less than 1.
+
+    Notes
+    -----
+    A baseline that takes linear time at any size. O(V + E).
+    """
+    if streams < 1:
+        raise SchedulerError(f"round-robin: streams must be at least 1, not {streams!r}")
+    turn = np.arange(len(graph))
+    return Schedule.from_columns(
+        graph,
+        graph.order_index,
+        [device.name for device in cluster.devices],
+        device=turn % len(cluster),
+        stream=turn // len(cluster) % streams,
+        scheduler="round-robin",
+    )

@@ -1,0 +1,31 @@
+"""One operator after the other."""
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel, operator_times
+from simsched.graph import OpGraph
+from simsched.schedules import Schedule
+
+
+def sequential(graph: OpGraph, cluster: Cluster, cost: CostModel) -> Schedule:
+    """Run every operator on one stream of the first device, in topological order.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+
+    Returns
+    -------
+    Schedule
+        With `execution="events"`; `estimate` is the sum of the times.
+
+    Notes
+    -----
+    The baseline of every speedup. O(V + E).
+    """
+    times = operator_times(graph, cluster.devices[0], cost)
+    return Schedule.from_columns(
+        graph, graph.order_index, [cluster.devices[0].name], estimate=float(times.sum()), scheduler="sequential"
+    )
