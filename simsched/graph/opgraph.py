@@ -164,13 +164,15 @@ class OpGraph:
         default = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": np.nan, "utilization": np.nan}
         columns = {key: _spread(costs.get(key, default[key]), n, key) for key in COSTS}
         for key in COSTS:
-            _check_column(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]),
-                          lambda i, key=key: f"operator {names[i]!r}: {key}")  # fmt: skip
+            bad = _first_bad(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]))
+            if bad is not None:
+                raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
         edge_columns = {"nbytes": _spread(edge_nbytes, len(source), "edge_nbytes"),
                         "transfer": _spread(edge_transfer, len(source), "edge_transfer")}  # fmt: skip
         for key, column in edge_columns.items():
-            _check_column(column, "cost", key == "transfer",
-                          lambda i, key=key: f"edge {names[source[i]]} -> {names[target[i]]}: {key}")  # fmt: skip
+            bad = _first_bad(column, "cost", key == "transfer")
+            if bad is not None:
+                raise GraphError(f"edge {names[int(source[bad[0]])]} -> {names[int(target[bad[0]])]}: {key} {bad[1]}")
         zeros = np.zeros(n, np.int32)
         graph = cls.__new__(cls)
         graph._fill(
@@ -446,12 +448,14 @@ def _spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
     return array
 
 
-def _check_column(column: Floats, rule: str, none_allowed: bool, subject: Callable[[int], str]) -> None:
+def _first_bad(column: Floats, rule: str, none_allowed: bool) -> tuple[int, str] | None:
+    """Return the first row that breaks a rule, and how."""
     holds, phrase = RULES[rule]
     good = holds(column) | (np.isnan(column) if none_allowed else False)
-    if not good.all():
-        i = int(np.argmin(good))
-        raise GraphError(f"{subject(i)} {phrase}, not {float(column[i])!r}")
+    if good.all():
+        return None
+    i = int(np.argmin(good))
+    return i, f"{phrase}, not {float(column[i])!r}"
 
 
 def _encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:

@@ -92,7 +92,7 @@ def schedule(
     ScheduleError
         If what it returns cannot run.
     """
-    function = resolve(scheduler)
+    function: Callable[..., Schedule] = resolve(scheduler)
     name = scheduler_name(scheduler)
     _check_options(function, name, options)
     plan = function(graph, cluster, cost or default_cost, **options)

@@ -1,6 +1,6 @@
 """What a scheduler is."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
@@ -11,6 +11,6 @@ from simsched.schedules import Schedule
 class Scheduler(Protocol):
     """Any function from a graph, a cluster and a cost model to a schedule; options are keyword-only."""
 
-    def __call__(self, graph: OpGraph, cluster: Cluster, cost: CostModel, **options: Any) -> Schedule:
+    def __call__(self, graph: OpGraph, cluster: Cluster, cost: CostModel, /) -> Schedule:
         """Return a valid schedule of `graph`, or of a graph that computes the same, on `cluster`."""
         ...

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
 
 import simpy
 from simpy.core import EmptySchedule
@@ -21,7 +20,8 @@ class At(simpy.Event):
     __slots__ = ("cancelled",)
 
     def __init__(self, env: "Instants", time: float, phase: int = RELEASE) -> None:
-        super().__init__(env)
+        self.env = env
+        self.callbacks = []
         self._ok = True
         self._value = None
         self.cancelled = False
@@ -37,23 +37,24 @@ class Instants(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__()
-        self._later: list[tuple[float, int, int, Any]] = []
-        self._instant: list[tuple[int, int, Any]] = []
+        self._limit = 0.0  # what is due by then belongs to the present instant
+        self._later: list[tuple[float, int, int, simpy.Event]] = []
+        self._instant: list[tuple[int, int, simpy.Event]] = []
         self._count = 0
 
     def schedule(self, event: simpy.Event, priority: int = RELEASE, delay: float = 0) -> None:
         """Schedule an event after a delay in us; SimPy calls this for its own events."""
-        self.put(event, self.now + delay, priority)
+        self.put(event, self._now + delay, priority)
 
     def put(self, event: simpy.Event, time: float, phase: int) -> None:
         """Schedule an event at a time in us and a phase."""
         self._count += 1
-        if time <= self.now * (1 + TIE):
+        if time <= self._limit:
             heappush(self._instant, (phase, self._count, event))
         else:
             heappush(self._later, (time, phase, self._count, event))
 
-    def at(self, time: float, phase: int, action: Callable[[], None]) -> At:
+    def at(self, time: float, phase: int, action: Callable[[], object]) -> At:
         """Call `action` at a time in us, in a phase."""
         event = At(self, time, phase)
         event.callbacks.append(lambda _: action())
@@ -62,30 +63,32 @@ class Instants(simpy.Environment):
     def peek(self) -> float:
         """Return the time of the next event."""
         if self._instant:
-            return float(self.now)
+            return float(self._now)
         return self._later[0][0] if self._later else float("inf")
 
     def step(self) -> None:
         """Process the next event."""
-        while not self._instant:
+        if not self._instant:
             self._open_instant()
-        _, _, event = heappop(self._instant)
-        if getattr(event, "cancelled", False):
+        event = heappop(self._instant)[2]
+        if type(event) is At and event.cancelled:
             return
-        callbacks, event.callbacks = event.callbacks, None
+        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
         for callback in callbacks:
             callback(event)
-        if not event.ok and not event.defused:
-            raise event.value
+        if isinstance(event._value, BaseException):  # a process failed
+            raise event._value
 
     def _open_instant(self) -> None:
         later = self._later
-        while later and getattr(later[0][3], "cancelled", False):  # what was called off opens no instant
+        while later and type(later[0][3]) is At and later[0][3].cancelled:  # what was called off opens no instant
             heappop(later)
         if not later:
             raise EmptySchedule
-        self._now = later[0][0]
-        limit = self._now * (1 + TIE)
+        time, phase, count, event = heappop(later)
+        self._now = time
+        self._limit = limit = time * (1 + TIE)
+        self._instant.append((phase, count, event))
         while later and later[0][0] <= limit:
             _, phase, count, event = heappop(later)
             heappush(self._instant, (phase, count, event))

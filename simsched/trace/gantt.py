@@ -14,13 +14,14 @@ from simsched.graph.opgraph import Floats, Ints
 from simsched.io import write_file
 from simsched.trace.metrics import lanes
 from simsched.trace.trace import COPY, HOST, KERNEL, WAIT, Trace
-from simsched.units import MS, format_time
+from simsched.units import MS, SECOND, US, format_time
 
 FORMATS: Final = ("png", "svg", "pdf")
 # Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
 PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 _OTHER, _COPY, _HOST, _WAIT = "#999999", "#4D4D4D", "#C8C8C8", "#BDBDBD"
-_DARK: Final = ("#009E73", "#0072B2", "#D55E00", _OTHER, _COPY)  # white text reads better on these
+_DARK: Final = ("#0072B2",)  # white text reads better on it
+_UNITS: Final = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 _DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 # fixed, so that the same trace gives the same bytes
@@ -87,7 +88,7 @@ def gantt(
     import matplotlib
 
     rows = _rows(trace, host)
-    scale, unit = (MS, "ms") if trace.makespan >= MS else (1.0, "us")
+    scale, unit = next((each for each in _UNITS if trace.makespan >= each[0]), _UNITS[-1])
     centre = _centres(rows)
     with matplotlib.rc_context(_STYLE):
         own = ax is None

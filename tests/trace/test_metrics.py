@@ -1,0 +1,162 @@
+"""Utilisation of hand-made loads and intervals, and of simulated runs."""
+
+import numpy as np
+import pytest
+
+from simsched.cluster import Cluster
+from simsched.errors import UnknownNameError
+from simsched.graph import Kernel, OpGraph, Operator
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+from simsched.trace.metrics import lanes, load_curve, union_length
+from simsched.trace.trace import KERNEL, Load, Trace
+
+
+def load(*pieces):
+    """Columns from pieces (time, sm, dram, warps, active SMs)."""
+    return Load(*np.array(pieces, float).reshape(-1, 5).T)
+
+
+def made(loads, end=10.0):
+    """A trace of one kernel from 0 to `end` on the first of as many A40s (84 SMs, 48 warps each) as there are loads."""
+    graph = OpGraph([Operator("a", time=end)])
+    cluster = Cluster.preset("a40", n_gpus=len(loads))
+    program = Schedule(graph, [Placement("a")]).lower(cluster)
+    return Trace(program, cluster, [(KERNEL, 0, 0, 0, 0, 0.0, end, 0.0, end, -1)], loads)
+
+
+def test_union_counts_overlap_once():
+    """[0, 3] and [2, 4] make 4, [5, 6] another 1, and [5, 5.5] lies within; in any order."""
+    assert union_length([5.0, 2.0, 0.0, 5.0], [6.0, 4.0, 3.0, 5.5]) == 5.0
+
+
+def test_union_of_a_long_interval_around_others():
+    """[0, 10] holds [1, 2] and [3, 4]; [10, 11] touches it."""
+    assert union_length([0.0, 1.0, 3.0, 10.0], [10.0, 2.0, 4.0, 11.0]) == 11.0
+
+
+def test_union_of_nothing():
+    assert union_length([], []) == 0.0
+
+
+def test_union_agrees_with_a_grid():
+    """Whole-numbered intervals cover as many unit cells as the union is long."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        start = rng.integers(0, 40, 12)
+        end = start + rng.integers(0, 6, 12)
+        cells = np.zeros(60, bool)
+        for a, b in zip(start, end, strict=True):
+            cells[a:b] = True
+        assert union_length(start, end) == cells.sum()
+
+
+def test_lanes_are_reused():
+    """[0, 4] and [1, 2] need two lanes; [2, 3] follows in the second, [4, 5] in the first."""
+    assert lanes([0, 1, 2, 4], [4, 2, 3, 5]).tolist() == [0, 1, 1, 0]
+
+
+def test_spans_that_touch_share_a_lane():
+    """An interval of no length at 2 lies between [0, 2] and [2, 5]."""
+    assert lanes([0, 2, 2], [2, 2, 5]).tolist() == [0, 0, 0]
+
+
+def test_lanes_never_overlap():
+    rng = np.random.default_rng(1)
+    start = np.sort(rng.integers(0, 50, 200))
+    end = start + rng.integers(0, 9, 200)
+    lane = lanes(start, end)
+    deepest = max(((start <= t) & (t < end)).sum() for t in range(60))
+    assert lane.max() + 1 == deepest  # no more lanes than spans that run at once
+    for k in range(lane.max() + 1):
+        mine = np.flatnonzero(lane == k)
+        assert (start[mine][1:] >= end[mine][:-1]).all()
+
+
+def test_sm_utilization_is_weighted_by_time_and_cut_at_one():
+    """0.5 for 4 us, 2.0 (counts 1) for 4 us, idle for 2 of 10 us: (2 + 4) / 10."""
+    trace = made([load((0, 0.5, 0, 0, 0), (4, 2.0, 0, 0, 0), (8, 0, 0, 0, 0))])
+    assert trace.sm_utilization() == pytest.approx(0.6, rel=1e-12)
+
+
+def test_last_value_holds_to_the_makespan():
+    """Idle for 6 us, then 0.5 to the makespan at 10: 2 / 10; what comes after the makespan does not count."""
+    assert made([load((6, 0.5, 0, 0, 0))]).sm_utilization() == pytest.approx(0.2, rel=1e-12)
+    assert made([load((6, 0.5, 0, 0, 0), (12, 1.0, 0, 0, 0))]).sm_utilization() == pytest.approx(0.2, rel=1e-12)
+
+
+def test_devices_are_averaged():
+    """One device at 0.8, an idle one at 0: 0.4 over both."""
+    trace = made([load((0, 0.8, 0, 0, 0)), load()])
+    assert trace.sm_utilization("gpu0") == pytest.approx(0.8, rel=1e-12)
+    assert trace.sm_utilization("gpu1") == 0.0
+    assert trace.sm_utilization() == pytest.approx(0.4, rel=1e-12)
+
+
+def test_sm_efficiency_is_a_share_of_the_sms():
+    """42 of 84 SMs for 5 us of 10: 0.25."""
+    assert made([load((0, 1, 0, 0, 42), (5, 0, 0, 0, 0))]).sm_efficiency() == pytest.approx(0.25, rel=1e-12)
+
+
+def test_warps_and_occupancy():
+    """42 SMs hold 24 warps each, 1,008 in all, for 5 us of 10: 1008 x 5 / (10 x 84) = 6 per SM of the
+    device, and half of the 48 that an active SM could hold.
+    """
+    trace = made([load((0, 1, 0, 1008, 42), (5, 0, 0, 0, 0))])
+    assert trace.active_warps() == pytest.approx(6.0, rel=1e-12)
+    assert trace.achieved_occupancy() == pytest.approx(0.5, rel=1e-12)
+
+
+def test_occupancy_over_devices_counts_active_sms_only():
+    """84 SMs with 12 warps on one device for 10 us, an idle device beside it: 12 / 48 over both, 6 warps per SM."""
+    trace = made([load((0, 1, 0, 84 * 12, 84)), load()])
+    assert trace.achieved_occupancy() == pytest.approx(0.25, rel=1e-12)
+    assert trace.active_warps() == pytest.approx(6.0, rel=1e-12)
+
+
+def test_nothing_ran():
+    """A makespan of 0 has no mean; without a grid there is no occupancy."""
+    trace = made([load((0, 0, 0, 0, 0))], end=0.0)
+    assert (trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("ask", ["sm_utilization", "sm_efficiency", "active_warps", "achieved_occupancy"])
+def test_unknown_device(ask):
+    with pytest.raises(UnknownNameError, match=r"unknown device 'gpu9'; known are: gpu0"):
+        getattr(made([load()]), ask)("gpu9")
+
+
+def test_load_curve_ends_at_the_makespan():
+    """Pieces from 2 and 6, closed by a 0 at the makespan of 10."""
+    curve = load_curve(made([load((2, 0.5, 0.1, 8, 3), (6, 0.7, 0.2, 9, 4))]), "gpu0")
+    assert curve.time.tolist() == [2, 6, 10]
+    assert (curve.sm.tolist(), curve.dram.tolist()) == ([0.5, 0.7, 0], [0.1, 0.2, 0])
+    assert (curve.warps.tolist(), curve.active_sms.tolist()) == ([8, 9, 0], [3, 4, 0])
+
+
+def test_device_busy_time_of_two_streams():
+    """Kernels [0, 6] and [4, 9] on two streams keep the device busy for 9 us."""
+    graph = OpGraph([Operator("a", time=6.0), Operator("b", time=5.0)])
+    cluster = Cluster.preset("a40")
+    program = Schedule(graph, [Placement("a"), Placement("b", stream=1)]).lower(cluster)
+    rows = [(KERNEL, 0, 0, 0, 0, 0.0, 6.0, 0.0, 6.0, -1), (KERNEL, 1, 1, 0, 1, 4.0, 9.0, 4.0, 5.0, -1)]
+    assert Trace(program, cluster, rows, [load()]).device_busy_time() == {"gpu0": 9.0}
+
+
+def test_simulated_utilization():
+    """An operator that loads half of the device runs from the end of its launch (4 us) for 12 us: 0.5 x 12 / 16."""
+    graph = OpGraph([Operator("a", time=12.0, utilization=0.5)])
+    trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40"))
+    assert trace.makespan == 16.0
+    assert trace.sm_utilization() == pytest.approx(0.375, rel=1e-12)
+    assert trace.sm_efficiency() == pytest.approx(0.375, rel=1e-12)
+    assert trace.achieved_occupancy() == 0.0
+
+
+def test_simulated_occupancy():
+    """84 blocks of 384 threads, one per SM: 12 of 48 warps on each from 4 us to 16 us, 12 x 12 / 16 on average."""
+    graph = OpGraph([Operator("a", time=12.0, kernels=(Kernel(84, threads=384),))])
+    trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40"))
+    assert trace.achieved_occupancy() == pytest.approx(0.25, rel=1e-12)
+    assert trace.active_warps() == pytest.approx(9.0, rel=1e-12)
+    assert trace.sm_efficiency() == pytest.approx(0.75, rel=1e-12)
