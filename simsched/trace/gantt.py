@@ -25,7 +25,7 @@ _UNITS: Final = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 _DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 # fixed, so that the same trace gives the same bytes
-_STYLE: Final = {"hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42}
+_STYLE: Final[Any] = {"hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42}
 _METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
                     "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 
@@ -82,9 +82,10 @@ def gantt(
     of one graph look alike; kinds after the seventh share grey. One collection per kind: the
     time to draw hardly depends on the number of spans.
     """
-    suffix = Path(path).suffix.lower().lstrip(".") if path is not None else "png"
-    if suffix not in FORMATS:
-        raise FileError(f"cannot write {path}: suffix {'.' + suffix!r} is none of {', '.join('.' + f for f in FORMATS)}")
+    suffix = "" if path is None else Path(path).suffix
+    if path is not None and suffix.lower()[1:] not in FORMATS:
+        known = ", ".join(f".{each}" for each in FORMATS)
+        raise FileError(f"cannot write {path}: suffix {suffix!r} is none of {known}")
     import matplotlib
 
     rows = _rows(trace, host)
@@ -102,7 +103,8 @@ def gantt(
             _labels(ax, trace, rows, centre, scale)
         if path is not None:
             buffer = BytesIO()
-            ax.figure.canvas.figure.savefig(buffer, format=suffix, dpi=200, metadata=_METADATA[suffix])
+            form = suffix.lower()[1:]
+            ax.figure.canvas.figure.savefig(buffer, format=form, dpi=200, metadata=_METADATA[form])
             write_file(path, buffer.getvalue())
     return ax
 
@@ -172,16 +174,16 @@ def _frame(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float
     ax.set_title(title, fontsize=9, loc="left")
     if trace.makespan:
         ax.axvline(makespan, color="black", linewidth=0.8, linestyle=(0, (4, 2)))
-        ax.annotate(f"makespan {format_time(trace.makespan)}", (makespan, 1.0), (0, 3), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", ha="right", va="bottom", fontsize=7)  # fmt: skip
+        above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "right", "va": "bottom"}
+        ax.annotate(f"makespan {format_time(trace.makespan)}", (makespan, 1.0), (0, 3), fontsize=7, **above)
     devices = list(dict.fromkeys(row.device for row in rows))
     for device in devices if len(devices) > 1 else []:
         mine = [i for i, row in enumerate(rows) if row.device == device]
         top, bottom = centre[mine[0]] - half[mine[0]], centre[mine[-1]] + half[mine[-1]]
         if mine[0] > 0:
             ax.axhline(top - _DEVICE_GAP / 2, color="black", linewidth=0.5)
-        ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", rotation=270, ha="left", va="center", fontsize=7)  # fmt: skip
+        beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "left", "va": "center"}
+        ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), rotation=270, fontsize=7, **beside)
 
 
 def _bars(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float) -> None:
@@ -202,7 +204,7 @@ def _bars(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float)
 
     def draw(which: npt.NDArray[np.bool_], label: str, **look: Any) -> None:
         if which.any():
-            ax.add_collection(PolyCollection(box[which], zorder=2, **look), autolim=False)
+            ax.add_collection(PolyCollection(list(box[which]), zorder=2, **look), autolim=False)
             handles.append(Patch(label=label, **look))
 
     for code, name in enumerate(names):
@@ -212,8 +214,9 @@ def _bars(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float)
     draw(kind == WAIT, "wait", facecolor="none", edgecolor=_WAIT, linewidth=0.0, hatch="//////")
     if handles:
         below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.figure.dpi_scale_trans)  # the axis and its label
-        ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, ncols=min(len(handles), 8),
-                  fontsize=7, frameon=False, handlelength=1.2, handleheight=0.9, columnspacing=1.2)  # fmt: skip
+        look = {"fontsize": 7, "frameon": False, "handlelength": 1.2, "handleheight": 0.9, "columnspacing": 1.2}
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
+        ax.legend(handles=handles, ncols=min(len(handles), 8), **place, **look)
 
 
 def _points(ax: Any) -> tuple[float, float]:
@@ -254,10 +257,12 @@ def _labels(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: floa
         for i in row.spans[work & (length > 2 * _CHARACTER * _FONT * per_point)].tolist():
             room = (trace.end[i] - trace.start[i]) / per_point - 2.0
             name = trace.name(i)
-            fitting = next((text for text in (name, name.replace("/", ".").rsplit(".", 1)[-1])
-                            if len(text) * _CHARACTER * _FONT <= room), None)  # fmt: skip
+            shorter = name.replace("/", ".").rsplit(".", 1)[-1]
+            fitting = next((text for text in (name, shorter) if len(text) * _CHARACTER * _FONT <= room), None)
             if fitting is not None:
-                text = ax.text((trace.start[i] + trace.end[i]) / 2 / scale, y, fitting, fontsize=_FONT, ha="center", va="center_baseline",
-                               color="white" if _paint(colour[trace.op[i]]) in _DARK else "black", clip_on=True)  # fmt: skip
+                x = (trace.start[i] + trace.end[i]) / 2 / scale
+                ink = "white" if _paint(colour[trace.op[i]]) in _DARK else "black"
+                text = ax.text(
+                    x, y, fitting, fontsize=_FONT, ha="center", va="center_baseline", color=ink, clip_on=True
+                )
                 text.set_in_layout(False)  # thousands of them would slow the layout down
-

@@ -1,5 +1,7 @@
 """Device memory over a run: weights, and activations from their first byte to their last reader."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from simsched.graph.opgraph import Floats, Ints
@@ -28,7 +30,7 @@ def peak_memory(trace: Trace) -> dict[str, float]:
     change, is_birth = np.r_[nbytes, -nbytes], np.r_[np.ones(len(born)), np.zeros(len(dead))]
     order = np.lexsort((is_birth, time, owner))
     bounds = np.searchsorted(owner[order], np.arange(n_devices + 1))
-    live = [np.cumsum(change[order[a:b]]).max(initial=0.0) for a, b in zip(bounds, bounds[1:], strict=False)]
+    live = [np.cumsum(change[order[a:b]]).max(initial=0.0) for a, b in pairwise(bounds.tolist())]
     return {name: float(weights[d] + live[d]) for d, name in enumerate(trace.program.devices)}
 
 

@@ -143,7 +143,11 @@ class _Export:
             row = int(trace.item[i])
             if 0 <= row < len(trace.program.launch_kernel):
                 found["kernel"] = int(trace.program.launch_kernel[row])
-            found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]), "nbytes": float(graph.nbytes[op])}
+            found |= {
+                "kind": graph.label("kind", op),
+                "flops": float(graph.flops[op]),
+                "nbytes": float(graph.nbytes[op]),
+            }
             found["block"] = graph.label("block", op)
         elif kind == COPY:
             row = int(trace.item[i])
@@ -185,7 +189,9 @@ class _Export:
         sent: dict[tuple[int, int, float], list[int]] = {}
         for i in copies.tolist():
             op, row = int(trace.op[i]), int(trace.item[i])
-            sent.setdefault((op, int(trace.program.copies.device[row]), float(trace.program.copies.nbytes[row])), []).append(i)
+            sent.setdefault(
+                (op, int(trace.program.copies.device[row]), float(trace.program.copies.nbytes[row])), []
+            ).append(i)
             if last[op] >= 0:
                 yield int(last[op]), i
         ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
@@ -193,7 +199,11 @@ class _Export:
         seen: dict[tuple[int, int], None] = {}
         for u, v, nbytes in zip(src, dst, sizes, strict=True):
             source, target = int(last[u]), int(first[v])
-            fitting = sent.get((u, int(trace.device[target]), nbytes), []) if trace.device[source] != trace.device[target] else []
+            fitting = (
+                sent.get((u, int(trace.device[target]), nbytes), [])
+                if trace.device[source] != trace.device[target]
+                else []
+            )
             if fitting:  # one copy per edge, or the last one for all edges that are left
                 source = fitting.pop(0) if len(fitting) > 1 else fitting[0]
             if (source, target) not in seen and self._track[source] != self._track[target]:
@@ -210,7 +220,14 @@ class _Export:
                 changes = np.r_[True, values[1:] != values[:-1]]
                 for time, value in zip(curve.time[changes].tolist(), values[changes].tolist(), strict=True):
                     # readers call the track by both names: "SM load"
-                    yield {"name": name, "ph": "C", "ts": _us(round(time * 1e3)), "pid": d + 1, "tid": d + 1, "args": {"load": value}}
+                    yield {
+                        "name": name,
+                        "ph": "C",
+                        "ts": _us(round(time * 1e3)),
+                        "pid": d + 1,
+                        "tid": d + 1,
+                        "args": {"load": value},
+                    }
 
 
 def _us(ns: int) -> float:

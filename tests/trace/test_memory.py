@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simsched.cluster import Cluster
-from simsched.graph import Edge, OpGraph, Operator
+from simsched.graph import Edge, Operator, OpGraph
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.trace.trace import COPY, KERNEL, Load, Trace
@@ -44,7 +44,10 @@ def sized(name, n):
 def test_chain():
     """a (100 bytes) lives over [0, 5], b (30) over [2, 9], c (7, the graph's output) over [5, 9]: 130 from 2 to 5."""
     graph = OpGraph([sized("a", 100), sized("b", 30), sized("c", 7)], [Edge("a", "b"), Edge("b", "c")])
-    assert made(graph, [kernel(0, 0, 2), kernel(1, 2, 5), kernel(2, 5, 9)]).peak_memory() == {"gpu0": 130.0, "gpu1": 0.0}
+    assert made(graph, [kernel(0, 0, 2), kernel(1, 2, 5), kernel(2, 5, 9)]).peak_memory() == {
+        "gpu0": 130.0,
+        "gpu1": 0.0,
+    }
 
 
 def test_what_ends_makes_room_for_what_starts():
@@ -96,14 +99,14 @@ def test_source_is_free_after_its_copy():
 
 
 def test_kernels_of_one_operator_hold_one_output():
-    """b's two kernels run over [2, 3] and [6, 8]: a (100) stays until 8 although b's first kernel ended at 3; b has 20."""
+    """b (20) has kernels over [2, 3] and [6, 8]: a (100) stays until 8 although b's first kernel ended at 3."""
     graph = OpGraph([sized("a", 100), sized("b", 20)], [Edge("a", "b")])
     rows = [kernel(0, 0, 2), kernel(1, 2, 3), kernel(1, 6, 8)]
     assert made(graph, rows).peak_memory()["gpu0"] == 120.0
 
 
 def test_what_takes_no_time_adds_nothing_that_nobody_reads_later():
-    """b starts and ends at 2, read by c at once, which ends at 2 too: a (100) and c (5, the output) never meet b (50)."""
+    """b starts and ends at 2, as c does, which reads it: a (100) and c (5, the output) never meet b (50)."""
     graph = OpGraph([sized("a", 100), sized("b", 50), sized("c", 5)], [Edge("a", "b"), Edge("b", "c")])
     assert made(graph, [kernel(0, 0, 2), kernel(1, 2, 2), kernel(2, 2, 2)]).peak_memory()["gpu0"] == 100.0
 
@@ -138,7 +141,9 @@ def swept(trace):
     alive = []  # (device, from, to, bytes)
     for i, name in enumerate(graph.names):
         readers = [edge.dst for edge in graph.edges if edge.src == name]
-        ends = [times[r][1] for r in readers if device[r] == device[name]] + [trace.end[c] for c, op in copies if op == name]
+        ends = [times[r][1] for r in readers if device[r] == device[name]] + [
+            trace.end[c] for c, op in copies if op == name
+        ]
         gone = max([times[name][1], *ends]) if readers else makespan
         alive.append((device[name], times[name][0], gone, graph.output_nbytes[i]))
     for c, op in copies:
@@ -146,9 +151,13 @@ def swept(trace):
         to = trace.program.devices[trace.program.copies.device[row]]
         ends = [times[edge.dst][1] for edge in graph.edges if edge.src == op and device[edge.dst] == to]
         alive.append((to, trace.start[c], max([trace.end[c], *ends]), trace.program.copies.nbytes[row]))
-    weights = {name: sum(op.weight_nbytes for op in graph.operators if device[op.name] == name) for name in trace.program.devices}
+    weights = {
+        name: sum(op.weight_nbytes for op in graph.operators if device[op.name] == name)
+        for name in trace.program.devices
+    }
     return {
-        name: weights[name] + max((sum(n for d, a, b, n in alive if d == name and a <= t < b) for t in trace.start), default=0.0)
+        name: weights[name]
+        + max((sum(n for d, a, b, n in alive if d == name and a <= t < b) for t in trace.start), default=0.0)
         for name in trace.program.devices
     }
 

@@ -5,7 +5,7 @@ import pytest
 
 from simsched.cluster import Cluster
 from simsched.errors import UnknownNameError
-from simsched.graph import Kernel, OpGraph, Operator
+from simsched.graph import Kernel, Operator, OpGraph
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.trace.metrics import lanes, load_curve, union_length
@@ -117,7 +117,12 @@ def test_occupancy_over_devices_counts_active_sms_only():
 def test_nothing_ran():
     """A makespan of 0 has no mean; without a grid there is no occupancy."""
     trace = made([load((0, 0, 0, 0, 0))], end=0.0)
-    assert (trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()) == (0, 0, 0, 0)
+    assert (trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize("ask", ["sm_utilization", "sm_efficiency", "active_warps", "achieved_occupancy"])

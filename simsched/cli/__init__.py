@@ -1,0 +1,18 @@
+"""The command line: ``simsched compare | schedule | simulate | show | workloads | gpus``."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0, or 2 with one ``error:`` line on stderr.
+
+    Parameters
+    ----------
+    arguments
+        By default those of the process.
+    """
+    from simsched.cli.run import run
+
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))

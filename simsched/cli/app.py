@@ -1,0 +1,226 @@
+"""The commands. Each imports what it needs when it runs, so that ``--help`` is quick."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simsched.cli.inputs import make_cluster, progress, read_graph, read_options, read_plan, split_schedulers
+
+if TYPE_CHECKING:
+    from simsched.trace import Trace
+
+app = typer.Typer(
+    name="simsched",
+    help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help="Workload name, random:layered,n_ops=200,... or a JSON file.")]
+PlanArgument = Annotated[str, typer.Argument(metavar="GRAPH|PLAN", help="As GRAPH, or a schedule or program in JSON.")]
+Gpu = Annotated[str, typer.Option("--gpu", help="Preset device; see `simsched gpus`.")]
+Gpus = Annotated[int, typer.Option("--gpus", help="How many of them.")]
+LinkOption = Annotated[str | None, typer.Option("--link", help="Preset link between them; by default the card's usual one.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Perfetto = Annotated[str | None, typer.Option("--perfetto", metavar="FILE", help="Write a trace for ui.perfetto.dev.")]
+Gantt = Annotated[str | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart: .png, .svg or .pdf.")]
+SchedulerOption = Annotated[str, typer.Option("--scheduler", help="Name, or package.module:function.")]
+Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")]
+Jitter = Annotated[float | None, typer.Option("--jitter", help="Standard deviation of operator times over their mean.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the jitter.")]
+
+
+@app.callback(invoke_without_command=True)
+def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        import simsched
+
+        print(f"simsched {simsched.__version__}")
+
+
+@app.command()
+def compare(
+    graph: GraphArgument,
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    schedulers: Annotated[str, typer.Option("--schedulers", help="fast, all, or names separated by commas.")] = "fast",
+    jitter: Jitter = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    perfetto: Perfetto = None,
+    gantt: Gantt = None,
+) -> None:
+    """Schedule GRAPH in several ways, simulate each, and print a table.
+
+    The trace and the chart are of the schedule with the least makespan.
+    """
+    from simsched.comparison import compare, scheduler_set
+    from simsched.errors import SimulationError
+
+    cluster, dag, asked = make_cluster(gpu, gpus, link), read_graph(graph), split_schedulers(schedulers)
+    with progress(len(scheduler_set(asked, dag)) if isinstance(asked, str) else len(asked)) as tell:
+        found = compare(dag, cluster, asked, jitter=jitter, rng=seed, progress=tell)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
+    else:
+        _print_table(found.table())
+    if perfetto or gantt:
+        best = found.best()
+        if best is None:
+            raise SimulationError("no scheduler found a schedule: there is nothing to draw")
+        _write_pictures(found.traces[best.scheduler], perfetto, gantt, best.scheduler, quiet=as_json)
+
+
+@app.command()
+def schedule(
+    graph: GraphArgument,
+    scheduler: SchedulerOption = "lios",
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    option: Option = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the schedule to a JSON file.")] = None,
+    program: Annotated[str | None, typer.Option("--program", metavar="FILE", help="Write the lowered program too.")] = None,
+) -> None:
+    """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
+    from simsched.io import dump_json
+    from simsched.schedulers import schedule
+
+    cluster = make_cluster(gpu, gpus, link)
+    plan = schedule(read_graph(graph), cluster, scheduler, **read_options(option or []))
+    if output is None:
+        print(dump_json(plan.to_dict()), end="")
+    else:
+        plan.save(output)
+        print(f"{plan!r} written to {output}")
+    if program is not None:
+        plan.lower(cluster).save(program)
+
+
+@app.command()
+def simulate(
+    plan: PlanArgument,
+    scheduler: SchedulerOption = "lios",
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    option: Option = None,
+    threads: Annotated[str, typer.Option("--threads", help="Issuing host threads: device or one.")] = "device",
+    transfers: Annotated[str, typer.Option("--transfers", help="async or blocking.")] = "async",
+    events: Annotated[str, typer.Option("--events", help="Event plan: minimal or literal.")] = "minimal",
+    jitter: Jitter = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    perfetto: Perfetto = None,
+    gantt: Gantt = None,
+) -> None:
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.graph import OpGraph
+    from simsched.program import Program
+    from simsched.schedulers import schedule
+    from simsched.simulator import simulate
+
+    cluster, found = make_cluster(gpu, gpus, link), read_plan(plan)
+    if isinstance(found, OpGraph):
+        found = schedule(found, cluster, scheduler, **read_options(option or []))
+    if not isinstance(found, Program):
+        found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
+    trace = simulate(found, cluster, jitter=jitter, rng=seed)
+    if as_json:
+        print(json.dumps(_summary(trace), indent=1, allow_nan=False))
+    else:
+        _print_summary(trace)
+    _write_pictures(trace, perfetto, gantt, "trace", quiet=as_json)
+
+
+@app.command()
+def show(graph: GraphArgument, gpu: Gpu = "a100", as_json: Json = False) -> None:
+    """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
+    from simsched.cli.describe import describe_graph
+
+    facts = describe_graph(read_graph(graph), make_cluster(gpu, 1, None))
+    if as_json:
+        print(json.dumps({name: value for name, value, _ in facts}, indent=1, allow_nan=False))
+    else:
+        _print_pairs([(name.replace("_", " "), text) for name, _, text in facts])
+
+
+@app.command()
+def workloads() -> None:
+    """List the workloads and their parameters."""
+    from simsched.cli.describe import workload_table
+
+    _print_table(workload_table())
+
+
+@app.command()
+def gpus() -> None:
+    """List the preset devices and links."""
+    from simsched.cli.describe import gpu_table, link_table
+
+    _print_table(gpu_table())
+    _print_table(link_table())
+
+
+def _print_table(table: Any) -> None:
+    import sys
+
+    from rich.console import Console
+
+    # in a pipe a table is as wide as it needs to be
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _print_pairs(pairs: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        print(f"{name:<{width}}  {text}")
+
+
+def _summary(trace: "Trace") -> dict[str, Any]:
+    return {
+        "graph": trace.graph.name,
+        "cluster": trace.cluster.name,
+        "makespan_us": trace.makespan,
+        "blame_us": trace.critical_path().blame,
+        "peak_memory_bytes": trace.peak_memory(),
+        "sm_utilization": trace.sm_utilization(),
+        "sm_efficiency": trace.sm_efficiency(),
+        "achieved_occupancy": trace.achieved_occupancy(),
+        "spans": len(trace),
+        "warnings": trace.memory_warnings(),
+    }
+
+
+def _print_summary(trace: "Trace") -> None:
+    from simsched.units import format_bytes, format_time
+
+    path = trace.critical_path()
+    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
+    peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in trace.peak_memory().items())
+    _print_pairs(
+        [
+            ("graph", f"{trace.graph.name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
+            ("cluster", trace.cluster.name),
+            ("makespan", format_time(trace.makespan)),
+            ("critical path", f"{len(path.operators)} operators: {shares}"),
+            ("SM utilization", f"{100 * trace.sm_utilization():.1f} %"),
+            ("SM efficiency", f"{100 * trace.sm_efficiency():.1f} %"),
+            ("occupancy", f"{100 * trace.achieved_occupancy():.1f} %"),
+            ("peak memory", peak),
+            ("spans", str(len(trace))),
+            *(("warning", line) for line in trace.memory_warnings()),
+        ]
+    )
+
+
+def _write_pictures(trace: "Trace", perfetto: str | None, gantt: str | None, name: str, *, quiet: bool) -> None:
+    for path, write in ((perfetto, trace.to_perfetto), (gantt, trace.gantt)):
+        if path is not None:
+            write(path)
+            if not quiet:
+                print(f"{name} written to {path}")

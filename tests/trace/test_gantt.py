@@ -1,0 +1,223 @@
+"""Gantt charts: what is drawn, how it looks, and what is written."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from simsched.cluster import Cluster
+from simsched.errors import FileError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+from simsched.trace.gantt import PALETTE, gantt
+from simsched.trace.trace import KERNEL, WAIT, Load, Trace
+from workloads import load, random_layered
+
+MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+def kernel(op, start, end, stream=0):
+    return (KERNEL, op, op, 0, stream, start, end, start, end - start, -1)
+
+
+def made(operators, rows):
+    graph = OpGraph(operators, name="made")
+    cluster = Cluster.preset("a40")
+    program = Schedule(graph, [Placement(name) for name in graph.names]).lower(cluster)
+    return Trace(program, cluster, rows, [Load(*np.zeros((5, 0)))])
+
+
+def two_devices(size=1e6):
+    """conv a on gpu0, its tensor to pool b on gpu1, conv c beside it on stream 1 of gpu0."""
+    graph = OpGraph(
+        [Operator("a", "conv", time=30.0), Operator("b", "pool", time=50.0), Operator("c", "conv", time=40.0)],
+        [Edge("a", "b", nbytes=size), Edge("a", "c", nbytes=size)],
+    )
+    return simulate(
+        Schedule(graph, [Placement("a"), Placement("b", "gpu1"), Placement("c", stream=1)]), Cluster.preset("a40", 2)
+    )
+
+
+def bars(ax):
+    """Boxes (left, right, middle, height) by colour; hatched ones under their hatch."""
+    found = {}
+    for collection in ax.collections:
+        assert isinstance(collection, PolyCollection)
+        key = collection.get_hatch() or to_hex(collection.get_facecolor()[0])
+        corners = [path.vertices for path in collection.get_paths()]
+        found[key] = [
+            (v[:, 0].min(), v[:, 0].max(), (v[:, 1].min() + v[:, 1].max()) / 2, round(float(np.ptp(v[:, 1])), 6))
+            for v in corners
+        ]
+    return found
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def rows(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def written(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_bars_lie_where_the_spans_are():
+    """a over [0, 30] us and b over [40, 60] in the row of stream 0, c over [5, 45] in that of stream 1, by kind."""
+    trace = made(
+        [Operator("a", "conv", time=1.0), Operator("b", "pool", time=1.0), Operator("c", "conv", time=1.0)],
+        [
+            kernel(0, 0, 30),
+            kernel(1, 40, 60),
+            kernel(2, 5, 45, stream=1),
+            (WAIT, -1, -1, 0, 0, 30.0, 40.0, 30.0, 10.0, -1),
+        ],
+    )
+    ax = gantt(trace)
+    first, second = ax.get_yticks()
+    drawn = bars(ax)
+    assert [box[:3] for box in drawn[PALETTE[0].lower()]] == [(0, 30, first), (5, 45, second)]
+    assert [box[:3] for box in drawn[PALETTE[1].lower()]] == [(40, 60, first)]
+    assert [box[:3] for box in drawn["//////"]] == [(30, 40, first)]
+    assert legend(ax) == ["conv", "pool", "wait"]
+    assert first < second
+    assert ax.yaxis_inverted()  # stream 0 on top
+
+
+def test_devices_and_copies_have_rows():
+    """gpu0 has two streams and a thinner row for copies, gpu1 one stream; the copy's wait is not drawn."""
+    ax = gantt(two_devices())
+    assert rows(ax) == ["stream 0", "stream 1", "copy to gpu1", "stream 0"]
+    drawn = bars(ax)
+    (copy,) = drawn["#4d4d4d"]
+    assert copy[3] < drawn[PALETTE[0].lower()][0][3]
+    assert copy[2] == ax.get_yticks()[2]
+    assert {box[2] for box in drawn["//////"]} == {ax.get_yticks()[1], ax.get_yticks()[3]}
+    assert {"gpu0", "gpu1"} < set(written(ax))
+
+
+def test_host_rows_come_first():
+    ax = gantt(two_devices(), host=True)
+    assert rows(ax)[:3] == ["host of gpu0", "host of gpu1", "stream 0"]
+    assert "host" in legend(ax)
+    assert "host" not in legend(gantt(two_devices()))
+
+
+@pytest.mark.parametrize(
+    ("end", "unit", "text"), [(500.0, "us", "500.0 us"), (1500.0, "ms", "1.500 ms"), (2.5e6, "s", "2.500 s")]
+)
+def test_axis_by_size(end, unit, text):
+    """From 1 ms on in ms, from 1 s on in s; the line of the makespan stands at the end of the last bar."""
+    ax = gantt(made([Operator("a", time=1.0)], [kernel(0, 0, end)]))
+    assert ax.get_xlabel() == f"time ({unit})"
+    assert f"makespan {text}" in written(ax)
+    assert ax.lines[0].get_xdata()[0] == bars(ax)[PALETTE[0].lower()][0][1]
+
+
+def test_labels_only_where_they_fit():
+    """Of 100 us, `wide` has half. `stem.tail` has 5 us, enough for `tail` alone; `narrow` has 0.5."""
+    operators = [Operator(name, time=1.0) for name in ("wide", "stem.tail", "narrow")]
+    trace = made(operators, [kernel(0, 0, 50), kernel(1, 60, 65), kernel(2, 99.5, 100)])
+    assert set(written(gantt(trace))) == {"makespan 100.0 us", "wide", "tail"}
+    assert set(written(gantt(trace, labels=False))) == {"makespan 100.0 us"}
+
+
+def test_overlapping_spans_get_rows():
+    """Measured: b lies within a on the same stream."""
+    ax = gantt(made([Operator("a", time=1.0), Operator("b", time=1.0)], [kernel(0, 0, 9), kernel(1, 2, 4)]))
+    assert rows(ax) == ["stream 0", ""]
+
+
+def test_rare_kinds_share_grey():
+    """Nine kinds, the last with two operators: it has the first colour, six more follow, the other two share grey."""
+    kinds = [*"abcdefghi", "i"]
+    operators = [Operator(f"{i}", kind, time=1.0) for i, kind in enumerate(kinds)]
+    ax = gantt(made(operators, [kernel(i, i, i + 1) for i in range(len(kinds))]))
+    assert legend(ax) == ["i", "a", "b", "c", "d", "e", "f", "other"]
+    drawn = bars(ax)
+    assert len(drawn[PALETTE[0].lower()]) == 2
+    assert len(drawn["#999999"]) == 2
+
+
+def test_colours_depend_on_the_graph_only():
+    """Two schedules of Inception v3 give each kind the same colour."""
+    graph = load("inception_v3")
+    colours = []
+    for n_streams in (1, 3):
+        plan = Schedule(graph, [Placement(name, stream=i % n_streams) for i, name in enumerate(graph.order)])
+        handles = gantt(simulate(plan, Cluster.preset("a40"))).get_legend().legend_handles
+        colours.append(
+            {handle.get_label(): to_hex(handle.get_facecolor()) for handle in handles if handle.get_label() != "wait"}
+        )
+    assert colours[0] == colours[1]
+
+
+def test_draws_into_given_axes():
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert gantt(two_devices(), ax=ax, title="here") is ax
+    assert ax.get_title(loc="left") == "here"
+
+
+def test_title_names_graph_and_cluster():
+    assert gantt(two_devices()).get_title(loc="left") == "graph on 2 x a40"
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_suffix_gives_the_format(tmp_path, suffix):
+    """Written twice, the same bytes."""
+    first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix.upper()}"
+    trace = two_devices()
+    trace.gantt(first)
+    trace.gantt(second)
+    assert first.read_bytes().startswith(MAGIC[suffix])
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["chart.gif", "chart"])
+def test_unknown_suffix(tmp_path, name):
+    suffix = ".gif" if "." in name else ""
+    with pytest.raises(FileError, match=rf"suffix '{suffix}' is none of .png, .svg, .pdf$"):
+        two_devices().gantt(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileError, match="cannot write"):
+        two_devices().gantt(tmp_path / "nowhere" / "chart.png")
+
+
+def test_nothing_ran(tmp_path):
+    trace = made([Operator("a", time=1.0)], [])
+    assert rows(trace.gantt(tmp_path / "chart.png")) == []
+    assert (tmp_path / "chart.png").exists()
+
+
+def test_a_collection_per_kind_however_many_spans():
+    """5,000 operators of one kind on 8 streams: one collection of bars, one of waits."""
+    graph = random_layered(5000, 200, rng=0)
+    trace = simulate(
+        Schedule(graph, [Placement(name, stream=i % 8) for i, name in enumerate(graph.order)]), Cluster.preset("a40")
+    )
+    ax = gantt(trace)
+    assert len(ax.collections) == 2
+    assert sum(map(len, bars(ax).values())) == (np.isin(trace.kind, (KERNEL, WAIT)) & (trace.stream >= 0)).sum()
+
+
+def test_pyplot_is_left_alone():
+    """Importing the module loads no matplotlib, drawing loads no pyplot."""
+    code = (
+        "import sys, simsched.trace.gantt as g; assert 'matplotlib' not in sys.modules\n"
+        "from simsched import *\n"
+        "graph = OpGraph([Operator('a', time=3.0)])\n"
+        "simulate(Schedule(graph, [Placement('a')]), Cluster.preset('a40')).gantt()\n"
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
