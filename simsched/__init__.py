@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from simsched.errors import SimschedError
     from simsched.graph import Edge, Kernel, Operator, OpGraph
     from simsched.program import Program
-    from simsched.schedules import Placement, Schedule
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
+    from simsched.schedules import Placement, Schedule
     from simsched.simulator import simulate
     from simsched.trace import Span, Trace
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.cluster import Cluster
+from simsched.cluster import WARP, Cluster
 from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
-from simsched.graph.opgraph import Floats
+from simsched.graph.columns import Floats
 from simsched.graph.structure import longest_to
 from simsched.program import Program
 from simsched.schedules import Schedule
@@ -78,8 +78,8 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None) -
     shortest = np.maximum(waves * asked.unit, np.maximum(sm, dram))
     if not device.contention:
         shortest, sm, dram = asked.solo, np.zeros_like(sm), np.zeros_like(dram)
-    held = _held(asked, whole) / np.array([[device.threads_per_sm // 32], [device.blocks_per_sm],
-                                           [device.registers_per_sm], [device.shared_memory_per_sm]]) / device.sms  # fmt: skip
+    per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
+    held = _held(asked, whole) / (np.array(per_sm)[:, None] * device.sms)  # (4, n_launches)
     if not device.contention:
         held = np.zeros_like(held)
     columns = np.stack([shortest, sm, dram, *held])  # (7, n_launches)

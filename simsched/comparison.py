@@ -123,8 +123,8 @@ class Comparison:
         from rich.table import Table
 
         unit, name = (MS, "ms") if any((row.makespan_us or 0) >= MS for row in self.rows) else (1.0, "us")
-        table = Table(title=f"{self.graph.name} on {self.cluster.name}", title_justify="left", caption=self._caption() or None,
-                      caption_justify="left")  # fmt: skip
+        title = f"{self.graph.name} on {self.cluster.name}"
+        table = Table(title=title, title_justify="left", caption=self._caption() or None, caption_justify="left")
         table.add_column("scheduler")
         for heading in (f"makespan {name}", f"estimate {name}", "speedup", "over bound", "streams", "devices", "syncs",
                         "memory", "SM eff.", "search s"):  # fmt: skip
@@ -135,9 +135,9 @@ class Comparison:
                 table.add_row(row.scheduler, f"[dim]{_escape(row.reason)}[/dim]", *[""] * 9)
                 continue
             cells = (
-                _number(row.makespan_us, unit), _number(row.estimate_us, unit), f"{row.speedup:.2f}x", f"{row.over_bound:.2f}",
-                str(row.streams), str(row.devices), str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0),
-                f"{100 * (row.sm_efficiency or 0):.0f} %", f"{row.search_s:.3f}",
+                _number(row.makespan_us, unit), _number(row.estimate_us, unit),
+                f"{row.speedup:.2f}x", f"{row.over_bound:.2f}", str(row.streams), str(row.devices), str(row.syncs),
+                format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %", f"{row.search_s:.3f}",
             )  # fmt: skip
             table.add_row(row.scheduler, *cells, style="bold" if row is best else None)
         return table
@@ -146,7 +146,9 @@ class Comparison:
         notes = [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
         unknown = operators_without_load(self.graph)
         if unknown:
-            notes.append(f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing")
+            notes.append(
+                f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing"
+            )
         return "\n".join(notes)
 
     def __str__(self) -> str:

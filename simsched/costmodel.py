@@ -8,7 +8,7 @@ import numpy as np
 from simsched.cluster import WARP, Cluster, Device
 from simsched.errors import CostError
 from simsched.graph import Kernel, Operator, OpGraph
-from simsched.graph.opgraph import Floats
+from simsched.graph.columns import Floats
 
 # Priors, to be replaced by calibration: what tuned libraries reach of the datasheet rates, the time
 # of a kernel that does nothing, and the part of the saturating warps with which they reach it. With
@@ -20,7 +20,7 @@ _FULL_RATE_WARPS: Final = 1 / 3
 
 
 class CostModel(Protocol):
-    """Anything that answers: how many us does `op` take alone on `device`?"""
+    """Anything that answers how many us an operator takes alone on a device."""
 
     def __call__(self, op: Operator, device: Device) -> float:
         """Return a time in us, finite and not negative."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError, UnknownNameError
-from simsched.graph.opgraph import Ints
+from simsched.graph.columns import Ints
 from simsched.graph.ordering import describe_cycle, topological_order
 from simsched.schedules import Schedule
 
@@ -70,11 +70,15 @@ def _refuse(schedule: Schedule, op: int, reason: str) -> NoReturn:
 
 def _check_stages(schedule: Schedule) -> None:
     rows = np.argsort(schedule.device, kind="stable")
-    device, stage, group, stream = (column[rows] for column in (schedule.device, schedule.stage, schedule.group, schedule.stream))
+    device, stage, group, stream = (
+        column[rows] for column in (schedule.device, schedule.stage, schedule.group, schedule.stream)
+    )
     falls = (device[1:] == device[:-1]) & (stage[1:] < stage[:-1])
     if falls.any():
         at = int(np.argmax(falls))
-        _refuse(schedule, schedule.op[rows[at + 1]], f"it is of stage {stage[at + 1]} but launched after stage {stage[at]}")
+        _refuse(
+            schedule, schedule.op[rows[at + 1]], f"it is of stage {stage[at + 1]} but launched after stage {stage[at]}"
+        )
     for kept, other, reason in (
         (group, stream, "its group uses more than one stream"),
         (stream, group, "its stream serves more than one group of the stage"),
@@ -89,10 +93,14 @@ def _check_stages(schedule: Schedule) -> None:
     for key, column in of.items():
         column[schedule.op] = getattr(schedule, key)
     u, v = schedule.graph.src, schedule.graph.dst
-    beside = (of["device"][u] == of["device"][v]) & (of["stage"][u] == of["stage"][v]) & (of["group"][u] != of["group"][v])
+    beside = (
+        (of["device"][u] == of["device"][v]) & (of["stage"][u] == of["stage"][v]) & (of["group"][u] != of["group"][v])
+    )
     if beside.any():
         e = int(np.argmax(beside))
-        _refuse(schedule, v[e], f"it reads from {schedule.graph.names[u[e]]!r}, which is in another group of the same stage")
+        _refuse(
+            schedule, v[e], f"it reads from {schedule.graph.names[u[e]]!r}, which is in another group of the same stage"
+        )
 
 
 def _check_waits(schedule: Schedule, device: Ints) -> None:

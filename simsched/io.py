@@ -34,8 +34,8 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
     except BaseException as error:  # also Ctrl-C: the temporary file must not stay behind
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -85,7 +85,9 @@ def parse_json(text: str, source: str = "JSON") -> Any:
     try:
         return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise FormatError(f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+        raise FormatError(
+            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from error
     except RecursionError as error:
         raise FormatError(f"{source}: nested too deeply") from error
     except ValueError as error:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.feasibility import barrier_before, launch_position
-from simsched.graph.opgraph import Ints
+from simsched.graph.columns import Ints
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program, launch_ptr
 from simsched.schedules import Schedule
 
@@ -60,10 +60,20 @@ class _Lowering:
         first_copy_event = self._compute_events(across, copies)
         self._copy_instructions(copies, copy_of_edge, across, first_copy_event)
         ops = np.repeat(np.arange(n), np.diff(launch_ptr(graph)))
-        self._add(self._position[ops], _LAUNCH, np.arange(len(ops)), LAUNCH, self._device[ops], self._stream[ops], np.arange(len(ops)))
+        self._add(
+            self._position[ops],
+            _LAUNCH,
+            np.arange(len(ops)),
+            LAUNCH,
+            self._device[ops],
+            self._stream[ops],
+            np.arange(len(ops)),
+        )
         opens = self._schedule.op[barrier_before(self._schedule)]
         self._add(self._position[opens], _BARRIER, opens, BARRIER, self._device[opens], -1, -1)
-        place, kind, number, action, device, stream, argument = (np.concatenate(c) for c in zip(*self._rows, strict=True))
+        place, kind, number, action, device, stream, argument = (
+            np.concatenate(c) for c in zip(*self._rows, strict=True)
+        )
         # an instruction belongs to the thread of the operator at its place, not to the device it names
         thread = np.zeros(len(place), np.int64) if self._one_thread else self._device[self._schedule.op[place]]
         order = np.lexsort((number, kind, place, thread))
@@ -82,8 +92,13 @@ class _Lowering:
             priority=self._schedule.priority[np.argsort(self._schedule.op)],
         )
 
-    def _add(self, place: Ints, kind: int, number: Ints, action: int, device: Ints, stream: Ints | int, argument: Ints | int) -> None:
-        spread = [np.broadcast_to(np.asarray(c, np.int64), place.shape) for c in (kind, number, action, device, stream, argument)]
+    def _add(
+        self, place: Ints, kind: int, number: Ints, action: int, device: Ints, stream: Ints | int, argument: Ints | int
+    ) -> None:
+        spread = [
+            np.broadcast_to(np.asarray(c, np.int64), place.shape)
+            for c in (kind, number, action, device, stream, argument)
+        ]
         self._rows.append((place, *spread))
 
     def _copies(self, across: Bools) -> tuple[Copies, Ints]:
@@ -116,7 +131,15 @@ class _Lowering:
         event[recorded] = np.arange(len(recorded))
         if self._schedule.execution != "stages":
             self._add(self._position[v], _WAIT, self._position[u], WAIT, self._device[v], self._stream[v], event[u])
-        self._add(self._position[recorded], _RECORD, recorded, RECORD, self._device[recorded], self._stream[recorded], event[recorded])
+        self._add(
+            self._position[recorded],
+            _RECORD,
+            recorded,
+            RECORD,
+            self._device[recorded],
+            self._stream[recorded],
+            event[recorded],
+        )
         if len(copies.op):
             self._copy_ready_event = event[copies.op]
         return len(recorded)
@@ -193,10 +216,12 @@ class _Lowering:
             pairs = pairs[_not_yet_waited(waiters, lane[pairs[:, 1]], pairs[:, 0], pairs[:, 1])]
         consumer = self._schedule.op[pairs[:, 0]]
         action, target = (SYNC, -1) if self._blocking else (WAIT, self._stream[consumer])
-        self._add(pairs[:, 0], _WAIT, len(graph) + pairs[:, 1], action, self._device[consumer], target, done[pairs[:, 1]])
+        self._add(
+            pairs[:, 0], _WAIT, len(graph) + pairs[:, 1], action, self._device[consumer], target, done[pairs[:, 1]]
+        )
 
     def _copy_streams(self, lane: Ints, to: Ints, device: Ints) -> Ints:
-        """Number the copy streams of each device behind its compute streams."""
+        """Return the stream of each copy, numbered behind the compute streams of its device."""
         pairs, index = np.unique(np.stack([device, lane, to], 1), axis=0, return_inverse=True)
         first = np.zeros(len(self._devices), np.int64)
         np.maximum.at(first, self._device, self._stream + 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from simsched.errors import ProgramError
 from simsched.graph import OpGraph, Rows
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.io import Record, document, dump_json, read_json, write_file
 from simsched.schedules import EXECUTIONS
 
@@ -127,7 +128,8 @@ class Program:
         return len(self.action)
 
     def __repr__(self) -> str:
-        return f"Program({self.graph.name!r}, {len(self)} instructions, {len(self.thread_ptr) - 1} threads, {self.execution!r})"
+        threads = len(self.thread_ptr) - 1
+        return f"Program({self.graph.name!r}, {len(self)} instructions, {threads} threads, {self.execution!r})"
 
     @property
     def threads(self) -> tuple[Rows[Instruction], ...]:
@@ -137,7 +139,7 @@ class Program:
             return Rows(end - start, lambda i: self._instruction(start + i))
 
         bounds = self.thread_ptr.tolist()
-        return tuple(view(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+        return tuple(view(a, b) for a, b in pairwise(bounds))
 
     def _instruction(self, i: int) -> Instruction:
         return Instruction(
@@ -170,13 +172,17 @@ class Program:
             if (times != 1).any():
                 row = int(np.argmax(times != 1))
                 op = self.launch_op[row] if code == LAUNCH else self.copies.op[row]
-                raise ProgramError(f"{ACTIONS[code]} of {names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
+                raise ProgramError(
+                    f"{ACTIONS[code]} of {names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}"
+                )
         place = np.empty(len(self.launch_op), np.int64)
         launches = np.flatnonzero(self.action == LAUNCH)
         place[self.argument[launches]] = launches
         swapped = (self.launch_op[1:] == self.launch_op[:-1]) & (place[1:] < place[:-1])
         if swapped.any():
-            raise ProgramError(f"kernels of {names[self.launch_op[int(np.argmax(swapped))]]!r} are launched out of order")
+            raise ProgramError(
+                f"kernels of {names[self.launch_op[int(np.argmax(swapped))]]!r} are launched out of order"
+            )
         for code in (RECORD, WAIT, SYNC):
             self._require_range(self.argument[self.action == code], self.n_events, "event")
         self._check_records()
@@ -261,7 +267,19 @@ class Program:
         copies = Copies(np.array(op, np.int64), np.array(device, np.int64), np.array(nbytes, np.float64),
                         np.array(transfer, np.float64))  # fmt: skip
         action, device_column, stream, argument = columns
-        return cls(graph, devices, execution, ptr, action, device_column, stream, argument, copies=copies, n_events=n_events, priority=reader.priority).check()
+        return cls(
+            graph,
+            devices,
+            execution,
+            ptr,
+            action,
+            device_column,
+            stream,
+            argument,
+            copies=copies,
+            n_events=n_events,
+            priority=reader.priority,
+        ).check()
 
     def save(self, path: str) -> None:
         """Write the program and its graph to a JSON file, whole or not at all."""
@@ -304,7 +322,9 @@ class _InstructionReader:
             argument = len(self.copies)
             to, nbytes, exact = self._device(row, "to"), row.take("nbytes", float), row.take("transfer", float, None)
             if to == device or not 0 <= nbytes < np.inf or not (exact is None or 0 <= exact < np.inf):
-                raise ProgramError(f"{row.where}: a copy goes to another device and takes no negative or infinite amount")
+                raise ProgramError(
+                    f"{row.where}: a copy goes to another device and takes no negative or infinite amount"
+                )
             self.copies.append((self._op(row), to, nbytes, np.nan if exact is None else exact))
         elif action != "barrier":
             argument = row.take("event", int)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
-from simsched.graph.opgraph import Ints
+from simsched.graph.columns import Ints
 from simsched.io import Record, document, dump_json, read_json, write_file
 
 if TYPE_CHECKING:
@@ -155,7 +155,9 @@ class Schedule:
         for key in ("stream", "stage", "group"):
             if (values[key] < 0).any():
                 at = int(np.argmax(values[key] < 0))
-                raise ScheduleError(f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}")
+                raise ScheduleError(
+                    f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}"
+                )
         self.__dict__.update(graph=graph, devices=devices, execution=execution, estimate=estimate, scheduler=scheduler)
         self.__dict__.update(values)
 

@@ -19,16 +19,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-GraphArgument = Annotated[str, typer.Argument(metavar="GRAPH", help="Workload name, random:layered,n_ops=200,... or a JSON file.")]
+GraphArgument = Annotated[
+    str, typer.Argument(metavar="GRAPH", help="Workload name, random:layered,n_ops=200,... or a JSON file.")
+]
 PlanArgument = Annotated[str, typer.Argument(metavar="GRAPH|PLAN", help="As GRAPH, or a schedule or program in JSON.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="Preset device; see `simsched gpus`.")]
 Gpus = Annotated[int, typer.Option("--gpus", help="How many of them.")]
-LinkOption = Annotated[str | None, typer.Option("--link", help="Preset link between them; by default the card's usual one.")]
+LinkOption = Annotated[
+    str | None, typer.Option("--link", help="Preset link between them; by default the card's usual one.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Perfetto = Annotated[str | None, typer.Option("--perfetto", metavar="FILE", help="Write a trace for ui.perfetto.dev.")]
 Gantt = Annotated[str | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart: .png, .svg or .pdf.")]
 SchedulerOption = Annotated[str, typer.Option("--scheduler", help="Name, or package.module:function.")]
-Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")]
+Option = Annotated[
+    list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")
+]
 Jitter = Annotated[float | None, typer.Option("--jitter", help="Standard deviation of operator times over their mean.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the jitter.")]
 
@@ -83,8 +89,12 @@ def schedule(
     gpus: Gpus = 1,
     link: LinkOption = None,
     option: Option = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the schedule to a JSON file.")] = None,
-    program: Annotated[str | None, typer.Option("--program", metavar="FILE", help="Write the lowered program too.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the schedule to a JSON file.")
+    ] = None,
+    program: Annotated[
+        str | None, typer.Option("--program", metavar="FILE", help="Write the lowered program too.")
+    ] = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     from simsched.io import dump_json

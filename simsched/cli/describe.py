@@ -39,7 +39,11 @@ def describe_graph(graph: OpGraph, cluster: Cluster) -> list[Fact]:
         ("work_us", work, f"{format_time(work)} one operator after the other on {model}, without overheads"),
         ("critical_path_us", path, format_time(path)),
         ("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
-        ("operators_without_load", operators_without_load(graph), f"{operators_without_load(graph)} (no kernels, no utilization)"),
+        (
+            "operators_without_load",
+            operators_without_load(graph),
+            f"{operators_without_load(graph)} (no kernels, no utilization)",
+        ),
     ]
 
 
@@ -87,7 +91,11 @@ def link_table() -> Table:
     table.add_column("GB/s per direction", justify="right")
     table.add_column("latency us", justify="right")
     table.add_column("joins")
-    joins = {"pairs": "devices 2i and 2i+1, the rest over pcie4", "mesh": "every two devices", "switch": "all through a switch"}
+    joins = {
+        "pairs": "devices 2i and 2i+1, the rest over pcie4",
+        "mesh": "every two devices",
+        "switch": "all through a switch",
+    }
     for name, (shape, link) in LINKS.items():
         table.add_row(name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
     return table

@@ -1,6 +1,6 @@
 """From what is typed to graphs, clusters, schedulers and plans."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from simsched.cluster import Cluster
     from simsched.graph import OpGraph
     from simsched.program import Program
-    from simsched.schedules import Schedule
     from simsched.schedulers import Scheduler
+    from simsched.schedules import Schedule
 
 
 def read_graph(text: str) -> "OpGraph":
@@ -31,12 +31,15 @@ def read_plan(text: str) -> "OpGraph | Schedule | Program":
     from simsched.schedules import Schedule
 
     data = read_json(text)
-    kinds = {"simsched.graph": OpGraph, "simsched.schedule": Schedule, "simsched.program": Program}
+    readers: dict[str, Callable[[Any, str], OpGraph | Schedule | Program]] = {
+        "simsched.graph": OpGraph.from_dict,
+        "simsched.schedule": Schedule.from_dict,
+        "simsched.program": Program.from_dict,
+    }
     found = data.get("format") if isinstance(data, dict) else None
-    if found not in kinds:
-        raise FormatError(f"{text}: field 'format' is {found!r}; expected one of: {', '.join(kinds)}")
-    plan: OpGraph | Schedule | Program = kinds[found].from_dict(data, text)
-    return plan
+    if not isinstance(found, str) or found not in readers:
+        raise FormatError(f"{text}: field 'format' is {found!r}; expected one of: {', '.join(readers)}")
+    return readers[found](data, text)
 
 
 def make_cluster(gpu: str, gpus: int, link: str | None) -> "Cluster":
@@ -81,6 +84,10 @@ def _value(text: str) -> Any:
     return text
 
 
+def _say_nothing(_what: str) -> None:
+    """Stand in for a progress bar where there is no terminal."""
+
+
 @contextmanager
 def progress(total: int) -> Iterator[Any]:
     """Give a function that is told what is being done; draws a bar on a terminal and nothing in a pipe."""
@@ -90,7 +97,7 @@ def progress(total: int) -> Iterator[Any]:
 
     console = Console(stderr=True)
     if not (console.is_terminal and sys.stdout.isatty()):
-        yield lambda what: None
+        yield _say_nothing
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

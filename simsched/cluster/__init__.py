@@ -5,4 +5,16 @@ from simsched.cluster.device import Device, Link
 from simsched.cluster.occupancy import WARP, Footprint, Occupancy, footprint, occupancy
 from simsched.cluster.presets import DEVICES, LINKS
 
-__all__ = ["DEVICES", "LINKS", "WARP", "Cluster", "Device", "Footprint", "Link", "Occupancy", "Route", "footprint", "occupancy"]
+__all__ = [
+    "DEVICES",
+    "LINKS",
+    "WARP",
+    "Cluster",
+    "Device",
+    "Footprint",
+    "Link",
+    "Occupancy",
+    "Route",
+    "footprint",
+    "occupancy",
+]

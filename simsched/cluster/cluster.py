@@ -191,7 +191,9 @@ class Cluster:
         try:
             path = nx.dijkstra_path(self.topology, self[src].name, self[dst].name, weight=cost)
         except nx.NetworkXNoPath:
-            raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`") from None
+            raise ClusterError(
+                f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`"
+            ) from None
         hops = [self.topology.edges[u, v] for u, v in pairwise(path)]
         return Route(
             channels=tuple(hop["channel"] for hop in hops),
@@ -229,7 +231,7 @@ class Cluster:
 
 
 def _half(link: Link) -> Link:
-    """A way through a switch crosses two links: each has half of the latency."""
+    """Return one of the two links of a way through a switch: each has half of the latency."""
     return replace(link, latency=link.latency / 2)
 
 

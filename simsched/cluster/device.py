@@ -106,9 +106,21 @@ class Device:
         for name in _TIMES:
             self._require(name, 0 <= getattr(self, name) < inf, "must be finite and not negative")
         self._require("interleave", 0 <= self.interleave <= 1, "must be in [0, 1]")
-        self._require("interference", len(self.interference) == 2 and all(len(row) == 2 for row in self.interference), "must be 2 x 2")
-        self._require("interference", all(0 <= x < inf for row in self.interference for x in row), "must be finite and not negative")
-        self._require("peak", "fp32" in self.peak and all(0 < x < inf for x in self.peak.values()), "must be positive and name fp32")
+        self._require(
+            "interference",
+            len(self.interference) == 2 and all(len(row) == 2 for row in self.interference),
+            "must be 2 x 2",
+        )
+        self._require(
+            "interference",
+            all(0 <= x < inf for row in self.interference for x in row),
+            "must be finite and not negative",
+        )
+        self._require(
+            "peak",
+            "fp32" in self.peak and all(0 < x < inf for x in self.peak.values()),
+            "must be positive and name fp32",
+        )
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
 
     def _require(self, name: str, holds: bool, phrase: str) -> None:
@@ -125,7 +137,15 @@ class Device:
         return self.peak.get(dtype, self.peak["fp32"])
 
 
-_COUNTS = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "copy_engines", "resident_kernels", "connections")
+_COUNTS = (
+    "sms",
+    "threads_per_sm",
+    "blocks_per_sm",
+    "registers_per_sm",
+    "copy_engines",
+    "resident_kernels",
+    "connections",
+)
 _RATES = ("clock", "bandwidth", "memory", "copy_rate", "saturating_warps", "shared_memory_granularity")
 _TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
           "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved")  # fmt: skip

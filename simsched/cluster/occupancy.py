@@ -64,7 +64,9 @@ def occupancy(device: Device, kernel: Kernel) -> Occupancy:
         "threads": (device.threads_per_sm // WARP) // need.warps,
         "blocks": device.blocks_per_sm,
         "registers": (device.registers_per_sm // _REGISTER_PARTITIONS // per_warp) * _REGISTER_PARTITIONS // need.warps,
-        "shared_memory": device.shared_memory_per_sm // need.shared_memory if need.shared_memory else device.blocks_per_sm,
+        "shared_memory": device.shared_memory_per_sm // need.shared_memory
+        if need.shared_memory
+        else device.blocks_per_sm,
     }
     # a launch is verified as if its warps filled the register partitions evenly
     launched_registers = per_warp * _round_up(need.warps, _REGISTER_PARTITIONS)

@@ -17,21 +17,20 @@ from typing import Any, Final
 from simsched.cluster.device import Device, Link
 from simsched.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
 
-# cc: threads, blocks, registers, shared memory per SM; per block; reserved; granularity
-_CAPABILITY: Final[Mapping[str, dict[str, int]]] = MappingProxyType(
-    {
-        cc: dict(zip(("threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm",
-                      "shared_memory_per_block", "shared_memory_reserved", "shared_memory_granularity"), limits, strict=True))
-        for cc, limits in {
-            "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
-            "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
-            "7.5": (1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 256),
-            "8.0": (2048, 32, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
-            "8.6": (1536, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
-            "9.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
-        }.items()
-    }
+_LIMITS = (
+    "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm",
+    "shared_memory_per_block", "shared_memory_reserved", "shared_memory_granularity",
 )  # fmt: skip
+_CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {
+        "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
+        "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
+        "7.5": (1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 256),
+        "8.0": (2048, 32, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
+        "8.6": (1536, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
+        "9.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
+    }
+)
 
 
 def _gpu(
@@ -39,7 +38,7 @@ def _gpu(
 ) -> dict[str, Any]:
     """Return the fields of a `Device`; `tflops` are dense rates of dtypes other than fp32."""
     rates = {"fp32": sms * lanes * 2 * mhz} | {dtype: rate * TFLOP_PER_S for dtype, rate in tflops.items()}
-    return _CAPABILITY[cc] | {
+    return dict(zip(_LIMITS, _CAPABILITY[cc], strict=True)) | {
         "sms": sms, "clock": mhz, "peak": rates, "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2,
         "copy_engines": engines,
     }  # fmt: skip
@@ -56,11 +55,14 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "rtx2080super": _gpu("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
         "rtx2080ti": _gpu("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
         # SMs, clock, bandwidth, L2: deviceQuery listing; 40 GB card; tensor rates: datasheet
-        "a100": _gpu("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3, fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
+        "a100": _gpu("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
+                     fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
         # product page; tensor rates: datasheet
-        "a40": _gpu("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2, fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
+        "a40": _gpu("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
+                    fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
         # 10 GB card; prior; tensor rates with fp32 accumulation
-        "rtx3080": _gpu("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2, fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
+        "rtx3080": _gpu("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
+                        fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
         # SXM5; prior; tensor rates: datasheet without sparsity
         "h100": _gpu("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
                      fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),

@@ -130,9 +130,11 @@ def from_networkx(graph: Any, name: str | None = None) -> OpGraph:
         return dict(values)
 
     operators = [
-        Operator(name=str(node), **known(values, _OPERATOR_FIELDS[1:], f"node {node!r}")) for node, values in graph.nodes(data=True)
+        Operator(name=str(node), **known(values, _OPERATOR_FIELDS[1:], f"node {node!r}"))
+        for node, values in graph.nodes(data=True)
     ]
     edges = [
-        Edge(str(u), str(v), **known(values, _EDGE_FIELDS[2:], f"edge {u} -> {v}")) for u, v, values in graph.edges(data=True)
+        Edge(str(u), str(v), **known(values, _EDGE_FIELDS[2:], f"edge {u} -> {v}"))
+        for u, v, values in graph.edges(data=True)
     ]
     return OpGraph(operators, edges, name or str(graph.graph.get("name") or "graph"))

@@ -1,59 +1,30 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
+from simsched.graph.columns import (
+    Floats,
+    Ints,
+    Rows,
+    column,
+    encode,
+    endpoints,
+    first_bad,
+    index_of,
+    kernel_columns,
+    optional,
+    spread,
+)
+from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
-from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, RULES, Edge, Kernel, Operator
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Row = TypeVar("Row")
 
 COSTS = ("flops", "nbytes", "weight_nbytes", "time", "utilization")
-
-
-class Rows(Sequence[Row], Generic[Row]):
-    """A tuple-like view of columns: a row is made when it is asked for."""
-
-    __slots__ = ("_length", "_make")
-
-    def __init__(self, length: int, make: Callable[[int], Row]) -> None:
-        self._length = length
-        self._make = make
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
-    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
-        if isinstance(index, slice):
-            return tuple(self._make(i) for i in range(*index.indices(self._length)))
-        if not -self._length <= index < self._length:
-            raise IndexError(f"row {index} of {self._length}")
-        return self._make(index % self._length)
-
-    def __iter__(self) -> Iterator[Row]:
-        return map(self._make, range(self._length))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        shown = ", ".join(repr(row) for row in self[:3])
-        return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
 
 
 class OpGraph:
@@ -98,7 +69,7 @@ class OpGraph:
         rows = tuple(operators)
         edge_rows = tuple(edges)
         names = tuple(op.name for op in rows)
-        index = _index(names)
+        index = index_of(names)
         kernels = [kernel for op in rows for kernel in op.kernels]
         details = {
             i: (dict(op.attributes), op.input_shapes, op.output_shape)
@@ -108,16 +79,18 @@ class OpGraph:
         self._fill(
             name=name,
             names=names,
-            src=_endpoints(edge_rows, index, "src"),
-            dst=_endpoints(edge_rows, index, "dst"),
-            costs={key: _column(getattr(op, key) for op in rows) for key in COSTS},
-            intensity=np.array([-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows], np.int8),
-            labels={key: _encode(getattr(op, key) for op in rows) for key in ("kind", "dtype", "block")},
+            src=endpoints(edge_rows, index, "src"),
+            dst=endpoints(edge_rows, index, "dst"),
+            costs={key: column(getattr(op, key) for op in rows) for key in COSTS},
+            intensity=np.array(
+                [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows], np.int8
+            ),
+            labels={key: encode(getattr(op, key) for op in rows) for key in ("kind", "dtype", "block")},
             details=details,
             kernel_ptr=np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64),
-            kernels=_kernel_columns(kernels),
-            edge_nbytes=_column(edge.nbytes for edge in edge_rows),
-            edge_transfer=_column(edge.transfer for edge in edge_rows),
+            kernels=kernel_columns(kernels),
+            edge_nbytes=column(edge.nbytes for edge in edge_rows),
+            edge_transfer=column(edge.transfer for edge in edge_rows),
         )
         self.__dict__["index"] = index
 
@@ -162,15 +135,15 @@ class OpGraph:
             edge = int(np.argmax(outside))
             raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {n}")
         default = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": np.nan, "utilization": np.nan}
-        columns = {key: _spread(costs.get(key, default[key]), n, key) for key in COSTS}
+        columns = {key: spread(costs.get(key, default[key]), n, key) for key in COSTS}
         for key in COSTS:
-            bad = _first_bad(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]))
+            bad = first_bad(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]))
             if bad is not None:
                 raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
-        edge_columns = {"nbytes": _spread(edge_nbytes, len(source), "edge_nbytes"),
-                        "transfer": _spread(edge_transfer, len(source), "edge_transfer")}  # fmt: skip
-        for key, column in edge_columns.items():
-            bad = _first_bad(column, "cost", key == "transfer")
+        edge_columns = {"nbytes": spread(edge_nbytes, len(source), "edge_nbytes"),
+                        "transfer": spread(edge_transfer, len(source), "edge_transfer")}  # fmt: skip
+        for key, values in edge_columns.items():
+            bad = first_bad(values, "cost", key == "transfer")
             if bad is not None:
                 raise GraphError(f"edge {names[int(source[bad[0]])]} -> {names[int(target[bad[0]])]}: {key} {bad[1]}")
         zeros = np.zeros(n, np.int32)
@@ -185,11 +158,11 @@ class OpGraph:
             labels={"kind": (zeros, (kind,)), "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
             details={},
             kernel_ptr=np.zeros(n + 1, np.int64),
-            kernels=_kernel_columns([]),
+            kernels=kernel_columns([]),
             edge_nbytes=edge_columns["nbytes"],
             edge_transfer=edge_columns["transfer"],
         )
-        graph.__dict__["index"] = _index(graph.names)
+        graph.__dict__["index"] = index_of(graph.names)
         return graph
 
     def _fill(
@@ -214,14 +187,14 @@ class OpGraph:
         put(name=name, names=names, src=src, dst=dst, intensity=intensity, _labels=labels, _details=details)
         put(kernel_ptr=kernel_ptr, edge_nbytes=edge_nbytes, edge_transfer=edge_transfer)
         put(**costs)
-        put(**{f"kernel_{key}": column for key, column in kernels.items()})
+        put(**{f"kernel_{key}": values for key, values in kernels.items()})
         order, cycle = topological_order(len(names), src, dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
         put(order_index=order)
-        for column in self.__dict__.values():
-            if isinstance(column, np.ndarray):
-                column.flags.writeable = False
+        for values in self.__dict__.values():
+            if isinstance(values, np.ndarray):
+                values.flags.writeable = False
 
     # These are filled above; the annotations say what they are.
     name: str
@@ -285,7 +258,7 @@ class OpGraph:
             flops=float(self.flops[i]),
             nbytes=float(self.nbytes[i]),
             weight_nbytes=float(self.weight_nbytes[i]),
-            time=_optional(self.time[i]),
+            time=optional(self.time[i]),
             kernels=tuple(
                 Kernel(
                     int(self.kernel_blocks[k]),
@@ -296,7 +269,7 @@ class OpGraph:
                 )
                 for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
             ),
-            utilization=_optional(self.utilization[i]),
+            utilization=optional(self.utilization[i]),
             intensity=None if code < 0 else INTENSITIES[code],
             dtype=self.label("dtype", i) or "fp32",
             attributes=attributes,
@@ -308,7 +281,7 @@ class OpGraph:
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
         src, dst = self.names[self.src[e]], self.names[self.dst[e]]
-        return Edge(src, dst, float(self.edge_nbytes[e]), _optional(self.edge_transfer[e]))
+        return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""
@@ -431,59 +404,3 @@ class OpGraph:
         from simsched.io import read_json
 
         return cls.from_dict(read_json(path), str(path))
-
-
-def _optional(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _column(values: Iterable[float | None]) -> Floats:
-    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
-
-
-def _spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
-    array = np.array(np.broadcast_to(np.asarray(values, dtype=np.float64), (n,)) if np.ndim(values) == 0 else values, np.float64)
-    if array.shape != (n,):
-        raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
-    return array
-
-
-def _first_bad(column: Floats, rule: str, none_allowed: bool) -> tuple[int, str] | None:
-    """Return the first row that breaks a rule, and how."""
-    holds, phrase = RULES[rule]
-    good = holds(column) | (np.isnan(column) if none_allowed else False)
-    if good.all():
-        return None
-    i = int(np.argmin(good))
-    return i, f"{phrase}, not {float(column[i])!r}"
-
-
-def _encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-    codes: dict[str | None, int] = {}
-    column = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
-    return column, tuple(codes)
-
-
-def _index(names: tuple[str, ...]) -> dict[str, int]:
-    index = {name: i for i, name in enumerate(names)}
-    if len(index) != len(names):
-        twice = next(name for i, name in enumerate(names) if index[name] != i)
-        raise GraphError(f"operator {twice!r} stands twice; names must be unique")
-    return index
-
-
-def _endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Ints:
-    try:
-        return np.array([index[getattr(edge, end)] for edge in edges], np.int64)
-    except KeyError:
-        edge = next(edge for edge in edges if getattr(edge, end) not in index)
-        raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
-
-
-def _kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
-    columns: dict[str, npt.NDArray[Any]] = {
-        key: np.array([getattr(kernel, key) for kernel in kernels], np.int64)
-        for key in ("blocks", "threads", "registers", "shared_memory")
-    }
-    columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
-    return columns

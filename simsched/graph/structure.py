@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
-from simsched.graph.opgraph import Floats, OpGraph
+from simsched.graph.columns import Floats
+from simsched.graph.opgraph import OpGraph
 
 
 def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> list[float]:

@@ -10,13 +10,13 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, default_cost
 from simsched.errors import SchedulerError, UnknownNameError
 from simsched.graph import OpGraph
-from simsched.schedules import Schedule
 from simsched.schedulers.greedy import greedy
 from simsched.schedulers.inter_lp import inter_lp
 from simsched.schedulers.lios import lios
 from simsched.schedulers.protocol import Scheduler
 from simsched.schedulers.round_robin import round_robin
 from simsched.schedulers.sequential import sequential
+from simsched.schedules import Schedule
 
 __all__ = ["FAST_UP_TO", "SCHEDULERS", "Scheduler", "resolve", "schedule", "scheduler_name"]
 
@@ -108,4 +108,6 @@ def _check_options(function: Callable[..., Any], name: str, options: Mapping[str
     known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     unknown = [option for option in options if option not in known]
     if unknown:
-        raise SchedulerError(f"scheduler {name!r} has no option {unknown[0]!r}; known are: {', '.join(known) or 'none'}")
+        raise SchedulerError(
+            f"scheduler {name!r} has no option {unknown[0]!r}; known are: {', '.join(known) or 'none'}"
+        )

@@ -118,7 +118,9 @@ def _longest_valid_path(
     return path
 
 
-def _latency(order: list[int], times: list[list[float]], producers: Neighbours, device: list[int], n_devices: int) -> float:
+def _latency(
+    order: list[int], times: list[list[float]], producers: Neighbours, device: list[int], n_devices: int
+) -> float:
     """Return the makespan of the mapped operators, listed in order, each behind the last on its device."""
     free = [0.0] * n_devices
     finish = [0.0] * len(device)
@@ -137,7 +139,7 @@ def _latency(order: list[int], times: list[list[float]], producers: Neighbours, 
 
 
 def _stages(order: list[int], device: list[int], n_devices: int) -> list[int]:
-    """Number the operators of each device in launch order."""
+    """Return the place of each operator on its device, in launch order."""
     count = [0] * n_devices
     stages = []
     for i in order:

@@ -1,7 +1,9 @@
 """What list schedulers share: adjacency as plain lists, and placing operators one by one."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+import numpy as np
 import numpy.typing as npt
 
 from simsched.graph import OpGraph
@@ -14,14 +16,14 @@ def readers(graph: OpGraph) -> list[list[int]]:
     """Return the consumers of each operator in graph order, each once."""
     ptr, edges = graph.outgoing
     targets, bounds = graph.dst[edges].tolist(), ptr.tolist()
-    return [sorted(set(targets[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [sorted(set(targets[a:b])) for a, b in pairwise(bounds)]
 
 
 def sources(graph: OpGraph) -> list[list[int]]:
     """Return the producers that each operator reads from, in graph order, each once."""
     ptr, edges = graph.incoming
     origins, bounds = graph.src[edges].tolist(), ptr.tolist()
-    return [sorted(set(origins[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [sorted(set(origins[a:b])) for a, b in pairwise(bounds)]
 
 
 def weighted_sources(graph: OpGraph, transfer: npt.ArrayLike) -> Neighbours:
@@ -35,8 +37,6 @@ def weighted_readers(graph: OpGraph, transfer: npt.ArrayLike) -> Neighbours:
 
 
 def _weighted(far: list[int], near: list[int], transfer: npt.ArrayLike, n: int) -> Neighbours:
-    import numpy as np
-
     found: list[dict[int, float]] = [{} for _ in range(n)]
     for a, b, us in zip(near, far, np.asarray(transfer, np.float64).tolist(), strict=True):
         found[a][b] = max(us, found[a].get(b, 0.0))

@@ -57,7 +57,11 @@ class Instants(simpy.Environment):
     def at(self, time: float, phase: int, action: Callable[[], object]) -> At:
         """Call `action` at a time in us, in a phase."""
         event = At(self, time, phase)
-        event.callbacks.append(lambda _: action())
+
+        def run(_: simpy.Event) -> None:
+            action()
+
+        event.callbacks.append(run)
         return event
 
     def peek(self) -> float:

@@ -28,7 +28,8 @@ class Running:
     """
 
     __slots__ = (
-        "anchor", "ask", "cohorts", "done", "freed", "order", "progress", "rate", "resident", "row", "skipped", "start", "unissued",
+        "anchor", "ask", "cohorts", "done", "freed", "order", "progress",
+        "rate", "resident", "row", "skipped", "start", "unissued",
     )  # fmt: skip
 
     def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], object]) -> None:
@@ -252,7 +253,9 @@ class Gpu:
                 worst = max(worst, self._device.interference[kind][other])
         return worst
 
-    def _record(self, now: float, sm_load: float, dram_load: float, warps: float, blocks: float, without_grid: float) -> None:
+    def _record(
+        self, now: float, sm_load: float, dram_load: float, warps: float, blocks: float, without_grid: float
+    ) -> None:
         sms = self._device.sms
         point = (now, sm_load, dram_load, warps, min(float(sms), blocks + without_grid * sms))
         if point[1:] == self._curve[-1][1:]:

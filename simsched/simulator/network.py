@@ -15,7 +15,9 @@ class Flow:
 
     __slots__ = ("anchor", "channels", "done", "dst", "moved", "nbytes", "rate", "src")
 
-    def __init__(self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], object]) -> None:
+    def __init__(
+        self, src: int, dst: int, nbytes: float, channels: tuple[int, ...], done: Callable[[], object]
+    ) -> None:
         self.src, self.dst = src, dst
         self.nbytes = nbytes
         self.channels = channels

@@ -122,7 +122,9 @@ class Reference:
         lanes = {}
         for device, stream in keys:
             limit = self._cluster.devices[device].connections
-            shared = not self._captured and (device, stream) not in copy_streams and self._cluster.devices[device].contention
+            shared = (
+                not self._captured and (device, stream) not in copy_streams and self._cluster.devices[device].contention
+            )
             connection = connections.setdefault((device, stream % limit), _Connection(self._env)) if shared else None
             lanes[device, stream] = _Lane(device, stream, connection)
         users: dict[int, int] = {}
@@ -311,7 +313,16 @@ class Reference:
         return -1
 
     def _span(
-        self, kind: int, item: int, op: int, device: int, stream: int, start: float, ready: float, solo: float, cause: int
+        self,
+        kind: int,
+        item: int,
+        op: int,
+        device: int,
+        stream: int,
+        start: float,
+        ready: float,
+        solo: float,
+        cause: int,
     ) -> int:
         self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))
         return len(self._rows) - 1

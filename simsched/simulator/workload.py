@@ -11,7 +11,7 @@ from simsched.cluster import Cluster, Device, footprint, occupancy
 from simsched.costmodel import CostModel, times_by_device
 from simsched.errors import ClusterError, SimulationError
 from simsched.graph import Kernel, OpGraph
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.program import LAUNCH, Program
 from simsched.simulator.contention import solo_units
 
@@ -79,7 +79,11 @@ class Ask(NamedTuple):
 def asks(demand: Demand) -> list[Ask]:
     """Return the rows of a `Demand`."""
     block = zip(
-        demand.warps.tolist(), np.sign(demand.blocks).tolist(), demand.registers.tolist(), demand.shared_memory.tolist(), strict=True
+        demand.warps.tolist(),
+        np.sign(demand.blocks).tolist(),
+        demand.registers.tolist(),
+        demand.shared_memory.tolist(),
+        strict=True,
     )
     columns = (demand.solo, demand.blocks, demand.residency)
     shares = (demand.sm_share, demand.dram_share, demand.alpha, demand.beta, demand.kind, demand.unit)
@@ -110,7 +114,9 @@ def demand(
     solo = times[device, program.launch_op] * _factors(graph, jitter, rng)[program.launch_op]
     n = len(solo)
     zeros = np.zeros(n, np.int64)
-    columns: dict[str, npt.NDArray[Any]] = {key: zeros.copy() for key in ("blocks", "residency", "warps", "registers", "shared_memory")}
+    columns: dict[str, npt.NDArray[Any]] = {
+        key: zeros.copy() for key in ("blocks", "residency", "warps", "registers", "shared_memory")
+    }
     utilization = np.nan_to_num(graph.utilization[program.launch_op])
     columns |= {"sm_share": utilization, "dram_share": np.zeros(n), "alpha": (utilization > 0).astype(np.float64)}
     columns |= {"beta": np.zeros(n), "kind": graph.intensity[program.launch_op].astype(np.int64)}
@@ -130,11 +136,21 @@ def demand(
 
 
 def _describe_kernel(
-    columns: dict[str, npt.NDArray[Any]], row: int, program: Program, device: Device, solo: float, known: dict[tuple[Any, ...], Any]
+    columns: dict[str, npt.NDArray[Any]],
+    row: int,
+    program: Program,
+    device: Device,
+    solo: float,
+    known: dict[tuple[Any, ...], Any],
 ) -> None:
     graph, op = program.graph, int(program.launch_op[row])
     k = int(graph.kernel_ptr[op] + program.launch_kernel[row])
-    shape = (device.model, int(graph.kernel_threads[k]), int(graph.kernel_registers[k]), int(graph.kernel_shared_memory[k]))
+    shape = (
+        device.model,
+        int(graph.kernel_threads[k]),
+        int(graph.kernel_registers[k]),
+        int(graph.kernel_shared_memory[k]),
+    )
     if shape not in known:
         kernel = Kernel(1, *shape[1:])
         need = footprint(device, kernel)
@@ -151,7 +167,9 @@ def _describe_kernel(
     busy = compute if kind else 1.0
     columns["blocks"][row], columns["residency"][row] = blocks, residency
     columns["warps"][row], columns["registers"][row], columns["shared_memory"][row] = warps, registers, shared_memory
-    columns["sm_share"][row] = min(1.0, warps / device.saturating_warps) / device.sms * (max(LEAST_SM_SHARE, busy) if kind else 1.0)
+    columns["sm_share"][row] = (
+        min(1.0, warps / device.saturating_warps) / device.sms * (max(LEAST_SM_SHARE, busy) if kind else 1.0)
+    )
     columns["dram_share"][row] = min(1.0, traffic / solo) / min(blocks, residency) if solo > 0 else 0.0
     columns["alpha"][row], columns["beta"][row] = (compute, 1.0) if kind else (1.0, memory)
     columns["kind"][row] = kind

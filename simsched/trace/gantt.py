@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import FileError
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.io import write_file
 from simsched.trace.metrics import lanes
 from simsched.trace.trace import COPY, HOST, KERNEL, WAIT, Trace

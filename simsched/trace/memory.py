@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.trace.trace import COPY, KERNEL, Trace
 from simsched.units import format_bytes
 

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.trace.trace import Load, Trace
 
 

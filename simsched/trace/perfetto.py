@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simsched.graph.opgraph import Ints
+from simsched.graph.columns import Ints
 from simsched.io import dump_json, write_file
 from simsched.trace.metrics import lanes, load_curve
 from simsched.trace.trace import COPY, HOST, KERNEL, KINDS, Trace

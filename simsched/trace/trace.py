@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.graph import OpGraph, Rows
-from simsched.graph.opgraph import Floats, Ints
+from simsched.graph.columns import Floats, Ints
 from simsched.program import ACTIONS, Program
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ class Trace:
     def __init__(self, program: Program, cluster: Cluster, rows: Sequence[SpanRow], loads: Sequence[Load]) -> None:
         columns = {
             name: np.array(values, dtype)
-            for (name, dtype), values in zip(_COLUMNS.items(), zip(*rows, strict=True) if rows else [()] * 10, strict=True)
+            for (name, dtype), values in zip(
+                _COLUMNS.items(), zip(*rows, strict=True) if rows else [()] * 10, strict=True
+            )
         }
         keys = ("item", "stream", "device", "kind", "end", "start")
         order = np.lexsort([columns[key] for key in keys])
