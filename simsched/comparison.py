@@ -70,7 +70,7 @@ class Row:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Rows of a comparison; prints as a table.
 
@@ -137,7 +137,8 @@ class Comparison:
             cells = (
                 _number(row.makespan_us, unit), _number(row.estimate_us, unit),
                 f"{row.speedup:.2f}x", f"{row.over_bound:.2f}", str(row.streams), str(row.devices), str(row.syncs),
-                format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %", f"{row.search_s:.3f}",
+                format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
+                f"{row.search_s:.3f}",
             )  # fmt: skip
             table.add_row(row.scheduler, *cells, style="bold" if row is best else None)
         return table
@@ -151,7 +152,7 @@ class Comparison:
             )
         return "\n".join(notes)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         from rich.console import Console
 
         console = Console(width=140, color_system=None, force_terminal=False)
