@@ -8,7 +8,7 @@ counted as a share of the device. Where a load exceeds 1 the kernels slow each o
 proportion to how sensitive they are to that resource.
 """
 
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +65,19 @@ def whole_cycles(unissued: int, resident: int) -> int:
     return max(0, ceil(unissued / resident) - 1)
 
 
-def pending_cycles(due: float, progress: float, tolerance: float) -> int:
-    """Return how many of the passed-over refills of a cohort have not come yet."""
-    return max(0, ceil(due - progress - tolerance) - 1)
+def waves_over(due: float, cycles: int, progress: float, tolerance: float) -> tuple[int, bool]:
+    """Return how many waves a cohort has had since its refills were passed over, and if one ends just now.
+
+    Parameters
+    ----------
+    due
+        Progress at which the last of its `cycles` passed-over refills is over.
+    progress, tolerance
+        Where the kernel is, and what counts as the same place.
+    """
+    since = progress - (due - 1.0 - cycles)
+    waves = floor(since + tolerance)
+    return waves, waves >= 1 and since - waves <= tolerance
 
 
 def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
@@ -75,9 +85,14 @@ def finish_time(anchor: float, progress: float, rate: float, due: float) -> floa
     return anchor + (due - progress) / rate
 
 
+def end_of_instant(now: float) -> float:
+    """Return the last time that belongs to the instant `now`."""
+    return now * (1.0 + TIE)
+
+
 def is_over(finish: float, now: float) -> bool:
     """Return whether something that ends at `finish` belongs to the instant `now`."""
-    return finish <= now + TIE * now
+    return finish <= end_of_instant(now)
 
 
 def max_min_rates(

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 import simpy
 from simpy.core import EmptySchedule
 
-from simsched.simulator.contention import TIE
+from simsched.simulator.contention import end_of_instant
 
 # At one instant: all that ends, then what that releases, then what hosts issue, then what the
 # links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
@@ -91,7 +91,7 @@ class Instants(simpy.Environment):
             raise EmptySchedule
         time, phase, count, event = heappop(later)
         self._now = time
-        self._limit = limit = time * (1 + TIE)
+        self._limit = limit = end_of_instant(time)
         self._instant.append((phase, count, event))
         while later and later[0][0] <= limit:
             _, phase, count, event = heappop(later)

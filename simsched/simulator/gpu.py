@@ -10,13 +10,15 @@ from simsched.simulator.contention import (
     TIE,
     finish_time,
     is_over,
-    pending_cycles,
     slowdown,
+    waves_over,
     whole_cycles,
 )
 from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
 from simsched.trace import Load
+
+_SAME_PLACE = 1e-3  # of a block: progress is never so coarse that this confuses two waves
 
 
 class Running:
@@ -28,7 +30,7 @@ class Running:
     """
 
     __slots__ = (
-        "anchor", "ask", "cohorts", "done", "freed", "order", "progress",
+        "anchor", "ask", "cohorts", "done", "order", "progress",
         "rate", "resident", "row", "skipped", "start", "unissued",
     )  # fmt: skip
 
@@ -39,8 +41,7 @@ class Running:
         self.unissued = ask.blocks
         self.resident = 0
         self.cohorts: list[list[float]] = []
-        self.skipped = False
-        self.freed = 0
+        self.skipped = 0  # refills of all resident blocks that were passed over
         self.progress = 0.0
         self.anchor = 0.0
         self.rate = 0.0
@@ -69,6 +70,7 @@ class Gpu:
         self._running: list[Running] = []  # by row
         self._timer: At | None = None
         self._dispatching = False
+        self._freed = False  # slots of kernels have come free at this instant
         self._copy_load = 0.0
         self._curve: list[tuple[float, float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
 
@@ -117,41 +119,49 @@ class Gpu:
     # Block scheduler ---------------------------------------------------------------------------
 
     def _issue_blocks(self) -> None:
-        queue = self._queue
-        while queue:
-            head = queue[0]
-            if head.freed and len(queue) > 1 and self._device.interleave > 0 and head.unissued:
-                self._interleave(head, queue[1])
+        """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at."""
+        while True:
+            # a kernel for which there is no place among the resident ones holds up no other
+            full = self._n_resident() >= self._device.resident_kernels
+            able = [kernel for kernel in self._queue if kernel.start >= 0 or not full]
+            if not able:
+                break
+            head = able[0]
+            if self._freed and head.start >= 0 and len(able) > 1:
+                self._freed = False
+                self._interleave(head, able[1])
             self._issue(head, head.unissued)
             if head.unissued:
-                break  # it stays at the head, and nothing behind it is looked at
-            queue.pop(0)
-        for kernel in queue:
-            kernel.freed = 0
+                break
+            self._queue.remove(head)
+        self._freed = False
 
     def _interleave(self, head: Running, following: Running) -> None:
-        """Let the next kernel have its share of the slots that the head has just freed."""
-        given = int(self._device.interleave * head.freed + TIE)
-        if given:
-            self._issue(head, head.freed - given)
+        """Let the next kernel of the same priority have its share of slots that have just come free."""
+        slots = self._fits(head)
+        given = int(self._device.interleave * slots + TIE)
+        if given and following.order[0] == head.order[0]:
+            self._issue(head, slots - given)
             self._issue(following, following.unissued)
             if not following.unissued:
                 self._queue.remove(following)
 
-    def _issue(self, kernel: Running, most: int) -> None:
-        ask, free = kernel.ask, self._free
-        count = min(most, kernel.unissued, ask.residency - kernel.resident)
-        for left, need in zip(free, ask.block, strict=True):
+    def _fits(self, kernel: Running) -> int:
+        """Return how many more blocks of a kernel fit on the device."""
+        count = kernel.ask.residency - kernel.resident
+        for left, need in zip(self._free, kernel.ask.block, strict=True):
             if need:
                 count = min(count, left // need)
+        return count
+
+    def _issue(self, kernel: Running, most: int) -> None:
+        count = min(most, kernel.unissued, self._fits(kernel))
         if count <= 0:
             return
         if kernel.start < 0:
-            if self._n_resident() >= self._device.resident_kernels:
-                return
             kernel.start = self._env.now
             insort(self._running, kernel)
-        self._free = [left - count * need for left, need in zip(free, ask.block, strict=True)]
+        self._take(kernel, count)
         kernel.unissued -= count
         kernel.resident += count
         self._add_cohort(kernel, self._progress(kernel) + 1.0, count)
@@ -182,22 +192,39 @@ class Gpu:
             return
         cycles = whole_cycles(head.unissued, head.resident)
         if cycles:
-            head.skipped = True
+            head.skipped = cycles
             head.unissued -= cycles * head.resident
             for cohort in head.cohorts:
                 cohort[0] += cycles
 
     def _undo_skips(self) -> None:
+        """Go back to wave by wave; a wave that ends at this very instant has ended."""
         for kernel in self._queue:
-            if kernel.skipped:
-                kernel.skipped = False
-                progress = self._progress(kernel)
-                tolerance = TIE * max(1.0, self._env.now * kernel.rate)
-                for cohort in kernel.cohorts:
-                    pending = pending_cycles(cohort[0], progress, tolerance)
-                    cohort[0] -= pending
-                    kernel.unissued += pending * int(cohort[1])
-                kernel.cohorts.sort()
+            cycles = kernel.skipped
+            if not cycles:
+                continue
+            kernel.skipped = 0
+            progress = self._progress(kernel)
+            tolerance = min(_SAME_PLACE, TIE * max(1.0, self._env.now * kernel.rate))
+            cohorts = []
+            for due, count in kernel.cohorts:
+                waves, ends = waves_over(due, cycles, progress, tolerance)
+                pending = cycles - waves + ends
+                kernel.unissued += pending * int(count)
+                if ends:
+                    self._free_blocks(kernel, int(count))
+                else:
+                    cohorts.append([due - pending, count])
+            kernel.cohorts = sorted(cohorts)
+
+    def _free_blocks(self, kernel: Running, count: int) -> None:
+        kernel.resident -= count
+        if kernel.ask.blocks:
+            self._take(kernel, -count)
+            self._freed = True
+
+    def _take(self, kernel: Running, count: int) -> None:
+        self._free = [left - count * need for left, need in zip(self._free, kernel.ask.block, strict=True)]
 
     # Rates -------------------------------------------------------------------------------------
 
@@ -275,10 +302,7 @@ class Gpu:
             remaining = []
             for cohort in kernel.cohorts:
                 if is_over(finish_time(kernel.anchor, kernel.progress, kernel.rate, cohort[0]), now):
-                    count = int(cohort[1])
-                    kernel.resident -= count
-                    kernel.freed += count
-                    self._free = [left + count * need for left, need in zip(self._free, kernel.ask.block, strict=True)]
+                    self._free_blocks(kernel, int(cohort[1]))
                 else:
                     remaining.append(cohort)
             kernel.cohorts = remaining

@@ -19,6 +19,9 @@ Jitter = float | Mapping[str, float]
 LEAST_SM_SHARE: Final = 0.1
 """Part of the issue slots that even a kernel bound by DRAM takes, of what its warps could."""
 
+LARGEST_VARIATION: Final = 1e3
+"""Most that the standard deviation of an operator's time may be, over its mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -123,9 +126,9 @@ def demand(
     gridded = np.diff(graph.kernel_ptr)[program.launch_op] > 0
     rows = np.flatnonzero(gridded)
     solo[rows] *= graph.kernel_share[graph.kernel_ptr[program.launch_op[rows]] + program.launch_kernel[rows]]
-    known: dict[tuple[Any, ...], tuple[int, int, int, int]] = {}
+    known: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
     for row in rows.tolist():
-        _describe_kernel(columns, row, program, cluster.devices[device[row]], float(solo[row]), known)
+        _describe_kernel(columns, row, program, cluster, int(device[row]), float(solo[row]), known)
     unit = solo.copy()
     for row in rows.tolist():
         unit[row] /= solo_units(
@@ -139,27 +142,25 @@ def _describe_kernel(
     columns: dict[str, npt.NDArray[Any]],
     row: int,
     program: Program,
-    device: Device,
+    cluster: Cluster,
+    place: int,
     solo: float,
-    known: dict[tuple[Any, ...], Any],
+    known: dict[tuple[int, ...], tuple[int, int, int, int]],
 ) -> None:
-    graph, op = program.graph, int(program.launch_op[row])
+    """Fill one row of the columns; `known` remembers what blocks of a shape take on a device."""
+    graph, op, device = program.graph, int(program.launch_op[row]), cluster.devices[place]
     k = int(graph.kernel_ptr[op] + program.launch_kernel[row])
-    shape = (
-        device.model,
-        int(graph.kernel_threads[k]),
-        int(graph.kernel_registers[k]),
-        int(graph.kernel_shared_memory[k]),
-    )
-    if shape not in known:
-        kernel = Kernel(1, *shape[1:])
+    shape = (int(graph.kernel_threads[k]), int(graph.kernel_registers[k]), int(graph.kernel_shared_memory[k]))
+    key = (place, *shape)
+    if key not in known:
+        kernel = Kernel(1, *shape)
         need = footprint(device, kernel)
         try:
             fits = occupancy(device, kernel).blocks
         except ClusterError as error:
             raise ClusterError(f"operator {graph.names[op]!r}: {error}") from None
-        known[shape] = (need.warps, need.registers, need.shared_memory, fits * device.sms)
-    warps, registers, shared_memory, residency = known[shape]
+        known[key] = (need.warps, need.registers, need.shared_memory, fits * device.sms)
+    warps, registers, shared_memory, residency = known[key]
     blocks, share = int(graph.kernel_blocks[k]), float(graph.kernel_share[k])
     compute, memory = _bottleneck(graph, op, device)
     kind = int(graph.intensity[op]) if graph.intensity[op] >= 0 else int(memory > compute)
@@ -196,8 +197,9 @@ def _factors(graph: OpGraph, jitter: Jitter | None, rng: np.random.Generator | i
         variation = np.array([jitter.get(name, 0.0) for name in graph.names], np.float64)
     else:
         variation = np.full(len(graph), jitter, np.float64)
-    bad = ~((variation >= 0) & (variation < np.inf))
+    bad = ~((variation >= 0) & (variation <= LARGEST_VARIATION))
     if bad.any():
-        raise SimulationError(f"jitter of {graph.names[int(np.argmax(bad))]!r} must be finite and not negative")
+        name = graph.names[int(np.argmax(bad))]
+        raise SimulationError(f"jitter of {name!r} must be finite and not negative, and at most {LARGEST_VARIATION:g}")
     sigma = np.sqrt(np.log1p(variation**2))
     return np.exp(sigma * np.random.default_rng(rng).standard_normal(len(graph)) - sigma**2 / 2)
