@@ -21,14 +21,19 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
     FileError
         If the folder does not exist or cannot be written to. The old file, if any, is kept.
     """
-    path = Path(path)
     content = data.encode() if isinstance(data, str) else data
-    if path.is_dir():
-        raise FileError(f"cannot write {path}: it is a folder")
     try:
+        path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
+        if path.is_dir():
+            raise FileError(f"cannot write {path}: it is a folder")
+        if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
+            path.write_bytes(content)
+            return
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -61,10 +66,10 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     return parse_json(text, source=str(path))
 
 

@@ -1,6 +1,6 @@
 """`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -11,12 +11,10 @@ import numpy.typing as npt
 from simsched.errors import ProgramError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Floats, Ints
-from simsched.io import Record, document, dump_json, read_json, write_file
-from simsched.schedules import EXECUTIONS
+from simsched.io import dump_json, read_json, write_file
 
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
-FORMAT, VERSION = "simsched.program", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +162,7 @@ class Program:
         -----
         An event that is never recorded is allowed here: the simulator finds the deadlock.
         """
+        self._check_columns()
         names = self.graph.names
         for code, count in ((LAUNCH, len(self.launch_op)), (COPY, len(self.copies.op))):
             rows = self.argument[self.action == code]
@@ -188,6 +187,22 @@ class Program:
         self._check_records()
         return self
 
+    def _check_columns(self) -> None:
+        n, ptr = len(self.action), self.thread_ptr
+        if any(len(column) != n for column in (self.device, self.stream, self.argument)):
+            raise ProgramError("the columns of a program must have one row per instruction")
+        if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
+            raise ProgramError(f"thread_ptr must rise from 0 to {n}, the number of instructions")
+        self._require_range(self.action.astype(np.int64), len(ACTIONS), "instruction")
+        self._require_range(self.device, len(self.devices), "device")
+        on_stream = ~np.isin(self.action, (BARRIER, SYNC))
+        if (self.stream[on_stream] < 0).any():
+            raise ProgramError("an instruction other than barrier and sync needs a stream")
+        if self.execution == "graph" and not on_stream.all():
+            raise ProgramError("a captured graph cannot hold barriers or host syncs")
+        if self.n_events > n:
+            raise ProgramError(f"{self.n_events} events are more than the {n} instructions could use")
+
     def _require_range(self, rows: Ints, end: int, what: str) -> None:
         if rows.size and not 0 <= rows.min() <= rows.max() < end:
             bad = rows[(rows < 0) | (rows >= end)][0]
@@ -210,76 +225,16 @@ class Program:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the program and its graph as a JSON document, format ``simsched.program`` version 1."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "execution": self.execution,
-            "devices": list(self.devices),
-            "events": self.n_events,
-            "graph": self.graph.to_dict(),
-            "threads": [[self._instruction_to_dict(row) for row in thread] for thread in self.threads],
-        }
+        from simsched.program_json import to_dict
 
-    def _instruction_to_dict(self, row: Instruction) -> dict[str, Any]:
-        found: dict[str, Any] = {"do": row.action, "device": row.device}
-        if row.stream >= 0:
-            found["stream"] = row.stream
-        if row.action == "launch":
-            found["op"] = self.graph.names[self.launch_op[row.argument]]
-            found["kernel"] = int(self.launch_kernel[row.argument])
-            found["priority"] = int(self.priority[self.launch_op[row.argument]])
-        elif row.action == "copy":
-            exact = self.copies.transfer[row.argument]
-            found["op"] = self.graph.names[self.copies.op[row.argument]]
-            found["to"] = self.devices[self.copies.device[row.argument]]
-            found["nbytes"] = float(self.copies.nbytes[row.argument])
-            found["transfer"] = None if np.isnan(exact) else float(exact)
-        elif row.action != "barrier":
-            found["event"] = row.argument
-        return found
+        return to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Any, source: str = "program") -> "Program":
-        """Make a program from a decoded ``simsched.program`` document and check it."""
-        top = document(data, FORMAT, VERSION, source)
-        graph = OpGraph.from_dict(top.take("graph", dict), f"{source}: graph")
-        devices = top.take("devices", list)
-        execution = top.take("execution", str)
-        n_events = top.take("events", int)
-        threads = top.take("threads", list)
-        top.done()
-        if execution not in EXECUTIONS:
-            raise ProgramError(f"{source}: unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
-        if execution == "graph" and len(threads) != 1:
-            raise ProgramError(f"{source}: a captured graph has one thread, not {len(threads)}")
-        if not devices or not all(isinstance(name, str) for name in devices) or not 0 <= n_events <= 2**31:
-            raise ProgramError(f"{source}: 'devices' must be a list of names and 'events' a count")
-        reader = _InstructionReader(graph, {name: i for i, name in enumerate(devices)})
-        ptr = [0]
-        for t, thread in enumerate(threads):
-            if not isinstance(thread, list):
-                raise ProgramError(f"{source}: threads[{t}] must be a list")
-            for i, row in enumerate(thread):
-                reader.read(Record(row, f"{source}: threads[{t}][{i}]"))
-            ptr.append(len(reader.rows))
-        columns = np.array(reader.rows, np.int64).reshape(-1, 4).T
-        op, device, nbytes, transfer = zip(*reader.copies, strict=True) if reader.copies else ((), (), (), ())
-        copies = Copies(np.array(op, np.int64), np.array(device, np.int64), np.array(nbytes, np.float64),
-                        np.array(transfer, np.float64))  # fmt: skip
-        action, device_column, stream, argument = columns
-        return cls(
-            graph,
-            devices,
-            execution,
-            ptr,
-            action,
-            device_column,
-            stream,
-            argument,
-            copies=copies,
-            n_events=n_events,
-            priority=reader.priority,
-        ).check()
+        """Make a program from a decoded ``simsched.program`` document and check it; `source` names it in errors."""
+        from simsched.program_json import from_dict
+
+        return from_dict(data, source)
 
     def save(self, path: str) -> None:
         """Write the program and its graph to a JSON file, whole or not at all."""
@@ -289,56 +244,3 @@ class Program:
     def load(cls, path: str) -> "Program":
         """Read a program from a JSON file."""
         return cls.from_dict(read_json(path), str(path))
-
-
-class _InstructionReader:
-    """Collects instruction rows (action, device, stream, argument) and copies."""
-
-    def __init__(self, graph: OpGraph, devices: Mapping[str, int]) -> None:
-        self._graph = graph
-        self._devices = devices
-        self._ptr = launch_ptr(graph)
-        self.priority = np.zeros(len(graph), np.int64)
-        self.rows: list[tuple[int, int, int, int]] = []
-        self.copies: list[tuple[int, int, float, float]] = []
-
-    def read(self, row: Record) -> None:
-        action = row.take("do", str)
-        if action not in ACTIONS:
-            raise ProgramError(f"{row.where}: unknown instruction {action!r}; known are: {', '.join(ACTIONS)}")
-        device = self._device(row, "device")
-        stream = row.take("stream", int, -1)
-        needs_stream = action not in ("barrier", "sync")
-        if needs_stream != (0 <= stream < 2**31):
-            raise ProgramError(f"{row.where}: {action} {'needs' if needs_stream else 'takes no'} stream")
-        argument = -1
-        if action == "launch":
-            op, kernel = self._op(row), row.take("kernel", int, 0)
-            if not 0 <= kernel < self._ptr[op + 1] - self._ptr[op]:
-                raise ProgramError(f"{row.where}: operator {self._graph.names[op]!r} has no kernel {kernel}")
-            argument = int(self._ptr[op]) + kernel
-            self.priority[op] = row.take("priority", int, 0)
-        elif action == "copy":
-            argument = len(self.copies)
-            to, nbytes, exact = self._device(row, "to"), row.take("nbytes", float), row.take("transfer", float, None)
-            if to == device or not 0 <= nbytes < np.inf or not (exact is None or 0 <= exact < np.inf):
-                raise ProgramError(
-                    f"{row.where}: a copy goes to another device and takes no negative or infinite amount"
-                )
-            self.copies.append((self._op(row), to, nbytes, np.nan if exact is None else exact))
-        elif action != "barrier":
-            argument = row.take("event", int)
-        row.done()
-        self.rows.append((ACTIONS.index(action), device, stream, argument))
-
-    def _device(self, row: Record, key: str) -> int:
-        name = row.take(key, str)
-        if name not in self._devices:
-            raise ProgramError(f"{row.where}: unknown device {name!r}; known are: {', '.join(self._devices)}")
-        return self._devices[name]
-
-    def _op(self, row: Record) -> int:
-        name = row.take("op", str)
-        if name not in self._graph.index:
-            raise ProgramError(f"{row.where}: {name!r} names no operator of graph {self._graph.name!r}")
-        return self._graph.index[name]

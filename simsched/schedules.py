@@ -13,6 +13,7 @@ from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Ints
 from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.numeric import freeze, is_number, whole_column
 
 if TYPE_CHECKING:
     from simsched.program import Program
@@ -141,8 +142,12 @@ class Schedule:
     ) -> None:
         if execution not in EXECUTIONS:
             raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
-        if estimate is not None and not 0 <= estimate < inf:
-            raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
+        if estimate is not None:
+            if not is_number(estimate) or not 0 <= estimate < inf:
+                raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
+            estimate = float(estimate)
+        if len(set(devices)) != len(devices):
+            raise ScheduleError(f"device {next(d for d in devices if devices.count(d) > 1)!r} stands twice")
         values = {key: _whole(column, key, np.shape(columns["op"])) for key, column in columns.items()}
         names = graph.names
         for key, end, what in (("op", len(graph), "operators"), ("device", len(devices), "devices")):
@@ -160,6 +165,11 @@ class Schedule:
                 )
         self.__dict__.update(graph=graph, devices=devices, execution=execution, estimate=estimate, scheduler=scheduler)
         self.__dict__.update(values)
+        freeze(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Schedule cannot be changed (tried to set {name!r}); make a new one")
@@ -298,11 +308,12 @@ _LARGEST = 2**31 - 1
 
 
 def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Ints:
-    column = np.array(np.broadcast_to(np.asarray(values), shape))
-    if column.size and (column.dtype.kind not in "iu" or np.abs(column).max() > _LARGEST):
+    try:
+        column = whole_column(np.broadcast_to(np.asarray(values), shape))
+    except ValueError:
+        raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
+    if column is None or column.ndim != 1 or (column.size and np.abs(column).max() > _LARGEST):
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
-    column = column.astype(np.int64)
-    column.flags.writeable = False
     return column
 
 

@@ -1,16 +1,19 @@
 """`Cluster`: devices and the topology of links between them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 from simsched.cluster.device import OVERHEADS, Device, Link
 from simsched.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
 from simsched.errors import ClusterError, UnknownNameError
+from simsched.numeric import is_count
 
 Wire = tuple[str, str, Link]
+Part = TypeVar("Part", Device, Link)
 _PER_LINK = 1e-6  # us: makes the shorter of two ways of equal latency the cheaper one
 
 
@@ -69,7 +72,10 @@ class Cluster:
         if len(self.index) != len(self.devices):
             names = [device.name for device in self.devices]
             raise ClusterError(f"device {next(n for n in names if names.count(n) > 1)!r} stands twice")
-        for a, b, _ in self.links:
+        for wire in self.links:
+            if not isinstance(wire, tuple) or len(wire) != 3 or not isinstance(wire[2], Link):
+                raise ClusterError(f"a link is given as (end, end, Link(...)), not {wire!r}")
+            a, b, _ = wire
             if a == b:
                 raise ClusterError(f"link {a} - {b} joins an end with itself")
 
@@ -101,8 +107,8 @@ class Cluster:
         if link not in LINKS:
             raise UnknownNameError("link", link, list(LINKS))
         for what, number in (("n_gpus", n_gpus), ("gpus_per_node", gpus_per_node)):
-            if number < 1:
-                raise ClusterError(f"{what} must be at least 1, not {number!r}")
+            if not is_count(number, 1):
+                raise ClusterError(f"{what} must be at least 1 and whole, not {number!r}")
         devices = tuple(make_device(gpu, f"gpu{i}") for i in range(n_gpus))
         wires: list[Wire] = []
         n_nodes = -(-n_gpus // gpus_per_node)
@@ -155,7 +161,8 @@ class Cluster:
         for a, b, link in self.links:
             back = channel + link.duplex
             for u, v, number in ((a, b, channel), (b, a, back)):
-                if not graph.has_edge(u, v):  # of parallel links the first is used
+                # of parallel links the one of least latency is used, of equal ones the first
+                if not graph.has_edge(u, v) or link.latency < graph.edges[u, v]["latency"]:
                     graph.add_edge(u, v, channel=number, latency=link.latency, bandwidth=link.bandwidth)
             channel = back + 1
         return graph
@@ -198,7 +205,7 @@ class Cluster:
         return Route(
             channels=tuple(hop["channel"] for hop in hops),
             latency=sum(hop["latency"] for hop in hops),
-            bandwidth=min(hop["bandwidth"] for hop in hops),
+            bandwidth=min((hop["bandwidth"] for hop in hops), default=inf),
         )
 
     def transfer_time(self, src: str, dst: str, nbytes: float, exact: float | None = None) -> float:
@@ -219,15 +226,23 @@ class Cluster:
         >>> Cluster.preset("a100").replace_devices(launch=0.0).devices[0].launch
         0.0
         """
-        return replace(self, devices=tuple(replace(device, **changes) for device in self.devices))
+        return replace(self, devices=tuple(_changed(device, changes) for device in self.devices))
 
     def replace_links(self, **changes: Any) -> "Cluster":
         """Return a copy with the given `Link` fields changed on every link."""
-        return replace(self, links=tuple((a, b, replace(link, **changes)) for a, b, link in self.links))
+        return replace(self, links=tuple((a, b, _changed(link, changes)) for a, b, link in self.links))
 
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
+
+
+def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
+    known = [field.name for field in fields(part)]
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(known)}")
+    return replace(part, **changes)
 
 
 def _half(link: Link) -> Link:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from simsched.errors import ClusterError
+from simsched.numeric import is_count, is_number
 
 Interference = tuple[tuple[float, float], tuple[float, float]]
 
@@ -99,8 +100,11 @@ class Device:
     max_registers_per_block: int = field(default=65536)
 
     def __post_init__(self) -> None:
+        for name in (*_COUNTS, *_RATES, *_TIMES, "interleave"):
+            self._require(name, is_number(getattr(self, name)), "must be a number")
         for name in _COUNTS:
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
+            self._require(name, is_count(getattr(self, name)), "must be a whole number")
         for name in _RATES:
             self._require(name, getattr(self, name) > 0, "must be positive")
         for name in _TIMES:
@@ -176,7 +180,7 @@ class Link:
     duplex: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.bandwidth < inf:
+        if not is_number(self.bandwidth) or not 0 < self.bandwidth < inf:
             raise ClusterError(f"link: bandwidth must be positive and finite, not {self.bandwidth!r}")
-        if not 0 <= self.latency < inf:
+        if not is_number(self.latency) or not 0 <= self.latency < inf:
             raise ClusterError(f"link: latency must be finite and not negative, not {self.latency!r}")

@@ -64,9 +64,11 @@ def column(values: Iterable[float | None]) -> Floats:
 
 def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
     """Return an array of n rows, or a scalar repeated, as a column."""
-    array = np.array(
-        np.broadcast_to(np.asarray(values, dtype=np.float64), (n,)) if np.ndim(values) == 0 else values, np.float64
-    )
+    try:
+        given = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
+    array = np.full(n, given) if given.ndim == 0 else given.copy()
     if array.shape != (n,):
         raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
     return array

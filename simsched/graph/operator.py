@@ -1,5 +1,6 @@
 """The rows of an `OpGraph`: operators, the kernels they launch, and the edges between them."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, prod
@@ -7,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.errors import GraphError
+from simsched.numeric import is_count, is_number
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
@@ -19,7 +21,8 @@ RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
     {
         "cost": (lambda x: (x >= 0) & (x < inf), "must be finite and not negative"),
         "utilization": (lambda x: (x > 0) & (x <= 1), "must be in (0, 1]"),
-        "count": (lambda x: x >= 1, "must be at least 1"),
+        "positive count": (lambda x: x >= 1, "must be at least 1"),
+        "count": (lambda x: x >= 0, "must be finite and not negative"),
         "share": (lambda x: (x > 0) & (x <= 1), "must be in (0, 1]"),
     }
 )
@@ -27,8 +30,31 @@ RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
 
 def _refuse(subject: str, name: str, value: object, rule: str) -> None:
     holds, phrase = RULES[rule]
-    if not holds(value):
+    if not is_number(value) or not holds(value):
         raise GraphError(f"{subject}: {name} {phrase}, not {value!r}")
+    if rule.endswith("count") and not is_count(value):
+        raise GraphError(f"{subject}: {name} must be a whole number up to 2^53, not {value!r}")
+
+
+def _json_values(values: Mapping[str, Any], subject: str) -> dict[str, Any]:
+    """Return attributes as they come back from a file: lists for tuples, and all of them copied."""
+    if not values:
+        return {}
+    try:
+        copied: dict[str, Any] = json.loads(json.dumps(dict(values), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise GraphError(f"{subject}: attributes must be JSON values: {error}") from None
+    return copied
+
+
+def _shape(shape: Any, subject: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(shape)
+    except TypeError:
+        sizes = (None,)
+    if isinstance(shape, str) or not all(is_count(size, 1) for size in sizes):
+        raise GraphError(f"{subject}: a shape is a sequence of whole numbers of at least 1, not {shape!r}")
+    return tuple(int(size) for size in sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +83,10 @@ class Kernel:
 
     def __post_init__(self) -> None:
         for name in ("blocks", "threads", "registers"):
-            _refuse("kernel", name, getattr(self, name), "count")
+            _refuse("kernel", name, getattr(self, name), "positive count")
         if self.threads > 1024:
             raise GraphError(f"kernel: threads must be at most 1024 per block, not {self.threads}")
-        _refuse("kernel", "shared_memory", self.shared_memory, "cost")
+        _refuse("kernel", "shared_memory", self.shared_memory, "count")
         _refuse("kernel", "share", self.share, "share")
 
 
@@ -136,7 +162,10 @@ class Operator:
             total = sum(k.share for k in self.kernels)
             raise GraphError(f"{subject}: the shares of its kernels must add up to 1, not {total!r}")
         object.__setattr__(self, "kernels", tuple(self.kernels))
-        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+        object.__setattr__(self, "attributes", MappingProxyType(_json_values(self.attributes, subject)))
+        object.__setattr__(self, "input_shapes", tuple(_shape(shape, subject) for shape in self.input_shapes))
+        if self.output_shape is not None:
+            object.__setattr__(self, "output_shape", _shape(self.output_shape, subject))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a mapping proxy cannot be pickled, and studies send graphs to other processes

@@ -23,6 +23,7 @@ from simsched.graph.columns import (
 )
 from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
+from simsched.numeric import freeze, whole_column
 
 COSTS = ("flops", "nbytes", "weight_nbytes", "time", "utilization")
 
@@ -126,8 +127,12 @@ class OpGraph:
         unknown = [key for key in costs if key not in COSTS]
         if unknown:
             raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
-        source = np.ascontiguousarray(src, dtype=np.int64)
-        target = np.ascontiguousarray(dst, dtype=np.int64)
+        bad_name = next((text for text in names if not isinstance(text, str) or not text), None)
+        if bad_name is not None:
+            raise GraphError(f"an operator's name must be a text that is not empty, not {bad_name!r}")
+        source, target = whole_column(src), whole_column(dst)
+        if source is None or target is None:
+            raise GraphError("src and dst must hold indices of operators, which are whole numbers")
         if source.shape != target.shape or source.ndim != 1:
             raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
         outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= n)
@@ -192,9 +197,7 @@ class OpGraph:
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
         put(order_index=order)
-        for values in self.__dict__.values():
-            if isinstance(values, np.ndarray):
-                values.flags.writeable = False
+        freeze(self.__dict__)
 
     # These are filled above; the annotations say what they are.
     name: str
@@ -217,6 +220,13 @@ class OpGraph:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.__dict__)
 
     def __len__(self) -> int:
         return len(self.names)

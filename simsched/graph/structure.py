@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
-from simsched.graph.columns import Floats
+from simsched.graph.columns import Floats, column, first_bad
 from simsched.graph.opgraph import OpGraph
 
 
@@ -82,7 +82,11 @@ def _weights(graph: OpGraph, weights: Mapping[str, float] | None) -> Floats:
     missing = [name for name in graph.names if name not in weights]
     if missing:
         raise GraphError(f"weights lack operator {missing[0]!r}")
-    return np.array([weights[name] for name in graph.names], np.float64)
+    found = column(weights[name] for name in graph.names)
+    bad = first_bad(found, "cost", none_allowed=False)
+    if bad is not None:
+        raise GraphError(f"weight of operator {graph.names[bad[0]]!r} {bad[1]}")
+    return found
 
 
 def width(graph: OpGraph) -> int:

@@ -1,0 +1,35 @@
+"""What counts as a number: checks shared by everything that is made from values a user gives."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST_COUNT = 2**53
+"""Counts beyond this are no longer exact as floats."""
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number, Python's or numpy's; truth values are none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_count(value: Any, least: int = 0) -> bool:
+    """Return whether a value is a whole number from `least` to `LARGEST_COUNT`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= LARGEST_COUNT
+
+
+def freeze(values: dict[str, Any]) -> None:
+    """Make the arrays among some values read-only."""
+    for value in values.values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+
+
+def whole_column(values: npt.ArrayLike) -> npt.NDArray[np.int64] | None:
+    """Return a copy of a column of whole numbers, or None if it holds anything else."""
+    column = np.array(values)
+    if column.size == 0 and column.ndim == 1:
+        return np.zeros(0, np.int64)
+    return column.astype(np.int64) if column.dtype.kind in "iu" else None

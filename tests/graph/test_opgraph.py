@@ -1,0 +1,502 @@
+"""`OpGraph`: what is refused, what cannot be changed, and what its shape says."""
+
+import copy
+import pickle
+from itertools import combinations, pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs, shapes
+
+from simsched.errors import GraphError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+
+NAN, INF = float("nan"), float("inf")
+
+
+def made(edges, names=None, time=1.0):
+    """A graph from "ab cd" (edges a -> b and c -> d); names in alphabetical order unless given."""
+    pairs = edges.split()
+    names = sorted(set("".join(pairs))) if names is None else names
+    return OpGraph([Operator(name, time=time) for name in names], [Edge(a, b) for a, b in pairs])
+
+
+def ancestors(graph):
+    """The operators each operator depends on, by names: walked, not computed."""
+    before = {name: set() for name in graph.names}
+    for name in graph.order:
+        for edge in graph.edges:
+            if edge.dst == name:
+                before[name] |= {edge.src} | before[edge.src]
+    return before
+
+
+# Construction ------------------------------------------------------------------------------------
+
+
+def test_empty():
+    with pytest.raises(GraphError, match="graph 'net' is empty: it needs at least one operator"):
+        OpGraph([], [], "net")
+    with pytest.raises(GraphError, match="is empty"):
+        OpGraph.from_columns([], [], [])
+
+
+def test_one_operator():
+    graph = OpGraph([Operator("a", time=2.0)])
+    assert (len(graph), graph.order, graph.depth, graph.width, graph.inputs, graph.outputs) == (
+        1,
+        ("a",),
+        1,
+        1,
+        ("a",),
+        ("a",),
+    )
+    assert graph.blocks == (("a",),)
+    assert graph.longest_path() == (2.0, ("a",))
+
+
+def test_duplicate_name():
+    """Of a, b, a, b the first that stands twice is a."""
+    with pytest.raises(GraphError, match="operator 'a' stands twice; names must be unique"):
+        OpGraph([Operator(n) for n in "abab"])
+    with pytest.raises(GraphError, match="operator 'a' stands twice"):
+        OpGraph.from_columns(["a", "b", "a"], [], [])
+
+
+@pytest.mark.parametrize(("src", "dst", "offender"), [("a", "x", "x"), ("x", "a", "x"), ("x", "y", "x")])
+def test_dangling_edge(src, dst, offender):
+    with pytest.raises(GraphError, match=rf"edge {src} -> {dst} names no operator: '{offender}'"):
+        OpGraph([Operator("a")], [Edge(src, dst)])
+
+
+@pytest.mark.parametrize(("src", "dst"), [([0], [2]), ([-1], [0]), ([2], [0])])
+def test_dangling_index(src, dst):
+    with pytest.raises(GraphError, match=rf"edge 0 \({src[0]} -> {dst[0]}\) names no operator: there are 2"):
+        OpGraph.from_columns(["a", "b"], src, dst)
+
+
+def test_self_loop():
+    with pytest.raises(GraphError, match="the edges form a cycle: a -> a"):
+        OpGraph([Operator("a"), Operator("b")], [Edge("a", "b"), Edge("a", "a")])
+
+
+def test_cycle_is_printed_and_closes():
+    """a -> b -> c -> d -> b: the cycle is b, c, d; a is not part of it."""
+    with pytest.raises(GraphError) as caught:
+        made("ab bc cd db")
+    shown = str(caught.value).removeprefix("the edges form a cycle: ").split(" -> ")
+    assert shown[0] == shown[-1]
+    assert sorted(shown[:-1]) == ["b", "c", "d"]
+    assert all(f"{u}{v}" in ("bc", "cd", "db") for u, v in pairwise(shown))
+
+
+def test_a_long_cycle_is_cut_in_the_middle():
+    """100 operators in a ring: 101 names with the first again, 12 shown, 89 left out."""
+    with pytest.raises(GraphError, match=r"\.\.\. 89 more \.\.\.") as caught:
+        OpGraph.from_columns([f"o{i}" for i in range(100)], np.arange(100), (np.arange(100) + 1) % 100)
+    assert len(str(caught.value)) < 200
+
+
+@settings(deadline=None, max_examples=60)
+@given(n=st.integers(1, 6), data=st.data())
+def test_a_graph_is_refused_if_and_only_if_networkx_finds_a_cycle(n, data):
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=10))
+    names = [f"o{i}" for i in range(n)]
+    acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(pairs))
+    operators, edges = [Operator(name) for name in names], [Edge(names[a], names[b]) for a, b in pairs]
+    if acyclic:
+        graph = OpGraph(operators, edges)
+        place = {name: i for i, name in enumerate(graph.order)}
+        assert all(place[edge.src] < place[edge.dst] for edge in edges)
+    else:
+        with pytest.raises(GraphError, match="cycle: ") as caught:
+            OpGraph(operators, edges)
+        shown = str(caught.value).split("cycle: ")[1].split(" -> ")
+        assert shown[0] == shown[-1]
+        assert all((int(u[1:]), int(v[1:])) in pairs for u, v in pairwise(shown))
+
+
+# Columns -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["flops", "nbytes", "weight_nbytes", "time"])
+@pytest.mark.parametrize("value", [INF, -INF, -1.0])
+def test_bad_cost_column(field, value):
+    with pytest.raises(GraphError, match=rf"operator 'b': {field} must be finite and not negative, not {value!r}"):
+        OpGraph.from_columns(["a", "b"], [], [], **{field: [1.0, value]})
+
+
+def test_nan_in_a_column_is_none_only_where_none_is_allowed():
+    graph = OpGraph.from_columns(["a", "b"], [0], [1], time=[1.0, NAN], utilization=[NAN, 0.5], edge_transfer=[NAN])
+    assert [(op.time, op.utilization) for op in graph.operators] == [(1.0, None), (None, 0.5)]
+    assert graph.edges[0].transfer is None
+    for field in ("flops", "nbytes", "weight_nbytes"):
+        with pytest.raises(GraphError, match=f"operator 'a': {field} must be finite"):
+            OpGraph.from_columns(["a"], [], [], **{field: [NAN]})
+    with pytest.raises(GraphError, match="edge a -> b: nbytes must be finite"):
+        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=NAN)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, -1.0, INF])
+def test_bad_utilization_column(value):
+    with pytest.raises(GraphError, match=r"operator 'a': utilization must be in \(0, 1\]"):
+        OpGraph.from_columns(["a"], [], [], utilization=value)
+
+
+def test_bad_edge_columns():
+    with pytest.raises(GraphError, match=r"edge a -> b: nbytes must be finite and not negative, not -1\.0"):
+        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=[-1.0])
+    with pytest.raises(GraphError, match="edge a -> b: transfer must be finite and not negative, not inf"):
+        OpGraph.from_columns(["a", "b"], [0], [1], edge_transfer=[INF])
+
+
+def test_columns_of_the_wrong_length():
+    with pytest.raises(GraphError, match=r"column 'time' must have 2 rows, not \(3,\)"):
+        OpGraph.from_columns(["a", "b"], [], [], time=[1.0, 2.0, 3.0])
+    with pytest.raises(GraphError, match=r"column 'edge_nbytes' must have 1 rows"):
+        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=[1.0, 2.0])
+    with pytest.raises(GraphError, match="same length"):
+        OpGraph.from_columns(["a", "b"], [0], [1, 1])
+
+
+def test_unknown_column():
+    with pytest.raises(GraphError, match="unknown column 'tiem'; known are: flops"):
+        OpGraph.from_columns(["a"], [], [], tiem=1.0)
+
+
+def test_columns_make_the_same_graph_as_rows():
+    rows = OpGraph([Operator("a", time=1.0, flops=5.0), Operator("b", time=2.0, flops=5.0)], [Edge("a", "b", 8.0, 3.0)])
+    assert (
+        OpGraph.from_columns(["a", "b"], [0], [1], time=[1.0, 2.0], flops=5.0, edge_nbytes=8.0, edge_transfer=3.0)
+        == rows
+    )
+
+
+def test_an_empty_name_in_a_column():
+    """`Operator` refuses an empty name; a column of names must, too."""
+    with pytest.raises(GraphError, match="name"):
+        OpGraph.from_columns(["", "b"], [0], [1])
+
+
+def test_names_in_a_column_are_texts():
+    with pytest.raises(GraphError, match="name"):
+        OpGraph.from_columns([1, 2], [0], [1])
+
+
+@pytest.mark.parametrize("src", [[0.9], [NAN], ["0"]])
+def test_indices_in_a_column_are_whole(src):
+    """0.9 is no operator; cutting it to 0 would join the wrong ones."""
+    with pytest.raises(GraphError):
+        OpGraph.from_columns(["a", "b"], src, [1])
+
+
+def test_a_column_that_is_no_number():
+    with pytest.raises(GraphError, match="flops"):
+        OpGraph.from_columns(["a"], [], [], flops="many")
+
+
+# Immutability ------------------------------------------------------------------------------------
+
+
+def columns_of(graph):
+    """The public arrays of a graph."""
+    return {key: value for key, value in vars(graph).items() if isinstance(value, np.ndarray)}
+
+
+def test_attributes_cannot_be_set():
+    graph = made("ab")
+    for name in ("name", "time", "anything"):
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            setattr(graph, name, None)
+
+
+def test_attributes_cannot_be_deleted():
+    graph = made("ab")
+    with pytest.raises(AttributeError):
+        del graph.name
+
+
+def test_columns_are_read_only():
+    graph = OpGraph([Operator("a", kernels=(Kernel(1),)), Operator("b")], [Edge("a", "b")])
+    assert len(columns_of(graph)) >= 15
+    for key, column in columns_of(graph).items():
+        assert not column.flags.writeable, key
+
+
+@pytest.mark.parametrize("make", [lambda g: pickle.loads(pickle.dumps(g)), copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_columns_of_a_copy_are_read_only(make):
+    """A graph that has been to another process is as immutable as before."""
+    for key, column in columns_of(make(made("ab"))).items():
+        assert not column.flags.writeable, key
+
+
+def test_the_callers_arrays_stay_his():
+    """The graph keeps copies: his arrays stay writable, and what he writes changes no graph."""
+    src, dst, time = np.array([0, 0]), np.array([1, 2]), np.array([1.0, 2.0, 3.0])
+    graph = OpGraph.from_columns(["a", "b", "c"], src, dst, time=time)
+    src[1], time[0] = 1, 9.0
+    assert graph.src.tolist() == [0, 0]
+    assert graph.time.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_rows_are_a_sequence():
+    rows = made("ab bc").operators
+    assert [op.name for op in rows] == ["a", "b", "c"]
+    assert (len(rows), rows[-1].name, [op.name for op in rows[::-2]]) == (3, "c", ["c", "a"])
+    assert rows == list(rows)
+    assert rows != list(rows)[:2]
+    assert rows.index(Operator("b", time=1.0)) == 1
+    with pytest.raises(IndexError):
+        rows[3]
+
+
+def test_lookup():
+    graph = made("ab")
+    assert graph["b"].name == "b"
+    with pytest.raises(GraphError, match="graph 'graph' has no operator 'x'"):
+        graph["x"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=graphs())
+def test_pickled_graphs_are_equal(graph):
+    _ = graph.width, graph.blocks, graph.outgoing  # what is cached must not stand in the way
+    again = pickle.loads(pickle.dumps(graph))
+    assert again == graph
+    assert again.order == graph.order
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=graphs())
+def test_rows_are_what_was_given(graph):
+    """A graph made of the rows of a graph is that graph."""
+    assert OpGraph(list(graph.operators), list(graph.edges), graph.name) == graph
+
+
+# Shape -------------------------------------------------------------------------------------------
+
+
+def test_order_prefers_what_was_given_first():
+    """Given as d, c, b, a with b -> d: c is ready first, then b, which releases d, given before a."""
+    assert made("bd", names="dcba").order == ("c", "b", "d", "a")
+
+
+def test_order_of_operators_given_in_topological_order_is_theirs():
+    assert made("ac bd", names="abcd").order == ("a", "b", "c", "d")
+
+
+def test_inputs_and_outputs():
+    """a -> c, b -> c, c -> d, c -> e, and f alone: read by none or reading none, in given order."""
+    graph = made("ac bc cd ce", names="fedcba")
+    assert graph.inputs == ("f", "b", "a")
+    assert graph.outputs == ("f", "e", "d")
+
+
+def test_depth_counts_operators():
+    """a -> b -> d is a path of 3, a -> d one of 2."""
+    assert made("ab bd ad ac").depth == 3
+
+
+@pytest.mark.parametrize(
+    ("edges", "width"),
+    [
+        ("ab bc", 1),  # a chain
+        ("ab ac ad", 3),  # b, c, d
+        ("ab ac bd cd", 2),  # b, c
+        ("ac bc cd ce", 2),  # a, b or d, e
+        ("ae be ce de ef", 4),  # a, b, c, d
+        ("ab cd", 2),  # two chains
+        ("ab bd ac cd be", 2),  # any two of b or e with c, or d with e; b, c, and c, e
+        ("ac ad bd be", 3),  # zigzag: c, d, e
+    ],
+)
+def test_width_by_hand(edges, width):
+    assert made(edges).width == width
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=shapes())
+def test_width_is_the_largest_antichain(graph):
+    """Every subset tried, and networkx's list of antichains."""
+    before = ancestors(graph)
+    largest = max(
+        size
+        for size in range(1, len(graph) + 1)
+        if any(
+            all(a not in before[b] and b not in before[a] for a, b in combinations(subset, 2))
+            for subset in combinations(graph.names, size)
+        )
+    )
+    assert graph.width == largest
+    assert graph.width == max(map(len, nx.antichains(nx.DiGraph(graph.to_networkx()))))
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=shapes())
+def test_depth_inputs_outputs_against_networkx(graph):
+    dag = graph.to_networkx()
+    assert graph.depth == nx.dag_longest_path_length(nx.DiGraph(dag), default_weight=1, weight="none") + 1
+    assert list(graph.inputs) == [n for n in graph.names if dag.in_degree(n) == 0]
+    assert list(graph.outputs) == [n for n in graph.names if dag.out_degree(n) == 0]
+
+
+def test_longest_path_by_hand():
+    """a 1 -> b 5 -> d 1 is 7, a 1 -> c 2 -> d 1 is 4."""
+    graph = OpGraph([Operator(n, time=t) for n, t in zip("abcd", (1.0, 5.0, 2.0, 1.0), strict=True)],
+                    [Edge("a", "b"), Edge("a", "c"), Edge("b", "d"), Edge("c", "d")])  # fmt: skip
+    assert graph.longest_path() == (7.0, ("a", "b", "d"))
+    assert graph.longest_path({"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.0}) == (3.0, ("a", "c"))
+
+
+def test_longest_path_ties():
+    """All of a -> b -> d, a -> c -> d are 3 long: of b and c the first given; the last operator is d."""
+    assert made("ab ac bd cd").longest_path() == (3.0, ("a", "b", "d"))
+    assert made("ab ac bd cd", names="dcba").longest_path() == (3.0, ("a", "c", "d"))
+
+
+def test_longest_path_needs_every_weight():
+    graph = OpGraph([Operator("a", time=1.0), Operator("b")])
+    with pytest.raises(GraphError, match="operator 'b' has no time; pass `weights`"):
+        graph.longest_path()
+    with pytest.raises(GraphError, match="weights lack operator 'b'"):
+        graph.longest_path({"a": 1.0})
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -1.0])
+def test_longest_path_refuses_bad_weights(value):
+    """A NaN compares false with everything: the path would depend on where it stands."""
+    with pytest.raises(GraphError, match="'a'"):
+        made("ab").longest_path({"a": value, "b": 1.0})
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=shapes(), data=st.data())
+def test_longest_path_is_the_longest_of_all_paths(graph, data):
+    weights = {name: float(data.draw(st.integers(0, 5))) for name in graph.names}
+    length, path = graph.longest_path(weights)
+    readers = {name: {e.dst for e in graph.edges if e.src == name} for name in graph.names}
+
+    def longest_from(name):
+        return weights[name] + max((longest_from(other) for other in readers[name]), default=0.0)
+
+    assert length == max(map(longest_from, graph.names)) == sum(weights[name] for name in path)
+    assert all(v in readers[u] for u, v in pairwise(path))
+
+
+# Blocks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edges", "blocks"),
+    [
+        ("ab bc", "a b c"),  # every operator of a chain is a block
+        ("ab ac bd cd", "a bcd"),  # fork and join: the fork operator ends a block, the join the next
+        ("ab ac bd cd de df eg fg", "a bcd efg"),  # two of them in a row
+        ("ac bc cd", "abc d"),  # two inputs
+        ("ab bc bd", "a b cd"),  # two outputs
+        ("ab bd ac cd ad", "a bcd"),  # a shortcut over the middle
+        ("ab cd", "abcd"),  # not connected: nothing is passed by all paths
+        ("ab bc ac cd", "a bc d"),  # b can be passed by
+    ],
+)
+def test_blocks_by_hand(edges, blocks):
+    assert made(edges).blocks == tuple(map(tuple, blocks.split()))
+
+
+def test_blocks_follow_the_topological_order():
+    """The same fork and join, given backwards: c is ready before b."""
+    assert made("ab ac bd cd", names="dcba").blocks == (("a",), ("c", "b", "d"))
+
+
+def labelled(labels, edges):
+    operators = [Operator(name, block=None if label == "-" else label) for name, label in labels.items()]
+    return OpGraph(operators, [Edge(a, b) for a, b in edges.split()])
+
+
+def test_labels_group_operators_wherever_they_are():
+    """a and c carry x, b carries y: by label, in topological order, x first since a is."""
+    assert labelled({"a": "x", "b": "y", "c": "x"}, "ab bc").blocks == (("a", "c"), ("b",))
+
+
+def test_operators_without_a_label_are_cut_by_dominators():
+    """A chain a b c d of which b is labelled: a, [b], c, d."""
+    assert labelled({"a": "-", "b": "x", "c": "-", "d": "-"}, "ab bc cd").blocks == (("a",), ("b",), ("c",), ("d",))
+
+
+def test_a_label_inside_a_fork():
+    """The piece b c d loses b to its label; the rest of it stays together."""
+    assert labelled({"a": "-", "b": "x", "c": "-", "d": "-"}, "ab ac bd cd").blocks == (("a",), ("b",), ("c", "d"))
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=graphs())
+def test_blocks_hold_every_operator_once(graph):
+    names = [name for block in graph.blocks for name in block]
+    place = {name: i for i, name in enumerate(graph.order)}
+    assert sorted(names) == sorted(graph.names)
+    for block in graph.blocks:
+        assert list(block) == sorted(block, key=place.get)
+        assert block
+    for label in {op.block for op in graph.operators} - {None}:
+        assert tuple(name for name in graph.order if graph[name].block == label) in graph.blocks
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=shapes())
+def test_a_block_ends_where_all_paths_meet(graph):
+    """Every path from input to output passes the last operator of each block but the last; no other
+    operator of the graph, but for the last of all, is passed by all paths."""
+
+    def paths(name):
+        readers = sorted({e.dst for e in graph.edges if e.src == name})
+        return [[name, *rest] for other in readers for rest in paths(other)] or [[name]]
+
+    every = [path for name in graph.inputs for path in paths(name)]
+    met = {name for name in graph.names if all(name in path for path in every)}
+    ends = [block[-1] for block in graph.blocks]
+    assert set(ends[:-1]) == met - {ends[-1]}
+
+
+# Parallel edges, sizes ---------------------------------------------------------------------------
+
+
+def test_parallel_edges_are_kept():
+    graph = OpGraph(
+        [Operator("a"), Operator("b")], [Edge("a", "b", 1.0), Edge("a", "b", 1.0), Edge("a", "b", 2.0, 3.0)]
+    )
+    assert len(graph.edges) == 3
+    assert (graph.depth, graph.width, graph.order) == (2, 1, ("a", "b"))
+    assert graph.to_networkx().number_of_edges("a", "b") == 3
+
+
+def test_output_nbytes_from_shape_else_from_the_largest_edge():
+    """a: 10 fp16 elements, 20 bytes, whatever its edges say; b: the larger of 8 and 16; c: no reader, no shape."""
+    graph = OpGraph(
+        [Operator("a", output_shape=(10,), dtype="fp16"), Operator("b"), Operator("c")],
+        [Edge("a", "b", 400.0), Edge("b", "c", 8.0), Edge("b", "c", 16.0)],
+    )
+    assert graph.output_nbytes.tolist() == [20.0, 16.0, 0.0]
+
+
+def test_a_chain_of_a_thousand():
+    n = 1000
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], np.arange(n - 1), np.arange(1, n), time=2.0)
+    assert (graph.depth, graph.width, len(graph.blocks), graph.longest_path()[0]) == (n, 1, n, 2.0 * n)
+
+
+def test_a_chain_of_a_thousand_given_backwards():
+    n = 1000
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], np.arange(1, n), np.arange(n - 1))
+    assert graph.order == tuple(f"o{i}" for i in reversed(range(n)))
+
+
+def test_a_fork_of_a_thousand():
+    """One operator, a thousand that read from it, one that reads from all."""
+    n = 1000
+    src = np.r_[np.zeros(n, int), np.arange(1, n + 1)]
+    dst = np.r_[np.arange(1, n + 1), np.full(n, n + 1)]
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n + 2)], src, dst)
+    assert (graph.depth, graph.width, [len(b) for b in graph.blocks]) == (3, n, [1, n + 1])

@@ -1,0 +1,402 @@
+"""Programs: instructions by hand, and what they promise about order."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import by_operator, graphs, schedules, shapes
+
+from simsched.cluster import Cluster
+from simsched.errors import ProgramError, ScheduleError, SimulationError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.io import dump_json, parse_json
+from simsched.program import ACTIONS, BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+
+TRIO = Cluster.preset("a100", 3)
+
+
+def made(edges, names=None, **fields):
+    pairs = edges.split()
+    names = sorted(set("".join(pairs))) if names is None else names
+    return OpGraph([Operator(name, time=10.0) for name in names], [Edge(a, b, **fields) for a, b in pairs])
+
+
+def plan(graph, text, execution="events"):
+    """A schedule in launch order from "a 0 1, b 0 0": operator, device, stream, then stage and group."""
+    rows = [row.split() for row in text.split(",")]
+    return Schedule(graph, [Placement(op, f"gpu{device}", *map(int, rest)) for op, device, *rest in rows], execution)
+
+
+def listing(program):
+    """The instructions of each thread as text: ``a@0.1`` is a launch on stream 1 of gpu0, ``+2``, ``?2`` and ``!2``
+    are record, wait and sync of event 2, ``a>gpu1`` a copy, ``|`` a barrier."""
+    texts = []
+    for thread in program.threads:
+        words = []
+        for row in thread:
+            place = f"@{row.device[3:]}.{row.stream}"
+            if row.action == "launch":
+                words.append(program.graph.names[program.launch_op[row.argument]] + place)
+            elif row.action == "copy":
+                copies = program.copies
+                words.append(
+                    f"{program.graph.names[copies.op[row.argument]]}>{program.devices[copies.device[row.argument]]}{place}"
+                )
+            elif row.action == "barrier":
+                words.append(f"|@{row.device[3:]}")
+            else:
+                words.append(
+                    {"record": "+", "wait": "?"}.get(row.action, "!")
+                    + str(row.argument)
+                    + (place if row.stream >= 0 else "")
+                )
+        texts.append(" ".join(words))
+    return texts
+
+
+def lowered(schedule, cluster=None, **options):
+    return listing(schedule.lower(cluster or Cluster.preset("a100", len(schedule.devices_used)), **options).check())
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_one_stream_needs_no_events():
+    schedule = plan(made("ab bc"), "a 0 0, b 0 0, c 0 0")
+    assert lowered(schedule) == lowered(schedule, events="literal") == ["a@0.0 b@0.0 c@0.0"]
+
+
+def test_a_fork_and_its_join():
+    """a, b on stream 0, c on 1, d on 0: c waits for a, d for c; a before b and d on their own stream."""
+    schedule = plan(made("ab ac bd cd"), "a 0 0, b 0 0, c 0 1, d 0 0")
+    assert lowered(schedule) == ["a@0.0 +0@0.0 b@0.0 ?0@0.1 c@0.1 +1@0.1 ?1@0.0 d@0.0"]
+
+
+def test_a_wait_implied_by_an_earlier_one_of_the_stream():
+    """c and then d on stream 1 read from a: once c has waited, d need not."""
+    schedule = plan(made("ac ad"), "a 0 0, c 0 1, d 0 1")
+    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 c@0.1 d@0.1"]
+    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 ?0@0.1 c@0.1 ?0@0.1 d@0.1"]
+
+
+def test_of_two_producers_on_a_stream_the_later_counts():
+    """c reads from a and then b of stream 0: b ends after a."""
+    schedule = plan(made("ac bc"), "a 0 0, b 0 0, c 0 1")
+    assert lowered(schedule) == ["a@0.0 b@0.0 +0@0.0 ?0@0.1 c@0.1"]
+    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 b@0.0 +1@0.0 ?0@0.1 ?1@0.1 c@0.1"]
+
+
+def test_a_wait_implied_through_another_stream():
+    """b on stream 1 waited for a; c on stream 2 waits for b and so, without saying so, for a."""
+    schedule = plan(made("ab bc ac"), "a 0 0, b 0 1, c 0 2")
+    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?1@0.2 c@0.2"]
+    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?0@0.2 ?1@0.2 c@0.2"]
+
+
+def test_parallel_edges_are_one_wait():
+    """Even literally: a wait per producer and consumer."""
+    for events in ("minimal", "literal"):
+        assert lowered(plan(made("ab ab"), "a 0 0, b 0 1"), events=events) == ["a@0.0 +0@0.0 ?0@0.1 b@0.1"]
+
+
+def test_kernels_of_an_operator_are_launched_in_order():
+    """Two launches of each; the event is recorded behind both of a and waited for before the first of b."""
+    twice = (Kernel(1, share=0.5), Kernel(1, share=0.5))
+    graph = OpGraph([Operator("a", time=1.0, kernels=twice), Operator("b", time=1.0, kernels=twice)], [Edge("a", "b")])
+    program = plan(graph, "a 0 0, b 0 1").lower(Cluster.preset("a100"))
+    assert listing(program) == ["a@0.0 a@0.0 +0@0.0 ?0@0.1 b@0.1 b@0.1"]
+    assert program.launch_kernel.tolist() == [0, 1, 0, 1]
+
+
+def test_a_copy_between_devices():
+    """The event of a, a copy on a stream behind the compute streams, its event; the thread of gpu1 waits for it."""
+    schedule = plan(made("ab"), "a 0 3, b 1 0")
+    assert lowered(schedule) == ["a@0.3 +0@0.3 ?0@0.4 a>gpu1@0.4 +1@0.4", "?1@1.0 b@1.0"]
+
+
+def test_equal_edges_to_a_device_are_one_copy():
+    """b and c on gpu1 read the same tensor; literally it is sent twice."""
+    schedule = plan(made("ab ac", nbytes=8.0), "a 0 0, b 1 0, c 1 0")
+    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1", "?1@1.0 b@1.0 c@1.0"]
+    assert lowered(schedule, events="literal") == [
+        "a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1",
+        "?1@1.0 b@1.0 ?2@1.0 c@1.0",
+    ]
+
+
+def test_edges_of_different_size_are_different_copies():
+    graph = OpGraph([Operator(n, time=1.0) for n in "abc"], [Edge("a", "b", 8.0), Edge("a", "c", 16.0)])
+    program = plan(graph, "a 0 0, b 1 0, c 1 1").lower(Cluster.preset("a100", 2))
+    assert program.copies.nbytes.tolist() == [8.0, 16.0]
+
+
+def test_one_host_thread_for_all():
+    """In launch order, whatever the device."""
+    assert lowered(plan(made("ab bc"), "a 0 0, b 1 0, c 0 0"), threads="one") == [
+        "a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +2@0.1 ?2@1.0 b@1.0 +1@1.0 ?1@1.1 b>gpu0@1.1 +3@1.1 ?3@0.0 c@0.0"
+    ]
+
+
+def test_blocking_transfers():
+    """The host of gpu0 waits for a before it sends, the host of gpu1 for the data before it launches b."""
+    assert lowered(plan(made("ab"), "a 0 0, b 1 0"), transfers="blocking") == [
+        "a@0.0 +0@0.0 !0 a>gpu1@0.1 +1@0.1",
+        "!1 b@1.0",
+    ]
+
+
+def test_barriers_between_stages():
+    """a | b and c side by side | d: before stages 1 and 2; within stages no events."""
+    schedule = plan(made("ab ac bd cd"), "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0", "stages")
+    assert lowered(schedule) == lowered(schedule, events="literal") == ["a@0.0 |@0 b@0.0 c@0.1 |@0 d@0.0"]
+
+
+def test_no_barrier_between_two_stages_of_one_stream():
+    """a, b, c are stages of one group on stream 0; d is on stream 1: only there a barrier is needed."""
+    schedule = plan(made("ab bc cd"), "a 0 0 0 0, b 0 0 1 0, c 0 0 2 0, d 0 1 3 0", "stages")
+    assert lowered(schedule) == ["a@0.0 b@0.0 c@0.0 |@0 d@0.1"]
+
+
+def test_barriers_of_a_device_are_its_own():
+    """gpu1 has one stage and no barrier; x needs a copy of a, which crosses gpu0's barrier on a stream of its own."""
+    schedule = plan(made("ab ax"), "a 0 0 0 0, b 0 1 1 0, x 1 0 0 0", "stages")
+    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.2 a>gpu1@0.2 +1@0.2 |@0 b@0.1", "?1@1.0 x@1.0"]
+
+
+def test_a_captured_graph_has_one_thread():
+    program = plan(made("ab"), "a 0 0, b 1 0", "graph").lower(Cluster.preset("a100", 2))
+    assert listing(program) == ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?1@1.0 b@1.0"]
+
+
+def test_devices_that_have_nothing_to_do():
+    assert lowered(plan(made("", "a"), "a 1 0"), TRIO) == ["", "a@1.0", ""]
+
+
+def test_priorities_go_along():
+    schedule = Schedule(made("", "ab"), [Placement("b", priority=-1), Placement("a", stream=1)])
+    assert schedule.lower(TRIO).priority.tolist() == [0, -1]
+
+
+def test_syncs_are_waits_barriers_and_host_syncs():
+    """Two waits of the fork and join; two barriers in stages; with blocking transfers a sync on either side."""
+    events = plan(made("ab ac bd cd"), "a 0 0, b 0 0, c 0 1, d 0 0")
+    stages = plan(made("ab ac bd cd"), "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0", "stages")
+    assert events.lower(TRIO).n_syncs == stages.lower(TRIO).n_syncs == 2
+    assert plan(made("ab"), "a 0 0, b 1 0").lower(TRIO, transfers="blocking").n_syncs == 2
+
+
+# Errors ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "known"), [("threads", "device, one"), ("transfers", "async, blocking"), ("events", "minimal, literal")]
+)
+def test_unknown_options(option, known):
+    with pytest.raises(ScheduleError, match=f"unknown {option} 'other'; known are: {known}"):
+        plan(made("ab"), "a 0 0, b 0 0").lower(TRIO, **{option: "other"})
+
+
+def test_a_captured_graph_cannot_block():
+    with pytest.raises(ScheduleError, match="a captured graph cannot hold host-blocking transfers"):
+        plan(made("ab"), "a 0 0, b 0 0", "graph").lower(TRIO, transfers="blocking")
+
+
+def test_one_thread_launches_in_order():
+    schedule = plan(made("ab"), "b 1 0, a 0 0")
+    assert len(schedule.lower(TRIO).threads) == 3
+    with pytest.raises(ScheduleError, match="one host thread cannot launch 'b' before 'a', which it reads from"):
+        schedule.lower(TRIO, threads="one")
+
+
+def test_lowering_checks():
+    with pytest.raises(ScheduleError, match="launched before"):
+        plan(made("ab"), "b 0 0, a 0 0").lower(TRIO)
+    with pytest.raises(ScheduleError, match="unknown device"):
+        plan(made("ab"), "a 0 0, b 7 0").lower(TRIO)
+
+
+def test_a_program_for_other_devices():
+    program = plan(made("ab"), "a 0 0, b 0 0").lower(TRIO)
+    with pytest.raises(SimulationError, match="made for devices gpu0, gpu1, gpu2, not gpu0"):
+        simulate(program, Cluster.preset("a100"))
+
+
+NOTHING = Copies(*(np.zeros(0, int) for _ in range(4)))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([0, 1], [9], [0], [0], [0]),
+        ([0, 1], [LAUNCH], [3], [0], [0]),
+        ([0, 1], [LAUNCH], [-1], [0], [0]),
+        ([0, 1], [LAUNCH], [0], [-1], [0]),
+        ([0, 2], [LAUNCH], [0], [0], [0]),
+        ([0, 0], [LAUNCH], [0], [0], [0]),
+        ([0, 1], [LAUNCH], [0, 0], [0], [0]),
+    ],
+    ids=[
+        "instruction",
+        "device-3",
+        "device-below-0",
+        "no-stream",
+        "thread-too-long",
+        "instruction-of-no-thread",
+        "lengths",
+    ],
+)
+def test_check_of_columns_made_by_hand(columns):
+    """`check` is all that stands between columns and the simulator: what it passes must run."""
+    with pytest.raises(ProgramError):
+        Program(made("", "a"), ["gpu0"], "events", *columns, copies=NOTHING, n_events=0).check()
+
+
+# Properties --------------------------------------------------------------------------------------
+
+
+def happens_before(program, without=None):
+    """A digraph of instructions: ("issue", i) by the host, ("run", i) by the stream; an edge says what comes first.
+
+    Hosts issue in order, streams run in the order of issue, a wait runs after its record has run
+    (and is issued after that has been issued), a barrier is issued after all kernels that its device
+    was given have run, a sync after its event's record has run. `without` leaves one instruction out.
+    """
+    order = nx.DiGraph()
+    record = {int(program.argument[i]): i for i in np.flatnonzero(program.action == RECORD).tolist()}
+    for t in range(len(program.thread_ptr) - 1):
+        last_issue, last_run, kernels = None, {}, {}
+        for i in range(int(program.thread_ptr[t]), int(program.thread_ptr[t + 1])):
+            if i == without:
+                continue
+            action, device, stream = int(program.action[i]), int(program.device[i]), int(program.stream[i])
+            order.add_node(("issue", i))
+            if last_issue is not None:
+                order.add_edge(("issue", last_issue), ("issue", i))
+            last_issue = i
+            if action == BARRIER:
+                order.add_edges_from((("run", k), ("issue", i)) for k in kernels.get(device, []))
+                continue
+            if action == SYNC:
+                order.add_edge(("run", record[int(program.argument[i])]), ("issue", i))
+                continue
+            order.add_edge(("issue", i), ("run", i))
+            if (device, stream) in last_run:
+                order.add_edge(("run", last_run[device, stream]), ("run", i))
+            last_run[device, stream] = i
+            if action == LAUNCH:
+                kernels.setdefault(device, []).append(i)
+            if action == WAIT:
+                order.add_edge(("run", record[int(program.argument[i])]), ("run", i))
+                order.add_edge(("issue", record[int(program.argument[i])]), ("issue", i))
+    assert nx.is_directed_acyclic_graph(order)
+    return order
+
+
+def broken(program, schedule, without=None):
+    """The edges of the graph that the program does not keep."""
+    order = happens_before(program, without)
+    after = {node: nx.descendants(order, node) for node in order if node[0] == "run"}
+    launches = {}
+    for i in np.flatnonzero(program.action == LAUNCH).tolist():
+        launches.setdefault(program.graph.names[program.launch_op[program.argument[i]]], []).append(("run", i))
+    at = by_operator(schedule)
+    found = []
+    for edge in schedule.graph.edges:
+        end, start = launches[edge.src][-1], launches[edge.dst][0]
+        if at[edge.src].device == at[edge.dst].device:
+            kept = start in after[end]
+        else:
+            kept = any(
+                ("run", i) in after[end] and start in after["run", i]
+                for i in np.flatnonzero(program.action == COPY).tolist()
+                if carries(program, int(program.argument[i]), edge, at[edge.dst].device)
+            )
+        if not kept:
+            found.append(edge)
+    return found
+
+
+def carries(program, copy, edge, device):
+    copies = program.copies
+    exact = None if np.isnan(copies.transfer[copy]) else copies.transfer[copy]
+    return (
+        program.graph.names[copies.op[copy]] == edge.src
+        and program.devices[copies.device[copy]] == device
+        and copies.nbytes[copy] == edge.nbytes
+        and exact == edge.transfer
+    )
+
+
+def lowerable(data, schedule):
+    """A program of a schedule with options drawn, or None if it cannot run so."""
+    options = {
+        "threads": data.draw(st.sampled_from(["device", "device", "one"])),
+        "transfers": data.draw(st.sampled_from(["async", "async", "blocking"])),
+        "events": data.draw(st.sampled_from(["minimal", "minimal", "literal"])),
+    }
+    try:
+        return schedule.lower(TRIO, **options)
+    except ScheduleError:
+        return None
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_a_program_keeps_every_dependency(data):
+    """Also with barriers, copies, blocking hosts and one thread; and it passes its own check."""
+    schedule = data.draw(schedules(data.draw(graphs(max_ops=6)), valid_order=True))
+    program = lowerable(data, schedule)
+    if program is not None:
+        assert broken(program.check(), schedule) == []
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data(), streams=st.integers(2, 4))
+def test_every_wait_of_a_minimal_program_is_needed(data, streams):
+    """On one device: leave out any one wait, and a dependency is no longer kept."""
+    graph = data.draw(shapes(max_ops=8))
+    rows = [Placement(name, stream=data.draw(st.integers(0, streams - 1))) for name in graph.order]
+    schedule = Schedule(graph, rows)
+    program = schedule.lower(TRIO)
+    assert broken(program, schedule) == []
+    for i in np.flatnonzero(program.action == WAIT).tolist():
+        assert broken(program, schedule, without=i), listing(program)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_minimal_is_no_more_than_literal(data):
+    """Fewer or equal waits, records and copies; the launches are the same."""
+    schedule = data.draw(schedules(data.draw(graphs(max_ops=6)), valid_order=True))
+    try:
+        minimal, literal = (schedule.lower(TRIO, events=events) for events in ("minimal", "literal"))
+    except ScheduleError:
+        return
+    for code in range(len(ACTIONS)):
+        few, many = ((p.action == code).sum() for p in (minimal, literal))
+        assert few == many if code in (LAUNCH, BARRIER) else few <= many
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_programs_survive_json(data):
+    """Through text: the same instructions, the same text again, the same spans."""
+    schedule = data.draw(schedules(data.draw(graphs(max_ops=5)), valid_order=True))
+    program = lowerable(data, schedule)
+    if program is None:
+        return
+    text = dump_json(program.to_dict())
+    again = Program.from_dict(parse_json(text))
+    assert dump_json(again.to_dict()) == text
+    assert listing(again) == listing(program)
+    assert again.priority.tolist() == program.priority.tolist()
+    assert list(simulate(again, TRIO).spans) == list(simulate(program, TRIO).spans)
+
+
+def test_save_and_load(tmp_path):
+    program = plan(made("ab"), "a 0 0, b 1 0").lower(TRIO)
+    program.save(str(tmp_path / "program.json"))
+    assert listing(Program.load(str(tmp_path / "program.json"))) == listing(program)

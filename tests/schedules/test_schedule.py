@@ -1,0 +1,384 @@
+"""Schedules: what is refused when they are made, and what `check` refuses afterwards."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import by_operator, graphs, schedules
+
+from simsched.cluster import Cluster
+from simsched.errors import ScheduleError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.io import dump_json, parse_json
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+
+TRIO = Cluster.preset("a100", 3)
+
+
+def made(edges, names=None):
+    """A graph from "ab cd" (edges a -> b and c -> d), every operator 10 us."""
+    pairs = edges.split()
+    names = sorted(set("".join(pairs))) if names is None else names
+    return OpGraph([Operator(name, time=10.0) for name in names], [Edge(a, b, transfer=1.0) for a, b in pairs])
+
+
+def plan(graph, text, execution="events"):
+    """A schedule in launch order from "a 0 1, b 0 0": operator, device, stream, then stage and group."""
+    rows = [row.split() for row in text.split(",")]
+    return Schedule(graph, [Placement(op, f"gpu{device}", *map(int, rest)) for op, device, *rest in rows], execution)
+
+
+# Making ------------------------------------------------------------------------------------------
+
+
+def test_a_placement_of_no_operator():
+    with pytest.raises(ScheduleError, match="placement of 'x' names no operator of graph 'graph'"):
+        Schedule(made("ab"), [Placement("a"), Placement("x")])
+
+
+def test_an_operator_placed_twice_or_never():
+    graph = made("ab")
+    with pytest.raises(ScheduleError, match="operator 'b' is placed twice"):
+        Schedule(graph, [Placement("a"), Placement("b"), Placement("b")])
+    with pytest.raises(ScheduleError, match="operator 'b' is placed nowhere"):
+        Schedule(graph, [Placement("a")])
+    with pytest.raises(ScheduleError, match="operator 'a' is placed nowhere"):
+        Schedule(graph, [])
+
+
+@pytest.mark.parametrize("field", ["stream", "stage", "group"])
+def test_negative_numbers(field):
+    with pytest.raises(ScheduleError, match=f"operator 'b': {field} must not be negative, not -1"):
+        Schedule(made("ab"), [Placement("a"), Placement("b", **{field: -1})])
+
+
+@pytest.mark.parametrize("field", ["stream", "stage", "group", "priority"])
+@pytest.mark.parametrize("value", [1.5, 1.0, "1", None, 2**31, -(2**31), float("nan")])
+def test_numbers_are_whole_and_of_32_bits(field, value):
+    with pytest.raises(ScheduleError, match=f"column '{field}' must hold whole numbers below 2\\^31"):
+        Schedule(made("ab"), [Placement("a"), Placement("b", **{field: value})])
+
+
+def test_a_negative_priority_is_allowed():
+    """As in CUDA: the lower number is served first."""
+    assert Schedule(made("ab"), [Placement("a", priority=-5), Placement("b")]).priority.tolist() == [-5, 0]
+
+
+def test_unknown_execution():
+    with pytest.raises(ScheduleError, match="unknown execution 'eager'; known are: stages, events, graph"):
+        Schedule(made("ab"), [Placement("a"), Placement("b")], "eager")
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "4"])
+def test_bad_estimate(value):
+    with pytest.raises(ScheduleError, match="estimate must be finite and not negative"):
+        Schedule(made("ab"), [Placement("a"), Placement("b")], estimate=value)
+
+
+def test_columns_make_the_same_schedule_as_rows():
+    graph = made("ab ac")
+    rows = Schedule(graph, [Placement("a", "g0"), Placement("c", "g1", 2, 1, 3, 4), Placement("b", "g0", 1)])
+    columns = Schedule.from_columns(
+        graph, [0, 2, 1], ["g0", "g1", "unused"], device=[0, 1, 0], stream=[0, 2, 1], stage=[0, 1, 0], group=[0, 3, 0],
+        priority=[0, 4, 0],
+    )  # fmt: skip
+    assert columns == rows
+    assert columns.devices_used == ("g0", "g1")
+    assert (columns.n_streams, len(columns)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "op", [[0, 0], [0], [0, 1, 0], [], [0, 2], [0, -1], [0.0, 1.0], [[0, 1]], ["a", "b"], [0, None]]
+)
+def test_a_column_of_operators_names_each_once(op):
+    with pytest.raises(ScheduleError):
+        Schedule.from_columns(made("ab"), op, ["gpu0"])
+
+
+@pytest.mark.parametrize("device", [1, -1, [0, 1], 0.0, "gpu0", [0, 0, 0], [[0], [0]]])
+def test_a_column_of_devices_holds_indices(device):
+    with pytest.raises(ScheduleError, match="device"):
+        Schedule.from_columns(made("ab"), [0, 1], ["gpu0"], device=device)
+
+
+def test_devices_of_one_name_are_one_device():
+    """Were they two, `check` would see two host threads where the program has one: b before a passes."""
+    with pytest.raises(ScheduleError, match="gpu0"):
+        Schedule.from_columns(made("ab"), [1, 0], ["gpu0", "gpu0"], device=[0, 1]).check(TRIO)
+
+
+def test_a_schedule_cannot_be_changed():
+    schedule = Schedule(made("ab"), [Placement("a"), Placement("b")])
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        schedule.estimate = 3.0
+    for key in ("op", "device", "stream", "stage", "group", "priority"):
+        assert not getattr(schedule, key).flags.writeable
+
+
+def test_the_callers_arrays_stay_his():
+    op = np.array([0, 1])
+    schedule = Schedule.from_columns(made("ab"), op, ["gpu0"])
+    op[:] = 0
+    assert schedule.op.tolist() == [0, 1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_round_trips(data):
+    """JSON text, pickle, and its own placements: the same schedule."""
+    graph = data.draw(graphs(max_ops=5))
+    schedule = data.draw(schedules(graph))
+    text = dump_json(schedule.to_dict())
+    again = Schedule.from_dict(parse_json(text))
+    assert again == schedule
+    assert dump_json(again.to_dict()) == text
+    assert pickle.loads(pickle.dumps(schedule)) == schedule
+    assert Schedule(graph, list(schedule.placements), schedule.execution) == schedule
+
+
+def test_columns_of_a_pickled_schedule_are_read_only():
+    schedule = pickle.loads(pickle.dumps(Schedule(made("ab"), [Placement("a"), Placement("b")])))
+    assert not schedule.op.flags.writeable
+
+
+def test_save_and_load(tmp_path):
+    schedule = Schedule(made("ab"), [Placement("a"), Placement("b", "gpu1")], "stages", 21.0, "mine")
+    schedule.save(str(tmp_path / "plan.json"))
+    assert Schedule.load(str(tmp_path / "plan.json")) == schedule
+
+
+@pytest.mark.parametrize("estimate", [np.float32(4.0), np.float64(4.0), np.int64(4), 4])
+def test_any_kind_of_number_is_an_estimate(estimate):
+    """What is computed with numpy can be written to a file."""
+    schedule = Schedule(made("ab"), [Placement("a"), Placement("b")], estimate=estimate)
+    assert Schedule.from_dict(parse_json(dump_json(schedule.to_dict()))).estimate == 4.0
+
+
+# Checking ----------------------------------------------------------------------------------------
+
+
+def refusal(schedule, cluster=TRIO):
+    with pytest.raises(ScheduleError) as caught:
+        schedule.check(cluster)
+    return str(caught.value)
+
+
+def test_check_returns_the_schedule():
+    schedule = plan(made("ab"), "a 0 0, b 0 0")
+    assert schedule.check(TRIO) is schedule
+    assert schedule.check() is schedule
+
+
+def test_unknown_device():
+    schedule = plan(made("ab"), "a 0 0, b 7 0")
+    assert refusal(schedule) == "schedule of 'graph': operator 'b': unknown device 'gpu7'; known are: gpu0, gpu1, gpu2"
+    assert schedule.check() is schedule
+
+
+def test_launched_before_its_producer():
+    """One host thread: the event b waits for would not have been recorded, and the wait be none."""
+    message = "operator 'b': it is launched before 'a', which it reads from"
+    for execution in ("events", "stages"):
+        assert message in refusal(plan(made("ab"), "b 0 0, a 0 0", execution))
+    assert message in refusal(plan(made("ab"), "b 0 0, a 0 1"))
+
+
+def test_a_captured_graph_has_one_thread():
+    """b on gpu1 before a on gpu0: two host threads sort it out, one that captures cannot."""
+    plan(made("ab"), "b 1 0, a 0 0").check(TRIO)
+    assert "launched before 'a'" in refusal(plan(made("ab"), "b 1 0, a 0 0", "graph"))
+
+
+def test_a_cycle_between_devices_names_them():
+    """gpu0 launches b, which reads from c, before a; gpu1 launches d, which reads from a, before c: each waits."""
+    message = refusal(plan(made("cb ad"), "b 0 0, d 1 0, a 0 0, c 1 0"))
+    assert message.startswith("schedule of 'graph' can never finish: ")
+    shown = message.split("finish: ")[1].split(" -> ")
+    assert shown[0] == shown[-1]
+    for text in ("'a' on gpu0", "'b' on gpu0", "'c' on gpu1", "'d' on gpu1"):
+        assert any(text in step for step in shown)
+
+
+def test_a_cycle_through_streams_of_one_device_is_none():
+    """In topological launch order any choice of streams runs."""
+    plan(made("ac bc"), "a 0 0, b 0 1, c 0 2").check(TRIO)
+
+
+def test_a_cycle_through_three_devices():
+    """Each device launches first (c, e, a) what reads from the second operator of the next (d, f, b)."""
+    message = refusal(plan(made("dc fe ba"), "c 0 0, b 0 0, e 1 0, d 1 0, a 2 0, f 2 0"))
+    assert all(f"on gpu{d}" in message for d in range(3))
+
+
+def test_a_cycle_through_a_barrier():
+    """gpu0 opens stage 1, with w, after x of stage 0, which reads from y; y on gpu1 is behind z, which reads from w."""
+    text = "x 0 0 0 0, v 0 1 0 1, w 0 0 1 0, z 1 0 0 0, y 1 0 1 0"
+    assert "can never finish" in refusal(plan(made("yx wz", "vwxyz"), text, "stages"))
+
+
+def test_stages_follow_each_other():
+    text = "a 0 0 1 0, b 0 0 0 0"
+    assert "operator 'b': it is of stage 0 but launched after stage 1" in refusal(plan(made("", "ab"), text, "stages"))
+    plan(made("", "ab"), text).check(TRIO)  # with events, stages are only numbers
+
+
+def test_stages_of_different_devices_are_counted_apart():
+    plan(made("ab"), "a 0 0 5 0, b 1 0 0 0", "stages").check(TRIO)
+
+
+def test_groups_and_streams_of_a_stage():
+    graph = made("", "ab")
+    assert "operator 'b': its group uses more than one stream" in refusal(plan(graph, "a 0 0 0 0, b 0 1 0 0", "stages"))
+    assert "operator 'b': its stream serves more than one group of the stage" in refusal(
+        plan(graph, "a 0 0 0 0, b 0 0 0 1", "stages")
+    )
+    plan(graph, "a 0 0 0 0, b 0 1 0 1", "stages").check(TRIO)
+    plan(graph, "a 0 0 0 0, b 0 1 1 0", "stages").check(TRIO)  # another stage, another stream
+    plan(graph, "a 0 0 0 0, b 1 1 0 0", "stages").check(TRIO)  # another device
+
+
+def test_groups_of_a_stage_do_not_depend_on_each_other():
+    message = refusal(plan(made("ab"), "a 0 0 0 0, b 0 1 0 1", "stages"))
+    assert "operator 'b': it reads from 'a', which is in another group of the same stage" in message
+    plan(made("ab"), "a 0 0 0 0, b 0 0 0 0", "stages").check(TRIO)
+    plan(made("ab"), "a 0 0 0 0, b 1 1 0 1", "stages").check(TRIO)  # on another device: a copy orders them
+
+
+# Against an oracle -------------------------------------------------------------------------------
+
+
+def allowed(schedule, cluster):
+    """Whether a schedule keeps the rules, told by playing it through token by token.
+
+    From the description alone: the host of each device issues its operators in launch order. Before
+    an operator that reads from another device it waits until that producer has been issued; at a new
+    stage it waits until all that was issued on its device has ended. Streams run in order; an
+    operator ends once its stream has come to it and all it reads from has ended. A dependency within
+    a device needs an event, whose record must have been issued, or, in stages, an earlier stage or
+    the same group; a captured graph is issued by one thread, which can wait for nothing.
+    """
+    graph, rows = schedule.graph, list(schedule.placements)
+    at = {row.op: row for row in rows}
+    producers = {name: sorted({e.src for e in graph.edges if e.dst == name}) for name in graph.names}
+    if any(row.device not in cluster.index for row in rows):
+        return False
+    if schedule.execution == "stages":
+        for i, row in enumerate(rows):
+            for other in rows[:i]:
+                if other.device == row.device:
+                    if other.stage > row.stage:
+                        return False
+                    if other.stage == row.stage and (other.group == row.group) != (other.stream == row.stream):
+                        return False
+            for u in producers[row.op]:
+                beside = at[u].device == row.device
+                if beside and not (at[u].stage < row.stage or (at[u].stage, at[u].group) == (row.stage, row.group)):
+                    return False
+    one_thread = schedule.execution == "graph"
+    hosts = {}
+    for row in rows:
+        hosts.setdefault("" if one_thread else row.device, []).append(row)
+    issued, ended, streams, stage = set(), set(), {}, {}
+    moved = True
+    while moved:
+        moved = False
+        for queue in hosts.values():
+            if not queue:
+                continue
+            row = queue[0]
+            not_issued = [u for u in producers[row.op] if u not in issued]
+            if any(one_thread or at[u].device == row.device for u in not_issued):
+                return False  # an event that this thread has not recorded yet
+            running = [op for op in issued - ended if at[op].device == row.device]
+            new_stage = schedule.execution == "stages" and stage.get(row.device, row.stage) != row.stage
+            if not not_issued and not (new_stage and running):
+                queue.pop(0)
+                stage[row.device] = row.stage
+                issued.add(row.op)
+                streams.setdefault((row.device, row.stream), []).append(row.op)
+                moved = True
+        for queue in streams.values():
+            if queue and all(u in ended for u in producers[queue[0]]):
+                ended.add(queue.pop(0))
+                moved = True
+    return len(ended) == len(rows)
+
+
+def accepted(schedule):
+    """Whether `check` accepts a schedule on three devices."""
+    try:
+        schedule.check(TRIO)
+    except ScheduleError:
+        return False
+    return True
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_check_refuses_what_cannot_run_and_nothing_else(data):
+    schedule = data.draw(schedules(data.draw(graphs(max_ops=6))))
+    assert accepted(schedule) == allowed(schedule, TRIO)
+
+
+def test_check_refuses_what_cannot_run_on_thousands_of_small_schedules():
+    """Six operators, one to four edges, up to three devices: orders drawn evenly, many of them cannot run."""
+    rng = np.random.default_rng(1)
+    refused = 0
+    for _ in range(1500):
+        pairs = {tuple(sorted(rng.choice(6, 2, replace=False).tolist())) for _ in range(rng.integers(1, 5))}
+        graph = OpGraph(
+            [Operator(f"o{i}", time=1.0) for i in range(6)], [Edge(f"o{i}", f"o{j}") for i, j in sorted(pairs)]
+        )
+        device = rng.integers(0, rng.integers(2, 4), 6)
+        stage = np.sort(rng.integers(0, 3, 6))
+        execution = ("events", "stages")[int(rng.integers(2))]
+        stream = rng.integers(0, 2, 6)
+        schedule = Schedule.from_columns(
+            graph,
+            rng.permutation(6),
+            ["gpu0", "gpu1", "gpu2"],
+            device=device,
+            stage=stage,
+            stream=stream,
+            group=stream,
+            execution=execution,
+        )
+        verdict = accepted(schedule)
+        refused += not verdict
+        assert verdict == allowed(schedule, TRIO), list(schedule.placements)
+    assert 300 < refused < 1400
+
+
+OPTIONS = [(t, c, e) for t in ("device", "one") for c in ("async", "blocking") for e in ("minimal", "literal")]
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data(), overheads=st.booleans())
+def test_what_check_accepts_runs_and_keeps_every_dependency(data, overheads):
+    """However it is lowered: every operator runs once, behind all it reads from, exact transfers included."""
+    schedule = data.draw(schedules(data.draw(graphs(max_ops=6, timed=True))))
+    cluster = TRIO if overheads else TRIO.without_overheads()
+    if not accepted(schedule):
+        return
+    cluster = cluster.replace_devices(connections=data.draw(st.sampled_from([1, 2, 32])))
+    threads, transfers, events = data.draw(st.sampled_from(OPTIONS))
+    place = {row.op: i for i, row in enumerate(schedule.placements)}
+    backwards = any(place[edge.src] > place[edge.dst] for edge in schedule.graph.edges)
+    if (threads == "one" and backwards) or (schedule.execution == "graph" and transfers == "blocking"):
+        with pytest.raises(ScheduleError):  # an order that only several threads can issue; a graph that blocks
+            schedule.lower(cluster, threads=threads, transfers=transfers, events=events)
+        return
+    program = schedule.lower(cluster, threads=threads, transfers=transfers, events=events)
+    trace = simulate(program.check(), cluster)
+    times, at = trace.operator_times(), by_operator(schedule)
+    for edge in schedule.graph.edges:
+        across = at[edge.src].device != at[edge.dst].device
+        moved = (
+            cluster.transfer_time(at[edge.src].device, at[edge.dst].device, edge.nbytes, edge.transfer)
+            if across
+            else 0.0
+        )
+        assert times[edge.src][1] + moved <= times[edge.dst][0] + 1e-6, edge

@@ -1,0 +1,123 @@
+"""A device whose numbers are round, and runs on it that are checked for what every trace must hold."""
+
+import signal
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+import simsched as ss
+
+DEVICE = replace(
+    ss.Cluster.preset("a100").without_overheads().devices[0],
+    sms=10,
+    threads_per_sm=1024,
+    blocks_per_sm=4,
+    registers_per_sm=65536,
+    shared_memory_per_sm=65536,
+    shared_memory_per_block=65536,
+    shared_memory_reserved=0,
+    shared_memory_granularity=256,
+    peak={"fp32": 1000.0},
+    bandwidth=1000.0,
+    copy_engines=2,
+    interference=((0.0, 0.0), (0.0, 0.0)),
+    interleave=0.0,
+    saturating_warps=32.0,
+)
+"""10 SMs of 1,024 threads, which just keep an SM busy; 1,000 bytes and FLOP per us; no overheads."""
+
+
+def hand_made(n_gpus=1, *, link=None, **changes):
+    """`n_gpus` such devices with the given fields changed, each pair joined by a link of 100 bytes per us."""
+    link = link or ss.Link(100.0)
+    devices = tuple(replace(DEVICE, name=f"gpu{i}", **changes) for i in range(n_gpus))
+    names = [device.name for device in devices]
+    wires = tuple((a, b, link) for i, a in enumerate(names) for b in names[i + 1 :])
+    return ss.Cluster(devices, wires)
+
+
+def grid(name, blocks, time, threads=1024, *, registers=32, shared_memory=0, **fields):
+    """An operator of one kernel; blocks of 1,024 threads fill an SM each, so 10 are resident."""
+    kernel = ss.Kernel(blocks, threads=threads, registers=registers, shared_memory=shared_memory)
+    return ss.Operator(name, time=time, kernels=(kernel,), **fields)
+
+
+def run(operators, edges, placements, cluster, execution="events", lowered=None, **options):
+    """Simulate, with options of `simulate`; `lowered` are options of `Schedule.lower`."""
+    schedule = ss.Schedule(ss.OpGraph(operators, edges), placements, execution)
+    return simulate(schedule.lower(cluster, **lowered) if lowered else schedule, cluster, **options)
+
+
+def simulate(plan, cluster, *args, **options):
+    """`simsched.simulate`, and the checks that hold for each of its traces."""
+    trace = ss.simulate(plan, cluster, *args, **options)
+    check_blame(trace)
+    check_streams(trace)
+    return trace
+
+
+def side_by_side(operators, cluster, **options):
+    """Run independent operators, each on a stream of its own."""
+    return run(operators, [], [ss.Placement(op.name, stream=s) for s, op in enumerate(operators)], cluster, **options)
+
+
+def check_blame(trace):
+    """The critical path leads without a hole from 0 to the makespan, and its blame adds up to that."""
+    path = trace.critical_path()
+    near = {"rel": 1e-9, "abs": 1e-9 * trace.makespan}
+    assert sum(path.blame.values()) == pytest.approx(trace.makespan, **near)
+    assert all(us >= 0 for us in path.blame.values())
+    at = 0.0
+    for step in path.steps:
+        assert step.start == pytest.approx(at, **near)
+        assert step.end > step.start
+        at = step.end
+    assert at == pytest.approx(trace.makespan, **near)
+    if trace.makespan:
+        assert sum(path.shares.values()) == pytest.approx(1.0, rel=1e-9)
+
+
+def check_streams(trace):
+    """What a stream runs follows each other; nothing starts before it is ready."""
+    last = {}
+    for span in trace.spans:
+        assert span.ready <= span.start <= span.end
+        if span.kind in ("kernel", "copy"):
+            key = (span.device, span.stream)
+            assert span.start >= last.get(key, 0.0) * (1 - 1e-9)
+            last[key] = span.end
+
+
+def assert_times(trace, **expected):
+    """Compare start and end of the named operators to a relative 1e-9."""
+    found = trace.operator_times()
+    for name, (start, end) in expected.items():
+        assert found[name] == pytest.approx((start, end), rel=1e-9), name
+
+
+def assert_blame(trace, **expected):
+    """Compare the blame; causes that are not named have none."""
+    blame = trace.critical_path().blame
+    assert blame == pytest.approx(dict.fromkeys(blame, 0.0) | expected, rel=1e-9, abs=1e-12)
+
+
+def copies(trace):
+    """Start and end of each copy, in order of time."""
+    return [(span.start, span.end) for span in trace.spans if span.kind == "copy"]
+
+
+@contextmanager
+def time_limit(seconds):
+    """Fail, rather than hang, when the block takes longer."""
+
+    def stop(*_):
+        raise TimeoutError(f"still running after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,102 @@
+"""Times within a relative 1e-9 are one instant, and what happens in it has an order."""
+
+from random import Random
+
+import pytest
+from hand_made import assert_times, grid, hand_made, run, side_by_side, time_limit
+
+import simsched as ss
+from simsched.simulator.contention import TIE
+
+CHAINS = {"0": (0.1, 0.2), "1": (0.3,), "2": (0.15, 0.15), "3": (0.1, 0.1, 0.1), "4": (0.3 * (1 + 5e-10),)}
+"""Five chains of 0.3 us, though not of equal floats."""
+
+
+def chains(order=CHAINS):
+    """Chains on a stream each, in the given order, as operators, edges and placements."""
+    operators, edges, placements, last = [], [], [], {}
+    for key in order:
+        for i, time in enumerate(CHAINS[key]):
+            name = f"c{key}.{i}"
+            operators.append(ss.Operator(name, time=time))
+            if i:
+                edges.append(ss.Edge(last[key], name))
+            placements.append(ss.Placement(name, stream=int(key)))
+            last[key] = name
+    return operators, edges, placements, last
+
+
+def test_the_chains_differ_in_the_last_digits():
+    sums = {sum(times) for times in CHAINS.values()}
+    assert len(sums) > 2
+    assert max(sums) - min(sums) <= 0.3e-9
+
+
+@pytest.mark.parametrize("order", ["01234", "43210", "20413"])
+def test_arrivals_in_one_instant_go_by_operator(order):
+    """Five kernels that fill the GPU for 10 us arrive at 0.3, whichever float is least: operators in order."""
+    operators, edges, placements, last = chains()
+    operators += [grid(f"k{key}", 10, 10.0) for key in order]
+    edges += [ss.Edge(last[key], f"k{key}") for key in order]
+    placements += [ss.Placement(f"k{key}", stream=int(key)) for key in "01234"]
+    trace = run(operators, edges, placements, hand_made())
+    starts = [trace.operator_times()[f"k{key}"][0] for key in order]
+    assert starts == pytest.approx([0.3, 10.3, 20.3, 30.3, 40.3], rel=1e-9)
+    assert len({trace.operator_times()[last[key]][1] for key in CHAINS}) == 1  # all ended in the same instant
+
+
+def test_a_join_of_equal_ends():
+    """All five join at 0.3: one instant, the join lasts 10 us."""
+    operators, edges, placements, last = chains()
+    operators.append(ss.Operator("join", time=10.0))
+    edges += [ss.Edge(name, "join") for name in last.values()]
+    trace = run(operators, edges, [*placements, ss.Placement("join", stream=0)], hand_made())
+    assert_times(trace, join=(0.3, 10.3))
+
+
+def test_two_that_end_together_free_their_slots_together():
+    """a and b (five blocks, 0.1 + 0.2 us and 0.3 us) make room for c's ten blocks in one instant: one wave, 0.3-7.3."""
+    ops = [
+        ss.Operator("p", time=0.1),
+        grid("a", 5, 0.2),
+        grid("b", 5, 0.3),
+        ss.Operator("q", time=0.2),
+        grid("c", 10, 7.0),
+    ]
+    placements = [
+        ss.Placement("p", stream=0),
+        ss.Placement("a", stream=0),
+        ss.Placement("b", stream=1),
+        ss.Placement("q", stream=2),
+        ss.Placement("c", stream=2),
+    ]
+    assert_times(run(ops, [], placements, hand_made()), a=(0.1, 0.3), b=(0, 0.3), c=(0.3, 7.3))
+
+
+def on_the_verge():
+    """A time t and the float just above ``t + 1e-9 t`` that still is at most ``t (1 + 1e-9)``."""
+    rng = Random(0)
+    while True:
+        t = rng.uniform(1.0, 2.0)
+        late = t * (1 + TIE)
+        if late > t + TIE * t and 1 / (1 / late) == late and late * 100.0 / 100.0 == late:
+            return t, late
+
+
+def test_a_kernel_that_ends_on_the_verge_of_an_instant():
+    """The last float within 1e-9 belongs to the instant for the clock and for the device: both end, neither twice."""
+    t, late = on_the_verge()
+    with time_limit(5):
+        trace = side_by_side([ss.Operator("a", time=t), ss.Operator("b", time=late, utilization=0.5)], hand_made())
+    ends = [end for _, end in trace.operator_times().values()]
+    assert ends == pytest.approx([t, t], rel=2e-9)
+
+
+def test_a_copy_that_ends_on_the_verge_of_an_instant():
+    """The same for a copy of `late` us beside an operator of t."""
+    t, late = on_the_verge()
+    ops = [ss.Operator("a", time=t), ss.Operator("b", time=0.0), ss.Operator("c", time=1.0)]
+    placements = [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", "gpu1")]
+    with time_limit(5):
+        trace = run(ops, [ss.Edge("b", "c", late * 100.0)], placements, hand_made(2))
+    assert trace.operator_times()["c"] == pytest.approx((t, t + 1), rel=2e-9)

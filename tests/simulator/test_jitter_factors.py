@@ -1,0 +1,96 @@
+"""Run-to-run variation of operators' times."""
+
+import numpy as np
+import pytest
+from hand_made import assert_times, grid, hand_made, run, side_by_side
+
+import simsched as ss
+from simsched.errors import SimulationError
+
+N = 4000
+
+
+def many(**options):
+    """Times of N operators of 2 us, each on a stream of its own."""
+    graph = ss.OpGraph.from_columns([f"o{i}" for i in range(N)], [], [], time=2.0)
+    plan = ss.Schedule.from_columns(graph, np.arange(N), ["gpu0"], stream=np.arange(N))
+    trace = ss.simulate(plan, hand_made(connections=N), **options)
+    return np.array([end - start for start, end in trace.operator_times().values()])
+
+
+def rows(trace):
+    return [tuple(trace.__dict__[key].tolist()) for key in ("kind", "item", "start", "end", "cause")]
+
+
+def test_mean_and_deviation():
+    """Of 4,000 factors with standard deviation 0.3 the mean is 1 +- 0.3 / sqrt(4000) = 0.0047 (here: 4 of these)."""
+    factors = many(jitter=0.3, rng=1) / 2.0
+    assert factors.mean() == pytest.approx(1.0, abs=0.019)
+    assert factors.std() == pytest.approx(0.3, rel=0.1)
+    logs = np.log(factors)
+    assert logs.mean() == pytest.approx(-0.5 * np.log1p(0.09), abs=0.019)
+    assert factors.min() > 0
+
+
+def test_no_variation():
+    """A jitter of 0 leaves every time exactly as it is."""
+    assert (many(jitter=0.0, rng=1) == 2.0).all()
+
+
+def test_seed_decides():
+    """Same seed, same trace; a Generator of the seed is the seed; another seed, another trace."""
+    ops = [grid(f"k{i}", 7, 3.0) for i in range(6)]
+    traces = [side_by_side(ops, hand_made(), jitter=0.2, rng=rng) for rng in (5, 5, np.random.default_rng(5), 6)]
+    assert rows(traces[0]) == rows(traces[1]) == rows(traces[2])
+    assert rows(traces[0]) != rows(traces[3])
+
+
+def test_by_name():
+    """Only b varies, and as it would if all did: factors are drawn in graph order for every operator."""
+    ops = [ss.Operator(name, time=2.0) for name in "abc"]
+    everyone = side_by_side(ops, hand_made(), jitter=0.2, rng=3).operator_times()
+    one = side_by_side(ops, hand_made(), jitter={"b": 0.2}, rng=3).operator_times()
+    assert (one["a"], one["c"]) == ((0, 2), (0, 2))
+    assert one["b"] == everyone["b"] != (0, 2)
+
+
+def test_kernels_of_an_operator_share_its_factor():
+    """Shares 0.25 and 0.75 stay 1 to 3."""
+    op = ss.Operator("a", time=8.0, kernels=(ss.Kernel(15, share=0.25), ss.Kernel(9, share=0.75)))
+    trace = run([op], [], [ss.Placement("a")], hand_made(), jitter=0.5, rng=2)
+    first, second = (span.duration for span in trace.spans)
+    assert second == pytest.approx(3 * first, rel=1e-9)
+    assert first != pytest.approx(2.0, rel=1e-3)
+
+
+def test_placement_does_not_change_the_factors():
+    """Launched in the other order and on another device, the operators draw what they drew."""
+    ops = [ss.Operator("a", time=2.0), ss.Operator("b", time=2.0)]
+    here = run(ops, [], [ss.Placement("a"), ss.Placement("b", stream=1)], hand_made(2), jitter=0.2, rng=9)
+    there = run(ops, [], [ss.Placement("b", "gpu1"), ss.Placement("a", "gpu0")], hand_made(2), jitter=0.2, rng=9)
+    assert_times(there, **here.operator_times())
+
+
+@pytest.mark.parametrize("jitter", [-0.1, float("nan"), float("inf"), {"a": -1.0}, {"a": float("nan")}])
+def test_bad_values(jitter):
+    with pytest.raises(SimulationError, match="jitter of 'a' must be finite and not negative"):
+        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=jitter, rng=1)
+
+
+def test_rng_is_required():
+    with pytest.raises(SimulationError, match="pass `rng`"):
+        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=0.1)
+
+
+def test_unknown_name():
+    with pytest.raises(SimulationError, match="jitter names no operator: 'z'"):
+        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter={"z": 0.1}, rng=1)
+
+
+def test_variation_beyond_all_measure():
+    """1e200 squared overflows: still a factor, or refused, but no NaN."""
+    try:
+        trace = side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=1e200, rng=1)
+    except SimulationError:
+        return
+    assert np.isfinite(trace.makespan)

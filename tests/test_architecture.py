@@ -1,0 +1,192 @@
+"""Imports run downward only: read from the source, so that no import has to run."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Rooms from the ground up; a module may import from its own room and from those below it.
+ROOMS = (
+    ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.io"),
+    ("simsched.graph", "simsched.cluster"),
+    ("simsched.profile", "simsched.costmodel", "simsched.schedules", "simsched.feasibility", "simsched.program", "simsched.program_json",
+     "simsched.lowering", "simsched.trace"),
+    ("simsched.simulator", "simsched.schedulers"),
+    ("simsched.bounds", "simsched.calibration"),
+    ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.report"),
+    ("simsched",),
+    ("workloads",),
+    ("hwbackend",),
+    ("simsched.cli", "simsched.__main__", "validation"),
+)  # fmt: skip
+PACKAGES = ("simsched", "workloads", "hwbackend")
+SHARED_BY_SCHEDULERS = ("simsched.schedulers.listing", "simsched.schedulers.protocol")
+HEAVY = ("matplotlib", "numba", "scipy", "networkx", "simpy", "rich", "typer", "pandas", "cupy", "torch")
+ACCELERATORS = {"cupy": "hwbackend.cupy", "cupyx": "hwbackend.cupy", "torch": "hwbackend.torch"}
+
+
+def modules(root):
+    """Every module of the packages by dotted name, with its path."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+parsed = cache(ast.parse)  # copies of the tree differ in one file each
+
+
+def imports(module, path, known):
+    """Modules that a module imports (line, name), inside functions too, but not for the type checker alone."""
+
+    def visit(node):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for child in node.orelse:
+                yield from visit(child)
+            return
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield node.lineno, inner if inner in known else base
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    return list(visit(parsed(path.read_text(encoding="utf-8"))))
+
+
+def room(module):
+    """The number of the room a module belongs to (the longest prefix counts), or None for others' modules."""
+    if module.split(".")[0] not in PACKAGES:
+        return None
+    if module == "simsched":
+        return next(i for i, names in enumerate(ROOMS) if "simsched" in names)
+    for i, names in enumerate(ROOMS):
+        if any(name != "simsched" and (module == name or module.startswith(name + ".")) for name in names):
+            return i
+    raise LookupError(f"{module} has no room: add it to ROOMS")
+
+
+def breaches(root):
+    """What breaks the rules, one line each."""
+    known = modules(root)
+    lines = []
+    for module, path in known.items():
+        own = room(module)
+        for line, target in imports(module, path, known):
+            where = f"{path.relative_to(root)}:{line}"
+            other, top = room(target), target.split(".")[0]
+            if other is not None and other > own:
+                lines.append(f"{where}: {module} imports {target}, which is in a room above")
+            if module.startswith("simsched.schedulers."):
+                if target.startswith("simsched.schedulers") and target not in SHARED_BY_SCHEDULERS:
+                    lines.append(f"{where}: {module} imports {target}: schedulers do not know each other")
+                if target.startswith("simsched.simulator"):
+                    lines.append(f"{where}: {module} imports {target}: schedulers do not know the simulator")
+            if module.startswith("simsched.simulator") and target.startswith("simsched.schedulers"):
+                lines.append(f"{where}: {module} imports {target}: the simulator does not know the schedulers")
+            outside = module.split(".")[0] == "simsched" and not module.startswith(
+                ("simsched.cli", "simsched.__main__")
+            )
+            if outside and top in ("workloads", "hwbackend"):
+                lines.append(f"{where}: {module} imports {target}: the library knows no hardware and no model zoo")
+            if top in ACCELERATORS and not module.startswith(ACCELERATORS[top]):
+                lines.append(f"{where}: {module} imports {target}: only {ACCELERATORS[top]}*.py may")
+    return lines
+
+
+def test_every_module_has_a_room():
+    assert len(modules(ROOT)) > 30
+    for module in modules(ROOT):
+        assert room(module) is not None
+
+
+def test_imports_run_downward():
+    assert breaches(ROOT) == []
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the packages."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("simsched/graph/operator.py", "from simsched.comparison import compare", "in a room above"),
+        ("simsched/graph/operator.py", "def f():\n    from simsched.comparison import compare", "in a room above"),
+        ("simsched/graph/operator.py", "from ..simulator import simulate", "in a room above"),
+        ("simsched/graph/operator.py", "from .. import simulator", "in a room above"),
+        ("simsched/graph/operator.py", "import simsched.trace.trace as t", "in a room above"),
+        ("simsched/trace/trace.py", "import simsched", "in a room above"),
+        ("simsched/bounds.py", "if True:\n    import simsched.cli", "in a room above"),
+        ("simsched/schedulers/lios.py", "from simsched.schedulers.greedy import greedy", "do not know each other"),
+        ("simsched/schedulers/lios.py", "from simsched.schedulers import greedy", "do not know each other"),
+        ("simsched/schedulers/lios.py", "from .greedy import greedy", "do not know each other"),
+        ("simsched/schedulers/lios.py", "from simsched.simulator import simulate", "do not know the simulator"),
+        ("simsched/simulator/gpu.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
+        ("simsched/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
+        ("simsched/comparison.py", "import hwbackend", "no model zoo"),
+        ("simsched/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
+        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py may"),
+    ],
+)
+def test_a_planted_import_is_found(tree, path, code, message):
+    before = breaches(tree)
+    with (tree / path).open("a") as file:
+        file.write(f"\n{code}\n")
+    (found,) = [line for line in breaches(tree) if line not in before and message in line]
+    assert found.startswith(f"{path}:")
+
+
+def test_an_import_for_the_type_checker_is_none(tree):
+    before = breaches(tree)
+    with (tree / "simsched/graph/operator.py").open("a") as file:
+        file.write(
+            "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from simsched.comparison import compare\n"
+        )
+    assert breaches(tree) == before
+
+
+def test_a_module_without_a_room_is_found(tree):
+    (tree / "simsched" / "attic.py").write_text("")
+    with pytest.raises(LookupError, match=r"simsched\.attic has no room"):
+        breaches(tree)
+
+
+@pytest.mark.parametrize(
+    "package", ["simsched", "workloads", "simsched.graph, simsched.cluster, simsched.schedules, simsched.errors"]
+)
+def test_importing_is_light(package):
+    """None of the large dependencies is loaded before it is needed."""
+    code = f"import sys, {package}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_every_public_name_can_be_imported():
+    import simsched
+
+    for name in simsched.__all__:
+        assert getattr(simsched, name) is not None
+    assert set(simsched.__all__) <= set(dir(simsched))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = simsched.nothing

@@ -1,0 +1,70 @@
+"""The same input gives the same answer, whatever the hash seed of the process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simsched.schedulers import SCHEDULERS
+
+# All operators take 10 us and all tensors are equal: whatever is not decided by order is decided by chance.
+SCRIPT = """
+import json, sys
+import numpy as np
+import simsched as ss
+from simsched.schedulers import SCHEDULERS
+
+rng = np.random.default_rng(7)
+names = [f"op{i}" for i in rng.permutation(60)]
+pairs = sorted({tuple(sorted(rng.choice(60, 2, replace=False).tolist())) for _ in range(110)})
+shuffled = rng.permutation(60)
+graph = ss.OpGraph(
+    [ss.Operator(names[i], time=10.0, utilization=0.5, block=f"b{i % 3}") for i in range(60)],
+    [ss.Edge(names[shuffled[i]], names[shuffled[j]], nbytes=1e6) for i, j in pairs],
+)
+cluster = ss.Cluster.preset("a40", 4)
+answer = {"order": graph.order, "blocks": graph.blocks, "width": graph.width, "longest": graph.longest_path()}
+for name in SCHEDULERS:
+    plan = ss.schedule(graph, cluster, name)
+    trace = ss.simulate(plan, cluster)
+    jittered = ss.simulate(plan, cluster, jitter=0.1, rng=3)
+    answer[name] = {
+        "plan": plan.to_dict(),
+        "program": plan.lower(cluster).to_dict(),
+        "spans": [[s.kind, s.name, s.device, s.stream, s.start, s.end, s.ready] for s in trace.spans],
+        "jittered": [[s.name, s.start, s.end] for s in jittered.spans],
+    }
+rows = ss.compare(graph, cluster, "all").to_dict()
+for row in rows["rows"]:
+    del row["search_s"]
+answer["compare"] = rows
+json.dump(answer, sys.stdout)
+"""
+
+
+def answer(seed):
+    environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return answer(1), answer(2)
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("part", ["plan", "program", "spans", "jittered"])
+def test_schedules_and_traces_do_not_depend_on_the_hash_seed(answers, name, part):
+    first, second = answers
+    assert first[name][part] == second[name][part]
+    assert first[name][part]
+
+
+@pytest.mark.parametrize("part", ["order", "blocks", "width", "longest", "compare"])
+def test_answers_about_the_graph_do_not_depend_on_the_hash_seed(answers, part):
+    first, second = answers
+    assert first[part] == second[part]

@@ -1,0 +1,673 @@
+"""Files that are not what they should be, and files that are written whole or not at all."""
+
+import copy
+import json
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simsched.cluster import Cluster
+from simsched.errors import FileError, FormatError, GraphError, ProgramError, ScheduleError, SimschedError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.io import Record, dump_json, parse_json, read_json, write_file
+from simsched.program import Program
+from simsched.schedules import Placement, Schedule
+
+CLUSTER = Cluster.preset("a100", 2)
+
+
+def a_graph():
+    operators = [
+        Operator(
+            "a",
+            "conv",
+            flops=8.0,
+            nbytes=4.0,
+            time=2.0,
+            kernels=(Kernel(3, share=0.5), Kernel(4, share=0.5)),
+            attributes={"stride": 2},
+            input_shapes=((1, 2),),
+            output_shape=(1, 2),
+            block="stem",
+            intensity="compute",
+        ),
+        Operator("b", time=1.0, utilization=0.5, weight_nbytes=4.0, dtype="fp16"),
+        Operator("c", time=1.0),
+    ]
+    return OpGraph(operators, [Edge("a", "b", 8.0), Edge("a", "c", 8.0, 1.5)], "net")
+
+
+def a_schedule():
+    return Schedule(a_graph(), [Placement("a"), Placement("c", stream=1), Placement("b", "gpu1")], estimate=4.5)
+
+
+DOCUMENTS = {
+    "graph": (OpGraph, a_graph().to_dict()),
+    "schedule": (Schedule, a_schedule().to_dict()),
+    "program": (Program, a_schedule().lower(CLUSTER).to_dict()),
+}
+each_document = pytest.mark.parametrize(("reader", "document"), DOCUMENTS.values(), ids=DOCUMENTS)
+
+
+def changed(document, path, value):
+    """A copy of a document with the value at a path replaced; `...` deletes it."""
+    result = copy.deepcopy(document)
+    *way, last = path
+    place = result
+    for step in way:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return result
+
+
+def refusal(reader, document, kind=SimschedError):
+    """What the reader says to a document, read as text."""
+    with pytest.raises(kind) as caught:
+        reader.from_dict(parse_json(json.dumps(document)), "file.json")
+    assert "file.json" in str(caught.value)
+    return str(caught.value)
+
+
+# Any document ------------------------------------------------------------------------------------
+
+
+@each_document
+def test_valid_documents_load(reader, document):
+    assert reader.from_dict(document).to_dict() == document
+
+
+@each_document
+def test_truncated_text_names_the_line(reader, document, tmp_path):
+    """The text is cut in the middle of its fourth line."""
+    lines = dump_json(document).splitlines()
+    path = tmp_path / "cut.json"
+    path.write_text("\n".join([*lines[:3], lines[3][:5]]))
+    with pytest.raises(FormatError, match=r"cut\.json: not valid JSON at line 4, column \d+"):
+        reader.load(str(path))
+
+
+@each_document
+def test_empty_file(reader, document, tmp_path):
+    (tmp_path / "empty.json").write_text("")
+    with pytest.raises(FormatError, match=r"empty\.json: not valid JSON at line 1"):
+        reader.load(str(tmp_path / "empty.json"))
+
+
+@each_document
+def test_binary_file(reader, document, tmp_path):
+    (tmp_path / "model.bin").write_bytes(b"\x08\x07\x12\xff\xfe\x00")
+    with pytest.raises(FormatError, match=r"model\.bin: not a text file"):
+        reader.load(str(tmp_path / "model.bin"))
+
+
+@each_document
+def test_missing_file_and_folder(reader, document, tmp_path):
+    with pytest.raises(FileError, match=r"cannot read .*nowhere\.json: No such file"):
+        reader.load(str(tmp_path / "nowhere.json"))
+    with pytest.raises(FileError, match=r"cannot read .*: Is a directory"):
+        reader.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("top", ["[]", "3", "null", '"text"', "true"])
+@each_document
+def test_top_is_an_object(reader, document, top):
+    with pytest.raises(FormatError, match="expected an object, not"):
+        reader.from_dict(parse_json(top))
+
+
+@each_document
+def test_wrong_format_and_version(reader, document):
+    assert "field 'format' is 'other'; expected" in refusal(reader, changed(document, ["format"], "other"), FormatError)
+    assert "field 'version' is 2; this release reads" in refusal(reader, changed(document, ["version"], 2), FormatError)
+    assert "field 'version' must be a whole number" in refusal(reader, changed(document, ["version"], "1"), FormatError)
+    assert "field 'version' must be a whole number" in refusal(
+        reader, changed(document, ["version"], True), FormatError
+    )
+    assert "field 'format' is missing" in refusal(reader, changed(document, ["format"], ...), FormatError)
+    assert "field 'version' is missing" in refusal(reader, changed(document, ["version"], ...), FormatError)
+
+
+@each_document
+def test_unknown_field(reader, document):
+    assert "unknown field 'colour'; known are: format, version" in refusal(
+        reader, document | {"colour": "red"}, FormatError
+    )
+
+
+@each_document
+def test_one_kind_of_document_is_not_another(reader, document):
+    for other, text in DOCUMENTS.values():
+        if other is not reader:
+            refusal(other, document, FormatError)
+            refusal(reader, text, FormatError)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_constants_that_are_no_numbers(constant):
+    with pytest.raises(FormatError, match=f"g: {constant} is not a number that can be used"):
+        parse_json(f'{{"time": {constant}}}', "g")
+
+
+def test_repeated_key():
+    with pytest.raises(FormatError, match="field 'time' stands twice in one object"):
+        parse_json('{"name": "a", "time": 1, "time": 2}')
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
+def test_deep_nesting(text):
+    with pytest.raises(FormatError, match="nested too deeply"):
+        parse_json(text)
+
+
+def test_a_number_of_too_many_digits():
+    with pytest.raises(FormatError, match="number: "):
+        parse_json("1" * 5000, "number")
+
+
+@pytest.mark.parametrize("text", ["{}}", "{'a': 1}", '{"a": 1,}', "// comment\n{}", "\ufeff{}"])
+def test_almost_json(text):
+    with pytest.raises(FormatError, match="not valid JSON at line 1, column"):
+        parse_json(text)
+
+
+def test_a_path_that_cannot_be():
+    with pytest.raises(FileError, match="cannot read"):
+        read_json("a\0b")
+    with pytest.raises(FileError, match="cannot write"):
+        write_file("a\0b", "text")
+
+
+# Graphs ------------------------------------------------------------------------------------------
+
+OPERATOR = ["operators", 0]
+WRONG_TYPES = {
+    "name": [3, None, ["a"]],
+    "kind": [3],
+    "flops": ["8", True, []],
+    "nbytes": ["4"],
+    "weight_nbytes": [{}],
+    "time": ["2", False],
+    "kernels": [{}, "x", 3],
+    "utilization": ["1"],
+    "intensity": [1],
+    "dtype": [32],
+    "attributes": [[], "x"],
+    "input_shapes": [{}, [3], [["1"]], [[0]], [[1.5]]],
+    "output_shape": [3, [True], [-1], "ab"],
+    "block": [1],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(k, v) for k, values in WRONG_TYPES.items() for v in values])
+def test_wrong_type_in_an_operator(field, value):
+    """The message says where: the second operator, and which field (or that a shape is wrong)."""
+    document = changed(DOCUMENTS["graph"][1], ["operators", 1, field], value)
+    message = refusal(OpGraph, document, FormatError)
+    assert "file.json: operators[1]" in message
+    assert f"'{field}'" in message or "a shape must be" in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (["name"], 3, "field 'name' must be a text"),
+        (["operators"], {}, "field 'operators' must be a list, not an object"),
+        (["operators"], ..., "field 'operators' is missing"),
+        (["operators", 0], 3, "operators[0]: expected an object, not a whole number"),
+        (["operators", 0, "name"], ..., "operators[0]: field 'name' is missing"),
+        (["operators", 0, "tiem"], 1, "operators[0]: unknown field 'tiem'; known are: "),
+        (["operators", 0, "kernels", 1], [], "operators[0].kernels[1]: expected an object, not a list"),
+        (["operators", 0, "kernels", 1, "blocks"], ..., "operators[0].kernels[1]: field 'blocks' is missing"),
+        (
+            ["operators", 0, "kernels", 1, "blocks"],
+            1.5,
+            "operators[0].kernels[1]: field 'blocks' must be a whole number",
+        ),
+        (["operators", 0, "kernels", 1, "grid"], 1, "operators[0].kernels[1]: unknown field 'grid'"),
+        (["edges"], "x", "field 'edges' must be a list, not a text"),
+        (["edges", 1, "dst"], ..., "edges[1]: field 'dst' is missing"),
+        (["edges", 1, "nbytes"], None, "nbytes"),
+        (["edges", 1, "weight"], 1, "edges[1]: unknown field 'weight'; known are: src, dst, nbytes, transfer"),
+    ],
+)
+def test_wrong_field_of_a_graph(path, value, where):
+    if value is None:  # null stands for "as by default" wherever there is a default
+        assert OpGraph.from_dict(changed(DOCUMENTS["graph"][1], path, value)).edges[1].nbytes == 0.0
+    else:
+        assert where in refusal(OpGraph, changed(DOCUMENTS["graph"][1], path, value), FormatError)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (["operators", 1, "name"], "a", "operator 'a' stands twice"),
+        (["operators", 1, "name"], "", "operators[1]: an operator's name must be a text that is not empty"),
+        (["operators", 1, "time"], -1, "operators[1]: operator 'b': time must be finite and not negative, not -1.0"),
+        (["operators", 1, "utilization"], 2, "operators[1]: operator 'b': utilization must be in (0, 1]"),
+        (["operators", 1, "dtype"], "fp31", "operators[1]: operator 'b': unknown dtype 'fp31'"),
+        (["operators", 1, "intensity"], "io", "operators[1]: operator 'b': intensity must be"),
+        (
+            ["operators", 0, "kernels", 0, "share"],
+            0.25,
+            "operators[0]: operator 'a': the shares of its kernels must add up to 1",
+        ),
+        (
+            ["operators", 0, "kernels", 0, "threads"],
+            2048,
+            "operators[0].kernels[0]: kernel: threads must be at most 1024",
+        ),
+        (["edges", 0, "nbytes"], -8, "edges[0]: edge a -> b: nbytes must be finite and not negative"),
+        (["edges", 0, "dst"], "x", "edge a -> x names no operator: 'x'"),
+        (["edges", 0], {"src": "c", "dst": "a"}, "the edges form a cycle: "),
+        (["edges", 0], {"src": "a", "dst": "a"}, "the edges form a cycle: a -> a"),
+    ],
+)
+def test_a_graph_that_cannot_be(path, value, where):
+    assert where in refusal(OpGraph, changed(DOCUMENTS["graph"][1], path, value), GraphError)
+
+
+def test_a_document_without_operators():
+    assert "graph 'net' is empty" in refusal(
+        OpGraph, DOCUMENTS["graph"][1] | {"operators": [], "edges": []}, GraphError
+    )
+
+
+def with_number(text):
+    """The graph document as text, the time of operator b written as given."""
+    return dump_json(changed(DOCUMENTS["graph"][1], ["operators", 1, "time"], 987654.0)).replace("987654.0", text)
+
+
+def test_a_number_beyond_the_largest_float():
+    """1e999 reads as infinity; an integer of 400 digits is larger than any float."""
+    with pytest.raises(GraphError, match="operator 'b': time must be finite"):
+        OpGraph.from_dict(parse_json(with_number("1e999")))
+    with pytest.raises(FormatError, match="field 'time' is too large a number"):
+        OpGraph.from_dict(parse_json(with_number("1" * 400)))
+
+
+@pytest.mark.parametrize("field", ["blocks", "registers", "shared_memory"])
+def test_a_count_beyond_the_largest_column_value(field):
+    refusal(OpGraph, changed(DOCUMENTS["graph"][1], ["operators", 0, "kernels", 0, field], 10**30))
+
+
+def test_infinity_in_an_attribute():
+    """Read from 1e999, it could not be written again."""
+    with pytest.raises(SimschedError):
+        OpGraph.from_dict(parse_json(with_number('1.0, "attributes": {"scale": 1e999}')))
+
+
+# Schedules ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (["placements"], ..., "field 'placements' is missing"),
+        (["placements"], 3, "field 'placements' must be a list"),
+        (["placements", 1], "b", "placements[1]: expected an object, not a text"),
+        (["placements", 1, "op"], ..., "placements[1]: field 'op' is missing"),
+        (["placements", 1, "op"], 3, "placements[1]: field 'op' must be a text"),
+        (["placements", 1, "device"], 0, "placements[1]: field 'device' must be a text"),
+        (["placements", 1, "stream"], "0", "placements[1]: field 'stream' must be a whole number, not a text"),
+        (["placements", 1, "stream"], 1.0, "placements[1]: field 'stream' must be a whole number, not a number"),
+        (["placements", 1, "stage"], True, "placements[1]: field 'stage' must be a whole number, not true or false"),
+        (["placements", 1, "start"], 0, "placements[1]: unknown field 'start'; known are: "),
+        (["execution"], 3, "field 'execution' must be a text"),
+        (["estimate"], "4", "field 'estimate' must be a number"),
+        (["scheduler"], 3, "field 'scheduler' must be a text"),
+        (["graph"], [], "field 'graph' must be an object"),
+        (["graph"], ..., "field 'graph' is missing"),
+        (["graph", "version"], 7, "file.json: graph: field 'version' is 7"),
+        (["graph", "operators", 0, "time"], "x", "file.json: graph"),
+    ],
+)
+def test_wrong_field_of_a_schedule(path, value, where):
+    assert where in refusal(Schedule, changed(DOCUMENTS["schedule"][1], path, value), FormatError)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'net'"),
+        (["placements", 1, "op"], "a", "is placed"),
+        (["placements", 1], ..., "operator 'c' is placed nowhere"),
+        (["placements", 1, "stream"], -1, "operator 'c': stream must not be negative, not -1"),
+        (["placements", 1, "stage"], -2, "operator 'c': stage must not be negative, not -2"),
+        (["placements", 1, "group"], 2**31, "column 'group' must hold whole numbers below 2^31"),
+        (["placements", 1, "priority"], 10**30, "column 'priority' must hold whole numbers below 2^31"),
+        (["execution"], "eager", "unknown execution 'eager'; known are: stages, events, graph"),
+        (["estimate"], -1, "estimate must be finite and not negative, not -1.0"),
+    ],
+)
+def test_a_schedule_that_cannot_be(path, value, where):
+    assert where in refusal(Schedule, changed(DOCUMENTS["schedule"][1], path, value), ScheduleError)
+
+
+# Programs ----------------------------------------------------------------------------------------
+
+
+def first(action):
+    """Path of the first instruction of a kind in the program document."""
+    for t, thread in enumerate(DOCUMENTS["program"][1]["threads"]):
+        for i, row in enumerate(thread):
+            if row["do"] == action:
+                return ["threads", t, i]
+    raise AssertionError(action)
+
+
+LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (["threads"], ..., "field 'threads' is missing"),
+        (["threads"], {}, "field 'threads' must be a list"),
+        (["threads", 0], 3, "threads[0] must be a list"),
+        (["threads", 0, 0], 3, "threads[0][0]: expected an object"),
+        ([*LAUNCH, "do"], ..., "threads[0][0]: field 'do' is missing"),
+        (
+            [*LAUNCH, "do"],
+            "run",
+            "threads[0][0]: unknown instruction 'run'; known are: launch, record, wait, copy, barrier, sync",
+        ),
+        ([*LAUNCH, "device"], "gpu7", "threads[0][0]: unknown device 'gpu7'; known are: gpu0, gpu1"),
+        ([*LAUNCH, "stream"], ..., "threads[0][0]: launch needs stream"),
+        ([*LAUNCH, "stream"], -1, "threads[0][0]: launch needs stream"),
+        ([*LAUNCH, "stream"], 10**30, "threads[0][0]: launch needs stream"),
+        ([*LAUNCH, "op"], "x", "threads[0][0]: 'x' names no operator of graph 'net'"),
+        ([*LAUNCH, "kernel"], 2, "threads[0][0]: operator 'a' has no kernel 2"),
+        ([*LAUNCH, "kernel"], 1, "launch of 'a' stands"),
+        ([*LAUNCH, "event"], 1, "threads[0][0]: unknown field 'event'"),
+        ([*LAUNCH, "priority"], 10**30, "priority"),
+        ([*RECORD, "event"], 99, "there is no event 99: the program has"),
+        ([*RECORD, "event"], -1, "there is no event -1: the program has"),
+        ([*RECORD, "event"], 10**30, "event"),
+        ([*WAIT, "event"], ..., "field 'event' is missing"),
+        ([*COPY, "to"], "gpu0", "a copy goes to another device"),
+        ([*COPY, "nbytes"], -1, "no negative or infinite amount"),
+        ([*COPY, "transfer"], -1, "no negative or infinite amount"),
+        ([*COPY, "nbytes"], ..., "field 'nbytes' is missing"),
+        (["execution"], "eager", "unknown execution 'eager'"),
+        (["execution"], "graph", "a captured graph has one thread, not 2"),
+        (["devices"], [], "'devices' must be a list of names"),
+        (["devices"], [0, 1], "'devices' must be a list of names"),
+        (["devices"], ["gpu0", "gpu1", "gpu1"], "gpu1"),
+        (["events"], -1, "'events' a count"),
+        (["events"], 10**30, "'events' a count"),
+        (["events"], 0, "there is no event"),
+        (["threads"], [], "stands nowhere"),
+        (["graph", "operators", 0, "time"], -1, "operators[0]"),
+    ],
+)
+def test_a_program_that_cannot_be(path, value, where):
+    assert where in refusal(Program, changed(DOCUMENTS["program"][1], path, value))
+
+
+def test_events_that_nothing_uses_cost_nothing():
+    """A file of a few bytes must not make the reader set aside memory for 2^31 events."""
+    document = changed(DOCUMENTS["program"][1], ["events"], 2**24)
+    assert "events" in refusal(Program, document, ProgramError)
+
+
+def program_of(threads, execution="events", events=1, names="ab", devices=("gpu0",)):
+    """A program of operators a, b, ... without edges."""
+    graph = OpGraph([Operator(name, time=1.0) for name in names])
+    return {
+        "format": "simsched.program",
+        "version": 1,
+        "execution": execution,
+        "devices": list(devices),
+        "events": events,
+        "graph": graph.to_dict(),
+        "threads": threads,
+    }
+
+
+def launch(op, **more):
+    return {"do": "launch", "device": "gpu0", "stream": 0, "op": op} | more
+
+
+def on_event(do, event=0, stream=0):
+    return {"do": do, "device": "gpu0", "event": event} | ({} if do == "sync" else {"stream": stream})
+
+
+def test_events_are_recorded_once_and_before_they_are_waited_for():
+    a, b = launch("a"), launch("b")
+    Program.from_dict(program_of([[a, on_event("record"), on_event("wait", stream=1), b]]))
+    twice = refusal(Program, program_of([[a, on_event("record"), on_event("record"), b]]), ProgramError)
+    assert "event 0 is recorded twice" in twice
+    for wait in ("wait", "sync"):
+        early = refusal(Program, program_of([[a, on_event(wait), on_event("record"), b]]), ProgramError)
+        assert "event 0 is waited for before the same thread records it" in early
+    assert "launch of 'b' stands nowhere" in refusal(Program, program_of([[a]]), ProgramError)
+    assert "launch of 'a' stands twice" in refusal(Program, program_of([[a, b, a]]), ProgramError)
+
+
+def test_another_thread_may_record_later():
+    """Its record may be issued in time: only a run tells."""
+    graph = program_of([[on_event("wait"), launch("a")], [launch("b"), on_event("record")]])
+    assert Program.from_dict(graph).n_events == 1
+
+
+def test_kernels_of_an_operator_in_order():
+    graph = OpGraph([Operator("a", time=1.0, kernels=(Kernel(1, share=0.5), Kernel(1, share=0.5)))])
+    document = program_of([[launch("a", kernel=1), launch("a", kernel=0)]]) | {"graph": graph.to_dict()}
+    assert "kernels of 'a' are launched out of order" in refusal(Program, document, ProgramError)
+
+
+@pytest.mark.parametrize("row", [{"do": "barrier", "device": "gpu0"}, on_event("sync")])
+def test_a_captured_graph_blocks_no_host(row):
+    """CUDA cannot capture a host that waits; passing over the instruction would be another program."""
+    rows = [launch("a"), on_event("record"), row, launch("b")]
+    refusal(Program, program_of([rows], execution="graph"), ProgramError)
+    Program.from_dict(program_of([rows]))
+
+
+# Fuzz --------------------------------------------------------------------------------------------
+
+junk = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([10**12, 2**31, 2**63, -(2**63) - 1, 10**30, 10**400])
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["", "a", "b", "x", "gpu0", "gpu1", "events", "wait", "\ud800"])
+    | st.just([])
+    | st.just({})
+    | st.just([[]])
+    | st.just([{}])
+    | st.just([1, 2])
+)
+
+
+def paths(value, at=()):
+    """Every place in a document."""
+    rows = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in rows:
+        yield (*at, key)
+        yield from paths(below, (*at, key))
+
+
+def fuzzed(data, document):
+    """A document after one or two of: a value replaced, deleted, doubled, or put where it does not belong."""
+    document = copy.deepcopy(document)
+    for _ in range(data.draw(st.integers(1, 2))):
+        *way, last = data.draw(st.sampled_from(list(paths(document))))
+        place = document
+        for step in way:
+            place = place[step]
+        action = data.draw(st.sampled_from(["replace", "replace", "delete", "double", "new"]))
+        if action == "replace":
+            place[last] = copy.deepcopy(data.draw(junk))
+        elif action == "delete":
+            del place[last]
+        elif isinstance(place, list):
+            place.insert(last, copy.deepcopy(place[last]) if action == "double" else copy.deepcopy(data.draw(junk)))
+        else:
+            place["new" if action == "new" else data.draw(st.sampled_from(list(place)))] = copy.deepcopy(
+                data.draw(junk)
+            )
+    return document
+
+
+@each_document
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_a_mutated_document_loads_or_is_refused(reader, document, data):
+    """Nothing but our own errors, and what loads can be written and read again."""
+    text = json.dumps(fuzzed(data, document))
+    with suppress(SimschedError):
+        loaded = reader.from_dict(parse_json(text))
+        if reader is not Program:  # programs cannot be compared
+            again = reader.from_dict(parse_json(dump_json(loaded.to_dict())))
+            assert again == loaded
+
+
+@each_document
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_damaged_text_loads_or_is_refused(reader, document, data):
+    """The text cut somewhere, or some of its characters replaced or left out."""
+    text = dump_json(document)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 12)))
+    middle = data.draw(st.sampled_from(["", ",", "}", "]", '"', "0", "e", "-", "\0", "null", "NaN", "1e999"]))
+    damaged = text[:start] + middle + (text[end:] if data.draw(st.booleans()) else "")
+    with suppress(SimschedError):
+        reader.from_dict(parse_json(damaged))
+
+
+# Records -----------------------------------------------------------------------------------------
+
+
+def test_record_says_what_it_wants():
+    record = Record({"a": 1, "b": True, "c": None, "d": 1.5}, "here")
+    assert (record.take("a", float), record.take("b", bool), record.take("d", (int, float))) == (1.0, True, 1.5)
+    assert record.take("c", str, "default") == "default"
+    assert record.take("e", str, None) is None
+    for key, kind, message in (
+        ("a", str, "here: field 'a' must be a text, not a whole number"),
+        ("b", int, "here: field 'b' must be a whole number, not true or false"),
+        ("b", float, "here: field 'b' must be a number, not true or false"),
+        ("c", str, "here: field 'c' must be a text, not null"),
+        ("d", int, "here: field 'd' must be a whole number, not a number"),
+        ("f", str, "here: field 'f' is missing"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            record.take(key, kind)
+        assert str(caught.value) == message
+
+
+# Writing -----------------------------------------------------------------------------------------
+
+
+def test_write_and_read(tmp_path):
+    path = tmp_path / "x.json"
+    write_file(path, dump_json({"a": [1.5, None, "ä"]}))
+    assert path.read_text().endswith("}\n")
+    assert read_json(path) == {"a": [1.5, None, "ä"]}
+    write_file(str(path), b"{}")
+    assert path.read_bytes() == b"{}"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path):
+    """As any program's: 0666 without what the umask takes, not the 0600 of a temporary file."""
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "x", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_write_into_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileError, match=r"cannot write .*: No such file or directory"):
+        write_file(tmp_path / "nowhere" / "x.json", "text")
+    with pytest.raises(FileError):
+        a_graph().save(str(tmp_path / "nowhere" / "x.json"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_onto_a_folder(tmp_path):
+    with pytest.raises(FileError, match=r"cannot write .*: it is a folder"):
+        write_file(tmp_path, "text")
+
+
+def test_write_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(FileError, match=r"cannot write .*: Not a directory"):
+        write_file(tmp_path / "file" / "x", "text")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
+def test_write_into_a_folder_that_is_read_only(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(FileError, match=r"cannot write .*: Permission denied"):
+            write_file(tmp_path / "x", "text")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize(
+    ("raised", "caught"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left on device"), FileError)],
+)
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch, step, raised, caught):
+    path = tmp_path / "x.json"
+    path.write_text("old")
+
+    def interrupt(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(os, step, interrupt)
+    with pytest.raises(caught) as error:
+        write_file(path, "new")
+    if caught is FileError:
+        assert str(error.value) == f"cannot write {path}: No space left on device"
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_link_still_leads_to_the_file(tmp_path):
+    """Writing through a symbolic link writes the file it names; the link stays a link."""
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_special_file_is_written_to_and_not_replaced(tmp_path):
+    """A pipe (as ``/dev/stdout`` or ``/dev/null`` may be) stays what it is, and gets the data."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_file(path, "text")
+        assert stat.S_ISFIFO(path.stat().st_mode)
+        assert os.read(reader, 10) == b"text"
+    finally:
+        os.close(reader)
+
+
+def test_the_temporary_file_lies_beside(tmp_path, monkeypatch):
+    """On the same file system, so that renaming it is one step."""
+    seen = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda a, b: (seen.append(Path(a).parent), replace(a, b)))
+    write_file(tmp_path / "x", "text")
+    assert seen == [tmp_path]
