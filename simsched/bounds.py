@@ -71,18 +71,19 @@ class _Work:
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None) -> _Work:
     device = cluster.devices[d]
     program = _all_on(graph, cluster, d)
-    asked = demand(program, cluster, cost)
+    asked = demand(program, cluster, cost, refuse_unfit=False)
+    runs = np.isfinite(asked.unit)  # a kernel of which no block fits here has to run on another device
     waves = np.where(asked.blocks > 0, -(-asked.blocks // np.maximum(asked.residency, 1)), 1)
-    whole = np.maximum(asked.blocks, 1) * asked.unit
+    whole = np.maximum(asked.blocks, 1) * np.where(runs, asked.unit, 0.0)
     sm, dram = whole * asked.sm_share * (asked.alpha == 1), whole * asked.dram_share * (asked.beta == 1)
-    shortest = np.maximum(waves * asked.unit, np.maximum(sm, dram))
+    shortest = np.maximum(waves * np.where(runs, asked.unit, 0.0), np.maximum(sm, dram))
     if not device.contention:
         shortest, sm, dram = asked.solo, np.zeros_like(sm), np.zeros_like(dram)
     per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
     held = _held(asked, whole) / (np.array(per_sm)[:, None] * device.sms)  # (4, n_launches)
     if not device.contention:
         held = np.zeros_like(held)
-    columns = np.stack([shortest, sm, dram, *held])  # (7, n_launches)
+    columns = np.where(runs, np.stack([shortest, sm, dram, *held]), np.inf)  # (7, n_launches)
     sums = np.add.reduceat(columns, program.launch_ptr[:-1], axis=1)
     return _Work(sums[0], sums[1:])
 

@@ -120,11 +120,13 @@ class Comparison:
 
     def table(self) -> Any:
         """Return the comparison as a `rich.table.Table`."""
+        from rich.markup import escape
         from rich.table import Table
 
         unit, name = (MS, "ms") if any((row.makespan_us or 0) >= MS for row in self.rows) else (1.0, "us")
         title = f"{self.graph.name} on {self.cluster.name}"
-        table = Table(title=title, title_justify="left", caption=self._caption() or None, caption_justify="left")
+        caption = escape(self._caption()) or None
+        table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
         table.add_column("scheduler")
         for heading in (f"makespan {name}", f"estimate {name}", "speedup", "over bound", "streams", "devices", "syncs",
                         "memory", "SM eff.", "search s"):  # fmt: skip
@@ -132,15 +134,15 @@ class Comparison:
         best = self.best()
         for row in self.rows:
             if row.reason is not None:
-                table.add_row(row.scheduler, f"[dim]{_escape(row.reason)}[/dim]", *[""] * 9)
+                table.add_row(escape(row.scheduler), f"[dim]{escape(row.reason)}[/dim]", *[""] * 9)
                 continue
             cells = (
                 _number(row.makespan_us, unit), _number(row.estimate_us, unit),
-                f"{row.speedup:.2f}x", f"{row.over_bound:.2f}", str(row.streams), str(row.devices), str(row.syncs),
-                format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
+                _ratio(row.speedup, "x"), _ratio(row.over_bound, ""),
+                str(row.streams), str(row.devices), str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
                 f"{row.search_s:.3f}",
             )  # fmt: skip
-            table.add_row(row.scheduler, *cells, style="bold" if row is best else None)
+            table.add_row(escape(row.scheduler), *cells, style="bold" if row is best else None)
         return table
 
     def _caption(self) -> str:
@@ -214,12 +216,15 @@ def compare(
     def run(plan: Schedule) -> Trace:
         return simulate(plan, cluster, cost, jitter=jitter, rng=None if seed is None else int(seed))
 
-    baseline = run(schedule(graph, cluster, "sequential", cost)).makespan
+    try:
+        baseline = run(schedule(graph, cluster, "sequential", cost)).makespan
+    except SimschedError:  # a row of a scheduler says why
+        baseline = None
     rows: list[Row] = []
     plans: dict[str, Schedule] = {}
     traces: dict[str, Trace] = {}
     for scheduler in asked:
-        name = scheduler_name(scheduler)
+        name = _unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
             progress(name)
         try:
@@ -237,14 +242,22 @@ def compare(
     return Comparison(graph, cluster, tuple(rows), plans, traces)
 
 
-def _row(name: str, plan: Schedule, trace: Trace, baseline: float, search_s: float, cost: CostModel | None) -> Row:
+def _unused(name: str, taken: list[str]) -> str:
+    """Return the name, with a number if another row has it."""
+    numbered = [name, *(f"{name} ({i})" for i in range(2, len(taken) + 2))]
+    return next(candidate for candidate in numbered if candidate not in taken)
+
+
+def _row(
+    name: str, plan: Schedule, trace: Trace, baseline: float | None, search_s: float, cost: CostModel | None
+) -> Row:
     bound = lower_bound(plan.graph, trace.cluster, cost)
     warnings = trace.memory_warnings()
     return Row(
         scheduler=name,
         makespan_us=trace.makespan,
         estimate_us=plan.estimate,
-        speedup=baseline / trace.makespan if trace.makespan else 1.0,
+        speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
         over_bound=trace.makespan / bound if bound else 1.0,
         streams=plan.n_streams,
         devices=len(plan.devices_used),
@@ -261,5 +274,5 @@ def _number(us: float | None, unit: float) -> str:
     return "-" if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
 
 
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+def _ratio(value: float | None, suffix: str) -> str:
+    return "-" if value is None else f"{value:.2f}{suffix}"

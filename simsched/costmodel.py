@@ -87,14 +87,16 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
 
 
 def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> list[Floats]:
-    """Return `operator_times` for each device of the cluster; equal devices share one array."""
+    """Return `operator_times` for each device of the cluster; with the default model, equal devices share one array."""
+    if cost is not None and cost is not default_cost:
+        return [operator_times(graph, device, cost) for device in cluster.devices]
     known: list[tuple[Device, Floats]] = []
     result = []
     for device in cluster.devices:
         anonymous = replace(device, name="")
         times = next((t for d, t in known if d == anonymous), None)
         if times is None:
-            times = operator_times(graph, device, cost)
+            times = operator_times(graph, device)
             known.append((anonymous, times))
         result.append(times)
     return result

@@ -108,7 +108,9 @@ class _Lowering:
         u, to = graph.src[edges], self._device[graph.dst[edges]]
         nbytes, exact = graph.edge_nbytes[edges], graph.edge_transfer[edges]
         place = self._position[u]
-        order = np.lexsort((edges, np.nan_to_num(exact, nan=-1.0), nbytes, to, place))
+        # numbered as the host threads issue them
+        thread = np.zeros_like(u) if self._one_thread else self._device[u]
+        order = np.lexsort((edges, np.nan_to_num(exact, nan=-1.0), nbytes, to, place, thread))
         new = np.ones(len(edges), np.bool_)
         if self._minimal and len(edges) > 1:
             keys = (place, to, nbytes, np.nan_to_num(exact, nan=-1.0))

@@ -182,6 +182,8 @@ class Program:
             raise ProgramError(
                 f"kernels of {names[self.launch_op[int(np.argmax(swapped))]]!r} are launched out of order"
             )
+        if self.n_events > len(self):
+            raise ProgramError(f"{self.n_events} events are more than the {len(self)} instructions could use")
         for code in (RECORD, WAIT, SYNC):
             self._require_range(self.argument[self.action == code], self.n_events, "event")
         self._check_records()
@@ -200,8 +202,6 @@ class Program:
             raise ProgramError("an instruction other than barrier and sync needs a stream")
         if self.execution == "graph" and not on_stream.all():
             raise ProgramError("a captured graph cannot hold barriers or host syncs")
-        if self.n_events > n:
-            raise ProgramError(f"{self.n_events} events are more than the {n} instructions could use")
 
     def _require_range(self, rows: Ints, end: int, what: str) -> None:
         if rows.size and not 0 <= rows.min() <= rows.max() < end:

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.io"),
     ("simsched.graph", "simsched.cluster"),
-    ("simsched.profile", "simsched.costmodel", "simsched.schedules", "simsched.feasibility", "simsched.program", "simsched.program_json",
-     "simsched.lowering", "simsched.trace"),
+    ("simsched.profile", "simsched.costmodel", "simsched.schedules", "simsched.feasibility", "simsched.program",
+     "simsched.program_json", "simsched.lowering", "simsched.trace"),
     ("simsched.simulator", "simsched.schedulers"),
     ("simsched.bounds", "simsched.calibration"),
     ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.report"),
@@ -41,10 +41,8 @@ def modules(root):
     return found
 
 
-parsed = cache(ast.parse)  # copies of the tree differ in one file each
-
-
-def imports(module, path, known):
+@cache  # copies of the tree differ in one file each
+def imports(module, is_package, text, known):
     """Modules that a module imports (line, name), inside functions too, but not for the type checker alone."""
 
     def visit(node):
@@ -58,7 +56,7 @@ def imports(module, path, known):
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+                package = module if is_package else module.rpartition(".")[0]
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, base] if base else parents)
             for alias in node.names:
@@ -67,7 +65,7 @@ def imports(module, path, known):
         for child in ast.iter_child_nodes(node):
             yield from visit(child)
 
-    return list(visit(parsed(path.read_text(encoding="utf-8"))))
+    return list(visit(ast.parse(text)))
 
 
 def room(module):
@@ -88,7 +86,8 @@ def breaches(root):
     lines = []
     for module, path in known.items():
         own = room(module)
-        for line, target in imports(module, path, known):
+        text = path.read_text(encoding="utf-8")
+        for line, target in imports(module, path.name == "__init__.py", text, frozenset(known)):
             where = f"{path.relative_to(root)}:{line}"
             other, top = room(target), target.split(".")[0]
             if other is not None and other > own:

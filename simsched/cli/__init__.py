@@ -13,6 +13,11 @@ def main(arguments: list[str] | None = None) -> None:
     arguments
         By default those of the process.
     """
-    from simsched.cli.run import run
+    try:
+        from simsched.cli.run import run
 
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+        status = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # before the commands were there to be interrupted
+        print("error: interrupted", file=sys.stderr)
+        status = 2
+    sys.exit(status)

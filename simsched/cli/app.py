@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simsched.cli.inputs import make_cluster, progress, read_graph, read_options, read_plan, split_schedulers
+from simsched.cli.inputs import (
+    check_outputs,
+    is_terminal,
+    make_cluster,
+    progress,
+    read_graph,
+    read_options,
+    read_plan,
+    read_scheduler,
+    read_schedulers,
+)
 
 if TYPE_CHECKING:
     from simsched.trace import Trace
@@ -45,6 +55,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
         import simsched
 
         print(f"simsched {simsched.__version__}")
+        raise typer.Exit
 
 
 @app.command()
@@ -64,21 +75,25 @@ def compare(
 
     The trace and the chart are of the schedule with the least makespan.
     """
-    from simsched.comparison import compare, scheduler_set
+    from simsched.comparison import compare
     from simsched.errors import SimulationError
 
-    cluster, dag, asked = make_cluster(gpu, gpus, link), read_graph(graph), split_schedulers(schedulers)
-    with progress(len(scheduler_set(asked, dag)) if isinstance(asked, str) else len(asked)) as tell:
+    _check_pictures(graph, perfetto, gantt)
+    cluster, dag = make_cluster(gpu, gpus, link), read_graph(graph)
+    asked = read_schedulers(schedulers, dag)
+    with progress(len(asked)) as tell:
         found = compare(dag, cluster, asked, jitter=jitter, rng=seed, progress=tell)
+    best, drawn = found.best(), perfetto is not None or gantt is not None
+    if drawn and best is not None:
+        _write_pictures(found.traces[best.scheduler], perfetto, gantt)
     if as_json:
         print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
         _print_table(found.table())
-    if perfetto or gantt:
-        best = found.best()
-        if best is None:
-            raise SimulationError("no scheduler found a schedule: there is nothing to draw")
-        _write_pictures(found.traces[best.scheduler], perfetto, gantt, best.scheduler, quiet=as_json)
+    if drawn and best is None:
+        raise SimulationError("no scheduler found a schedule: there is nothing to draw")
+    if best is not None and not as_json:
+        _print_pictures(best.scheduler, perfetto, gantt)
 
 
 @app.command()
@@ -100,15 +115,18 @@ def schedule(
     from simsched.io import dump_json
     from simsched.schedulers import schedule
 
+    check_outputs(graph, output, program)
     cluster = make_cluster(gpu, gpus, link)
-    plan = schedule(read_graph(graph), cluster, scheduler, **read_options(option or []))
+    plan = schedule(read_graph(graph), cluster, read_scheduler(scheduler), **read_options(option or []))
+    lowered = None if program is None else plan.lower(cluster)
+    if output is not None:
+        plan.save(output)
+    if program is not None and lowered is not None:
+        lowered.save(program)
     if output is None:
         print(dump_json(plan.to_dict()), end="")
     else:
-        plan.save(output)
         print(f"{plan!r} written to {output}")
-    if program is not None:
-        plan.lower(cluster).save(program)
 
 
 @app.command()
@@ -134,17 +152,19 @@ def simulate(
     from simsched.schedulers import schedule
     from simsched.simulator import simulate
 
+    _check_pictures(plan, perfetto, gantt)
     cluster, found = make_cluster(gpu, gpus, link), read_plan(plan)
     if isinstance(found, OpGraph):
-        found = schedule(found, cluster, scheduler, **read_options(option or []))
+        found = schedule(found, cluster, read_scheduler(scheduler), **read_options(option or []))
     if not isinstance(found, Program):
         found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
     trace = simulate(found, cluster, jitter=jitter, rng=seed)
+    _write_pictures(trace, perfetto, gantt)
     if as_json:
         print(json.dumps(_summary(trace), indent=1, allow_nan=False))
     else:
         _print_summary(trace)
-    _write_pictures(trace, perfetto, gantt, "trace", quiet=as_json)
+        _print_pictures("trace", perfetto, gantt)
 
 
 @app.command()
@@ -177,12 +197,10 @@ def gpus() -> None:
 
 
 def _print_table(table: Any) -> None:
-    import sys
-
     from rich.console import Console
 
     # in a pipe a table is as wide as it needs to be
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if is_terminal() else 160).print(table)
 
 
 def _print_pairs(pairs: list[tuple[str, str]]) -> None:
@@ -228,9 +246,27 @@ def _print_summary(trace: "Trace") -> None:
     )
 
 
-def _write_pictures(trace: "Trace", perfetto: str | None, gantt: str | None, name: str, *, quiet: bool) -> None:
-    for path, write in ((perfetto, trace.to_perfetto), (gantt, trace.gantt)):
+def _check_pictures(source: str, perfetto: str | None, gantt: str | None) -> None:
+    from pathlib import Path
+
+    from simsched.errors import FileError
+    from simsched.trace.gantt import FORMATS
+
+    if gantt is not None and Path(gantt).suffix.lower()[1:] not in FORMATS:
+        known = ", ".join(f".{each}" for each in FORMATS)
+        raise FileError(f"cannot draw {gantt!r}: its name must end in one of: {known}")
+    check_outputs(source, perfetto, gantt)
+
+
+def _write_pictures(trace: "Trace", perfetto: str | None, gantt: str | None) -> None:
+    # before anything is printed: a reader who goes away, as `head` does, costs no file
+    if perfetto is not None:
+        trace.to_perfetto(perfetto)
+    if gantt is not None:
+        trace.gantt(gantt)
+
+
+def _print_pictures(name: str, *paths: str | None) -> None:
+    for path in paths:
         if path is not None:
-            write(path)
-            if not quiet:
-                print(f"{name} written to {path}")
+            print(f"{name} written to {path}")

@@ -1,6 +1,6 @@
 """What `show`, `workloads` and `gpus` print."""
 
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from rich.table import Table
@@ -58,13 +58,19 @@ def workload_table() -> Table:
     table.add_column("parameters")
     for name in WORKLOADS:
         graph = from_spec(name)
-        parameters = ", ".join(
-            f"{'seed' if p.name == 'rng' else p.name}={0 if p.name == 'rng' else p.default}"
-            for p in signature(WORKLOADS[name]).parameters.values()
-        )
+        parameters = ", ".join(_setting(p) for p in signature(WORKLOADS[name]).parameters.values())
         figures = (len(graph), len(graph.src), graph.width, graph.depth)
         table.add_row(name, *map(str, figures), f"{graph.flops.sum() / 1e9:.2f}", parameters)
     return table
+
+
+def _setting(parameter: Parameter) -> str:
+    """Return a parameter and its default as one types them."""
+    if parameter.name == "rng":
+        return "seed=0"
+    value = parameter.default
+    text = "none" if value is None else ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"{parameter.name}={text}"
 
 
 def gpu_table() -> Table:

@@ -1,10 +1,14 @@
-"""From what is typed to graphs, clusters, schedulers and plans."""
+"""From what is typed to graphs, clusters, schedulers, plans and files to write."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from simsched.errors import FormatError, SchedulerError
+from simsched.errors import FileError, FormatError, SchedulerError
 
 if TYPE_CHECKING:
     from simsched.cluster import Cluster
@@ -12,6 +16,8 @@ if TYPE_CHECKING:
     from simsched.program import Program
     from simsched.schedulers import Scheduler
     from simsched.schedules import Schedule
+
+_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost")  # what `simsched.schedule` takes besides
 
 
 def read_graph(text: str) -> "OpGraph":
@@ -23,6 +29,7 @@ def read_graph(text: str) -> "OpGraph":
 
 def read_plan(text: str) -> "OpGraph | Schedule | Program":
     """Return a graph, schedule or program; a JSON file says by its format which of them it holds."""
+    text = text.strip()
     if not text.endswith(".json"):
         return read_graph(text)
     from simsched.graph import OpGraph
@@ -36,7 +43,9 @@ def read_plan(text: str) -> "OpGraph | Schedule | Program":
         "simsched.schedule": Schedule.from_dict,
         "simsched.program": Program.from_dict,
     }
-    found = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or "format" not in data:
+        raise FormatError(f"{text}: not an object with a field 'format', which is one of: {', '.join(readers)}")
+    found = data["format"]
     if not isinstance(found, str) or found not in readers:
         raise FormatError(f"{text}: field 'format' is {found!r}; expected one of: {', '.join(readers)}")
     return readers[found](data, text)
@@ -49,16 +58,26 @@ def make_cluster(gpu: str, gpus: int, link: str | None) -> "Cluster":
     return Cluster.preset(gpu, gpus, link=link)
 
 
-def split_schedulers(text: str) -> "str | list[str | Scheduler]":
-    """Return ``fast``, ``all``, or the schedulers of a comma-separated list."""
-    from simsched.comparison import SETS
+def read_schedulers(text: str, graph: "OpGraph") -> "list[str | Scheduler]":
+    """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once."""
+    from simsched.comparison import SETS, scheduler_set
 
-    if text in SETS:
-        return text
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise SchedulerError(f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy")
-    return list(names)
+    names: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if not name:
+            raise SchedulerError(
+                f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy"
+            )
+        names += scheduler_set(name, graph) if name in SETS else [read_scheduler(name)]
+    return list(dict.fromkeys(names))
+
+
+def read_scheduler(name: str) -> str:
+    """Return the name; for a ``package.module:function`` the current folder is looked into first."""
+    here = str(Path.cwd())
+    if ":" in name and here not in sys.path:  # `python -m` puts it there, a console script does not
+        sys.path.insert(0, here)
+    return name
 
 
 def read_options(pairs: list[str]) -> dict[str, Any]:
@@ -66,9 +85,14 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
         if not equals or not name:
             raise SchedulerError(f"--option {pair!r}: expected name=value")
-        options[name.replace("-", "_")] = _value(value)
+        if name in _NOT_OPTIONS:
+            raise SchedulerError(f"--option {pair!r}: no scheduler has such an option")
+        if name in options:
+            raise SchedulerError(f"--option {pair!r}: {name!r} is given twice")
+        options[name] = _value(value.strip())
     return options
 
 
@@ -84,6 +108,39 @@ def _value(text: str) -> Any:
     return text
 
 
+def check_outputs(source: str, *paths: str | None) -> None:
+    """Refuse files that cannot be written, before anything is computed.
+
+    Raises
+    ------
+    FileError
+        Also if two of them, or one of them and the source, are one file.
+    """
+    given = [path for path in paths if path is not None]
+    for path in given:
+        try:
+            if not path:
+                raise FileError("cannot write a file without a name")
+            target = Path(os.path.realpath(path))
+            if target.is_dir():
+                raise FileError(f"cannot write {path}: it is a folder")
+            if target.is_file() or not target.exists():  # not a pipe or a device
+                TemporaryFile(dir=target.parent).close()
+        except FileError:
+            raise
+        except (OSError, ValueError) as error:
+            raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+    used = [os.path.realpath(path) for path in (source.strip(), *given)]
+    for i, path in enumerate(given, 1):
+        if used[i] in used[:i]:
+            raise FileError(f"cannot write {path}: this command already uses the file")
+
+
+def is_terminal() -> bool:
+    """Return whether stdout is read by a person."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def _say_nothing(_what: str) -> None:
     """Stand in for a progress bar where there is no terminal."""
 
@@ -91,12 +148,10 @@ def _say_nothing(_what: str) -> None:
 @contextmanager
 def progress(total: int) -> Iterator[Any]:
     """Give a function that is told what is being done; draws a bar on a terminal and nothing in a pipe."""
-    import sys
-
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not (console.is_terminal and sys.stdout.isatty()):
+    if not (console.is_terminal and is_terminal()):
         yield _say_nothing
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

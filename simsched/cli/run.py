@@ -1,7 +1,11 @@
 """Running the application: every failure becomes one line and an exit status."""
 
 import os
+import signal
 import sys
+import traceback
+import warnings
+from contextlib import suppress
 
 from simsched.errors import SimschedError
 
@@ -10,18 +14,30 @@ _FAILED = 2
 
 def run(arguments: list[str]) -> int:
     """Run the command line; return the exit status."""
+    with warnings.catch_warnings():
+        if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
+            warnings.simplefilter("ignore")
+        return _run(arguments or ["--help"])
+
+
+def _run(arguments: list[str]) -> int:
     from simsched.cli.app import app
 
     try:
         status = app(args=arguments, prog_name="simsched", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except SimschedError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        return _fail("interrupted; no file was left half-written")
+        return _interrupted()
     except BrokenPipeError:  # the reader has gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # how rich takes it
+            return 0
+        return _fail(f"a module that was imported ended the command, with {error.code!r}")
     except MemoryError:
         return _fail("out of memory; try a smaller graph")
     except Exception as error:
@@ -29,9 +45,30 @@ def run(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):
             return _fail(error.format_message())
         if type(error).__name__ == "Abort":
-            return _fail("interrupted; no file was left half-written")
-        raise
+            return _interrupted()
+        if isinstance(error, OSError) and error.filename is None:  # as of a full disk behind `>`
+            _drop_output()
+            return _fail(f"cannot write the output: {error.strerror or error}")
+        return _fail(_unexpected(error))
     return status if isinstance(status, int) else 0
+
+
+def _interrupted() -> int:
+    with suppress(ValueError):  # raised in threads
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the impatient press twice
+    return _fail("interrupted; no file was left half-written")
+
+
+def _drop_output() -> None:
+    """Give what is left in the buffer of stdout nowhere to go wrong."""
+    with suppress(OSError):  # a stdout that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unexpected(error: Exception) -> str:
+    """Say what went wrong and where: in a scheduler of the user's, or else in a way nobody thought of."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"unexpected {type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
 
 
 def _fail(message: str) -> int:

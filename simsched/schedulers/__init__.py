@@ -44,6 +44,8 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
         If ``package.module:function`` cannot be imported.
     """
     if not isinstance(scheduler, str):
+        if not callable(scheduler):
+            raise SchedulerError(f"{scheduler!r} is not a function")
         return scheduler
     if ":" in scheduler:
         module, _, function = scheduler.partition(":")
@@ -102,7 +104,15 @@ def schedule(
 
 
 def _check_options(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
-    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin: Python knows no parameters of it
+        return
+    missing = [
+        p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in options
+    ]
+    if missing:
+        raise SchedulerError(f"scheduler {name!r} needs option {missing[0]!r}")
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]

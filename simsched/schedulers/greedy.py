@@ -2,9 +2,8 @@
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.schedulers.listing import readers, sources
+from simsched.schedulers.listing import readers, require_streams, sources
 from simsched.schedules import Schedule
 
 
@@ -28,7 +27,7 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
     Raises
     ------
     SchedulerError
-        If `streams` is less than 1.
+        If `streams` is not a whole number of at least 1.
 
     Notes
     -----
@@ -41,8 +40,8 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
     .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
        MLSys 2021, arXiv:2011.01302.
     """
-    if streams is not None and streams < 1:
-        raise SchedulerError(f"greedy: streams must be at least 1, not {streams!r}")
+    if streams is not None:
+        require_streams("greedy", streams)
     consumers = readers(graph)
     missing = [len(producers) for producers in sources(graph)]
     ready = [i for i in range(len(graph)) if missing[i] == 0]

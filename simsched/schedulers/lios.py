@@ -4,9 +4,8 @@ from heapq import heapify, heappop, heappush
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, operator_times
-from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.schedulers.listing import readers, sources
+from simsched.schedulers.listing import readers, require_streams, sources
 from simsched.schedules import Schedule
 
 
@@ -31,7 +30,7 @@ def lios(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 8)
     Raises
     ------
     SchedulerError
-        If `streams` is less than 1.
+        If `streams` is not a whole number of at least 1.
 
     Notes
     -----
@@ -45,8 +44,7 @@ def lios(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 8)
     ----------
     .. [1] "LIOS", IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952.
     """
-    if streams < 1:
-        raise SchedulerError(f"lios: streams must be at least 1, not {streams!r}")
+    require_streams("lios", streams)
     times = operator_times(graph, cluster.devices[0], cost).tolist()
     producers, consumers = sources(graph), readers(graph)
     missing = [len(row) for row in producers]

@@ -6,10 +6,20 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.graph.structure import longest_from
+from simsched.numeric import is_count, is_number
 
 Neighbours = list[list[tuple[int, float]]]
+
+
+def require_streams(scheduler: str, streams: int) -> None:
+    """Refuse a number of streams that is none, or less than 1."""
+    if not is_number(streams) or streams != streams or streams < 1:
+        raise SchedulerError(f"{scheduler}: streams must be at least 1, not {streams!r}")
+    if not is_count(streams):
+        raise SchedulerError(f"{scheduler}: streams must be a whole number, not {streams!r}")
 
 
 def readers(graph: OpGraph) -> list[list[int]]:

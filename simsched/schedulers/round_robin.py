@@ -4,8 +4,8 @@ import numpy as np
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
+from simsched.schedulers.listing import require_streams
 from simsched.schedules import Schedule
 
 
@@ -29,14 +29,13 @@ def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: i
     Raises
     ------
     SchedulerError
-        If `streams` is less than 1.
+        If `streams` is not a whole number of at least 1.
 
     Notes
     -----
     A baseline that takes linear time at any size. O(V + E).
     """
-    if streams < 1:
-        raise SchedulerError(f"round-robin: streams must be at least 1, not {streams!r}")
+    require_streams("round-robin", streams)
     turn = np.arange(len(graph))
     return Schedule.from_columns(
         graph,

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable
+from sys import float_info
 
 from simsched.cluster import Device
 from simsched.simulator.contention import (
@@ -77,7 +78,7 @@ class Gpu:
     def submit(self, row: int, ask: Ask, priority: int, done: Callable[[float], object]) -> None:
         """Take a launch that has reached the head of its stream; `done(start)` is called when it ends."""
         now = self._env.now
-        if ask.solo == 0.0:
+        if ask.unit < float_info.min:  # no time at all, or so little that its rate overflows
             done(now)
             return
         if not self._device.contention or (ask.blocks == 0 and ask.sm_share == 0.0):

@@ -55,7 +55,8 @@ def simulate(
     Notes
     -----
     The model is leftover dispatch with fluid rate sharing, see the design section of the README.
-    An operator alone on an idle device takes exactly its time. O(E log E) events for E instructions.
+    A kernel alone on an idle device takes exactly its share of its operator's time. O(E log E) for E
+    instructions, plus an event per wave of blocks while two kernels interleave.
 
     References
     ----------

@@ -99,8 +99,12 @@ def demand(
     cost: CostModel | None,
     jitter: Jitter | None = None,
     rng: np.random.Generator | int | None = None,
+    *,
+    refuse_unfit: bool = True,
 ) -> Demand:
     """Return what each launch asks of its device.
+
+    A kernel of which no block fits on an SM is an error; with `refuse_unfit` false it has residency 0.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy) and DRAM
     by the operator's bytes over its time. Which of the two a roofline says is the bottleneck
@@ -128,9 +132,9 @@ def demand(
     solo[rows] *= graph.kernel_share[graph.kernel_ptr[program.launch_op[rows]] + program.launch_kernel[rows]]
     known: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
     for row in rows.tolist():
-        _describe_kernel(columns, row, program, cluster, int(device[row]), float(solo[row]), known)
-    unit = solo.copy()
-    for row in rows.tolist():
+        _describe_kernel(columns, row, program, cluster, int(device[row]), float(solo[row]), known, refuse_unfit)
+    unit = np.where(gridded & (columns["residency"] == 0), np.inf, solo)
+    for row in rows[columns["residency"][rows] > 0].tolist():
         unit[row] /= solo_units(
             int(columns["blocks"][row]), int(columns["residency"][row]), float(columns["sm_share"][row]),
             float(columns["dram_share"][row]), float(columns["alpha"][row]), float(columns["beta"][row]),
@@ -146,6 +150,7 @@ def _describe_kernel(
     place: int,
     solo: float,
     known: dict[tuple[int, ...], tuple[int, int, int, int]],
+    refuse_unfit: bool,
 ) -> None:
     """Fill one row of the columns; `known` remembers what blocks of a shape take on a device."""
     graph, op, device = program.graph, int(program.launch_op[row]), cluster.devices[place]
@@ -158,9 +163,13 @@ def _describe_kernel(
         try:
             fits = occupancy(device, kernel).blocks
         except ClusterError as error:
-            raise ClusterError(f"operator {graph.names[op]!r}: {error}") from None
+            if refuse_unfit:
+                raise ClusterError(f"operator {graph.names[op]!r}: {error}") from None
+            fits = 0
         known[key] = (need.warps, need.registers, need.shared_memory, fits * device.sms)
     warps, registers, shared_memory, residency = known[key]
+    if not residency:
+        return
     blocks, share = int(graph.kernel_blocks[k]), float(graph.kernel_share[k])
     compute, memory = _bottleneck(graph, op, device)
     kind = int(graph.intensity[op]) if graph.intensity[op] >= 0 else int(memory > compute)
