@@ -1,11 +1,11 @@
 """Lower bounds on the makespan that the simulator can report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simsched.cluster import WARP, Cluster
-from simsched.costmodel import CostModel
+from simsched.costmodel import CostModel, default_cost
 from simsched.graph import OpGraph
 from simsched.graph.columns import Floats
 from simsched.graph.structure import longest_to
@@ -54,10 +54,18 @@ def bounds(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> B
     residency, and those without `utilization` either count in the critical path alone. With
     `contention` off only the critical path counts. O(devices x (V + E)).
     """
-    rows = [_work_on(graph, cluster, d, cost) for d in range(len(cluster))]
+    rows = [_work_on(graph, cluster, d, cost) for d in _different(cluster, cost)]
     fastest = np.minimum.reduce([row.shortest for row in rows])
     work = np.minimum.reduce([row.work for row in rows]).sum(axis=1) / len(cluster)  # sm, dram, then residency
     return Bounds(max(longest_to(graph, fastest)), float(work[0]), float(work[1]), float(work[2:].max()))
+
+
+def _different(cluster: Cluster, cost: CostModel | None) -> list[int]:
+    """Return the devices that may differ in what they need; a cost model of the user's may look at names."""
+    if cost is not None and cost is not default_cost:
+        return list(range(len(cluster)))
+    anonymous = [replace(device, name="") for device in cluster.devices]
+    return [d for d, device in enumerate(anonymous) if device not in anonymous[:d]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Row:
     speedup
         Simulated makespan of ``sequential`` on the same cluster over this one.
     over_bound
-        Makespan over the lower bound of the graph the schedule runs.
+        Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
     streams, devices
         In use.
     syncs
@@ -134,19 +134,26 @@ class Comparison:
         best = self.best()
         for row in self.rows:
             if row.reason is not None:
-                table.add_row(escape(row.scheduler), f"[dim]{escape(row.reason)}[/dim]", *[""] * 9)
+                table.add_row(escape(row.scheduler), *["-"] * 10, style="dim")
                 continue
             cells = (
-                _number(row.makespan_us, unit), _number(row.estimate_us, unit),
-                _ratio(row.speedup, "x"), _ratio(row.over_bound, ""),
-                str(row.streams), str(row.devices), str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
+                _number(row.makespan_us, unit),
+                _number(row.estimate_us, unit),
+                _ratio(row.speedup, "x"),
+                _ratio(row.over_bound, ""),
+                str(row.streams),
+                str(row.devices),
+                str(row.syncs),
+                format_bytes(row.peak_memory_bytes or 0.0),
+                f"{100 * (row.sm_efficiency or 0):.0f} %",
                 f"{row.search_s:.3f}",
-            )  # fmt: skip
+            )
             table.add_row(escape(row.scheduler), *cells, style="bold" if row is best else None)
         return table
 
     def _caption(self) -> str:
-        notes = [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
+        notes = [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
+        notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
         unknown = operators_without_load(self.graph)
         if unknown:
             notes.append(
@@ -258,7 +265,7 @@ def _row(
         makespan_us=trace.makespan,
         estimate_us=plan.estimate,
         speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
-        over_bound=trace.makespan / bound if bound else 1.0,
+        over_bound=trace.makespan / bound if bound else None,
         streams=plan.n_streams,
         devices=len(plan.devices_used),
         syncs=trace.program.n_syncs,

@@ -21,8 +21,8 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
     FileError
         If the folder does not exist or cannot be written to. The old file, if any, is kept.
     """
-    content = data.encode() if isinstance(data, str) else data
     try:
+        content = data.encode() if isinstance(data, str) else data
         path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
@@ -80,11 +80,11 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         raise FormatError(f"{source}: {constant} is not a number that can be used")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise FormatError(f"{source}: field {twice!r} stands twice in one object")
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise FormatError(f"{source}: field {key!r} stands twice in one object")
+            found[key] = value
         return found
 
     try:

@@ -16,6 +16,8 @@ from simsched.schedules import Schedule
 Bools = npt.NDArray[np.bool_]
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": ("minimal", "literal")}
 
+_STRIDE: Final = 2**31  # above every place, stream and copy number: a pair of them is one sortable key
+
 # Instructions of one operator, in the order in which its host thread issues them.
 _BARRIER, _WAIT, _LAUNCH, _RECORD, _SYNC, _COPY = range(6)
 
@@ -50,7 +52,7 @@ class _Lowering:
         self._device, self._stream = np.empty(n, np.int64), np.empty(n, np.int64)
         self._device[schedule.op] = numbers[schedule.device]
         self._stream[schedule.op] = schedule.stream
-        _, self._lane = np.unique(np.stack([self._device, self._stream], 1), axis=0, return_inverse=True)
+        _, self._lane = np.unique(self._device * _STRIDE + self._stream, return_inverse=True)
         self._rows: list[tuple[Ints, ...]] = []  # (place, kind, number, action, device, stream, argument)
 
     def program(self) -> Program:
@@ -148,7 +150,7 @@ class _Lowering:
 
     def _needed_waits(self, u: Ints, v: Ints) -> tuple[Ints, Ints]:
         """Return the (producer, consumer) pairs for which a stream has to wait."""
-        pairs = np.unique(np.stack([self._position[v], self._position[u]], 1), axis=0)
+        pairs = _unique_pairs(self._position[v], self._position[u])
         consumer, producer = self._schedule.op[pairs[:, 0]], self._schedule.op[pairs[:, 1]]
         if not self._minimal:
             return producer, consumer
@@ -210,11 +212,12 @@ class _Lowering:
         v = graph.dst[across]
         # a host-blocking receive holds the whole thread, a wait only the consumer's stream
         waiter = np.where(self._one_thread, 0, self._device[v]) if self._blocking else self._lane[v]
-        pairs = np.unique(np.stack([self._position[v], copy_of_edge], 1), axis=0)
-        by_edge = dict(zip(self._position[v].tolist(), waiter.tolist(), strict=True))
-        waiters = np.array([by_edge[p] for p in pairs[:, 0].tolist()], np.int64)
+        pairs = _unique_pairs(self._position[v], copy_of_edge)
+        waiter_at = np.zeros(len(graph), np.int64)
+        waiter_at[self._position[v]] = waiter
+        waiters = waiter_at[pairs[:, 0]]
         if self._minimal:
-            lane = np.unique(np.stack([device, stream], 1), axis=0, return_inverse=True)[1]
+            lane = np.unique(device * _STRIDE + stream, return_inverse=True)[1]
             pairs = pairs[_not_yet_waited(waiters, lane[pairs[:, 1]], pairs[:, 0], pairs[:, 1])]
         consumer = self._schedule.op[pairs[:, 0]]
         action, target = (SYNC, -1) if self._blocking else (WAIT, self._stream[consumer])
@@ -224,11 +227,19 @@ class _Lowering:
 
     def _copy_streams(self, lane: Ints, to: Ints, device: Ints) -> Ints:
         """Return the stream of each copy, numbered behind the compute streams of its device."""
-        pairs, index = np.unique(np.stack([device, lane, to], 1), axis=0, return_inverse=True)
+        keys, index = np.unique((device * (lane.max() + 1) + lane) * len(self._devices) + to, return_inverse=True)
+        source = keys // len(self._devices) // (lane.max() + 1)
         first = np.zeros(len(self._devices), np.int64)
         np.maximum.at(first, self._device, self._stream + 1)
-        start = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
-        return (first[pairs[:, 0]] + np.arange(len(pairs)) - start)[index]
+        start = np.searchsorted(source, source, side="left")
+        number: Ints = first[source] + np.arange(len(keys)) - start
+        return number[index]
+
+
+def _unique_pairs(a: Ints, b: Ints) -> Ints:
+    """Return the different pairs of numbers below 2^31, sorted, shape (n_pairs, 2)."""
+    keys = np.unique(a * _STRIDE + b)
+    return np.stack([keys // _STRIDE, keys % _STRIDE], 1)
 
 
 def _require_one_thread_order(schedule: Schedule) -> None:

@@ -213,7 +213,9 @@ class Cluster:
 
         Zero within a device; `exact`, where given, holds between any two devices.
         """
-        if src == dst:
+        if not nbytes >= 0:
+            raise ClusterError(f"nbytes must not be negative, not {nbytes!r}")
+        if self[src] is self[dst]:
             return 0.0
         if exact is not None:
             return exact

@@ -76,7 +76,7 @@ class Device:
     shared_memory_reserved: int
     shared_memory_granularity: int
     clock: float
-    peak: Mapping[str, float]
+    peak: Mapping[str, float] = field(hash=False)
     bandwidth: float
     memory: float
     l2: float

@@ -139,7 +139,7 @@ class Operator:
     utilization: float | None = None
     intensity: str | None = None
     dtype: str = "fp32"
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     input_shapes: tuple[tuple[int, ...], ...] = ()
     output_shape: tuple[int, ...] | None = None
     block: str | None = None
@@ -148,6 +148,10 @@ class Operator:
         if not isinstance(self.name, str) or not self.name:
             raise GraphError(f"an operator's name must be a text that is not empty, not {self.name!r}")
         subject = f"operator {self.name!r}"
+        for text in ("kind", "block"):
+            value = getattr(self, text)
+            if not (isinstance(value, str) and value) and not (text == "block" and value is None):
+                raise GraphError(f"{subject}: {text} must be a text that is not empty, not {value!r}")
         for cost in ("flops", "nbytes", "weight_nbytes"):
             _refuse(subject, cost, getattr(self, cost), "cost")
         if self.time is not None:

@@ -377,7 +377,10 @@ class OpGraph:
         return longest_path(self, weights)
 
     def to_networkx(self) -> Any:
-        """Return a `networkx.MultiDiGraph`; node and edge attributes are the fields of the rows."""
+        """Return a `networkx.MultiDiGraph`; node and edge attributes are the fields of the rows.
+
+        networkx keeps edges by their producer, so `from_networkx` may give them back in another order.
+        """
         from simsched.graph.convert import to_networkx
 
         return to_networkx(self)

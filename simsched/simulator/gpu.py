@@ -4,6 +4,8 @@ from bisect import insort
 from collections.abc import Callable
 from sys import float_info
 
+import numpy as np
+
 from simsched.cluster import Device
 from simsched.simulator.contention import (
     MAX_COHORTS,
@@ -101,9 +103,7 @@ class Gpu:
 
     def load(self) -> Load:
         """Return the load curve so far."""
-        import numpy as np
-
-        return Load(*(np.array(column) for column in zip(*self._curve, strict=True)))
+        return Load(*np.array(self._curve).T)
 
     def _dispatch_later(self) -> None:
         if not self._dispatching:

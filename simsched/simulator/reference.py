@@ -1,7 +1,9 @@
 """The reference engine: the model of the simulator as SimPy processes, one per host thread and stream."""
 
+import gc
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import simpy
@@ -27,8 +29,8 @@ class _Mark:
     __slots__ = ("cause", "issue", "issued", "lane", "reached", "time")
 
     def __init__(self, env: Instants) -> None:
-        self.issued = env.event()
-        self.reached = env.event()
+        self.issued = simpy.Event(env)
+        self.reached = simpy.Event(env)
         self.issue = -1
         self.time = 0.0
         self.cause = -1
@@ -42,7 +44,7 @@ class _Connection:
 
     def __init__(self, env: Instants) -> None:
         self.queue: deque[int] = deque()
-        self.changed = env.event()
+        self.changed = simpy.Event(env)
 
 
 class _Lane:
@@ -63,6 +65,18 @@ class _Lane:
         self.wake: simpy.Event | None = None
         self.time = self.free = 0.0
         self.cause = self.free_cause = -1
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the cyclic garbage collector: a run makes many small objects, nearly all of which live to its end."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Reference:
@@ -86,7 +100,7 @@ class Reference:
         self._lanes = self._make_lanes()
         n = len(cluster.devices)
         self._outstanding = [0] * n  # kernels issued and not over
-        self._drained = [self._env.event() for _ in range(n)]
+        self._drained = [simpy.Event(self._env) for _ in range(n)]
         self._last_kernel = [-1] * n
         self._host_at = [int(start) for start in program.thread_ptr[:-1]]
 
@@ -103,11 +117,9 @@ class Reference:
             env.process(self._host_graph() if self._captured else self._host(t))
         for lane in self._lanes.values():
             env.process(self._run_lane(lane))
-        try:
+        with _uncollected(), suppress(EmptySchedule):
             while True:
                 env.step()
-        except EmptySchedule:
-            pass
         ends = self._program.thread_ptr[1:].tolist()
         lanes = [(lane.device, lane.stream, lane.queue[0][0]) for lane in self._lanes.values() if lane.queue]
         if lanes or self._host_at != ends:
@@ -212,7 +224,7 @@ class Reference:
         steps = {LAUNCH: self._launch, WAIT: self._wait, RECORD: self._record, COPY: self._copy}
         while True:
             while not lane.queue:
-                lane.wake = self._env.event()
+                lane.wake = simpy.Event(self._env)
                 yield lane.wake
             i, issued, host_span = lane.queue[0]
             delay = hop if self._action[i] == WAIT else gap
@@ -228,7 +240,7 @@ class Reference:
             yield At(env, free)
         yield from self._pass_connection(lane, i)
         cause = self._later_cause(lane, free, issued, host_span)
-        ready, over = env.now, env.event()
+        ready, over = env.now, simpy.Event(env)
         self._gpus[lane.device].submit(row, ask, self._priority[op], over.succeed)
         start = yield over
         span = self._span(kinds.KERNEL, row, op, lane.device, lane.stream, start, ready, ask.solo, cause)
@@ -237,7 +249,7 @@ class Reference:
         self._last_kernel[lane.device] = span
         self._outstanding[lane.device] -= 1
         if not self._outstanding[lane.device]:
-            drained, self._drained[lane.device] = self._drained[lane.device], env.event()
+            drained, self._drained[lane.device] = self._drained[lane.device], simpy.Event(env)
             drained.succeed()
 
     def _later_cause(self, lane: _Lane, free: float, issued: float, host_span: int) -> int:
@@ -254,7 +266,7 @@ class Reference:
         while connection.queue[0] != i:
             yield connection.changed
         connection.queue.popleft()
-        changed, connection.changed = connection.changed, self._env.event()
+        changed, connection.changed = connection.changed, simpy.Event(self._env)
         changed.succeed()
 
     def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int, hop: float) -> Process:
@@ -296,7 +308,7 @@ class Reference:
             solo = route.latency + nbytes / rate
             yield At(env, start + route.latency, COMPLETE if nbytes == 0 else RELEASE)
             if nbytes > 0:
-                over = env.event()
+                over = simpy.Event(env)
                 self._network.start(lane.device, dst, nbytes, route.channels, over.succeed)
                 yield over
         span = self._span(kinds.COPY, copy, int(copies.op[copy]), lane.device, lane.stream, start, start, solo, cause)
