@@ -1,5 +1,6 @@
 """The command line: ``simsched compare | schedule | simulate | show | workloads | gpus``."""
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -18,6 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         status = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # before the commands were there to be interrupted
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("error: interrupted", file=sys.stderr)
         status = 2
     sys.exit(status)

@@ -29,12 +29,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_MOST_GPUS = 4096  # a slip of the finger is not simulated for days
+
 GraphArgument = Annotated[
     str, typer.Argument(metavar="GRAPH", help="Workload name, random:layered,n_ops=200,... or a JSON file.")
 ]
 PlanArgument = Annotated[str, typer.Argument(metavar="GRAPH|PLAN", help="As GRAPH, or a schedule or program in JSON.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="Preset device; see `simsched gpus`.")]
-Gpus = Annotated[int, typer.Option("--gpus", help="How many of them.")]
+Gpus = Annotated[int, typer.Option("--gpus", min=1, max=_MOST_GPUS, help="How many of them.")]
 LinkOption = Annotated[
     str | None, typer.Option("--link", help="Preset link between them; by default the card's usual one.")
 ]
@@ -45,7 +47,10 @@ SchedulerOption = Annotated[str, typer.Option("--scheduler", help="Name, or pack
 Option = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")
 ]
-Jitter = Annotated[float | None, typer.Option("--jitter", help="Standard deviation of operator times over their mean.")]
+Jitter = Annotated[
+    float | None,
+    typer.Option("--jitter", min=0, max=1000, help="Standard deviation of operator times over their mean."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the jitter.")]
 
 

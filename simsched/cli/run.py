@@ -6,10 +6,12 @@ import sys
 import traceback
 import warnings
 from contextlib import suppress
+from io import TextIOWrapper
 
 from simsched.errors import SimschedError
 
 _FAILED = 2
+_INTERRUPTED = 130  # what some versions of typer make of Ctrl-C
 
 
 def run(arguments: list[str]) -> int:
@@ -17,6 +19,9 @@ def run(arguments: list[str]) -> int:
     with warnings.catch_warnings():
         if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
             warnings.simplefilter("ignore")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a name that a terminal cannot show ends no command
+                stream.reconfigure(errors="backslashreplace")
         return _run(arguments or ["--help"])
 
 
@@ -25,6 +30,8 @@ def _run(arguments: list[str]) -> int:
 
     try:
         status = app(args=arguments, prog_name="simsched", standalone_mode=False)
+        if status == _INTERRUPTED:
+            return _interrupted()
         if sys.stdout is not None:
             sys.stdout.flush()
     except SimschedError as error:
@@ -37,7 +44,7 @@ def _run(arguments: list[str]) -> int:
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # how rich takes it
             return 0
-        return _fail(f"a module that was imported ended the command, with {error.code!r}")
+        return _fail(f"a scheduler, or its module, ended the command with {error.code!r}")
     except MemoryError:
         return _fail("out of memory; try a smaller graph")
     except Exception as error:

@@ -8,10 +8,16 @@ import numpy.typing as npt
 
 from simsched.errors import GraphError
 from simsched.graph.operator import RULES, Edge, Kernel
+from simsched.numeric import whole_column
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Row = TypeVar("Row")
+
+_NONE = float("nan")
+_DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE}
+COSTS = tuple(_DEFAULTS)
+"""Columns of numbers that an operator has."""
 
 
 class Rows(Sequence[Row], Generic[Row]):
@@ -116,4 +122,47 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
         for key in ("blocks", "threads", "registers", "shared_memory")
     }
     columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
+    return columns
+
+
+def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Ints, Ints]:
+    """Return the ends of edges as columns of operator indices; also refuses names that are none."""
+    bad = next((text for text in names if not isinstance(text, str) or not text), None)
+    if bad is not None:
+        raise GraphError(f"an operator's name must be a text that is not empty, not {bad!r}")
+    source, target = whole_column(src), whole_column(dst)
+    if source is None or target is None:
+        raise GraphError("src and dst must hold indices of operators, which are whole numbers")
+    if source.shape != target.shape or source.ndim != 1:
+        raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
+    outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= len(names))
+    if outside.any():
+        edge = int(np.argmax(outside))
+        raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {len(names)}")
+    return source, target
+
+
+def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
+    """Return the columns of `COSTS`, those not given at their defaults."""
+    unknown = [key for key in costs if key not in COSTS]
+    if unknown:
+        raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
+    columns = {}
+    for key, default in _DEFAULTS.items():
+        columns[key] = spread(costs.get(key, default), len(names), key)
+        bad = first_bad(columns[key], "utilization" if key == "utilization" else "cost", bool(np.isnan(default)))
+        if bad is not None:
+            raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
+    return columns
+
+
+def edge_columns(
+    names: Sequence[str], src: Ints, dst: Ints, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return the bytes and the exact transfer times of edges as columns."""
+    columns = spread(nbytes, len(src), "edge_nbytes"), spread(transfer, len(src), "edge_transfer")
+    for key, values in zip(("nbytes", "transfer"), columns, strict=True):
+        bad = first_bad(values, "cost", key == "transfer")
+        if bad is not None:
+            raise GraphError(f"edge {names[int(src[bad[0]])]} -> {names[int(dst[bad[0]])]}: {key} {bad[1]}")
     return columns

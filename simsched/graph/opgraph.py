@@ -9,23 +9,23 @@ import numpy.typing as npt
 
 from simsched.errors import GraphError
 from simsched.graph.columns import (
+    COSTS,
     Floats,
     Ints,
     Rows,
     column,
+    cost_columns,
+    edge_columns,
+    edge_ends,
     encode,
     endpoints,
-    first_bad,
     index_of,
     kernel_columns,
     optional,
-    spread,
 )
 from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
-from simsched.numeric import freeze, whole_column
-
-COSTS = ("flops", "nbytes", "weight_nbytes", "time", "utilization")
+from simsched.numeric import freeze
 
 
 class OpGraph:
@@ -124,33 +124,9 @@ class OpGraph:
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`: shape (n_ops,) or a scalar.
         """
         n = len(names)
-        unknown = [key for key in costs if key not in COSTS]
-        if unknown:
-            raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
-        bad_name = next((text for text in names if not isinstance(text, str) or not text), None)
-        if bad_name is not None:
-            raise GraphError(f"an operator's name must be a text that is not empty, not {bad_name!r}")
-        source, target = whole_column(src), whole_column(dst)
-        if source is None or target is None:
-            raise GraphError("src and dst must hold indices of operators, which are whole numbers")
-        if source.shape != target.shape or source.ndim != 1:
-            raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
-        outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= n)
-        if outside.any():
-            edge = int(np.argmax(outside))
-            raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {n}")
-        default = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": np.nan, "utilization": np.nan}
-        columns = {key: spread(costs.get(key, default[key]), n, key) for key in COSTS}
-        for key in COSTS:
-            bad = first_bad(columns[key], "utilization" if key == "utilization" else "cost", np.isnan(default[key]))
-            if bad is not None:
-                raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
-        edge_columns = {"nbytes": spread(edge_nbytes, len(source), "edge_nbytes"),
-                        "transfer": spread(edge_transfer, len(source), "edge_transfer")}  # fmt: skip
-        for key, values in edge_columns.items():
-            bad = first_bad(values, "cost", key == "transfer")
-            if bad is not None:
-                raise GraphError(f"edge {names[int(source[bad[0]])]} -> {names[int(target[bad[0]])]}: {key} {bad[1]}")
+        source, target = edge_ends(names, src, dst)
+        columns = cost_columns(names, costs)
+        nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
         zeros = np.zeros(n, np.int32)
         graph = cls.__new__(cls)
         graph._fill(
@@ -164,8 +140,8 @@ class OpGraph:
             details={},
             kernel_ptr=np.zeros(n + 1, np.int64),
             kernels=kernel_columns([]),
-            edge_nbytes=edge_columns["nbytes"],
-            edge_transfer=edge_columns["transfer"],
+            edge_nbytes=nbytes,
+            edge_transfer=transfer,
         )
         graph.__dict__["index"] = index_of(graph.names)
         return graph

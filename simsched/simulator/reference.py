@@ -54,14 +54,13 @@ class _Lane:
     starts no earlier than `free`, a gap behind the one before it.
     """
 
-    __slots__ = ("busy", "cause", "connection", "device", "free", "free_cause", "queue", "stream", "time", "wake")
+    __slots__ = ("cause", "connection", "device", "free", "free_cause", "queue", "stream", "time", "wake")
 
-    def __init__(self, device: int, stream: int, connection: _Connection | None) -> None:
+    def __init__(self, device: int, stream: int) -> None:
         self.device = device
         self.stream = stream
-        self.connection = connection
+        self.connection: _Connection | None = None
         self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
-        self.busy = False
         self.wake: simpy.Event | None = None
         self.time = self.free = 0.0
         self.cause = self.free_cause = -1
@@ -130,21 +129,18 @@ class Reference:
         """Return the streams in use; compute streams share hardware connections, copy streams do not."""
         copy_streams = {(d, s) for a, d, s in zip(self._action, self._device, self._stream, strict=True) if a == COPY}
         keys = sorted({(d, s) for d, s in zip(self._device, self._stream, strict=True) if s >= 0})
-        connections: dict[tuple[int, int], _Connection] = {}
+        sharers: dict[tuple[int, int], list[_Lane]] = {}
         lanes = {}
         for device, stream in keys:
-            limit = self._cluster.devices[device].connections
-            shared = (
-                not self._captured and (device, stream) not in copy_streams and self._cluster.devices[device].contention
-            )
-            connection = connections.setdefault((device, stream % limit), _Connection(self._env)) if shared else None
-            lanes[device, stream] = _Lane(device, stream, connection)
-        users: dict[int, int] = {}
-        for lane in lanes.values():
-            users[id(lane.connection)] = users.get(id(lane.connection), 0) + 1
-        for lane in lanes.values():
-            if users[id(lane.connection)] == 1:  # a queue of its own orders nothing that the stream does not
-                lane.connection = None
+            lanes[device, stream] = lane = _Lane(device, stream)
+            preset = self._cluster.devices[device]
+            if not self._captured and (device, stream) not in copy_streams and preset.contention:
+                sharers.setdefault((device, stream % preset.connections), []).append(lane)
+        for queue in sharers.values():
+            if len(queue) > 1:  # a queue of its own orders nothing that the stream does not
+                connection = _Connection(self._env)
+                for lane in queue:
+                    lane.connection = connection
         return lanes
 
     # Hosts ---------------------------------------------------------------------------------------
