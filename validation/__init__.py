@@ -1,0 +1,1 @@
+"""Evidence: what the library says, held against what others published or measured."""
