@@ -204,8 +204,15 @@ def gpus() -> None:
 def _print_table(table: Any) -> None:
     from rich.console import Console
 
-    # in a pipe a table is as wide as it needs to be
-    Console(width=None if is_terminal() else 160).print(table)
+    table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
+    console = Console(width=None if is_terminal() else 160)
+    wide = console.options.update(max_width=160)
+    for column in table.columns[:-1]:  # in the last one there may be a sentence, to be wrapped
+        column.no_wrap = True
+        column.min_width = max(console.measure(cell, options=wide).maximum for cell in (column.header, *column.cells))
+    # a terminal that is too narrow breaks the lines: better than figures cut short
+    console.width = max(console.width, console.measure(table, options=wide).minimum)
+    console.print(table)
 
 
 def _print_pairs(pairs: list[tuple[str, str]]) -> None:

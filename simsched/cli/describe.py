@@ -77,7 +77,7 @@ def gpu_table() -> Table:
     """Return the preset devices."""
     table = Table(title="gpus", title_justify="left")
     table.add_column("name")
-    for heading in ("SMs", "MHz", "FP32 TFLOP/s", "FP16 TFLOP/s", "DRAM GB/s", "memory GiB"):
+    for heading in ("SMs", "MHz", "FP32\nTFLOP/s", "FP16\nTFLOP/s", "DRAM\nGB/s", "memory\nGiB"):
         table.add_column(heading, justify="right")
     table.add_column("link")
     for name in DEVICES:
@@ -94,8 +94,8 @@ def link_table() -> Table:
     """Return the preset links."""
     table = Table(title="links", title_justify="left")
     table.add_column("name")
-    table.add_column("GB/s per direction", justify="right")
-    table.add_column("latency us", justify="right")
+    table.add_column("GB/s per\ndirection", justify="right")
+    table.add_column("latency\nus", justify="right")
     table.add_column("joins")
     joins = {
         "pairs": "devices 2i and 2i+1, the rest over pcie4",

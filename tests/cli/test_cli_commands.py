@@ -1,0 +1,270 @@
+"""What the commands print and write when all is well."""
+
+import json
+import sys
+
+import pytest
+
+import simsched
+from simsched.cli.run import run
+from simsched.program import Program
+from simsched.schedulers import SCHEDULERS
+from simsched.schedules import Schedule
+
+SMALL = "random:layered,n_ops=12,n_layers=4"
+ROW = {
+    "scheduler", "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs",
+    "peak_memory_bytes", "sm_utilization", "sm_efficiency", "search_s", "warning", "reason",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a scheduler of the user's adds the folder
+
+
+@pytest.fixture
+def said(capsys):
+    """Run a command that succeeds in silence on stderr; return what it printed."""
+
+    def say(*arguments):
+        status = run(list(arguments))
+        out, err = capsys.readouterr()
+        assert (status, err) == (0, "")
+        return out
+
+    return say
+
+
+@pytest.fixture
+def diamond(tmp_path):
+    """A graph file: a feeds b and c, which feed d; 10 us each and no load."""
+    edges = [{"src": s, "dst": d, "nbytes": 1e6} for s, d in ("ab", "ac", "bd", "cd")]
+    operators = [{"name": name, "time": 10.0, "weight_nbytes": 1e6} for name in "abcd"]
+    data = {"format": "simsched.graph", "version": 1, "name": "diamond", "operators": operators, "edges": edges}
+    (tmp_path / "diamond.json").write_text(json.dumps(data))
+    return "diamond.json"
+
+
+def makespan(said, *arguments):
+    return json.loads(said("simulate", *arguments, "--json"))["makespan_us"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_names_the_commands(said, arguments):
+    out = said(*arguments)
+    for command in ("compare", "schedule", "simulate", "show", "workloads", "gpus"):
+        assert command in out
+
+
+@pytest.mark.parametrize("command", ["compare", "schedule", "simulate", "show", "workloads", "gpus"])
+def test_every_command_has_help(said, command):
+    assert f"simsched {command}" in said(command, "--help")
+
+
+def test_version_runs_no_command(said):
+    assert said("--version") == f"simsched {simsched.__version__}\n"
+    assert said("--version", "compare") == f"simsched {simsched.__version__}\n"
+
+
+def test_fast_is_the_default_and_at_least_four(said):
+    out = said("compare", SMALL)
+    rows = json.loads(said("compare", SMALL, "--json"))["rows"]
+    assert len(rows) >= 4
+    for row in rows:
+        assert f"\n{row['scheduler']} " in out
+    assert [r["scheduler"] for r in json.loads(said("compare", SMALL, "--schedulers", "fast", "--json"))["rows"]] == [
+        r["scheduler"] for r in rows
+    ]
+
+
+def test_all_is_every_scheduler(said):
+    rows = json.loads(said("compare", SMALL, "--schedulers", "all", "--json"))["rows"]
+    assert [row["scheduler"] for row in rows] == list(SCHEDULERS)
+
+
+def test_sets_and_names_are_listed_together_each_once(said):
+    rows = json.loads(said("compare", SMALL, "--schedulers", "lios, all,lios", "--json"))["rows"]
+    assert [row["scheduler"] for row in rows] == ["lios", *(name for name in SCHEDULERS if name != "lios")]
+
+
+def test_compare_as_json(said):
+    found = json.loads(said("compare", SMALL, "--gpu", "v100", "--gpus", "2", "--json"))
+    assert found.keys() == {"graph", "cluster", "rows"}
+    assert found["graph"]["name"] == "layered-12"
+    assert (found["graph"]["operators"], found["cluster"]["devices"]) == (12, ["v100", "v100"])
+    for row in found["rows"]:
+        assert row.keys() == ROW
+        assert row["reason"] is None
+        assert row["over_bound"] >= 1 - 1e-9
+    by_name = {row["scheduler"]: row for row in found["rows"]}
+    assert by_name["sequential"]["speedup"] == 1.0
+    assert by_name["round-robin"]["devices"] == 2
+
+
+def test_compare_agrees_with_the_library(said, diamond):
+    graph, cluster = simsched.OpGraph.load(diamond), simsched.Cluster.preset("a100")
+    row = simsched.compare(graph, cluster, ["lios"]).rows[0]
+    (told,) = json.loads(said("compare", diamond, "--schedulers", "lios", "--json"))["rows"]
+    assert told["makespan_us"] == row.makespan_us
+    assert makespan(said, diamond, "--scheduler", "lios") == row.makespan_us
+
+
+def test_a_scheduler_that_refuses_has_a_row_with_the_reason(said, tmp_path):
+    (tmp_path / "picky_scheduler.py").write_text(
+        "import simsched\n\ndef picky(graph, cluster, cost):\n    raise simsched.SimschedError('too [/green]')\n"
+    )
+    arguments = ("compare", SMALL, "--schedulers", "lios,picky_scheduler:picky")
+    first, second = json.loads(said(*arguments, "--json"))["rows"]
+    assert (first["reason"], second["reason"], second["makespan_us"]) == (None, "too [/green]", None)
+    assert "too [/green]" in said(*arguments)
+
+
+def test_a_scheduler_is_found_in_the_current_folder(said, tmp_path):
+    (tmp_path / "dealing_here.py").write_text(
+        "import simsched as ss\n\n"
+        "def dealing(graph, cluster, cost, *, streams=4):\n"
+        "    return ss.Schedule(graph, [ss.Placement(n, stream=i % streams) for i, n in enumerate(graph.order)])\n"
+    )
+    rows = json.loads(said("compare", SMALL, "--schedulers", "lios,dealing_here:dealing", "--json"))["rows"]
+    assert [(row["scheduler"], row["reason"]) for row in rows] == [("lios", None), ("dealing_here:dealing", None)]
+    written = json.loads(said("schedule", SMALL, "--scheduler", "dealing_here:dealing", "--option", "streams=3"))
+    assert {row["stream"] for row in written["placements"]} == {0, 1, 2}
+
+
+def test_pictures_are_of_the_best_schedule(said, tmp_path):
+    out = said("compare", SMALL, "--schedulers", "sequential,lios", "--perfetto", "t.json", "--gantt", "t.PNG")
+    assert out.endswith("lios written to t.json\nlios written to t.PNG\n")
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert (tmp_path / "t.PNG").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.PNG", "t.json"]
+
+
+def test_json_alone_is_printed_with_pictures(said, tmp_path):
+    json.loads(said("compare", SMALL, "--schedulers", "lios", "--json", "--gantt", "t.svg"))
+    json.loads(said("simulate", SMALL, "--json", "--gantt", "t.pdf"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.pdf", "t.svg"]
+
+
+def test_a_device_file_is_written_to_and_stays(said):
+    said("simulate", SMALL, "--perfetto", "/dev/null")
+    with open("/dev/null", "rb") as file:  # noqa: PTH123
+        assert file.read() == b""
+
+
+def test_a_picture_behind_a_link_is_written_where_the_link_points(said, tmp_path):
+    (tmp_path / "link.json").symlink_to("target.json")
+    said("simulate", SMALL, "--perfetto", "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "target.json").read_text())["traceEvents"]
+
+
+def test_schedule_prints_what_it_writes(said, tmp_path):
+    printed = said("schedule", SMALL, "--scheduler", "lios", "--option", "streams=2")
+    told = said("schedule", SMALL, "--scheduler", "lios", "--option", " streams = 2", "-o", "plan.json")
+    assert told.endswith("written to plan.json\n")
+    assert (tmp_path / "plan.json").read_text() == printed
+    plan = Schedule.load("plan.json")
+    assert (plan.scheduler, plan.n_streams, len(plan)) == ("lios", 2, 12)
+
+
+@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+def test_plans_and_programs_give_the_same_makespan_as_the_graph(said, scheduler):
+    two = ("--gpus", "2")
+    said("schedule", SMALL, "--scheduler", scheduler, *two, "-o", "plan.json", "--program", "program.json")
+    assert isinstance(Program.load("program.json"), Program)
+    direct = makespan(said, SMALL, "--scheduler", scheduler, *two)
+    assert makespan(said, "plan.json", *two) == direct
+    assert makespan(said, "program.json", *two) == direct
+
+
+def test_simulate_says_where_the_time_goes(said, diamond):
+    """Four operators of 10 us one after the other behind one launch: 40 us of compute at least."""
+    found = json.loads(said("simulate", diamond, "--scheduler", "sequential", "--json"))
+    assert found["makespan_us"] >= 40.0
+    assert found["blame_us"]["compute"] == pytest.approx(40.0)
+    assert sum(found["blame_us"].values()) == pytest.approx(found["makespan_us"])
+    out = said("simulate", diamond, "--scheduler", "sequential")
+    assert "diamond: 4 operators, 4 edges" in out
+    assert "critical path   4 operators: compute " in out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--threads", "one"], ["--transfers", "blocking"], ["--events", "literal"], ["--jitter", "0.2", "--seed", "3"]],
+)
+def test_other_ways_of_running_are_slower_or_equal_in_compute(said, diamond, options):
+    assert makespan(said, diamond, "--gpus", "2", "--scheduler", "round-robin", *options) > 20.0
+
+
+def test_jitter_is_drawn_from_the_seed(said):
+    runs = [makespan(said, SMALL, "--jitter", "0.3", "--seed", seed) for seed in ("1", "1", "2")]
+    assert runs[0] == runs[1] != runs[2]
+    assert runs[0] != makespan(said, SMALL)
+
+
+def test_the_link_matters(said, diamond):
+    fast, slow = (
+        makespan(said, diamond, "--gpus", "2", "--scheduler", "round-robin", "--link", link)
+        for link in ("nvlink3", "pcie3")
+    )
+    assert fast < slow
+
+
+def test_show(said, diamond):
+    """Depth 3 and width 2; 40 us of work over a path of 30 us."""
+    facts = json.loads(said("show", diamond, "--json"))
+    assert [facts[key] for key in ("name", "operators", "edges", "width", "depth")] == ["diamond", 4, 4, 2, 3]
+    assert (facts["work_us"], facts["critical_path_us"]) == (40.0, 30.0)
+    assert facts["parallelism_bound"] == pytest.approx(4 / 3)
+    assert facts["operators_without_load"] == 4
+    out = said("show", diamond)
+    assert "parallelism bound       1.33x" in out
+    assert "operators without load  4" in out
+
+
+def test_show_inception(said):
+    facts = json.loads(said("show", "inception_v3", "--json"))
+    assert (facts["operators"], facts["edges"]) == (119, 153)
+
+
+def test_the_seed_of_a_random_graph_is_0_by_default(said):
+    assert said("schedule", SMALL) == said("schedule", f"{SMALL},seed=0")
+    assert said("schedule", SMALL) != said("schedule", f"{SMALL},seed=1")
+
+
+def test_workloads_are_listed_as_they_are_typed(said):
+    """Every parameter that the table shows can be given back as it stands."""
+    out = " ".join(said("workloads").split())
+    for name, first, last in (("inception_v3", "batch=", "fp32"), ("random:layered", "n_ops=", "1.0")):
+        row = out[out.index(name) :]
+        settings = row[row.index(first) : row.index(last) + len(last)]
+        said("show", f"{name},{settings}", "--json")
+
+
+def test_gpus_and_links_are_listed(said):
+    lines = said("gpus").splitlines()
+    assert any(line.split()[:2] == ["a100", "108"] for line in lines)
+    assert any(line.startswith("nvlink3 ") for line in lines)
+
+
+def test_names_with_markup_stay_as_they_are(said, tmp_path):
+    operators = [{"name": "[/q] [red]x[/red]", "kind": "[/z]", "time": 3.0, "weight_nbytes": 1e12}]
+    data = {"format": "simsched.graph", "version": 1, "name": "[/net]", "operators": operators, "edges": []}
+    (tmp_path / "g.json").write_text(json.dumps(data))
+    out = said("compare", "g.json", "--gantt", "g.png")
+    assert out.startswith("[/net] on a100")
+    assert "warning: lios: gpu0 needs 931.3 GiB but a100 has 40.0 GiB" in out
+    assert "1 of 1 operators have neither kernels nor utilization" in out
+    assert "warning         gpu0 needs" in said("simulate", "g.json")
+    assert "[/net]" in said("show", "g.json")
+
+
+def test_names_in_other_scripts_are_drawn_without_a_word(said, tmp_path):
+    operators = [{"name": "卷积", "kind": "卷", "time": 3.0}]
+    data = {"format": "simsched.graph", "version": 1, "name": "网络", "operators": operators, "edges": []}
+    (tmp_path / "图.json").write_text(json.dumps(data), encoding="utf-8")
+    assert "网络" in said("compare", "图.json", "--gantt", "图.png", "--perfetto", "迹.json")
+    assert (tmp_path / "图.png").exists()
+    assert (tmp_path / "迹.json").exists()
