@@ -8,7 +8,6 @@
 """
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,14 +64,13 @@ __all__ = [
     "simulate",
 ]
 
-try:
-    __version__ = version("simsched")
-except PackageNotFoundError:  # run from a source tree that was not installed
-    __version__ = "0+unknown"
-
 
 def __getattr__(name: str) -> Any:
     # names are imported when they are first used: `import simsched` stays fast
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("simsched")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'simsched' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"simsched.{_MODULE_OF[name]}"), name)

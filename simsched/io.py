@@ -65,7 +65,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         If it is not JSON; the message names the line.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
     except (OSError, ValueError) as error:
@@ -88,7 +88,10 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         return found
 
     try:
-        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        data = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        if "\\ud" in text.lower():  # an escaped half of a character: text that nothing can print
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
     except json.JSONDecodeError as error:
         raise FormatError(
             f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"

@@ -44,6 +44,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Perfetto = Annotated[str | None, typer.Option("--perfetto", metavar="FILE", help="Write a trace for ui.perfetto.dev.")]
 Gantt = Annotated[str | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart: .png, .svg or .pdf.")]
 SchedulerOption = Annotated[str, typer.Option("--scheduler", help="Name, or package.module:function.")]
+MaybeScheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="Name, or package.module:function; lios unless given.")
+]
 Option = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")
 ]
@@ -137,7 +140,7 @@ def schedule(
 @app.command()
 def simulate(
     plan: PlanArgument,
-    scheduler: SchedulerOption = "lios",
+    scheduler: MaybeScheduler = None,
     gpu: Gpu = "a100",
     gpus: Gpus = 1,
     link: LinkOption = None,
@@ -152,6 +155,7 @@ def simulate(
     gantt: Gantt = None,
 ) -> None:
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.errors import SchedulerError
     from simsched.graph import OpGraph
     from simsched.program import Program
     from simsched.schedulers import schedule
@@ -160,7 +164,9 @@ def simulate(
     _check_pictures(plan, perfetto, gantt)
     cluster, found = make_cluster(gpu, gpus, link), read_plan(plan)
     if isinstance(found, OpGraph):
-        found = schedule(found, cluster, read_scheduler(scheduler), **read_options(option or []))
+        found = schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option or []))
+    elif scheduler or option:
+        raise SchedulerError(f"{plan} is scheduled already: --scheduler and --option do not apply")
     if not isinstance(found, Program):
         found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
     trace = simulate(found, cluster, jitter=jitter, rng=seed)

@@ -45,6 +45,7 @@ def lios(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 8)
     .. [1] "LIOS", IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952.
     """
     require_streams("lios", streams)
+    streams = min(streams, len(graph))  # of more streams than operators the rest would stay empty
     times = operator_times(graph, cluster.devices[0], cost).tolist()
     producers, consumers = sources(graph), readers(graph)
     missing = [len(row) for row in producers]

@@ -16,9 +16,9 @@ Neighbours = list[list[tuple[int, float]]]
 
 def require_streams(scheduler: str, streams: int) -> None:
     """Refuse a number of streams that is none, or less than 1."""
-    if not is_number(streams) or streams != streams or streams < 1:
+    if is_number(streams) and streams < 1:
         raise SchedulerError(f"{scheduler}: streams must be at least 1, not {streams!r}")
-    if not is_count(streams):
+    if not is_count(streams, 1):
         raise SchedulerError(f"{scheduler}: streams must be a whole number, not {streams!r}")
 
 

@@ -25,7 +25,10 @@ _UNITS: Final = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 _DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 # fixed, so that the same trace gives the same bytes
-_STYLE: Final[Any] = {"hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42}
+_STYLE: Final[Any] = {
+    "hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
+    "text.parse_math": False,  # a $ in a name is a $
+}  # fmt: skip
 _METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
                     "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from simsched.errors import SimulationError
 from simsched.graph.columns import Ints
 from simsched.io import dump_json, write_file
 from simsched.trace.metrics import lanes, load_curve
 from simsched.trace.trace import COPY, HOST, KERNEL, KINDS, Trace
 
 Event = dict[str, Any]
+_LONGEST = 2**62 / 1e3  # us
 _SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before what binds to it
 
 
@@ -34,6 +36,8 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
     ------
     FileError
         If the file cannot be written.
+    SimulationError
+        If the trace is longer than Perfetto can count.
     """
     found = _Export(trace).document()
     if path is not None:
@@ -46,6 +50,8 @@ class _Export:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        if trace.makespan > _LONGEST:
+            raise SimulationError(f"a trace of {trace.makespan:.3g} us is too long for Perfetto, which counts in ns")
         self._start: list[int] = np.rint(trace.start * 1e3).astype(np.int64).tolist()
         self._end: list[int] = np.rint(trace.end * 1e3).astype(np.int64).tolist()
         self._host_pid = len(trace.program.devices) + 1  # devices come first, from 1: pid 0 is the idle process

@@ -1,0 +1,5 @@
+"""``python -m simsched``: the command line."""
+
+from simsched.cli import main
+
+main()
