@@ -16,6 +16,7 @@ from simsched.schedules import Schedule
 Bools = npt.NDArray[np.bool_]
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": ("minimal", "literal")}
 
+_EXACT_STREAMS: Final = 8  # copy streams per compute stream and destination where edges have an exact time
 _STRIDE: Final = 2**31  # above every place, stream and copy number: a pair of them is one sortable key
 
 # Instructions of one operator, in the order in which its host thread issues them.
@@ -201,7 +202,7 @@ class _Lowering:
         place, device = self._position[u], self._device[u]
         # A stream of its own for each (producer's stream, destination): producers of one stream end in
         # the order of their copies, so no copy waits behind one whose data is not there yet.
-        stream = self._copy_streams(self._lane[u], copies.device, device)
+        stream = self._copy_streams(self._lane[u], copies.device, device, ~np.isnan(copies.transfer))
         ready, done = self._copy_ready_event, first_event + number
         for step, (action, argument) in enumerate(((WAIT, ready), (COPY, number), (RECORD, done))):
             if not (self._blocking and action == WAIT):  # the host itself has waited for the data
@@ -225,10 +226,18 @@ class _Lowering:
             pairs[:, 0], _WAIT, len(graph) + pairs[:, 1], action, self._device[consumer], target, done[pairs[:, 1]]
         )
 
-    def _copy_streams(self, lane: Ints, to: Ints, device: Ints) -> Ints:
-        """Return the stream of each copy, numbered behind the compute streams of its device."""
-        keys, index = np.unique((device * (lane.max() + 1) + lane) * len(self._devices) + to, return_inverse=True)
-        source = keys // len(self._devices) // (lane.max() + 1)
+    def _copy_streams(self, lane: Ints, to: Ints, device: Ints, exact: Bools) -> Ints:
+        """Return the stream of each copy, numbered behind the compute streams of its device.
+
+        Copies of exact time load no engine that could make them queue: they take turns on several streams.
+        """
+        n_lanes, n_devices = int(lane.max()) + 1, len(self._devices)
+        pair = (device * n_lanes + lane) * n_devices + to
+        order = np.argsort(pair, kind="stable")
+        turn = np.empty(len(pair), np.int64)
+        turn[order] = np.arange(len(pair)) - np.searchsorted(pair[order], pair[order], side="left")
+        keys, index = np.unique(pair * _EXACT_STREAMS + np.where(exact, turn % _EXACT_STREAMS, 0), return_inverse=True)
+        source = keys // _EXACT_STREAMS // n_devices // n_lanes
         first = np.zeros(len(self._devices), np.int64)
         np.maximum.at(first, self._device, self._stream + 1)
         start = np.searchsorted(source, source, side="left")
