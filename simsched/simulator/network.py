@@ -83,7 +83,7 @@ class Network:
         crossed = [(*flow.channels, own + i) for i, flow in enumerate(self._flows)]
         ptr = np.cumsum([0, *(len(channels) for channels in crossed)], dtype=np.int64)
         channel = np.array([c for channels in crossed for c in channels], np.int64)
-        return [float(rate) for rate in max_min_rates(ptr, channel, np.array(capacity))]
+        return [float(rate) for rate in max_min_rates(ptr, channel, np.array(capacity, np.float64))]
 
     def _end_flows(self) -> None:
         self._timer = None

@@ -1,15 +1,20 @@
 """`simulate`: the front door of the engines."""
 
+from typing import Final
+
 import numpy as np
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SimulationError
+from simsched.errors import SimulationError, UnknownNameError
 from simsched.program import Program
 from simsched.schedules import Schedule
+from simsched.simulator.compiled import Compiled
 from simsched.simulator.reference import Reference
 from simsched.simulator.workload import Jitter, demand
 from simsched.trace import Trace
+
+ENGINES: Final = ("reference", "compiled")
 
 
 def simulate(
@@ -19,6 +24,7 @@ def simulate(
     *,
     jitter: Jitter | None = None,
     rng: np.random.Generator | int | None = None,
+    engine: str = "reference",
 ) -> Trace:
     """Return what would run when.
 
@@ -36,6 +42,10 @@ def simulate(
         drawn in graph order.
     rng
         Generator or seed, required with `jitter`.
+    engine
+        ``"reference"``: the executable specification, on SimPy; or ``"compiled"``: the same model in
+        machine code, about twenty times as fast at 1,000 operators once numba has compiled it, which
+        takes some 15 s the first time ever.
 
     Returns
     -------
@@ -67,4 +77,9 @@ def simulate(
     names = tuple(device.name for device in cluster.devices)
     if program.devices != names:
         raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
-    return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
+    if engine not in ENGINES:
+        raise UnknownNameError("engine", engine, list(ENGINES))
+    asked = demand(program, cluster, cost, jitter, rng)
+    if engine == "reference":
+        return Reference(program, cluster, asked).run()
+    return Compiled(program.check(), cluster, asked).run()  # machine code trusts its tables

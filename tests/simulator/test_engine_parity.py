@@ -1,0 +1,308 @@
+"""The compiled engine against the reference engine: every column of every span, in the same order."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+from hand_made import DEVICE, hand_made
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import simsched as ss
+from simsched.errors import ClusterError, DeadlockError, ProgramError
+from simsched.simulator.compiled import Compiled
+from simsched.simulator.reference import Reference
+from simsched.simulator.workload import demand
+
+EXACT = ("kind", "item", "op", "device", "stream", "cause")
+TIMES = ("start", "end", "ready", "solo")
+CURVES = ("time", "sm", "dram", "warps", "active_sms")
+COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+
+times = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0]) | st.floats(0.0, 60.0)
+sizes = st.sampled_from([0.0, 1e3, 1e4, 5e4])
+
+
+@st.composite
+def operators(draw, name):
+    """Time only, utilization, or one to three kernels; any intensity."""
+    fields = {"time": draw(times), "nbytes": draw(sizes), "flops": draw(sizes)}
+    fields["intensity"] = draw(st.sampled_from([None, "compute", "memory"]))
+    kind = draw(st.sampled_from(["time", "utilization", "kernels", "kernels", "kernels"]))
+    if kind == "utilization":
+        fields["utilization"] = draw(st.sampled_from([0.1, 0.5, 0.6, 1.0]))
+    elif kind == "kernels":
+        fields["kernels"] = tuple(
+            ss.Kernel(
+                draw(st.sampled_from([1, 5, 10, 20, 40, 1000]) | st.integers(1, 120)),
+                threads=draw(st.sampled_from([32, 100, 256, 512, 1024])),
+                registers=draw(st.sampled_from([16, 32, 64])),
+                shared_memory=draw(st.sampled_from([0, 0, 5000, 32768])),
+                share=share,
+            )
+            for share in draw(st.sampled_from([(1.0,), (1.0,), (0.25, 0.75), (0.5, 0.25, 0.25)]))
+        )
+    return ss.Operator(name, **fields)
+
+
+@st.composite
+def clusters(draw):
+    """One to three devices with random limits, overheads and links."""
+    fields = {
+        "interleave": draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
+        "interference": draw(st.sampled_from([((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))])),
+        "saturating_warps": draw(st.sampled_from([8.0, 24.0, 32.0])),
+        "connections": draw(st.sampled_from([1, 2, 3, 32])),
+        "resident_kernels": draw(st.sampled_from([1, 2, 3, 128])),
+        "contention": draw(st.sampled_from([True, True, True, True, False])),
+        "copy_engines": draw(st.integers(1, 2)),
+        "copy_rate": draw(st.sampled_from([60.0, np.inf])),
+        "bandwidth": draw(st.sampled_from([100.0, 1000.0])),
+    }
+    costs = draw(st.sampled_from(["none", "some", "round", "any"]))
+    if costs == "some":
+        fields |= {"launch": 2.0, "record": 0.5, "wait": 0.7, "copy": 1.0, "barrier": 5.0, "gap": 0.3, "hop": 1.1}
+        fields |= {"graph_launch": 3.0, "graph_node": 0.4}
+    elif costs == "round":
+        fields |= dict.fromkeys(COSTS, 1.0)
+    elif costs == "any":
+        fields |= {name: draw(st.sampled_from([0.0, 0.1, 1.0, 4.3])) for name in COSTS}
+    devices = tuple(
+        replace(
+            DEVICE,
+            name=f"gpu{i}",
+            sms=draw(st.sampled_from([1, 4, 10])),
+            blocks_per_sm=draw(st.integers(1, 4)),
+            **fields,
+        )
+        for i in range(draw(st.integers(1, 3)))
+    )
+    links = st.builds(
+        ss.Link, st.sampled_from([50.0, 60.0, 700.0]), st.sampled_from([0.0, 1.0, 2.0]), duplex=st.booleans()
+    )
+    names = [device.name for device in devices]
+    if draw(st.booleans()):
+        wires = [(name, "switch", draw(links)) for name in names]
+    else:
+        wires = [(a, b, draw(links)) for i, a in enumerate(names) for b in names[i + 1 :]]
+    return ss.Cluster(devices, tuple(wires))
+
+
+@st.composite
+def programs(draw):
+    """A cluster, a program that runs on it, and options of `demand`."""
+    cluster = draw(clusters())
+    n = draw(st.integers(1, 14))
+    edges, depth = [], [0] * n
+    for v in range(1, n):
+        for u in sorted(draw(st.sets(st.integers(0, v - 1), max_size=3))):
+            exact = draw(st.sampled_from([None, None, None, 0.0, 4.0]))
+            edges.append(ss.Edge(f"o{u}", f"o{v}", draw(st.sampled_from([0.0, 60.0, 100.0, 1000.0])), exact))
+            depth[v] = max(depth[v], depth[u] + 1)
+    graph = ss.OpGraph([draw(operators(f"o{i}")) for i in range(n)], edges)
+    execution = draw(st.sampled_from(["events", "stages", "graph"]))
+    n_streams = draw(st.integers(1, 5))
+    streams = [draw(st.integers(0, n_streams - 1)) for _ in range(n)]
+    placements = [
+        ss.Placement(
+            f"o{i}",
+            draw(st.sampled_from(cluster.devices)).name,
+            streams[i],
+            stage=depth[i],
+            group=streams[i],
+            priority=draw(st.sampled_from([0, 0, 0, 1, -1])),
+        )
+        for i in sorted(range(n), key=lambda i: (depth[i], i))
+    ]
+    options = {
+        "threads": draw(st.sampled_from(["device", "one"])),
+        "events": draw(st.sampled_from(["minimal", "literal"])),
+        "transfers": draw(st.sampled_from(["async", "blocking"])) if execution != "graph" else "async",
+    }
+    program = ss.Schedule(graph, placements, execution).lower(cluster, **options)
+    return cluster, program, draw(st.sampled_from([None, None, 0.05, 0.5]))
+
+
+@st.composite
+def busy(draw):
+    """A larger program that keeps its devices oversubscribed, drawn from a seed."""
+    rng = Random(draw(st.integers(0, 2**32)))
+    n, n_streams, ticks = rng.randint(10, 60), rng.randint(2, 12), rng.choice([True, False])
+    fields = {
+        "interleave": rng.choice([0.0, 0.3, 0.5, 1.0]),
+        "interference": rng.choice([((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))]),
+        "connections": rng.choice([1, 2, 3, 32]),
+        "resident_kernels": rng.choice([1, 2, 3, 128]),
+        "copy_engines": rng.randint(1, 2),
+        "copy_rate": rng.choice([60.0, np.inf]),
+        "bandwidth": rng.choice([20.0, 100.0, 1000.0]),
+        "shared_memory_per_sm": rng.choice([65536, 65536.5]),
+    }
+    fields |= {name: rng.choice([0.0, 0.0, 1.0, rng.random()]) for name in COSTS}
+    devices = tuple(
+        replace(DEVICE, name=f"gpu{i}", sms=rng.choice([1, 4, 10]), **fields) for i in range(rng.randint(1, 3))
+    )
+    link = ss.Link(rng.choice([50.0, 300.0]), rng.choice([0.0, 1.0]), duplex=rng.random() < 0.5)
+    cluster = ss.Cluster(devices, tuple((device.name, "switch", link) for device in devices))
+    ops = []
+    for i in range(n):
+        kernels = tuple(
+            ss.Kernel(
+                rng.choice([1, 5, 10, 40, 41, 100, rng.randint(1, 3000)]),
+                threads=rng.choice([32, 256, 512, 1024]),
+                shared_memory=rng.choice([0, 0, 5000, 32768]),
+                share=share,
+            )
+            for share in rng.choice([(), (1.0,), (1.0,), (1.0,), (0.25, 0.75)])
+        )
+        ops.append(
+            ss.Operator(
+                f"o{i}",
+                time=float(rng.randint(1, 10)) if ticks else rng.uniform(0.1, 30.0),
+                kernels=kernels,
+                utilization=rng.choice([0.3, 1.0]) if not kernels else None,
+                nbytes=rng.choice([0.0, 1e3, 1e4]),
+                flops=rng.choice([0.0, 1e3, 1e4]),
+                intensity=rng.choice([None, "compute", "memory"]),
+            )
+        )
+    edges = [
+        ss.Edge(f"o{u}", f"o{v}", rng.choice([0.0, 60.0, 100.0, 1000.0]), rng.choice([None, None, None, 4.0]))
+        for v in range(1, n)
+        for u in sorted(rng.sample(range(v), min(v, rng.choice([0, 0, 1, 2]))))
+    ]
+    graph = ss.OpGraph(ops, edges)
+    placements = [
+        ss.Placement(f"o{i}", rng.choice(devices).name, rng.randrange(n_streams), priority=rng.choice([0, 0, 0, 1, -1]))
+        for i in range(n)
+    ]
+    execution = rng.choice(["events", "events", "graph"])
+    options = {"threads": rng.choice(["device", "one"]), "events": rng.choice(["minimal", "literal"])}
+    if execution == "events":
+        options["transfers"] = rng.choice(["async", "blocking"])
+    program = ss.Schedule(graph, placements, execution).lower(cluster, **options)
+    return cluster, program, rng.choice([None, None, 0.05])
+
+
+@st.composite
+def edited(draw):
+    """A program of which rows were taken out or moved: it may be refused, run, or wait for ever."""
+    cluster, program, _ = draw(programs() | busy())
+    data = program.to_dict()
+    for _ in range(draw(st.integers(1, 3))):
+        threads = [thread for thread in data["threads"] if thread]
+        thread = draw(st.sampled_from(threads))
+        at = draw(st.integers(0, len(thread) - 1))
+        row = thread.pop(at)
+        if row["do"] in ("launch", "copy") or draw(st.booleans()):
+            thread = draw(st.sampled_from(threads)) if row["do"] == "record" else thread
+            thread.insert(draw(st.integers(0, len(thread))), row)
+    try:
+        return cluster, ss.Program.from_dict(data), None
+    except ProgramError:
+        return cluster, program, None
+
+
+def outcome(engine, program, cluster, jitter):
+    """The trace of an engine, or the error it ends with."""
+    try:
+        return engine(program, cluster, demand(program, cluster, None, jitter, 0)).run()
+    except (DeadlockError, ClusterError) as error:
+        return error
+
+
+def assert_parity(plan):
+    """Both engines say the same: spans, load curves, or the message of an error."""
+    cluster, program, jitter = plan
+    expected, found = (outcome(engine, program, cluster, jitter) for engine in (Reference, Compiled))
+    if isinstance(expected, Exception) or isinstance(found, Exception):
+        assert (type(found), str(found)) == (type(expected), str(expected))
+        return
+    for name in EXACT:
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+        assert getattr(found, name).dtype == getattr(expected, name).dtype, name
+    for name in TIMES:
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=0.0, err_msg=name)
+    for ours, theirs in zip(found.loads, expected.loads, strict=True):
+        for name in CURVES:
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+relaxed = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@relaxed
+@given(plan=programs())
+def test_parity(plan):
+    assert_parity(plan)
+
+
+@relaxed
+@given(plan=busy())
+def test_parity_of_busy_devices(plan):
+    assert_parity(plan)
+
+
+@relaxed
+@given(plan=edited())
+def test_parity_of_edited_programs(plan):
+    assert_parity(plan)
+
+
+def both(program, cluster):
+    return [outcome(engine, program, cluster, None) for engine in (Reference, Compiled)]
+
+
+def test_a_copy_without_a_way_there():
+    """Lowered for linked devices and run without links: the error of the cluster, at the first copy that has no way."""
+    graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"], [ss.Edge("a", "b", 10.0)])
+    schedule = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")])
+    linked = hand_made(2)
+    expected, found = both(schedule.lower(linked), ss.Cluster(linked.devices))
+    assert isinstance(expected, ClusterError)
+    assert (type(found), str(found)) == (type(expected), str(expected))
+
+
+def test_many_waves_and_many_streams():
+    """Two kernels of a million blocks beside each other, and 40 streams on 32 queues."""
+    ops = [
+        ss.Operator(f"o{i}", time=3.0 + i, kernels=(ss.Kernel(10**6 if i < 2 else 7, threads=256),)) for i in range(40)
+    ]
+    graph = ss.OpGraph(ops, [ss.Edge(f"o{i}", f"o{i + 7}") for i in range(33)])
+    cluster = hand_made(launch=1.0, gap=0.5, hop=0.3)
+    schedule = ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i) for i in range(40)])
+    assert_parity((cluster, schedule.lower(cluster), None))
+
+
+def test_a_share_of_slots_that_is_whole_but_for_rounding():
+    """Of 50 slots 0.58 are 29, though 0.58 * 50 is a little less."""
+    assert int(0.58 * 50) == 28
+    ops = [ss.Operator(f"o{i}", time=10.0, kernels=(ss.Kernel(200, threads=32 + 32 * i),)) for i in range(2)]
+    cluster = hand_made(blocks_per_sm=5, interleave=0.58)
+    schedule = ss.Schedule(ss.OpGraph(ops), [ss.Placement(op.name, stream=i) for i, op in enumerate(ops)])
+    assert_parity((cluster, schedule.lower(cluster), None))
+
+
+def test_runs_in_threads():
+    """The loop runs without the interpreter's lock and shares nothing: eight threads find what one finds."""
+    ops = [ss.Operator(f"o{i}", time=3.0 + i % 5, kernels=(ss.Kernel(7 + i, threads=256),)) for i in range(60)]
+    graph = ss.OpGraph(ops, [ss.Edge(f"o{i}", f"o{i + 7}", 100.0) for i in range(53)])
+    cluster = hand_made(2, launch=1.0, gap=0.5, hop=0.3)
+    program = ss.Schedule(graph, [ss.Placement(f"o{i}", f"gpu{i % 2}", i % 3) for i in range(60)]).lower(cluster)
+    asked = demand(program, cluster, None)
+    with ThreadPoolExecutor(8) as pool:
+        traces = list(pool.map(lambda _: Compiled(program, cluster, asked).run(), range(32)))
+    expected = Reference(program, cluster, asked).run()
+    for trace in traces:
+        assert trace.end.tolist() == expected.end.tolist()
+
+
+def test_whole_numbers_where_floats_are_usual():
+    """Costs, rates and sizes given as integers."""
+    costs = dict.fromkeys(COSTS, 1)
+    cluster = hand_made(2, link=ss.Link(100, 1), interleave=1, bandwidth=1000, copy_engines=3, **costs)
+    ops = [ss.Operator(f"o{i}", time=5, nbytes=1000, kernels=(ss.Kernel(20, threads=256),)) for i in range(8)]
+    graph = ss.OpGraph(ops, [ss.Edge(f"o{i}", f"o{i + 4}", 100) for i in range(4)])
+    schedule = ss.Schedule(graph, [ss.Placement(f"o{i}", f"gpu{i // 4}", i % 4) for i in range(8)])
+    assert_parity((cluster, schedule.lower(cluster), None))

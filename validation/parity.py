@@ -1,0 +1,48 @@
+"""The two engines against each other on many random programs.
+
+    python -m validation.parity --examples 50000 --seed 1 --log validation/parity.json
+
+The cases are those of ``tests/simulator/test_engine_parity.py``, a third each: small programs, busy devices,
+and programs with rows taken out or moved.
+"""
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+
+from simsched.io import dump_json, write_file
+
+
+def main() -> None:
+    """Run the cases; the first one on which the engines differ is shrunk and raised."""
+    parser = argparse.ArgumentParser(description="Hold the compiled engine against the reference engine.")
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", help="where to write what was run, as JSON")
+    options = parser.parse_args()
+
+    from hypothesis import given, seed, settings
+
+    tests = Path(__file__).resolve().parent.parent / "tests"
+    sys.path += [str(tests), str(tests / "simulator")]
+    cases = import_module("test_engine_parity")
+    third = options.examples // 3
+    start = perf_counter()
+    for plans, examples in (
+        (cases.programs(), options.examples - 2 * third),
+        (cases.busy(), third),
+        (cases.edited(), third),
+    ):
+        if examples:
+            run = given(plan=plans)(lambda plan: cases.assert_parity(plan))
+            settings(cases.relaxed, max_examples=examples, database=None)(seed(options.seed)(run))()
+    record = {"seed": options.seed, "examples": options.examples, "seconds": round(perf_counter() - start, 1)}
+    print(f"no difference in {options.examples} examples, seed {options.seed}, {record['seconds']} s")
+    if options.log:
+        write_file(options.log, dump_json(record))
+
+
+if __name__ == "__main__":
+    main()
