@@ -20,6 +20,7 @@ from simsched.trace import trace as kinds
 from simsched.trace.trace import SpanRow, Trace
 
 Process = Generator[simpy.Event, Any, None]
+_BLOCKING = (WAIT, SYNC, BARRIER)
 _COST = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}
 
 
@@ -147,18 +148,20 @@ class Reference:
 
     def _host(self, t: int) -> Process:
         env, ptr = self._env, self._program.thread_ptr
+        costs = [{action: getattr(d, cost) for action, cost in _COST.items()} for d in self._cluster.devices]
         cause = -1
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
             began = env.now
             action, device = self._action[i], self._device[i]
-            blocked_by = self._blocker(action, i)
-            while blocked_by is not None:
-                yield blocked_by
+            if action in _BLOCKING:
                 blocked_by = self._blocker(action, i)
+                while blocked_by is not None:
+                    yield blocked_by
+                    blocked_by = self._blocker(action, i)
             if env.now > began:
                 cause = self._wait_span(i, -1, began, self._unblocked_by(action, i))
-            cost = getattr(self._cluster.devices[device], _COST[action])
+            cost = costs[device][action]
             if cost > 0 or env.now > began:
                 start = env.now
                 yield At(env, start + cost, HOST)
@@ -217,14 +220,17 @@ class Reference:
     def _run_lane(self, lane: _Lane) -> Process:
         device = self._cluster.devices[lane.device]
         gap, hop = (device.graph_node, device.graph_node) if self._captured else (device.gap, device.hop)
-        steps = {LAUNCH: self._launch, WAIT: self._wait, RECORD: self._record, COPY: self._copy}
+        steps = {LAUNCH: self._launch, WAIT: self._wait, COPY: self._copy}
         while True:
             while not lane.queue:
                 lane.wake = simpy.Event(self._env)
                 yield lane.wake
             i, issued, host_span = lane.queue[0]
-            delay = hop if self._action[i] == WAIT else gap
-            yield from steps[self._action[i]](lane, i, issued, host_span, delay)
+            action = self._action[i]
+            if action == RECORD:
+                self._record(lane, i, issued, host_span)
+            else:
+                yield from steps[action](lane, i, issued, host_span, hop if action == WAIT else gap)
             lane.queue.popleft()
 
     def _launch(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:
@@ -234,7 +240,8 @@ class Reference:
         free = lane.time if follows_own else lane.free
         if env.now < free:
             yield At(env, free)
-        yield from self._pass_connection(lane, i)
+        if lane.connection is not None:
+            yield from self._pass_connection(lane.connection, i)
         cause = self._later_cause(lane, free, issued, host_span)
         ready, over = env.now, simpy.Event(env)
         self._gpus[lane.device].submit(row, ask, self._priority[op], over.succeed)
@@ -254,11 +261,8 @@ class Reference:
             return host_span
         return lane.free_cause if free > lane.time else lane.cause
 
-    def _pass_connection(self, lane: _Lane, i: int) -> Process:
+    def _pass_connection(self, connection: _Connection, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
-        connection = lane.connection
-        if connection is None:
-            return
         while connection.queue[0] != i:
             yield connection.changed
         connection.queue.popleft()
@@ -277,14 +281,14 @@ class Reference:
             lane.time, lane.cause = release, mark.cause
         if env.now > began:
             self._wait_span(-1, lane.stream, began, mark.cause, lane.device, i)
-        yield from self._pass_connection(lane, i)
+        if lane.connection is not None:
+            yield from self._pass_connection(lane.connection, i)
 
-    def _record(self, lane: _Lane, i: int, issued: float, host_span: int, _gap: float) -> Process:
+    def _record(self, lane: _Lane, i: int, issued: float, host_span: int) -> None:
         mark = self._marks[self._argument[i]]
         mark.time = self._env.now
         mark.cause = host_span if issued > lane.time else lane.cause
         mark.reached.succeed()
-        yield from ()
 
     def _copy(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:
         env, copies, copy = self._env, self._program.copies, self._argument[i]

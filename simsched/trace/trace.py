@@ -120,13 +120,8 @@ class Trace:
     cause: Ints
 
     def __init__(self, program: Program, cluster: Cluster, rows: Sequence[SpanRow], loads: Sequence[Load]) -> None:
-        columns = {
-            name: np.array(values, dtype)
-            for (name, dtype), values in zip(
-                _COLUMNS.items(), zip(*rows, strict=True) if rows else [()] * 10, strict=True
-            )
-        }
-        self._fill(program, cluster, columns, loads)
+        table = np.array(list(rows), dtype=list(_COLUMNS.items()))
+        self._fill(program, cluster, {name: table[name] for name in _COLUMNS}, loads)
 
     @classmethod
     def from_columns(
