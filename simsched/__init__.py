@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from simsched.program import Program
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
-    from simsched.simulator import simulate
+    from simsched.simulator import Makespans, simulate, simulate_batch, simulate_many
     from simsched.trace import Span, Trace
 
 _HOME = {
@@ -33,7 +33,7 @@ _HOME = {
     "program": ("Program",),
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
-    "simulator": ("simulate",),
+    "simulator": ("Makespans", "simulate", "simulate_batch", "simulate_many"),
     "trace": ("Span", "Trace"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -47,6 +47,7 @@ __all__ = [
     "Edge",
     "Kernel",
     "Link",
+    "Makespans",
     "OpGraph",
     "Operator",
     "Placement",
@@ -62,6 +63,8 @@ __all__ = [
     "roofline",
     "schedule",
     "simulate",
+    "simulate_batch",
+    "simulate_many",
 ]
 
 
