@@ -1,17 +1,19 @@
 """Lower bounds on the makespan that the simulator can report."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
+import numpy.typing as npt
 
-from simsched.cluster import WARP, Cluster
-from simsched.costmodel import CostModel, default_cost
+from simsched.cluster import WARP, Cluster, Device
+from simsched.costmodel import CostModel, default_cost, operator_times
 from simsched.graph import OpGraph
-from simsched.graph.columns import Floats
+from simsched.graph.columns import Floats, compact
 from simsched.graph.structure import longest_to
-from simsched.program import Program
-from simsched.schedules import Schedule
-from simsched.simulator.workload import Demand, demand
+from simsched.program import launch_ptr
+from simsched.simulator.workload import Demand, demand_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,50 +57,48 @@ def bounds(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> B
     `contention` off only the critical path counts. O(devices x (V + E)).
     """
     rows = [_work_on(graph, cluster, d, cost) for d in _different(cluster, cost)]
-    fastest = np.minimum.reduce([row.shortest for row in rows])
-    work = np.minimum.reduce([row.work for row in rows]).sum(axis=1) / len(cluster)  # sm, dram, then residency
-    return Bounds(max(longest_to(graph, fastest)), float(work[0]), float(work[1]), float(work[2:].max()))
+    fastest, *works = zip(*rows, strict=True)
+    path = longest_to(graph, np.minimum.reduce(fastest)).max()
+    sm, dram, *held = (float(np.minimum.reduce(work).sum() / len(cluster)) for work in works)
+    return Bounds(float(path), sm, dram, max(held))
 
 
 def _different(cluster: Cluster, cost: CostModel | None) -> list[int]:
     """Return the devices that may differ in what they need; a cost model of the user's may look at names."""
     if cost is not None and cost is not default_cost:
         return list(range(len(cluster)))
-    anonymous = [replace(device, name="") for device in cluster.devices]
-    return [d for d, device in enumerate(anonymous) if device not in anonymous[:d]]
+    found: list[int] = np.unique(cluster.kind, return_index=True)[1].tolist()
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """On one device, per operator: the least time (n_ops,), and the shares of the device x us (6, n_ops)."""
-
-    shortest: Floats
-    work: Floats
-
-
-def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None) -> _Work:
-    device = cluster.devices[d]
-    program = _all_on(graph, cluster, d)
-    asked = demand(program, cluster, cost, refuse_unfit=False)
+def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None) -> list[Floats]:
+    """Return per operator, shape (n_ops,) each, the least time on a device, and 6 shares of the device x us."""
+    ptr = launch_ptr(graph)
+    op = np.repeat(np.arange(len(graph)), np.diff(ptr))
+    times = operator_times(graph, cluster.devices[d], cost)[op]
+    place = np.broadcast_to(np.int64(d), len(op))
+    asked = demand_of(graph, cluster, place, times, refuse_unfit=False)
     runs = np.isfinite(asked.unit)  # a kernel of which no block fits here has to run on another device
+    return [
+        compact(np.add.reduceat(np.where(runs, row, np.inf), ptr[:-1]))
+        for row in _asked_of(cluster.devices[d], asked, runs)
+    ]
+
+
+def _asked_of(device: Device, asked: Demand, runs: npt.NDArray[np.bool_]) -> Iterator[Floats]:
+    """Yield, per launch, the least time, and the shares of issue slots, DRAM and what an SM can hold, x us."""
+    if not device.contention:
+        yield asked.solo
+        yield from repeat(np.zeros(len(runs)), 6)
+        return
+    unit = np.where(runs, asked.unit, 0.0)
     waves = np.where(asked.blocks > 0, -(-asked.blocks // np.maximum(asked.residency, 1)), 1)
-    whole = np.maximum(asked.blocks, 1) * np.where(runs, asked.unit, 0.0)
+    whole = np.maximum(asked.blocks, 1) * unit
     sm, dram = whole * asked.sm_share * (asked.alpha == 1), whole * asked.dram_share * (asked.beta == 1)
-    shortest = np.maximum(waves * np.where(runs, asked.unit, 0.0), np.maximum(sm, dram))
-    if not device.contention:
-        shortest, sm, dram = asked.solo, np.zeros_like(sm), np.zeros_like(dram)
+    yield np.maximum(waves * unit, np.maximum(sm, dram))
+    yield sm
+    yield dram
     per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
-    held = _held(asked, whole) / (np.array(per_sm)[:, None] * device.sms)  # (4, n_launches)
-    if not device.contention:
-        held = np.zeros_like(held)
-    columns = np.where(runs, np.stack([shortest, sm, dram, *held]), np.inf)  # (7, n_launches)
-    sums = np.add.reduceat(columns, program.launch_ptr[:-1], axis=1)
-    return _Work(sums[0], sums[1:])
-
-
-def _held(asked: Demand, whole: Floats) -> Floats:
-    return np.stack([asked.warps, np.sign(asked.blocks), asked.registers, asked.shared_memory]) * whole
-
-
-def _all_on(graph: OpGraph, cluster: Cluster, d: int) -> Program:
-    return Schedule.from_columns(graph, graph.order_index, [cluster.devices[d].name]).lower(cluster)
+    held = (asked.warps, np.sign(asked.blocks), asked.registers, asked.shared_memory)
+    for one, all_of_it in zip(held, per_sm, strict=True):
+        yield one * whole / (all_of_it * device.sms)

@@ -1,7 +1,8 @@
 """`compare`: several schedulers on one graph, simulated, in a table."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from time import perf_counter
 from typing import Any, Final
 
@@ -10,11 +11,12 @@ import numpy as np
 from simsched.bounds import lower_bound
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import MissingDependencyError, SimschedError
+from simsched.errors import MissingDependencyError, SimschedError, SimulationError
 from simsched.graph import OpGraph
+from simsched.numeric import is_count
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name
 from simsched.schedules import Schedule
-from simsched.simulator import simulate
+from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.workload import Jitter
 from simsched.trace import Trace
 from simsched.units import MS, format_bytes
@@ -31,11 +33,13 @@ class Row:
     scheduler
         Its name.
     makespan_us
-        Simulated makespan in us; None where there is no schedule.
+        Simulated makespan in us, of sampled comparisons without jitter; None where there is no schedule.
+    p50_us, p95_us, p99_us
+        Percentiles of the sampled makespans in us; None if none were drawn.
     estimate_us
         The scheduler's own prediction in us, or None.
     speedup
-        Simulated makespan of ``sequential`` on the same cluster over this one.
+        Makespan of ``sequential`` on the same cluster over this one.
     over_bound
         Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
     streams, devices
@@ -56,6 +60,9 @@ class Row:
 
     scheduler: str
     makespan_us: float | None = None
+    p50_us: float | None = None
+    p95_us: float | None = None
+    p99_us: float | None = None
     estimate_us: float | None = None
     speedup: float | None = None
     over_bound: float | None = None
@@ -70,6 +77,30 @@ class Row:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How makespans were sampled.
+
+    Parameters
+    ----------
+    n
+        Samples per schedule.
+    jitter
+        As in `simulate`.
+    seed
+        The one given; None if it was a generator.
+    """
+
+    n: int
+    jitter: float | dict[str, float]
+    seed: int | None
+
+    def __str__(self) -> str:
+        jitter = "of each operator its own" if isinstance(self.jitter, dict) else f"{100 * self.jitter:g} %"
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"{self.n} {'sample' if self.n == 1 else 'samples'}, jitter {jitter}{seed}"
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """Rows of a comparison; prints as a table.
@@ -82,6 +113,10 @@ class Comparison:
         One per scheduler, in the order asked for.
     plans, traces
         The schedule and its simulated trace by scheduler, where there is one.
+    samples
+        The sampled makespans by scheduler; empty if none were drawn.
+    sampling
+        How they were drawn; None if they were not.
     """
 
     graph: OpGraph
@@ -89,6 +124,8 @@ class Comparison:
     rows: tuple[Row, ...]
     plans: Mapping[str, Schedule]
     traces: Mapping[str, Trace]
+    samples: Mapping[str, Makespans] = field(default_factory=dict)
+    sampling: Sampling | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
@@ -96,6 +133,7 @@ class Comparison:
             "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
                       "operators_without_load": operators_without_load(self.graph)},
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
+            "sampling": None if self.sampling is None else asdict(self.sampling),
             "rows": [asdict(row) for row in self.rows],
         }  # fmt: skip
 
@@ -128,16 +166,19 @@ class Comparison:
         caption = escape(self._caption()) or None
         table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
         table.add_column("scheduler")
-        for heading in (f"makespan {name}", f"estimate {name}", "speedup", "over bound", "streams", "devices", "syncs",
-                        "memory", "SM eff.", "search s"):  # fmt: skip
+        sampled = () if self.sampling is None else (f"p50 {name}", f"p99 {name}")
+        headings = (f"makespan {name}", *sampled, f"estimate {name}", "speedup", "over bound", "streams", "devices",
+                    "syncs", "memory", "SM eff.", "search s")  # fmt: skip
+        for heading in headings:
             table.add_column(heading, justify="right")
         best = self.best()
         for row in self.rows:
             if row.reason is not None:
-                table.add_row(escape(row.scheduler), *["-"] * 10, style="dim")
+                table.add_row(escape(row.scheduler), *["-"] * len(headings), style="dim")
                 continue
             cells = (
                 _number(row.makespan_us, unit),
+                *(_number(us, unit) for us in (row.p50_us, row.p99_us)[: len(sampled)]),
                 _number(row.estimate_us, unit),
                 _ratio(row.speedup, "x"),
                 _ratio(row.over_bound, ""),
@@ -151,8 +192,42 @@ class Comparison:
             table.add_row(escape(row.scheduler), *cells, style="bold" if row is best else None)
         return table
 
+    def box_plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        relative: bool | None = None,
+    ) -> Any:
+        """Draw a box per scheduler of its sampled makespans; those without a schedule are left out.
+
+        Parameters
+        ----------
+        path, ax, title, relative
+            As in `simsched.plot.box_plot`; the title by default says what was sampled, and how.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Those of the latencies; its `figure` is the whole picture.
+
+        Raises
+        ------
+        SimulationError
+            If there are no samples to draw.
+        FileError
+            If the suffix of the path is not known or the file cannot be written.
+        """
+        from simsched.plot import box_plot
+
+        if title is None:
+            title = f"{self.graph.name} on {self.cluster.name}\n{self.sampling}"
+        return box_plot(self.samples, path, ax=ax, title=title, relative=relative)
+
     def _caption(self) -> str:
-        notes = [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
+        notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
+        notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
         unknown = operators_without_load(self.graph)
         if unknown:
@@ -188,6 +263,8 @@ def compare(
     *,
     jitter: Jitter | None = None,
     rng: np.random.Generator | int | None = None,
+    samples: int | None = None,
+    workers: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Schedule a graph in several ways and simulate each.
@@ -203,6 +280,11 @@ def compare(
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
     jitter, rng
         As in `simulate`; every schedule gets the same draws.
+    samples
+        How many makespans to sample of each schedule. Then jitter is in the samples and their
+        percentiles alone: `makespan_us` and all that follows from it are without.
+    workers
+        As in `simulate_many`; has no influence on the results.
     progress
         Called with the name of each scheduler before it runs.
 
@@ -215,13 +297,16 @@ def compare(
     ------
     UnknownNameError
         If a scheduler is not known.
+    SimulationError
+        If samples are asked for, but fewer than one, or without `jitter` or `rng`.
     """
+    sampling = _sampling(samples, jitter, rng, workers)
     names = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
     asked: list[str | Scheduler] = [names] if isinstance(names, str) else list(names)
-    seed = np.random.default_rng(rng).integers(2**63) if jitter is not None and rng is not None else None
+    seed = None if jitter is None or rng is None else int(np.random.default_rng(rng).integers(2**63))
 
     def run(plan: Schedule) -> Trace:
-        return simulate(plan, cluster, cost, jitter=jitter, rng=None if seed is None else int(seed))
+        return simulate(plan, cluster, cost, jitter=jitter if sampling is None else None, rng=seed)
 
     try:
         baseline = run(schedule(graph, cluster, "sequential", cost)).makespan
@@ -230,6 +315,7 @@ def compare(
     rows: list[Row] = []
     plans: dict[str, Schedule] = {}
     traces: dict[str, Trace] = {}
+    drawn: dict[str, Makespans] = {}
     for scheduler in asked:
         name = _unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
@@ -239,14 +325,38 @@ def compare(
             plan = schedule(graph, cluster, scheduler, cost)
             search_s = perf_counter() - start
             trace = run(plan)
+            if sampling is not None and seed is not None:
+                drawn[name] = simulate_many(
+                    plan, cluster, sampling.n, cost, jitter=sampling.jitter, rng=seed, workers=workers
+                )
         except LookupError:
             raise
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
         plans[name], traces[name] = plan, trace
-        rows.append(_row(name, plan, trace, baseline, search_s, cost))
-    return Comparison(graph, cluster, tuple(rows), plans, traces)
+        row = _row(name, plan, trace, baseline, search_s, cost)
+        if name in drawn:
+            row = replace(row, p50_us=drawn[name].p50, p95_us=drawn[name].p95, p99_us=drawn[name].p99)
+        rows.append(row)
+    return Comparison(graph, cluster, tuple(rows), plans, traces, drawn, sampling)
+
+
+def _sampling(
+    samples: int | None, jitter: Jitter | None, rng: np.random.Generator | int | None, workers: int
+) -> Sampling | None:
+    """Return how samples are to be drawn, or None if they are not."""
+    if samples is None:
+        return None
+    for name, count in (("samples", samples), ("workers", workers)):
+        if not is_count(count, 1):
+            raise SimulationError(f"{name} must be a whole number of at least 1, not {count!r}")
+    if jitter is None:
+        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+    if rng is None:
+        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    plain = {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
+    return Sampling(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
 
 
 def _unused(name: str, taken: list[str]) -> str:

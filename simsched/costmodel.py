@@ -1,6 +1,7 @@
 """How long an operator takes alone: the `CostModel` protocol and the default, a roofline."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from simsched.cluster import WARP, Cluster, Device
 from simsched.errors import CostError
 from simsched.graph import Kernel, Operator, OpGraph
-from simsched.graph.columns import Floats
+from simsched.graph.columns import Floats, Indices
 
 # Priors, to be replaced by calibration: what tuned libraries reach of the datasheet rates, the time
 # of a kernel that does nothing, and the part of the saturating warps with which they reach it. With
@@ -61,28 +62,55 @@ def _fill(kernel: Kernel, device: Device) -> float:
     return min(1.0, warps / (device.sms * device.saturating_warps * _FULL_RATE_WARPS))
 
 
-def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None) -> Floats:
-    """Return the time of every operator alone on a device, in us, shape (n_ops,).
+def _rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
+    """Return `roofline` of some operators of a graph, shape of `ops`."""
+    codes, texts = graph.labels("dtype")
+    peak = np.array([device.peak_rate(text or "fp32") for text in texts])[codes[ops]]
+    with np.errstate(over="ignore"):
+        whole: Floats = np.maximum(
+            graph.flops[ops] / (peak * COMPUTE_EFFICIENCY), graph.nbytes[ops] / (device.bandwidth * MEMORY_EFFICIENCY)
+        )
+        first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
+        if not n_kernels.any():
+            whole += SHORTEST_KERNEL
+            return whole
+        row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
+        k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
+        known = n_kernels[row] > 0
+        k = k[known]
+        part = np.ones(len(row))  # of the flops and bytes, over that of the rates that the grid reaches
+        warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
+        full = device.sms * device.saturating_warps * _FULL_RATE_WARPS
+        part[known] = graph.kernel_share[k] / np.minimum(1.0, warps / full)
+        times = np.zeros(len(ops))
+        np.add.at(times, row, SHORTEST_KERNEL + part * whole[row])
+    return times
+
+
+def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None, ops: Indices | None = None) -> Floats:
+    """Return the time of operators alone on a device, in us, shape of `ops`; None for all.
 
     Raises
     ------
     CostError
         If the model answers with NaN, infinity, a negative number or no number at all.
     """
+    rows = np.arange(len(graph)) if ops is None else ops
     if cost is None or cost is default_cost:
-        times = np.array(graph.time)
-        for i in np.flatnonzero(np.isnan(times)).tolist():
-            times[i] = roofline(graph.operator(i), device)
+        times = graph.time[rows]
+        unknown = np.flatnonzero(np.isnan(times))
+        if len(unknown):
+            times[unknown] = _rooflines(graph, rows[unknown], device)
         return times
-    times = np.empty(len(graph))
-    for i, op in enumerate(graph.operators):
-        answer = cost(op, device)
+    times = np.empty(len(rows))
+    for k, i in enumerate(rows.tolist()):
+        answer = cost(graph.operator(i), device)
         try:
-            times[i] = answer
+            times[k] = answer
         except (TypeError, ValueError):
-            times[i] = np.nan
-        if not 0 <= times[i] < np.inf:
-            raise CostError(f"the cost model says operator {op.name!r} takes {answer!r} us on {device.model}")
+            times[k] = np.nan
+        if not 0 <= times[k] < np.inf:
+            raise CostError(f"the cost model says operator {graph.names[i]!r} takes {answer!r} us on {device.model}")
     return times
 
 
@@ -90,16 +118,39 @@ def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = N
     """Return `operator_times` for each device of the cluster; with the default model, equal devices share one array."""
     if cost is not None and cost is not default_cost:
         return [operator_times(graph, device, cost) for device in cluster.devices]
-    known: list[tuple[Device, Floats]] = []
-    result = []
-    for device in cluster.devices:
-        anonymous = replace(device, name="")
-        times = next((t for d, t in known if d == anonymous), None)
-        if times is None:
-            times = operator_times(graph, device)
-            known.append((anonymous, times))
-        result.append(times)
-    return result
+    known = [operator_times(graph, device) for device in cluster.kinds]
+    return [known[kind] for kind in cluster.kind.tolist()]
+
+
+def placed_times(
+    graph: OpGraph, cluster: Cluster, ops: Indices, device: Indices, cost: CostModel | None = None
+) -> Floats:
+    """Return the time in us of each of `ops` alone on the device that stands beside it, by position in the cluster.
+
+    A cost model is asked once for each operator and device that occur together; see `operator_times`.
+    """
+    if cost is not None and cost is not default_cost:
+        times = np.empty(len(ops))
+        for d, rows in _by_value(device):
+            asked, back = np.unique(ops[rows], return_inverse=True)
+            times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
+        return times
+    times = graph.time[ops]
+    unknown = np.flatnonzero(np.isnan(times))
+    if len(unknown):
+        for kind, among in _by_value(cluster.kind[device[unknown]]):
+            rows = unknown[among]
+            times[rows] = _rooflines(graph, ops[rows], cluster.kinds[kind])
+    return times
+
+
+def _by_value(values: Indices) -> Iterator[tuple[int, Indices]]:
+    """Yield each value and the rows that hold it."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(values)]
+    for start, end in pairwise(starts):
+        yield int(ordered[start]), order[start:end]
 
 
 def transfer_times(graph: OpGraph, cluster: Cluster) -> Floats:

@@ -7,18 +7,23 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError, UnknownNameError
-from simsched.graph.columns import Ints
+from simsched.graph.columns import Indices
 from simsched.graph.ordering import describe_cycle, topological_order
 from simsched.schedules import Schedule
 
 Bools = npt.NDArray[np.bool_]
 
 
-def launch_position(schedule: Schedule) -> Ints:
+def launch_position(schedule: Schedule) -> Indices:
     """Return the place of each operator in the launch order, shape (n_ops,)."""
-    position = np.empty(len(schedule), np.int64)
-    position[schedule.op] = np.arange(len(schedule))
-    return position
+    return _by_operator(schedule, np.arange(len(schedule), dtype=np.int32))
+
+
+def _by_operator(schedule: Schedule, column: Indices) -> Indices:
+    """Return a column in launch order by operator instead."""
+    found = np.empty(len(schedule), np.int32)
+    found[schedule.op] = column
+    return found
 
 
 def barrier_before(schedule: Schedule) -> Bools:
@@ -45,18 +50,19 @@ def barrier_before(schedule: Schedule) -> Bools:
 def check(schedule: Schedule, cluster: Cluster | None) -> None:
     """See `Schedule.check`."""
     if cluster is not None:
-        for name in schedule.devices_used:
-            if name not in cluster.index:
-                at = int(np.argmax(schedule.device == schedule.devices.index(name)))
-                _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
+        known = cluster.index
+        if not all(name in known for name in schedule.devices):
+            for name in schedule.devices_used:
+                if name not in known:
+                    at = int(np.argmax(schedule.device == schedule.devices.index(name)))
+                    _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(known))))
     if schedule.execution == "stages":
         _check_stages(schedule)
     graph, position = schedule.graph, launch_position(schedule)
     backwards = position[graph.src] > position[graph.dst]
     if not backwards.any():
         return
-    device = np.empty(len(schedule), np.int64)
-    device[schedule.op] = schedule.device
+    device = _by_operator(schedule, schedule.device)
     late = backwards & ((device[graph.src] == device[graph.dst]) | (schedule.execution == "graph"))
     if late.any():
         edge = graph.edge(int(np.argmax(late)))
@@ -69,33 +75,33 @@ def _refuse(schedule: Schedule, op: int, reason: str) -> NoReturn:
 
 
 def _check_stages(schedule: Schedule) -> None:
-    rows = np.argsort(schedule.device, kind="stable")
-    device, stage, group, stream = (
-        column[rows] for column in (schedule.device, schedule.stage, schedule.group, schedule.stream)
-    )
-    falls = (device[1:] == device[:-1]) & (stage[1:] < stage[:-1])
+    rows = np.argsort(schedule.device, kind="stable")  # launch order within each device
+    device, stage = schedule.device[rows], schedule.stage[rows]
+    same_device = device[1:] == device[:-1]
+    falls = same_device & (stage[1:] < stage[:-1])
     if falls.any():
         at = int(np.argmax(falls))
         _refuse(
             schedule, schedule.op[rows[at + 1]], f"it is of stage {stage[at + 1]} but launched after stage {stage[at]}"
         )
-    for kept, other, reason in (
-        (group, stream, "its group uses more than one stream"),
-        (stream, group, "its stream serves more than one group of the stage"),
-    ):
-        order = np.lexsort((other, kept, stage, device))
-        sorted_columns = [column[order] for column in (device, stage, kept)]
-        same = np.logical_and.reduce([column[1:] == column[:-1] for column in sorted_columns])
-        differs = same & (other[order][1:] != other[order][:-1])
-        if differs.any():
-            _refuse(schedule, schedule.op[rows[order[int(np.argmax(differs)) + 1]]], reason)
-    of = {key: np.empty(len(schedule), np.int64) for key in ("device", "stage", "group")}
-    for key, column in of.items():
-        column[schedule.op] = getattr(schedule, key)
+    begins = np.r_[False, ~same_device | (stage[1:] != stage[:-1])]
+    number = np.cumsum(begins, dtype=np.int32)  # of the stage, over all devices
+    group, stream = schedule.group[rows], schedule.stream[rows]
+    if (group != stream).any():
+        for kept, other, reason in (
+            (group, stream, "its group uses more than one stream"),
+            (stream, group, "its stream serves more than one group of the stage"),
+        ):
+            order = np.lexsort((other, kept, number))
+            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, kept)])
+            differs = same & (other[order][1:] != other[order][:-1])
+            if differs.any():
+                _refuse(schedule, schedule.op[rows[order[int(np.argmax(differs)) + 1]]], reason)
     u, v = schedule.graph.src, schedule.graph.dst
-    beside = (
-        (of["device"][u] == of["device"][v]) & (of["stage"][u] == of["stage"][v]) & (of["group"][u] != of["group"][v])
-    )
+    stage_of = np.empty(len(schedule), np.int32)
+    stage_of[schedule.op[rows]] = number
+    group_of = _by_operator(schedule, schedule.group)
+    beside = (stage_of[u] == stage_of[v]) & (group_of[u] != group_of[v])
     if beside.any():
         e = int(np.argmax(beside))
         _refuse(
@@ -103,14 +109,14 @@ def _check_stages(schedule: Schedule) -> None:
         )
 
 
-def _check_waits(schedule: Schedule, device: Ints) -> None:
+def _check_waits(schedule: Schedule, device: Indices) -> None:
     """Look for a cycle through launches (by host thread), ends (by stream), edges and barriers.
 
     Vertex i is the launch of operator i and n + i its end. The host of a device issues in order;
     a wait for another device is issued after the record that it waits for.
     """
     graph, n = schedule.graph, len(schedule)
-    pairs: list[tuple[Ints, Ints]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
+    pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
     for keys, offset in (((schedule.device,), 0), ((schedule.stream, schedule.device), n)):
@@ -126,7 +132,7 @@ def _check_waits(schedule: Schedule, device: Ints) -> None:
         raise ScheduleError(f"schedule of {graph.name!r} can never finish: {describe_cycle([*texts, texts[0]])}")
 
 
-def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Ints, Ints]:
+def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
     barrier = barrier_before(schedule)
     rows = np.argsort(schedule.device, kind="stable")
@@ -143,7 +149,7 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Ints, Ints]:
     return src, dst
 
 
-def _event_text(schedule: Schedule, vertex: int, n: int, device: Ints) -> str:
+def _event_text(schedule: Schedule, vertex: int, n: int, device: Indices) -> str:
     if vertex >= 2 * n:
         return "stage barrier"
     name = schedule.graph.names[vertex % n]

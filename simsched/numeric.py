@@ -27,9 +27,9 @@ def freeze(values: dict[str, Any]) -> None:
             value.flags.writeable = False
 
 
-def whole_column(values: npt.ArrayLike) -> npt.NDArray[np.int64] | None:
-    """Return a copy of a column of whole numbers, or None if it holds anything else."""
-    column = np.array(values)
-    if column.size == 0 and column.ndim == 1:
+def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:
+    """Return whole numbers as an array, the one given where it is one, or None if they are anything else."""
+    numbers = np.asarray(values)
+    if numbers.size == 0 and numbers.ndim == 1:
         return np.zeros(0, np.int64)
-    return column.astype(np.int64) if column.dtype.kind in "iu" else None
+    return numbers if numbers.dtype.kind in "iu" else None

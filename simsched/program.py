@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -12,7 +13,9 @@ from simsched.errors import ProgramError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Floats, Ints
 from simsched.io import dump_json, read_json, write_file
+from simsched.numeric import freeze
 
+Small = npt.NDArray[np.int32]
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
 
@@ -53,8 +56,8 @@ class Copies:
         Size in bytes, and exact time in us or NaN (see `Edge`).
     """
 
-    op: Ints
-    device: Ints
+    op: Small
+    device: Small
     nbytes: Floats
     transfer: Floats
 
@@ -62,6 +65,33 @@ class Copies:
 def launch_ptr(graph: OpGraph) -> Ints:
     """Return where the launches of each operator begin, shape (n_ops + 1,): one per kernel, at least one."""
     return np.concatenate([[0], np.cumsum(np.maximum(1, np.diff(graph.kernel_ptr)))])
+
+
+class Launches:
+    """The launches of a graph, one per kernel of an operator and at least one, by columns.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+
+    Notes
+    -----
+    Programs over one graph may share them; `op` and `kernel` are made when they are asked for.
+    """
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.ptr: Ints = launch_ptr(graph)
+
+    @cached_property
+    def op(self) -> Small:
+        """The operator of each launch."""
+        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
+
+    @cached_property
+    def kernel(self) -> Small:
+        """Which kernel of its operator each launch is."""
+        return np.arange(len(self.op), dtype=np.int32) - self.ptr[:-1].astype(np.int32)[self.op]
 
 
 class Program:
@@ -87,11 +117,32 @@ class Program:
     priority
         Stream priority of each operator, shape (n_ops,); the lower number is served first.
 
+    Raises
+    ------
+    ProgramError
+        If a number is too large for its column.
+
     Notes
     -----
-    Row l of the launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]``; an operator
-    without kernels has one launch. `check` is called by whoever makes a program.
+    Columns are contiguous: `action` of 8 bits, `thread_ptr` of 64, the others of 32. Row l of the
+    launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]``; those of operator i are
+    rows ``launch_ptr[i]`` to ``launch_ptr[i + 1]``, one if it has no kernels. `check` is called by
+    whoever makes a program.
     """
+
+    graph: OpGraph
+    devices: tuple[str, ...]
+    execution: str
+    thread_ptr: Ints
+    action: npt.NDArray[np.int8]
+    device: Small
+    stream: Small
+    argument: Small
+    copies: Copies
+    n_events: int
+    priority: Ints
+    _launches: Launches
+    _checked: bool
 
     def __init__(
         self,
@@ -107,20 +158,76 @@ class Program:
         n_events: int,
         priority: npt.ArrayLike = 0,
     ) -> None:
-        self.graph = graph
-        self.devices = tuple(devices)
-        self.execution = execution
-        self.thread_ptr: Ints = np.asarray(thread_ptr, np.int64)
-        self.action: npt.NDArray[np.int8] = np.asarray(action, np.int8)
-        self.device: Ints = np.asarray(device, np.int64)
-        self.stream: Ints = np.asarray(stream, np.int64)
-        self.argument: Ints = np.asarray(argument, np.int64)
-        self.copies = copies
-        self.n_events = n_events
-        self.priority: Ints = np.broadcast_to(np.asarray(priority, np.int64), (len(graph),))
-        self.launch_ptr: Ints = launch_ptr(graph)
-        self.launch_op: Ints = np.repeat(np.arange(len(graph)), np.diff(self.launch_ptr))
-        self.launch_kernel: Ints = np.arange(len(self.launch_op)) - self.launch_ptr[self.launch_op]
+        self.__dict__.update(
+            graph=graph,
+            devices=tuple(devices),
+            execution=execution,
+            thread_ptr=np.array(thread_ptr, np.int64),
+            action=_compact(action, np.int8, "action"),
+            device=_compact(device, np.int32, "device"),
+            stream=_compact(stream, np.int32, "stream"),
+            argument=_compact(argument, np.int32, "argument"),
+            copies=Copies(
+                _compact(copies.op, np.int32, "op"),
+                _compact(copies.device, np.int32, "device"),
+                np.array(copies.nbytes, np.float64),
+                np.array(copies.transfer, np.float64),
+            ),
+            n_events=n_events,
+            priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
+            _launches=Launches(graph),
+            _checked=False,
+        )
+        self._freeze()
+
+    @classmethod
+    def of_columns(
+        cls,
+        graph: OpGraph,
+        devices: tuple[str, ...],
+        execution: str,
+        thread_ptr: Ints,
+        action: npt.NDArray[np.int8],
+        device: Small,
+        stream: Small,
+        argument: Small,
+        *,
+        copies: Copies,
+        n_events: int,
+        priority: Ints,
+        launches: Launches,
+    ) -> "Program":
+        """Make a program of columns that have their types and are known to pass `check`; they become its own."""
+        program = cls.__new__(cls)
+        program.__dict__.update(
+            graph=graph, devices=devices, execution=execution, thread_ptr=thread_ptr, action=action, device=device,
+            stream=stream, argument=argument, copies=copies, n_events=n_events, priority=priority, _launches=launches,
+            _checked=True,
+        )  # fmt: skip
+        program._freeze()
+        return program
+
+    def _freeze(self) -> None:
+        """Make the columns read-only: engines keep what they make of a program."""
+        freeze(self.__dict__)
+        copies = self.copies
+        for column in (copies.op, copies.device, copies.nbytes, copies.transfer):
+            column.flags.writeable = False
+
+    @property
+    def launch_ptr(self) -> Ints:
+        """Where the launches of each operator begin, shape (n_ops + 1,)."""
+        return self._launches.ptr
+
+    @property
+    def launch_op(self) -> Small:
+        """The operator of each launch."""
+        return self._launches.op
+
+    @property
+    def launch_kernel(self) -> Small:
+        """Which kernel of its operator each launch is."""
+        return self._launches.kernel
 
     def __len__(self) -> int:
         return len(self.action)
@@ -147,7 +254,7 @@ class Program:
     @property
     def n_syncs(self) -> int:
         """Waits, barriers and host syncs in the program."""
-        return int(np.isin(self.action, (WAIT, BARRIER, SYNC)).sum())
+        return sum(int(np.count_nonzero(self.action == code)) for code in (WAIT, BARRIER, SYNC))
 
     def check(self) -> "Program":
         """Prove that each kernel is launched once, in order, and that events are used as CUDA allows.
@@ -162,32 +269,44 @@ class Program:
         -----
         An event that is never recorded is allowed here: the simulator finds the deadlock.
         """
+        if self._checked:
+            return self
         self._check_columns()
         names = self.graph.names
-        for code, count in ((LAUNCH, len(self.launch_op)), (COPY, len(self.copies.op))):
-            rows = self.argument[self.action == code]
-            self._require_range(rows, count, ACTIONS[code])
-            times = np.bincount(rows, minlength=count)
-            if (times != 1).any():
-                row = int(np.argmax(times != 1))
-                op = self.launch_op[row] if code == LAUNCH else self.copies.op[row]
-                raise ProgramError(
-                    f"{ACTIONS[code]} of {names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}"
-                )
-        place = np.empty(len(self.launch_op), np.int64)
-        launches = np.flatnonzero(self.action == LAUNCH)
-        place[self.argument[launches]] = launches
-        swapped = (self.launch_op[1:] == self.launch_op[:-1]) & (place[1:] < place[:-1])
-        if swapped.any():
-            raise ProgramError(
-                f"kernels of {names[self.launch_op[int(np.argmax(swapped))]]!r} are launched out of order"
-            )
+        place = self._places(LAUNCH, len(self.launch_op))
+        op = self.launch_op
+        swapped = np.flatnonzero(place[1:] < place[:-1])
+        swapped = swapped[op[swapped + 1] == op[swapped]]
+        self._places(COPY, len(self.copies.op))
+        if len(swapped):
+            raise ProgramError(f"kernels of {names[op[swapped[0]]]!r} are launched out of order")
         if self.n_events > len(self):
             raise ProgramError(f"{self.n_events} events are more than the {len(self)} instructions could use")
         for code in (RECORD, WAIT, SYNC):
             self._require_range(self.argument[self.action == code], self.n_events, "event")
         self._check_records()
+        self._checked = True
         return self
+
+    def _places(self, code: int, count: int) -> Small:
+        """Return which instruction launches or copies each row; one that stands twice or nowhere is refused."""
+        rows, place = self._rows_of(code)
+        self._require_range(rows, count, ACTIONS[code])
+        found = np.full(count, -1, np.int32)
+        found[rows] = place
+        if len(rows) != count or (found < 0).any():
+            times = np.bincount(rows, minlength=count)
+            row = int(np.argmax(times != 1))
+            op = self.launch_op[row] if code == LAUNCH else self.copies.op[row]
+            raise ProgramError(
+                f"{ACTIONS[code]} of {self.graph.names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}"
+            )
+        return found
+
+    def _rows_of(self, code: int) -> tuple[Small, Small]:
+        """Return the arguments of the instructions of an action, and their places."""
+        places = np.flatnonzero(self.action == code).astype(np.int32)
+        return self.argument[places], places
 
     def _check_columns(self) -> None:
         n, ptr = len(self.action), self.thread_ptr
@@ -195,33 +314,43 @@ class Program:
             raise ProgramError("the columns of a program must have one row per instruction")
         if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
             raise ProgramError(f"thread_ptr must rise from 0 to {n}, the number of instructions")
-        self._require_range(self.action.astype(np.int64), len(ACTIONS), "instruction")
+        self._require_range(self.action, len(ACTIONS), "instruction")
         self._require_range(self.device, len(self.devices), "device")
-        on_stream = ~np.isin(self.action, (BARRIER, SYNC))
-        if (self.stream[on_stream] < 0).any():
+        on_stream = self.action < BARRIER  # neither a barrier nor a sync
+        if (on_stream & (self.stream < 0)).any():
             raise ProgramError("an instruction other than barrier and sync needs a stream")
         if self.execution == "graph" and not on_stream.all():
             raise ProgramError("a captured graph cannot hold barriers or host syncs")
+        if self.execution == "graph" and len(ptr) != 2:
+            raise ProgramError(f"a captured graph has one thread, not {len(ptr) - 1}")
+        copies = self.copies
+        if any(len(column) != len(copies.op) for column in (copies.device, copies.nbytes, copies.transfer)):
+            raise ProgramError("the columns of the copies must have one row per copy")
+        self._require_range(copies.op, len(self.graph), "operator")
+        self._require_range(copies.device, len(self.devices), "device")
 
-    def _require_range(self, rows: Ints, end: int, what: str) -> None:
+    def _require_range(self, rows: npt.NDArray[Any], end: int, what: str) -> None:
         if rows.size and not 0 <= rows.min() <= rows.max() < end:
             bad = rows[(rows < 0) | (rows >= end)][0]
             raise ProgramError(f"there is no {what} {bad}: the program has {end}")
 
     def _check_records(self) -> None:
-        records = np.flatnonzero(self.action == RECORD)
-        times = np.bincount(self.argument[records], minlength=self.n_events)
-        if (times > 1).any():
-            raise ProgramError(f"event {int(np.argmax(times > 1))} is recorded twice")
-        recorded = np.full(self.n_events, -1)
-        recorded[self.argument[records]] = records
-        waits = np.flatnonzero((self.action == WAIT) | (self.action == SYNC))
-        at = recorded[self.argument[waits]]
-        thread_of = np.searchsorted(self.thread_ptr, np.arange(len(self)), side="right")
-        early = (at > waits) & (thread_of[np.maximum(at, 0)] == thread_of[waits])
-        if early.any():
-            event = self.argument[waits[int(np.argmax(early))]]
-            raise ProgramError(f"event {event} is waited for before the same thread records it")
+        events, places = self._rows_of(RECORD)
+        recorded = np.full(self.n_events, -1, np.int32)
+        recorded[events] = places
+        if len(events) > np.count_nonzero(recorded >= 0):
+            twice = np.bincount(events, minlength=self.n_events) > 1
+            raise ProgramError(f"event {int(np.argmax(twice))} is recorded twice")
+        early = [places[:0]]
+        for code in (WAIT, SYNC):
+            events, places = self._rows_of(code)
+            later = np.flatnonzero(recorded[events] > places)
+            at, place = recorded[events[later]], places[later]
+            threads = [np.searchsorted(self.thread_ptr, rows, side="right") for rows in (at, place)]
+            early.append(place[threads[0] == threads[1]])
+        first = np.concatenate(early)
+        if len(first):
+            raise ProgramError(f"event {self.argument[first.min()]} is waited for before the same thread records it")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the program and its graph as a JSON document, format ``simsched.program`` version 1."""
@@ -244,3 +373,13 @@ class Program:
     def load(cls, path: str) -> "Program":
         """Read a program from a JSON file."""
         return cls.from_dict(read_json(path), str(path))
+
+
+def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of whole numbers with few bits each."""
+    column = np.asarray(values)
+    if column.dtype != dtype and column.size:
+        limits = np.iinfo(dtype)
+        if not limits.min <= column.min() <= column.max() <= limits.max:
+            raise ProgramError(f"column {name!r} must hold whole numbers from {limits.min} to {limits.max}")
+    return np.array(column, dtype, order="C")

@@ -129,8 +129,8 @@ class _InstructionReader:
         """Return the copies read so far, by columns."""
         op, device, nbytes, transfer = zip(*self.copies, strict=True) if self.copies else ((), (), (), ())
         return Copies(
-            np.array(op, np.int64),
-            np.array(device, np.int64),
+            np.array(op, np.int32),
+            np.array(device, np.int32),
             np.array(nbytes, np.float64),
             np.array(transfer, np.float64),
         )

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
-from simsched.graph.columns import Ints
+from simsched.graph.columns import Indices, compact, packed, unpacked
 from simsched.io import Record, document, dump_json, read_json, write_file
-from simsched.numeric import freeze, is_number, whole_column
+from simsched.numeric import freeze, is_number, whole_numbers
 
 if TYPE_CHECKING:
     from simsched.program import Program
@@ -73,7 +73,8 @@ class Schedule:
     Notes
     -----
     Stored by columns in launch order: `op` (operator indices), `device` (indices into
-    `devices`), `stream`, `stage`, `group`, `priority`, each of shape (n_ops,).
+    `devices`), `stream`, `stage`, `group`, `priority`, each of shape (n_ops,) and of 32 bits; one
+    of equal rows is stored as one row (an array without strides).
     """
 
     graph: OpGraph
@@ -81,12 +82,12 @@ class Schedule:
     estimate: float | None
     scheduler: str
     devices: tuple[str, ...]
-    op: Ints
-    device: Ints
-    stream: Ints
-    stage: Ints
-    group: Ints
-    priority: Ints
+    op: Indices
+    device: Indices
+    stream: Indices
+    stage: Indices
+    group: Indices
+    priority: Indices
 
     def __init__(
         self,
@@ -153,12 +154,14 @@ class Schedule:
         for key, end, what in (("op", len(graph), "operators"), ("device", len(devices), "devices")):
             if values[key].size and not 0 <= values[key].min() <= values[key].max() < end:
                 raise ScheduleError(f"column {key!r} must hold indices of the {end} {what}")
-        placed = np.bincount(values["op"], minlength=len(graph)) if len(values["op"]) else np.zeros(len(graph), int)
-        if (placed != 1).any():
+        seen = np.zeros(len(graph), np.bool_)
+        seen[values["op"]] = True
+        if len(values["op"]) != len(graph) or not seen.all():
+            placed = np.bincount(values["op"], minlength=len(graph))
             i = int(np.argmax(placed != 1))
             raise ScheduleError(f"operator {names[i]!r} is placed {'twice' if placed[i] > 1 else 'nowhere'}")
         for key in ("stream", "stage", "group"):
-            if (values[key] < 0).any():
+            if values[key].min() < 0:
                 at = int(np.argmax(values[key] < 0))
                 raise ScheduleError(
                     f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}"
@@ -167,8 +170,11 @@ class Schedule:
         self.__dict__.update(values)
         freeze(self.__dict__)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: packed(value) for key, value in self.__dict__.items() if key != "_lowered"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({key: unpacked(value) for key, value in state.items()})
         freeze(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -203,12 +209,12 @@ class Schedule:
     @property
     def devices_used(self) -> tuple[str, ...]:
         """Names of the devices that run at least one operator."""
-        return tuple(self.devices[i] for i in np.unique(self.device))
+        return tuple(self.devices[i] for i in np.flatnonzero(np.bincount(self.device)))
 
     @property
     def n_streams(self) -> int:
         """Streams in use, over all devices."""
-        return len(np.unique(self.device * 2**31 + self.stream))
+        return len(np.unique(self.device * np.int64(2**31) + self.stream))
 
     def check(self, cluster: Cluster | None = None) -> "Schedule":
         """Prove that the schedule runs to its end and respects every dependency.
@@ -261,6 +267,11 @@ class Schedule:
         ------
         ScheduleError
             If an option is unknown, or if `check` refuses the schedule.
+
+        Notes
+        -----
+        The last program is kept: lowered again with the same options for the same cluster, it is
+        returned as it is.
         """
         from simsched.lowering import lower
 
@@ -307,14 +318,20 @@ _FIELDS = ("op", "device", *_NUMBERS)
 _LARGEST = 2**31 - 1
 
 
-def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Ints:
+def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
+    """Return a column of whole numbers as a copy in 32 bits, which the largest of them fits into."""
+    given = whole_numbers(values)
+    if given is None:
+        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
+    if given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST:
+        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     try:
-        column = whole_column(np.broadcast_to(np.asarray(values), shape))
+        column = np.broadcast_to(given.astype(np.int32), shape)
     except ValueError:
         raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
-    if column is None or column.ndim != 1 or (column.size and np.abs(column).max() > _LARGEST):
+    if column.ndim != 1:
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
-    return column
+    return compact(column)
 
 
 def _read_placement(row: Record) -> Placement:

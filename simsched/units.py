@@ -28,6 +28,9 @@ TFLOP_PER_S = 1e6
 MHZ = 1.0
 """Cycles per microsecond in one megahertz."""
 
+TIE = 1e-9
+"""Times closer than this, relatively, are the same instant."""
+
 
 def format_time(us: float) -> str:
     """Return a time in us as text, in the unit that reads best.

@@ -40,6 +40,13 @@ def test_work_of_operators_with_a_utilization():
     assert lower_bound(graph, TWO) == 10.0
 
 
+def test_a_cost_model_may_tell_equal_devices_apart():
+    """Each operator at its fastest: 2 + 3 us, a on gpu1 and b on gpu0."""
+    graph = made([Operator("a"), Operator("b")], "ab")
+    times = {"a": {"gpu0": 9.0, "gpu1": 2.0}, "b": {"gpu0": 3.0, "gpu1": 8.0}}
+    assert bounds(graph, TWO, lambda op, device: times[op.name][device.name]).critical_path == 5.0
+
+
 def test_without_contention_only_the_critical_path_counts():
     graph = made([Operator(n, time=10.0, utilization=1.0) for n in "abc"])
     assert lower_bound(graph, ONE) == 30.0

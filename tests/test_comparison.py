@@ -1,17 +1,25 @@
 """`compare`: rows, what they say, how they print, and what becomes of schedulers that refuse."""
 
 import builtins
+import itertools
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from simsched.cluster import Cluster
 from simsched.comparison import Comparison, compare, scheduler_set
-from simsched.errors import MissingDependencyError, SchedulerError, UnknownNameError
+from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimulationError, UnknownNameError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.plot import box_plot
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.schedules import Placement, Schedule
+from simsched.simulator import Makespans
+from simsched.trace.gantt import PALETTE
 from simsched.units import GIB
 
 FREE = Cluster.preset("a100", 2).without_overheads()
@@ -257,3 +265,251 @@ def test_a_comparison_of_a_kernel_that_fits_nowhere_says_so():
     comparison = compare(graph, FREE, ["sequential", "lios"])
     assert isinstance(comparison, Comparison)
     assert all("does not fit on an SM of a100" in row.reason for row in comparison.rows)
+
+
+def chain(*times):
+    """Operators one after the other, which load nothing."""
+    names = [f"o{i}" for i in range(len(times))]
+    operators = [Operator(name, time=time) for name, time in zip(names, times, strict=True)]
+    return OpGraph(operators, [Edge(a, b) for a, b in itertools.pairwise(names)], "chain")
+
+
+def factors(jitter, seed, shape):
+    """Log-normal factors of mean 1 as `compare` draws them: one row per sample, one column per operator."""
+    sigma = math.sqrt(math.log1p(jitter**2))
+    rng = np.random.default_rng(int(np.random.default_rng(seed).integers(2**63)))
+    return np.exp(sigma * rng.standard_normal(shape) - sigma**2 / 2)
+
+
+def test_percentiles_of_one_operator():
+    """100 us times a log-normal factor: the draws by hand, and near the percentiles of the distribution."""
+    comparison = compare(chain(100.0), FREE, ["lios"], jitter=0.1, rng=5, samples=2000)
+    drawn = 100.0 * factors(0.1, 5, (2000, 1))[:, 0]
+    (row,) = comparison.rows
+    assert comparison.samples["lios"].values == pytest.approx(drawn)
+    assert (row.p50_us, row.p95_us, row.p99_us) == pytest.approx(tuple(np.percentile(drawn, [50, 95, 99])))
+    assert row.makespan_us == 100.0
+    sigma = math.sqrt(math.log1p(0.01))
+    for value, quantile in ((row.p50_us, 0.0), (row.p95_us, 1.6449), (row.p99_us, 2.3263)):
+        assert value == pytest.approx(100.0 * math.exp(quantile * sigma - sigma**2 / 2), rel=0.02)
+
+
+def test_percentiles_of_a_chain():
+    """The sum of the operators' times; of two samples p50 is the mean and p99 0.01 below the larger one."""
+    times = [10.0, 20.0, 30.0]
+    comparison = compare(chain(*times), FREE, ["sequential", "lios"], jitter=0.3, rng=2, samples=2)
+    low, high = sorted(factors(0.3, 2, (2, 3)) @ times)
+    for row in comparison.rows:
+        assert (row.makespan_us, row.speedup) == (60.0, 1.0)
+        assert (row.p50_us, row.p99_us) == pytest.approx(((low + high) / 2, high - 0.01 * (high - low)))
+
+
+def test_samples_are_the_same_draws_for_every_scheduler():
+    """The one of jitter alone first; again, and with more workers, the same."""
+    asked = ["sequential", "lios", SCHEDULERS["sequential"]]
+    first, again, three = (
+        compare(fork(), FREE, asked, jitter=0.3, rng=1, samples=8, workers=workers) for workers in (1, 1, 3)
+    )
+    assert list(first.samples) == ["sequential", "lios", "sequential (2)"]
+    for name, drawn in first.samples.items():
+        assert len(drawn) == 8
+        for other in (again, three):
+            np.testing.assert_array_equal(drawn.values, other.samples[name].values)
+    np.testing.assert_array_equal(first.samples["sequential"].values, first.samples["sequential (2)"].values)
+    alone = compare(fork(), FREE, asked, jitter=0.3, rng=1)
+    for row in alone.rows:
+        assert first.samples[row.scheduler].values[0] == pytest.approx(row.makespan_us)
+    shorter = compare(fork(), FREE, asked, jitter=0.3, rng=1, samples=3)
+    np.testing.assert_array_equal(shorter.samples["lios"].values, first.samples["lios"].values[:3])
+
+
+def test_jitter_is_in_the_samples_alone():
+    """All that is not a percentile is as without samples and jitter."""
+    plain = compare(fork(), FREE, ["sequential", "lios"])
+    sampled = compare(fork(), FREE, ["sequential", "lios"], jitter=0.3, rng=1, samples=5)
+    percentiles = {"p50_us": None, "p95_us": None, "p99_us": None}
+    for row, other in zip(plain.rows, sampled.rows, strict=True):
+        assert replace(other, search_s=row.search_s, **percentiles) == row
+        assert other.p50_us <= other.p95_us <= other.p99_us
+        assert {name: getattr(row, name) for name in percentiles} == percentiles
+    assert (plain.samples, plain.sampling) == ({}, None)
+
+
+def test_samples_without_jitter_in_them():
+    row = compare(fork(), FREE, ["lios"], jitter=0.0, rng=1, samples=3).rows[0]
+    assert (row.makespan_us, row.p50_us, row.p99_us) == (30.0, 30.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"samples": 3}, "pass `jitter`"),
+        ({"samples": 3, "rng": 0}, "pass `jitter`"),
+        ({"samples": 3, "jitter": 0.1}, "pass `rng`"),
+        ({"samples": 0, "jitter": 0.1, "rng": 0}, "samples must be a whole number of at least 1, not 0"),
+        ({"samples": 1.5, "jitter": 0.1, "rng": 0}, "samples must be a whole number"),
+        ({"samples": True, "jitter": 0.1, "rng": 0}, "samples must be a whole number"),
+        ({"samples": 3, "jitter": 0.1, "rng": 0, "workers": 0}, "workers must be a whole number of at least 1, not 0"),
+    ],
+)
+def test_samples_that_cannot_be_drawn(arguments, message):
+    with pytest.raises(SimulationError, match=message):
+        compare(fork(), FREE, ["lios"], **arguments)
+
+
+def test_samples_in_the_table():
+    """p50 and p99 right of the makespan, a dash where there is no schedule, and how they were drawn below."""
+    text = str(compare(chain(100.0), FREE, ["lios", refuses], jitter=0.1, rng=0, samples=4))
+    drawn = 100.0 * factors(0.1, 0, (4, 1))[:, 0]
+    heading, lios, refusal = (
+        next(line for line in text.splitlines() if word in line) for word in ("makespan us", "lios", "refuses")
+    )
+    columns = [cell.strip() for cell in heading.replace("┃", "|").split("|")]
+    assert columns[1:6] == ["scheduler", "makespan us", "p50 us", "p99 us", "estimate us"]
+    assert lios.replace("│", " ").split()[1:4] == ["100.0", *(f"{np.percentile(drawn, q):.1f}" for q in (50, 99))]
+    assert refusal.count(" - ") == len(columns) - 3
+    assert "p50, p99 of 4 samples, jitter 10 %, seed 0; makespan and speedup without jitter" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 140
+    assert "p50" not in str(compare(chain(100.0), FREE, ["lios"], jitter=0.1, rng=0))
+
+
+@pytest.mark.parametrize(
+    ("jitter", "rng", "told", "text"),
+    [
+        (0.02, np.int64(7), {"n": 1, "jitter": 0.02, "seed": 7}, "1 sample, jitter 2 %, seed 7"),
+        (
+            {"o0": 1},
+            np.random.default_rng(0),
+            {"n": 1, "jitter": {"o0": 1.0}, "seed": None},
+            "1 sample, jitter of each",
+        ),
+    ],
+)
+def test_samples_in_json(jitter, rng, told, text):
+    comparison = compare(chain(5.0), FREE, ["lios", refuses], jitter=jitter, rng=rng, samples=np.int64(1))
+    data = json.loads(json.dumps(comparison.to_dict(), allow_nan=False))
+    assert data["sampling"] == told
+    assert data["rows"][0]["p50_us"] == data["rows"][0]["p99_us"] == comparison.samples["lios"].values[0]
+    assert data["rows"][1]["p50_us"] is None
+    assert str(comparison.sampling).startswith(text)
+    assert compare(chain(5.0), FREE, ["lios"]).to_dict()["sampling"] is None
+
+
+def test_box_plot_of_a_comparison():
+    """A box per schedule with its p50 as the line; the title says what was sampled, and how."""
+    comparison = compare(fork(), FREE, ["sequential", refuses, "lios"], jitter=0.2, rng=3, samples=9)
+    ax = comparison.box_plot()
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["sequential", "lios"]
+    assert len(ax.patches) == 2
+    assert medians(ax) == pytest.approx([comparison.rows[0].p50_us, comparison.rows[2].p50_us])
+    assert ax.get_title(loc="left") == "net on 2 x a100\n9 samples, jitter 20 %, seed 3"
+    assert comparison.box_plot(title="mine").get_title(loc="left") == "mine"
+
+
+@pytest.mark.parametrize("scheduler", ["lios", refuses])
+def test_no_box_plot_without_samples(tmp_path, scheduler):
+    sampled = {"jitter": 0.1, "rng": 0, "samples": 3} if scheduler is refuses else {}
+    with pytest.raises(SimulationError, match="no samples to draw"):
+        compare(fork(), FREE, [scheduler], **sampled).box_plot(tmp_path / "b.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def medians(ax):
+    """Where the lines in the boxes are."""
+    return [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+
+
+def spread(*middles, width=0.1):
+    """Five makespans about each of some middles, by scheduler."""
+    return {f"s{i}": Makespans(m * (1 + width * np.linspace(-1, 1, 5))) for i, m in enumerate(middles)}
+
+
+@pytest.mark.parametrize(("middle", "unit", "level"), [(500.0, "us", 500.0), (5e3, "ms", 5.0), (2e6, "s", 2.0)])
+def test_box_plot_by_size(middle, unit, level):
+    ax = box_plot(spread(middle))
+    assert ax.get_ylabel() == f"latency ({unit})"
+    assert medians(ax) == [pytest.approx(level)]
+
+
+def test_boxes_whiskers_and_outliers():
+    """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40."""
+    ax = box_plot({"lios": Makespans(np.array([*range(1, 10), 40.0]))})
+    (box,) = ax.patches
+    assert sorted(set(box.get_path().vertices[:, 1])) == [3.25, 7.75]
+    assert medians(ax) == [5.5]
+    ends = {y for line in ax.lines if line.get_linewidth() == 0.7 for y in line.get_ydata()}
+    assert ends == {1.0, 3.25, 7.75, 9.0}
+    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
+    assert list(points.get_ydata()) == [40.0]
+
+
+def test_flat_boxes_are_drawn_again_below():
+    """Boxes of 1 % at 100 and 200 us: below in per cent of the medians; not if they can be seen, or are not to."""
+    above, below = box_plot(spread(100.0, 200.0, width=0.01)).figure.axes
+    assert medians(above) == [100.0, 200.0]
+    assert (medians(below), below.get_ylabel()) == ([0.0, 0.0], "vs. median (%)")
+    assert [label.get_text() for label in below.get_xticklabels()] == ["s0", "s1"]
+    assert sorted(set(np.round(below.patches[1].get_path().vertices[:, 1], 9))) == [-0.5, 0.5]
+    assert len(box_plot(spread(100.0, 200.0)).figure.axes) == 1
+    assert len(box_plot(spread(100.0, 200.0, width=0.01), relative=False).figure.axes) == 1
+    assert len(box_plot(spread(100.0, 200.0), relative=True).figure.axes) == 2
+    assert len(box_plot(spread(100.0, 200.0, width=0.0)).figure.axes) == 1
+    assert len(box_plot(spread(0.0), relative=True).figure.axes) == 2
+
+
+def test_colours_of_schedulers():
+    """By the place in `SCHEDULERS`, whoever else is drawn; the others after them, told apart by hatching."""
+
+    def looks(*names):
+        ax = box_plot(dict.fromkeys(names, Makespans(np.arange(5.0))))
+        return [(to_hex(box.get_facecolor()).upper(), box.get_hatch()) for box in ax.patches]
+
+    everyone = dict(zip(SCHEDULERS, looks(*SCHEDULERS), strict=True))
+    assert [colour for colour, _ in everyone.values()] == [PALETTE[i % 7] for i in range(len(SCHEDULERS))]
+    assert looks("lios", "mine", "sequential")[::2] == [everyone["lios"], everyone["sequential"]]
+    assert len({*everyone.values(), *looks(*(f"s{i}" for i in range(15)))}) == len(SCHEDULERS) + 15
+
+
+def test_names_of_schedulers_are_legible():
+    """Level and on several lines where they fit, slanted where they do not; nothing of them is lost."""
+    few = box_plot(dict.fromkeys(["round-robin", "lios", "greedy"], Makespans(np.arange(5.0))))
+    assert [label.get_rotation() for label in few.get_xticklabels()] == [0.0] * 3
+    names = [*SCHEDULERS, "my_package.my_module:round_robin_by_depth", "x" * 50, "of some words", "$\\x$", *"abcdefgh"]
+    many = box_plot(dict.fromkeys(names, Makespans(np.arange(5.0))))
+    many.figure.draw_without_rendering()
+    labels = many.get_xticklabels()
+    assert [label.get_text().replace("\n", "") for label in labels] == names
+    assert {label.get_rotation() for label in labels} == {40.0}
+    assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
+
+
+def test_a_long_title_is_wrapped():
+    title = box_plot(spread(1.0), title=f"{'network ' * 20}on a100\n9 samples").get_title(loc="left").split("\n")
+    assert max(map(len, title)) < 60
+    assert title[-1] == "9 samples"
+
+
+def test_box_plot_into_axes_of_the_users():
+    ax = Figure().add_subplot()
+    assert box_plot(spread(100.0, 200.0, width=0.01), ax=ax) is ax
+    assert ax.figure.axes == [ax]
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_box_plot_files(tmp_path, form):
+    """Whole, and the same bytes again; thousands of outliers make no large file."""
+    rng = np.random.default_rng(0)
+    samples = {"lios": Makespans(rng.standard_cauchy(50_000) ** 2)}
+    for name in ("first", "second"):
+        box_plot(samples, tmp_path / f"{name}.{form}")
+    first, second = (tmp_path / f"{name}.{form}" for name in ("first", "second"))
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size < 300_000
+
+
+def test_box_plot_files_that_cannot_be_written(tmp_path):
+    with pytest.raises(FileError, match=r"suffix '\.jpg' is none of \.png, \.svg, \.pdf"):
+        box_plot(spread(1.0), tmp_path / "b.jpg")
+    with pytest.raises(FileError, match="cannot write"):
+        box_plot(spread(1.0), tmp_path / "missing" / "b.png")
+    assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
-from simsched.graph import OpGraph
+from simsched.graph import Numbered, OpGraph
 from workloads.checks import generator, interval, real, whole
 
 Ints = npt.NDArray[np.int64]
@@ -113,7 +113,7 @@ def random_layered(
     with np.errstate(over="ignore"):  # the graph refuses a transfer that is not finite, and names it
         transfer = np.maximum(min_transfer, comm_ratio * times[src])
     return OpGraph.from_columns(
-        [f"op{i}" for i in range(n_ops)],
+        Numbered("op", n_ops),
         src,
         edges - src * n_ops,
         name=f"layered-{n_ops}",

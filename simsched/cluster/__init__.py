@@ -4,6 +4,7 @@ from simsched.cluster.cluster import Cluster, Route
 from simsched.cluster.device import Device, Link
 from simsched.cluster.occupancy import WARP, Footprint, Occupancy, footprint, occupancy
 from simsched.cluster.presets import DEVICES, LINKS
+from simsched.cluster.routing import Routes
 
 __all__ = [
     "DEVICES",
@@ -15,6 +16,7 @@ __all__ = [
     "Link",
     "Occupancy",
     "Route",
+    "Routes",
     "footprint",
     "occupancy",
 ]

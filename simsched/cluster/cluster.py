@@ -3,18 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import pairwise
-from math import inf
 from typing import Any, TypeVar
 
-from simsched.cluster.device import OVERHEADS, Device, Link
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
+from simsched.cluster.routing import Router, Routes, Wire
 from simsched.errors import ClusterError, UnknownNameError
+from simsched.graph.columns import Ints
 from simsched.numeric import is_count
 
-Wire = tuple[str, str, Link]
 Part = TypeVar("Part", Device, Link)
-_PER_LINK = 1e-6  # us: makes the shorter of two ways of equal latency the cheaper one
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,23 +191,40 @@ class Cluster:
         return {}
 
     def _find_route(self, src: str, dst: str) -> Route:
-        import networkx as nx
+        ends = [[self.index[self[name].name]] for name in (src, dst)]
+        found = self.routes(*ends)
+        if not found.known[0]:
+            raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
+        return Route(tuple(found.channel.tolist()), float(found.latency[0]), float(found.bandwidth[0]))
 
-        def cost(u: str, _v: str, link: Mapping[str, float]) -> float | None:
-            return None if u in self.index and u != src else link["latency"] + _PER_LINK
+    def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
+        """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.
 
-        try:
-            path = nx.dijkstra_path(self.topology, self[src].name, self[dst].name, weight=cost)
-        except nx.NetworkXNoPath:
-            raise ClusterError(
-                f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`"
-            ) from None
-        hops = [self.topology.edges[u, v] for u, v in pairwise(path)]
-        return Route(
-            channels=tuple(hop["channel"] for hop in hops),
-            latency=sum(hop["latency"] for hop in hops),
-            bandwidth=min((hop["bandwidth"] for hop in hops), default=inf),
-        )
+        Positions 0, 7 and 8 are the device itself, one behind the same NVSwitch, and one in the next node:
+
+        >>> found = Cluster.preset("h100", n_gpus=16).routes([0, 0, 0], [0, 7, 8])
+        >>> np.diff(found.channel_ptr).tolist(), found.latency.tolist()
+        ([0, 2, 4], [0.0, 2.0, 12.0])
+        """
+        return self._router.routes(src, dst)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(self.index, self.links)
+
+    @cached_property
+    def kinds(self) -> tuple[Device, ...]:
+        """The first of the devices that equal each other in all but the name."""
+        first: dict[Any, Device] = {}
+        for device in self.devices:
+            first.setdefault(traits(device), device)
+        return tuple(first.values())
+
+    @cached_property
+    def kind(self) -> Ints:
+        """For each device the number in `kinds` of the one it equals, shape (n_devices,)."""
+        number = {traits(device): i for i, device in enumerate(self.kinds)}
+        return np.array([number[traits(device)] for device in self.devices], np.int64)
 
     def transfer_time(self, src: str, dst: str, nbytes: float, exact: float | None = None) -> float:
         """Return the time in us of an edge between two devices with the links to itself.

@@ -1,7 +1,7 @@
 """A GPU and a link, as the simulator sees them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -155,6 +155,15 @@ _TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_la
           "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved")  # fmt: skip
 OVERHEADS = _TIMES[:9]
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
+
+
+_PLAIN = tuple(f.name for f in fields(Device) if f.name not in ("name", "peak", "interference"))
+
+
+def traits(device: Device) -> tuple[Any, ...]:
+    """Return all of a device but its name, to be compared and hashed."""
+    values = [getattr(device, name) for name in _PLAIN]
+    return (*values, tuple(sorted(device.peak.items())), tuple(map(tuple, device.interference)))
 
 
 def _rebuild(values: dict[str, Any]) -> Device:

@@ -1,20 +1,24 @@
 """Columns behind the rows of graphs and schedules: views, and arrays made from values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
+from simsched.graph.names import Numbered, Positions
 from simsched.graph.operator import RULES, Edge, Kernel
-from simsched.numeric import whole_column
+from simsched.numeric import whole_numbers
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Indices = npt.NDArray[Any]
+"""Whole numbers kept as 32 bits, or as 64 where they may need them: make them 64 before multiplying."""
 Row = TypeVar("Row")
 
 _NONE = float("nan")
+_LAST_NARROW = 2**29
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE}
 COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
@@ -58,6 +62,45 @@ class Rows(Sequence[Row], Generic[Row]):
         return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
 
 
+class Repeated(NamedTuple):
+    """A column of equal rows, as it is pickled."""
+
+    row: npt.NDArray[Any]
+    length: int
+
+
+def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column of equal rows as a read-only view of one row, any other as it is."""
+    if len(values) < 2 or not values.flags.c_contiguous:
+        return values
+    bits = values.view(f"i{values.itemsize}")  # NaN equals itself, and 0.0 is not -0.0
+    if bits[0] != bits[-1] or (bits != bits[0]).any():
+        return values
+    return np.broadcast_to(values[0], values.shape)
+
+
+def packed(value: Any) -> Any:
+    """Return a value of an object's state for pickling; `unpacked` undoes it."""
+    if isinstance(value, np.ndarray) and value.strides == (0,) and len(value) > 1:
+        return Repeated(value[:1].copy(), len(value))
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """Return what `packed` was given."""
+    return np.broadcast_to(value.row[0], (value.length,)) if isinstance(value, Repeated) else value
+
+
+def index_type(end: int) -> type[np.signedinteger[Any]]:
+    """Return the type of indices below `end`: 32 bits where sums of a few of them still fit."""
+    return np.int32 if end <= _LAST_NARROW else np.int64
+
+
+def narrow(values: npt.NDArray[Any], end: int) -> Indices:
+    """Return a copy of indices below `end`, as small as they may be."""
+    return values.astype(index_type(end))
+
+
 def optional(value: float) -> float | None:
     """Return a value of a column, None for NaN."""
     return None if np.isnan(value) else float(value)
@@ -74,16 +117,18 @@ def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
         given = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
-    array = np.full(n, given) if given.ndim == 0 else given.copy()
-    if array.shape != (n,):
-        raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
-    return array
+    if given.ndim == 0:
+        return np.broadcast_to(given.copy(), (n,))
+    if given.shape != (n,):
+        raise GraphError(f"column {name!r} must have {n} rows, not {given.shape}")
+    return given.copy()
 
 
 def first_bad(values: Floats, rule: str, none_allowed: bool) -> tuple[int, str] | None:
     """Return the first row that breaks a rule, and how."""
     holds, phrase = RULES[rule]
-    good = holds(values) | (np.isnan(values) if none_allowed else False)
+    few = values[:1] if values.strides == (0,) else values
+    good = holds(few) | (np.isnan(few) if none_allowed else False)
     if good.all():
         return None
     i = int(np.argmin(good))
@@ -97,8 +142,10 @@ def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[s
     return column, tuple(codes)
 
 
-def index_of(names: tuple[str, ...]) -> dict[str, int]:
+def index_of(names: Sequence[str]) -> Mapping[str, int]:
     """Return the position of each name; one that stands twice is refused."""
+    if isinstance(names, Numbered):
+        return Positions(names)
     index = {name: i for i, name in enumerate(names)}
     if len(index) != len(names):
         twice = next(name for i, name in enumerate(names) if index[name] != i)
@@ -106,10 +153,10 @@ def index_of(names: tuple[str, ...]) -> dict[str, int]:
     return index
 
 
-def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Ints:
+def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Indices:
     """Return the operator index of one end of every edge; an unknown name is refused."""
     try:
-        return np.array([index[getattr(edge, end)] for edge in edges], np.int64)
+        return narrow(np.array([index[getattr(edge, end)] for edge in edges], np.int64), len(index))
     except KeyError:
         edge = next(edge for edge in edges if getattr(edge, end) not in index)
         raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
@@ -125,21 +172,27 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     return columns
 
 
-def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Ints, Ints]:
-    """Return the ends of edges as columns of operator indices; also refuses names that are none."""
+def require_names(names: Sequence[str]) -> None:
+    """Refuse names that are none."""
+    if isinstance(names, Numbered):
+        return
     bad = next((text for text in names if not isinstance(text, str) or not text), None)
     if bad is not None:
         raise GraphError(f"an operator's name must be a text that is not empty, not {bad!r}")
-    source, target = whole_column(src), whole_column(dst)
+
+
+def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Indices, Indices]:
+    """Return the ends of edges as columns of operator indices."""
+    source, target = whole_numbers(src), whole_numbers(dst)
     if source is None or target is None:
         raise GraphError("src and dst must hold indices of operators, which are whole numbers")
     if source.shape != target.shape or source.ndim != 1:
         raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
-    outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= len(names))
-    if outside.any():
+    if len(source) and not all(end.min() >= 0 and end.max() < len(names) for end in (source, target)):
+        outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= len(names))
         edge = int(np.argmax(outside))
         raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {len(names)}")
-    return source, target
+    return narrow(source, len(names)), narrow(target, len(names))
 
 
 def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
@@ -157,7 +210,7 @@ def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> di
 
 
 def edge_columns(
-    names: Sequence[str], src: Ints, dst: Ints, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
+    names: Sequence[str], src: Indices, dst: Indices, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
     """Return the bytes and the exact transfer times of edges as columns."""
     columns = spread(nbytes, len(src), "edge_nbytes"), spread(transfer, len(src), "edge_transfer")

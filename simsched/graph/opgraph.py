@@ -11,9 +11,11 @@ from simsched.errors import GraphError
 from simsched.graph.columns import (
     COSTS,
     Floats,
+    Indices,
     Ints,
     Rows,
     column,
+    compact,
     cost_columns,
     edge_columns,
     edge_ends,
@@ -22,7 +24,11 @@ from simsched.graph.columns import (
     index_of,
     kernel_columns,
     optional,
+    packed,
+    require_names,
+    unpacked,
 )
+from simsched.graph.names import Numbered
 from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.numeric import freeze
@@ -52,8 +58,9 @@ class OpGraph:
     `time` and `utilization` (NaN for None), `intensity` (-1 for None, else the index into
     `INTENSITIES`), and with `edges`: `src`, `dst` (operator indices), `edge_nbytes`,
     `edge_transfer` (NaN for None). Kernels of operator i are rows ``kernel_ptr[i]`` to
-    ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. Making a graph is O(V + E), or
-    O(V log V + E) if the operators are not given in topological order.
+    ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. A column of equal rows is stored as one row
+    (an array without strides), indices as 32 bits where that is enough. Making a graph is O(V + E),
+    or O(V log V + E) if the operators are not given in topological order.
 
     >>> graph = OpGraph([Operator("a", time=3.0), Operator("b", time=5.0)], [Edge("a", "b")])
     >>> graph.order, graph.depth, graph.width
@@ -113,7 +120,7 @@ class OpGraph:
         Parameters
         ----------
         names
-            Operator names, shape (n_ops,).
+            Operator names, shape (n_ops,); `Numbered` ones take no room.
         src, dst
             Indices of each edge's operators, shape (n_edges,).
         kind
@@ -124,21 +131,22 @@ class OpGraph:
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`: shape (n_ops,) or a scalar.
         """
         n = len(names)
+        require_names(names)
         source, target = edge_ends(names, src, dst)
         columns = cost_columns(names, costs)
         nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
-        zeros = np.zeros(n, np.int32)
+        zeros = np.broadcast_to(np.int32(0), n)
         graph = cls.__new__(cls)
         graph._fill(
             name=name,
-            names=tuple(names),
+            names=names if isinstance(names, Numbered) else tuple(names),
             src=source,
             dst=target,
             costs=columns,
-            intensity=np.full(n, -1, np.int8),
+            intensity=np.broadcast_to(np.int8(-1), n),
             labels={"kind": (zeros, (kind,)), "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
             details={},
-            kernel_ptr=np.zeros(n + 1, np.int64),
+            kernel_ptr=np.broadcast_to(np.int64(0), n + 1),
             kernels=kernel_columns([]),
             edge_nbytes=nbytes,
             edge_transfer=transfer,
@@ -150,9 +158,9 @@ class OpGraph:
         self,
         *,
         name: str,
-        names: tuple[str, ...],
-        src: Ints,
-        dst: Ints,
+        names: tuple[str, ...] | Numbered,
+        src: Indices,
+        dst: Indices,
         costs: Mapping[str, Floats],
         intensity: npt.NDArray[np.int8],
         labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]],
@@ -164,11 +172,13 @@ class OpGraph:
     ) -> None:
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
+        columns: dict[str, npt.NDArray[Any]] = {"src": src, "dst": dst, "intensity": intensity, **costs}
+        columns |= {"kernel_ptr": kernel_ptr, "edge_nbytes": edge_nbytes, "edge_transfer": edge_transfer}
+        columns |= {f"kernel_{key}": values for key, values in kernels.items()}
         put = self.__dict__.update
-        put(name=name, names=names, src=src, dst=dst, intensity=intensity, _labels=labels, _details=details)
-        put(kernel_ptr=kernel_ptr, edge_nbytes=edge_nbytes, edge_transfer=edge_transfer)
-        put(**costs)
-        put(**{f"kernel_{key}": values for key, values in kernels.items()})
+        put({key: compact(values) for key, values in columns.items()})
+        put(_labels={key: (compact(codes), texts) for key, (codes, texts) in labels.items()})
+        put(name=name, names=names, _details=details)
         order, cycle = topological_order(len(names), src, dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
@@ -177,9 +187,9 @@ class OpGraph:
 
     # These are filled above; the annotations say what they are.
     name: str
-    names: tuple[str, ...]
-    src: Ints
-    dst: Ints
+    names: tuple[str, ...] | Numbered
+    src: Indices
+    dst: Indices
     intensity: npt.NDArray[np.int8]
     kernel_ptr: Ints
     kernel_blocks: Ints
@@ -189,7 +199,7 @@ class OpGraph:
     kernel_share: Floats
     edge_nbytes: Floats
     edge_transfer: Floats
-    order_index: Ints
+    order_index: Indices
     index: Mapping[str, int]
     _labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
     _details: dict[int, tuple[Any, ...]]
@@ -200,8 +210,13 @@ class OpGraph:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
 
+    def __getstate__(self) -> dict[str, Any]:
+        labels = {key: (packed(codes), texts) for key, (codes, texts) in self._labels.items()}
+        return {key: packed(value) for key, value in self.__dict__.items()} | {"_labels": labels}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        labels = {key: (unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
+        self.__dict__.update({key: unpacked(value) for key, value in state.items()} | {"_labels": labels})
         freeze(self.__dict__)
 
     def __len__(self) -> int:
@@ -213,6 +228,8 @@ class OpGraph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OpGraph):
             return NotImplemented
+        if self is other:
+            return True
         return self.name == other.name and self.operators == other.operators and self.edges == other.edges
 
     __hash__ = None  # type: ignore[assignment]
@@ -275,18 +292,22 @@ class OpGraph:
         text: str | None = texts[codes[i]]
         return text
 
+    def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+        """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
+        return self._labels[column]
+
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Operator names in topological order; among those that are ready, the first given first."""
         return tuple(self.names[i] for i in self.order_index)
 
     @cached_property
-    def outgoing(self) -> tuple[Ints, Ints]:
+    def outgoing(self) -> tuple[Ints, Indices]:
         """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
         return grouped(self.src, len(self))
 
     @cached_property
-    def incoming(self) -> tuple[Ints, Ints]:
+    def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
         return grouped(self.dst, len(self))
 
@@ -320,7 +341,7 @@ class OpGraph:
         """Operators on the path that has the most of them. O(V + E)."""
         from simsched.graph.structure import longest_to
 
-        return int(max(longest_to(self, np.ones(len(self)))))
+        return int(longest_to(self, np.ones(len(self))).max())
 
     @cached_property
     def width(self) -> int:

@@ -1,18 +1,21 @@
 """What the shape of a graph says: longest paths, width, blocks."""
 
 from collections.abc import Mapping
-from typing import Any
+from itertools import repeat
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import GraphError
-from simsched.graph.columns import Floats, column, first_bad
+from simsched.graph.columns import Floats, Indices, column, first_bad
 from simsched.graph.opgraph import OpGraph
 
+_EDGES_AT_A_TIME: Final = 65536
 
-def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> list[float]:
-    """Return, per operator, the length of the longest path that ends with it (itself included).
+
+def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that ends with it (itself included), shape (n_ops,).
 
     Parameters
     ----------
@@ -23,40 +26,46 @@ def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLi
 
     Notes
     -----
-    O(V + E).
+    O(V + E), or O(V + E log E) if the edges are not given by rising producer.
     """
-    return _sweep(graph, weights, edge_weights, graph.order_index.tolist(), graph.incoming, graph.src)
+    return _sweep(graph, weights, edge_weights, backwards=False)
 
 
-def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> list[float]:
-    """Return, per operator, the length of the longest path that starts with it (itself included).
+def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
 
     With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
     """
-    return _sweep(graph, weights, edge_weights, graph.order_index[::-1].tolist(), graph.outgoing, graph.dst)
+    return _sweep(graph, weights, edge_weights, backwards=True)
 
 
-def _sweep(
-    graph: OpGraph,
-    weights: npt.ArrayLike,
-    edge_weights: npt.ArrayLike | None,
-    order: list[int],
-    grouped: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    far_end: npt.NDArray[np.int64],
-) -> list[float]:
-    ptr, edges = grouped[0].tolist(), grouped[1]
-    neighbours = far_end[edges].tolist()
-    extra = [0.0] * len(neighbours) if edge_weights is None else np.asarray(edge_weights, np.float64)[edges].tolist()
-    weight = np.asarray(weights, np.float64).tolist()
-    length = [0.0] * len(graph)
-    for i in order:
-        best = 0.0
-        for k in range(ptr[i], ptr[i + 1]):
-            through = length[neighbours[k]] + extra[k]
-            if through > best:
-                best = through
-        length[i] = best + weight[i]
-    return length
+def _sweep(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
+    weight = np.asarray(weights, np.float64)
+    extra = None if edge_weights is None else np.asarray(edge_weights, np.float64)
+    rows = _by_producer(graph)
+    near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    longest = np.zeros(len(graph))  # path up to the operator, itself not included
+    before = longest.data  # read and written as Python's numbers
+    for start in range(0, len(near), _EDGES_AT_A_TIME):
+        piece: Any = slice(start, start + _EDGES_AT_A_TIME)
+        if backwards:
+            piece = np.arange(len(near) - 1 - start, max(-1, len(near) - 1 - piece.stop), -1)
+        piece = piece if rows is None else rows[piece]
+        u = near[piece]
+        beside = repeat(0.0) if extra is None else extra[piece].tolist()
+        for i, j, own, us in zip(u.tolist(), far[piece].tolist(), weight[u].tolist(), beside, strict=False):
+            through = before[i] + own + us
+            if through > before[j]:
+                before[j] = through
+    return longest + weight
+
+
+def _by_producer(graph: OpGraph) -> Indices | None:
+    """Return the edges by topological position of their producers; None if that is how they stand."""
+    position = np.empty(len(graph), graph.order_index.dtype)
+    position[graph.order_index] = np.arange(len(graph))
+    turn = position[graph.src]
+    return None if (turn[1:] >= turn[:-1]).all() else np.argsort(turn, kind="stable")
 
 
 def longest_path(graph: OpGraph, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
@@ -65,7 +74,7 @@ def longest_path(graph: OpGraph, weights: Mapping[str, float] | None = None) -> 
     length = longest_to(graph, column)
     ptr, edges = graph.incoming
     at = int(np.argmax(length))
-    total, path = length[at], [graph.names[at]]
+    total, path = float(length[at]), [graph.names[at]]
     while ptr[at] < ptr[at + 1]:
         producers = graph.src[edges[ptr[at] : ptr[at + 1]]].tolist()
         at = max(sorted(set(producers)), key=lambda i: length[i])

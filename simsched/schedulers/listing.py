@@ -55,7 +55,8 @@ def _weighted(far: list[int], near: list[int], transfer: npt.ArrayLike, n: int) 
 
 def upward_rank(graph: OpGraph, times: npt.ArrayLike, transfer: npt.ArrayLike) -> list[float]:
     """Return the length in us of the longest path from each operator to an output, transfers included."""
-    return longest_from(graph, times, transfer)
+    ranks: list[float] = longest_from(graph, times, transfer).tolist()
+    return ranks
 
 
 def by_falling_rank(graph: OpGraph, rank: Sequence[float]) -> list[int]:

@@ -8,13 +8,11 @@ counted as a share of the device. Where a load exceeds 1 the kernels slow each o
 proportion to how sensitive they are to that resource.
 """
 
-from math import ceil, floor
+from math import ceil, floor, inf
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from simsched.units import TIE
 
-TIE = 1e-9
-"""Times closer than this, relatively, are the same instant."""
 SATURATED = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
 MAX_COHORTS = 4
@@ -80,6 +78,16 @@ def waves_over(due: float, cycles: int, progress: float, tolerance: float) -> tu
     return waves, waves >= 1 and since - waves <= tolerance
 
 
+def same_due(a: float, b: float) -> bool:
+    """Return whether blocks that are over at progress a and at progress b form one cohort."""
+    return abs(a - b) <= TIE * max(1.0, b)
+
+
+def is_closer(gap: float, least: float) -> bool:
+    """Return whether two cohorts are closer to each other than the closest so far, by more than rounding."""
+    return gap < least - 1e-6
+
+
 def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
     """Return when work `due` is reached from `progress` at time `anchor` with a constant rate."""
     return anchor + (due - progress) / rate
@@ -96,56 +104,63 @@ def is_over(finish: float, now: float) -> bool:
 
 
 def max_min_rates(
-    flow_ptr: npt.NDArray[np.int64], flow_channel: npt.NDArray[np.int64], capacity: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return the max-min fair rate of each flow.
+    n_flows: int, flow_ptr: Any, flow_channel: Any, capacity: Any, left: Any, users: Any, live: Any, rate: Any
+) -> None:
+    """Compute the max-min fair rate of each flow.
 
     Parameters
     ----------
-    flow_ptr, flow_channel
+    n_flows, flow_ptr, flow_channel
         Flow f crosses channels ``flow_channel[flow_ptr[f]:flow_ptr[f + 1]]``.
     capacity
         Bytes per us of each channel.
-
-    Returns
-    -------
-    array
-        Bytes per us, shape (n_flows,).
+    left, users, live
+        Room for work, a number per channel; `users` holds zeros, before and after.
+    rate
+        Where the rates go, bytes per us, a number per flow.
 
     Notes
     -----
     Progressive filling: the channel with the least capacity per flow fixes the rate of its flows
-    (equal ones: the lowest channel), then the rest is shared anew. O(channels x crossings).
+    (of equal ones the channel that was first used), then the rest is shared anew. Time is
+    O(channels in use x crossings), whatever else there is.
     """
-    n_flows = len(flow_ptr) - 1
-    left = capacity.copy()
-    users = np.zeros(len(capacity), np.int64)
-    for channel in flow_channel:
-        users[channel] += 1
-    rate = np.zeros(n_flows)
-    fixed = np.zeros(n_flows, np.bool_)
-    remaining = n_flows
-    while remaining > 0:
+    n_live = 0
+    for k in range(flow_ptr[0], flow_ptr[n_flows]):
+        channel = flow_channel[k]
+        if capacity[channel] < inf:
+            if users[channel] == 0:
+                live[n_live] = channel
+                left[channel] = capacity[channel]
+                n_live += 1
+            users[channel] += 1
+    for flow in range(n_flows):
+        rate[flow] = -1.0
+    while True:
         tightest = -1
-        share = np.inf
-        for channel in range(len(capacity)):
+        share = inf
+        for i in range(n_live):
+            channel = live[i]
             if users[channel] > 0 and left[channel] / users[channel] < share:
                 share = left[channel] / users[channel]
                 tightest = channel
         if tightest < 0:  # the flows that are left cross only unlimited channels
-            for flow in range(n_flows):
-                if not fixed[flow]:
-                    rate[flow] = np.inf
             break
         for flow in range(n_flows):
-            crosses = False
+            if rate[flow] >= 0.0:
+                continue
             for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
-                crosses = crosses or flow_channel[k] == tightest
-            if crosses and not fixed[flow]:
-                fixed[flow] = True
-                rate[flow] = share
-                remaining -= 1
+                if flow_channel[k] == tightest:
+                    rate[flow] = share
+                    break
+            if rate[flow] >= 0.0:
                 for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
-                    left[flow_channel[k]] = max(0.0, left[flow_channel[k]] - share)
-                    users[flow_channel[k]] -= 1
-    return rate
+                    channel = flow_channel[k]
+                    if capacity[channel] < inf:
+                        left[channel] = max(0.0, left[channel] - share)
+                        users[channel] -= 1
+    for flow in range(n_flows):
+        if rate[flow] < 0.0:
+            rate[flow] = inf
+    for i in range(n_live):
+        users[live[i]] = 0

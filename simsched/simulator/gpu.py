@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable
+from itertools import pairwise
 from sys import float_info
 
 import numpy as np
@@ -12,7 +13,9 @@ from simsched.simulator.contention import (
     SATURATED,
     TIE,
     finish_time,
+    is_closer,
     is_over,
+    same_due,
     slowdown,
     waves_over,
     whole_cycles,
@@ -21,7 +24,7 @@ from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
 from simsched.trace import Load
 
-_SAME_PLACE = 1e-3  # of a block: progress is never so coarse that this confuses two waves
+SAME_PLACE = 1e-3  # of a block: progress is never so coarse that this confuses two waves
 
 
 class Running:
@@ -173,13 +176,17 @@ class Gpu:
     def _add_cohort(self, kernel: Running, due: float, count: int) -> None:
         cohorts = kernel.cohorts
         for cohort in cohorts:
-            if cohort[0] == due:
+            if same_due(cohort[0], due):
                 cohort[1] += count
                 return
         cohorts.append([due, count])
         cohorts.sort()
         if len(cohorts) > MAX_COHORTS:
-            i = min(range(len(cohorts) - 1), key=lambda j: cohorts[j + 1][0] - cohorts[j][0])
+            gaps = [after[0] - before[0] for before, after in pairwise(cohorts)]
+            i = 0
+            for j, gap in enumerate(gaps):
+                if is_closer(gap, gaps[i]):
+                    i = j
             (due_a, count_a), (due_b, count_b) = cohorts[i], cohorts[i + 1]
             total = count_a + count_b
             cohorts[i : i + 2] = [[(due_a * count_a + due_b * count_b) / total, total]]
@@ -206,7 +213,7 @@ class Gpu:
                 continue
             kernel.skipped = 0
             progress = self._progress(kernel)
-            tolerance = min(_SAME_PLACE, TIE * max(1.0, self._env.now * kernel.rate))
+            tolerance = min(SAME_PLACE, TIE * max(1.0, self._env.now * kernel.rate))
             cohorts = []
             for due, count in kernel.cohorts:
                 waves, ends = waves_over(due, cycles, progress, tolerance)

@@ -1,8 +1,7 @@
 """Links and copy engines in the reference engine: copies as flows that share them max-min fairly."""
 
 from collections.abc import Callable
-
-import numpy as np
+from itertools import accumulate
 
 from simsched.cluster import Cluster
 from simsched.simulator.contention import finish_time, is_over, max_min_rates
@@ -81,9 +80,12 @@ class Network:
         capacity = self._capacity + [self._cluster.devices[flow.src].copy_rate for flow in self._flows]
         own = len(self._capacity)
         crossed = [(*flow.channels, own + i) for i, flow in enumerate(self._flows)]
-        ptr = np.cumsum([0, *(len(channels) for channels in crossed)], dtype=np.int64)
-        channel = np.array([c for channels in crossed for c in channels], np.int64)
-        return [float(rate) for rate in max_min_rates(ptr, channel, np.array(capacity, np.float64))]
+        ptr = [0, *accumulate(len(channels) for channels in crossed)]
+        channel = [c for channels in crossed for c in channels]
+        room = [[0] * len(capacity) for _ in range(3)]
+        rate = [0.0] * len(crossed)
+        max_min_rates(len(crossed), ptr, channel, capacity, *room, rate)
+        return rate
 
     def _end_flows(self) -> None:
         self._timer = None

@@ -175,7 +175,7 @@ class Reference:
         if action in (WAIT, SYNC):
             mark = self._marks[self._argument[i]]
             event = mark.issued if action == WAIT else mark.reached
-            return None if event.processed else event
+            return None if event.triggered else event
         if action == BARRIER and self._outstanding[self._device[i]]:
             return self._drained[self._device[i]]
         return None
@@ -272,7 +272,7 @@ class Reference:
     def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int, hop: float) -> Process:
         env, mark = self._env, self._marks[self._argument[i]]
         began = env.now
-        if not mark.reached.processed:
+        if not mark.reached.triggered:
             yield mark.reached
         release = mark.time + (hop if mark.lane is not lane else 0.0)
         if env.now < release:

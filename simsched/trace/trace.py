@@ -1,7 +1,7 @@
 """`Trace`: what ran when, simulated or measured."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from simsched.cluster import Cluster
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Floats, Ints
 from simsched.program import ACTIONS, Program
+from simsched.units import TIE
 
 if TYPE_CHECKING:
     from simsched.trace.blame import CriticalPath
@@ -23,7 +24,9 @@ _COLUMNS: Final = {
     "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
     "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
 }  # fmt: skip
-_KEYS: Final = ("item", "stream", "device", "kind", "end", "start")  # the last counts first
+_KEYS: Final = ("item", "stream", "device", "kind")  # the last counts first
+_LAZY: Final = (*_COLUMNS, "loads")
+Spans = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
 SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
 
 
@@ -104,7 +107,7 @@ class Trace:
 
     Notes
     -----
-    Spans are sorted by start, end, kind, device, stream and item. Waits and host spans of no
+    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are equal. Waits and host spans of no
     length are left out. Columns are arrays of shape (n_spans,) under the names above.
     """
 
@@ -131,6 +134,33 @@ class Trace:
         trace = cls.__new__(cls)
         trace._fill(program, cluster, columns, loads)
         return trace
+
+    @classmethod
+    def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Spans") -> "Trace":
+        """Make a trace whose makespan is known and whose spans are made when something asks for them.
+
+        Parameters
+        ----------
+        makespan
+            In us.
+        spans
+            Called once at most; returns what `from_columns` takes as `columns` and `loads`.
+        """
+        trace = cls.__new__(cls)
+        trace.__dict__.update(program=program, cluster=cluster, makespan=makespan, _spans=spans)
+        return trace
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LAZY or "_spans" not in self.__dict__:
+            raise AttributeError(f"a Trace has no attribute {name!r}")
+        columns, loads = self.__dict__["_spans"]()
+        self._fill(self.program, self.cluster, columns, loads)
+        self.__dict__.pop("_spans", None)
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.kind  # spans not made yet are made now
+        return self.__dict__
 
     def _fill(
         self, program: Program, cluster: Cluster, columns: Mapping[str, npt.NDArray[Any]], loads: Sequence[Load]
@@ -287,14 +317,22 @@ class Trace:
 
 
 def _order(columns: Mapping[str, npt.NDArray[Any]]) -> Ints:
-    """Return the order of spans by start, end, kind, device, stream and item."""
-    start, end = columns["start"], columns["end"]
+    """Return the order of spans by start, end, kind, device, stream and item; times of one instant are equal."""
+    start = columns["start"]
     order = np.argsort(start, kind="stable")
-    alike = np.diff(start[order]) == 0
-    if (end[1:] >= end[:-1]).all():  # as an engine writes them: equal starts are by end already
-        alike &= np.diff(end[order]) == 0
+    alike = _same_instant(start[order])
     same = np.concatenate([[False], alike, [False]])
     places = np.flatnonzero(same[1:] | same[:-1])[: len(order)]  # only there the other keys count
-    rows = order[places]
-    order[places] = rows[np.lexsort([columns[key][rows] for key in _KEYS])]
+    if len(places):
+        rows = order[places]
+        instant = np.cumsum(~np.concatenate([[True], alike]))[places]
+        ends = np.argsort(columns["end"][rows], kind="stable")
+        end = np.empty(len(rows), np.int64)
+        end[ends] = np.cumsum(~np.concatenate([[True], _same_instant(columns["end"][rows][ends])]))
+        order[places] = rows[np.lexsort([*(columns[key][rows] for key in _KEYS), end, instant])]
     return order
+
+
+def _same_instant(times: Floats) -> npt.NDArray[np.bool_]:
+    """Return, for times in order, which of them are within the rounding of the one before."""
+    return times[1:] <= times[:-1] * (1.0 + TIE)

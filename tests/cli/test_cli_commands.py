@@ -13,8 +13,8 @@ from simsched.schedules import Schedule
 
 SMALL = "random:layered,n_ops=12,n_layers=4"
 ROW = {
-    "scheduler", "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs",
-    "peak_memory_bytes", "sm_utilization", "sm_efficiency", "search_s", "warning", "reason",
+    "scheduler", "makespan_us", "p50_us", "p95_us", "p99_us", "estimate_us", "speedup", "over_bound", "streams",
+    "devices", "syncs", "peak_memory_bytes", "sm_utilization", "sm_efficiency", "search_s", "warning", "reason",
 }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_sets_and_names_are_listed_together_each_once(said):
 
 def test_compare_as_json(said):
     found = json.loads(said("compare", SMALL, "--gpu", "v100", "--gpus", "2", "--json"))
-    assert found.keys() == {"graph", "cluster", "rows"}
+    assert found.keys() == {"graph", "cluster", "sampling", "rows"}
     assert found["graph"]["name"] == "layered-12"
     assert (found["graph"]["operators"], found["cluster"]["devices"]) == (12, ["v100", "v100"])
     for row in found["rows"]:

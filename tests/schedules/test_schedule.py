@@ -10,7 +10,7 @@ from strategies import by_operator, graphs, schedules
 
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.graph import Edge, Numbered, Operator, OpGraph
 from simsched.io import dump_json, parse_json
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
@@ -142,6 +142,28 @@ def test_round_trips(data):
 def test_columns_of_a_pickled_schedule_are_read_only():
     schedule = pickle.loads(pickle.dumps(Schedule(made("ab"), [Placement("a"), Placement("b")])))
     assert not schedule.op.flags.writeable
+
+
+def test_columns_take_32_bits_and_equal_rows_one():
+    """Four columns of a constant, and two of 4 bytes per operator; a pickle is as small."""
+    n = 10_000
+    graph = OpGraph.from_columns(Numbered("op", n), [], [])
+    schedule = Schedule.from_columns(
+        graph, np.arange(n), ["gpu0", "gpu1"], device=np.arange(n) % 2, stage=np.ones(n, int)
+    )
+    columns = [getattr(schedule, key) for key in ("op", "device", "stream", "stage", "group", "priority")]
+    assert [column.dtype for column in columns] == [np.int32] * 6
+    assert [column.strides for column in columns] == [(4,), (4,), (0,), (0,), (0,), (0,)]
+    assert set(schedule.stage) == {1}
+    pickled = pickle.dumps(schedule)
+    assert len(pickled) < len(pickle.dumps(graph)) + 8 * n + 5000
+    assert pickle.loads(pickled).stage.strides == (0,)
+
+
+def test_streams_of_the_largest_numbers_are_told_apart():
+    """Device and stream make one key: 2 x 2^31 does not fit into 32 bits."""
+    placements = [Placement("a", "gpu0", 2**31 - 1), Placement("b", "gpu1", 2**31 - 1), Placement("c", "gpu1", 0)]
+    assert Schedule(made("ab bc"), placements).n_streams == 3
 
 
 def test_save_and_load(tmp_path):

@@ -5,18 +5,17 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hand_made import DEVICE, hand_made
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
 from simsched.errors import ClusterError, DeadlockError, ProgramError
-from simsched.simulator.compiled import Compiled
-from simsched.simulator.reference import Reference
-from simsched.simulator.workload import demand
 
 EXACT = ("kind", "item", "op", "device", "stream", "cause")
 TIMES = ("start", "end", "ready", "solo")
+ENGINES = ("reference", "compiled")
 CURVES = ("time", "sm", "dram", "warps", "active_sms")
 COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
 
@@ -207,7 +206,7 @@ def edited(draw):
 def outcome(engine, program, cluster, jitter):
     """The trace of an engine, or the error it ends with."""
     try:
-        return engine(program, cluster, demand(program, cluster, None, jitter, 0)).run()
+        return ss.simulate(program, cluster, jitter=jitter, rng=0, engine=engine)
     except (DeadlockError, ClusterError) as error:
         return error
 
@@ -215,10 +214,11 @@ def outcome(engine, program, cluster, jitter):
 def assert_parity(plan):
     """Both engines say the same: spans, load curves, or the message of an error."""
     cluster, program, jitter = plan
-    expected, found = (outcome(engine, program, cluster, jitter) for engine in (Reference, Compiled))
+    expected, found = (outcome(engine, program, cluster, jitter) for engine in ENGINES)
     if isinstance(expected, Exception) or isinstance(found, Exception):
         assert (type(found), str(found)) == (type(expected), str(expected))
         return
+    assert found.makespan == pytest.approx(expected.makespan, rel=1e-9, abs=0.0)  # known before the spans are made
     for name in EXACT:
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
         assert getattr(found, name).dtype == getattr(expected, name).dtype, name
@@ -251,7 +251,7 @@ def test_parity_of_edited_programs(plan):
 
 
 def both(program, cluster):
-    return [outcome(engine, program, cluster, None) for engine in (Reference, Compiled)]
+    return [outcome(engine, program, cluster, None) for engine in ENGINES]
 
 
 def test_a_copy_without_a_way_there():
@@ -290,10 +290,9 @@ def test_runs_in_threads():
     graph = ss.OpGraph(ops, [ss.Edge(f"o{i}", f"o{i + 7}", 100.0) for i in range(53)])
     cluster = hand_made(2, launch=1.0, gap=0.5, hop=0.3)
     program = ss.Schedule(graph, [ss.Placement(f"o{i}", f"gpu{i % 2}", i % 3) for i in range(60)]).lower(cluster)
-    asked = demand(program, cluster, None)
     with ThreadPoolExecutor(8) as pool:
-        traces = list(pool.map(lambda _: Compiled(program, cluster, asked).run(), range(32)))
-    expected = Reference(program, cluster, asked).run()
+        traces = list(pool.map(lambda _: ss.simulate(program, cluster, engine="compiled"), range(32)))
+    expected = ss.simulate(program, cluster, engine="reference")
     for trace in traces:
         assert trace.end.tolist() == expected.end.tolist()
 

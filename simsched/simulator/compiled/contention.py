@@ -2,14 +2,18 @@
 
 from numba.extending import register_jitable
 
+from simsched.machine_code import compiled
 from simsched.simulator import contention
-from simsched.simulator.compiled_tables import compiled
 
 register_jitable(contention.end_of_instant)  # `is_over` calls it
+register_jitable(contention.slowdown)  # `solo_units` calls it
 end_of_instant = compiled(contention.end_of_instant)
 finish_time = compiled(contention.finish_time)
+is_closer = compiled(contention.is_closer)
 is_over = compiled(contention.is_over)
 max_min_rates = compiled(contention.max_min_rates)
+same_due = compiled(contention.same_due)
 slowdown = compiled(contention.slowdown)
+solo_units = compiled(contention.solo_units)
 waves_over = compiled(contention.waves_over)
 whole_cycles = compiled(contention.whole_cycles)

@@ -1,0 +1,53 @@
+"""The compiled engine as `simulate` and its kin see it."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.graph.columns import Floats
+from simsched.program import Program
+from simsched.simulator.compiled.plan import Plan, Table, launch_table, plan_of
+from simsched.simulator.compiled.run import Run
+from simsched.simulator.workload import Jitter, demand, factors
+from simsched.trace import Load, Trace
+
+
+def simulate_compiled(
+    program: Program,
+    cluster: Cluster,
+    cost: CostModel | None,
+    jitter: Jitter | None,
+    rng: np.random.Generator | int | None,
+) -> Trace:
+    """Return what would run when; spans and load curves are made by a second run, when they are asked for."""
+    plan = plan_of(program, cluster)
+    launches = launches_of(plan, cost)
+    drawn = None if jitter is None else factors(program.graph, jitter, rng)[None]
+    run = plan.spare.pop() if plan.spare else Run(plan)
+    makespan = float(run.makespans(launches, drawn)[0])
+    plan.spare.append(run)
+
+    def spans() -> tuple[dict[str, npt.NDArray[Any]], list[Load]]:
+        run = plan.spare.pop() if plan.spare else Run(plan)
+        found = run.trace_columns(launches, drawn)
+        plan.spare.append(run)
+        return found
+
+    return Trace.deferred(program, cluster, makespan, spans)
+
+
+def launches_of(plan: Plan, cost: CostModel | None) -> Table:
+    """Return the launches of a plan; those with the default cost model are kept."""
+    if cost is not None:
+        return launch_table(plan.program, demand(plan.program, plan.cluster, cost))
+    if plan.launches is None:
+        plan.launches = launch_table(plan.program, demand(plan.program, plan.cluster, None))
+    return plan.launches
+
+
+def sample_makespans(run: Run, launches: Table, drawn: Floats) -> Floats:
+    """Return the makespan in us of each row of factors."""
+    return run.makespans(launches, drawn)

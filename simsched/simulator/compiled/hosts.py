@@ -1,0 +1,148 @@
+"""Host threads of the compiled engine.
+
+A host runs ahead of the clock: when it issues what follows from what it issued before, and from
+what other hosts issue, so it says so at once and stops only where it has to wait for a device.
+Where several threads act on one device the order between them counts: then each takes a step
+an instant, as in the reference.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from simsched.machine_code import compiled
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.simulator.compiled.contention import end_of_instant
+from simsched.simulator.compiled.events import add_span, go_on, join, push, wake
+from simsched.simulator.compiled.layout import HOST, RELEASE
+from simsched.simulator.compiled.tables import (
+    action_at,
+    argument_at,
+    connection_at,
+    copy_op_at,
+    cost_at,
+    device_at,
+    host_at,
+    issue_span_at,
+    issued_at,
+    item_at,
+    lane_at,
+    lane_of,
+    launch_op_at,
+    mark_cause_at,
+    passing_at,
+    place_at,
+    reached_at,
+    record_of,
+    thread_ptr_at,
+)
+from simsched.trace import trace as kinds
+
+HOST_SPAN, WAIT_SPAN = kinds.HOST, kinds.WAIT
+# States: at its next instruction, paying for it.
+TURN, PAYING = range(2)
+
+
+@compiled
+def run_host(s: Any, t: int) -> None:
+    """Go on with host thread `t` until it has to wait."""
+    host = host_at(s, t)
+    end = thread_ptr_at(s, t + 1).v
+    if s.captured:
+        _launch_graph(s, host, end)
+        return
+    if host.state == PAYING:
+        host.state = TURN
+        _issue_next(s, host, s.now)
+    while host.at < end:
+        i = host.at
+        action, d = action_at(s, i).v, place_at(s, i).v
+        host.start = host.time
+        if action == WAIT or action == SYNC or action == BARRIER:
+            event = argument_at(s, i).v
+            if action == WAIT:
+                record = record_of(s, event).v
+                waiters, since = event, issued_at(s, record).v if record >= 0 else np.inf
+            elif action == SYNC:
+                waiters, since = s.n_events + event, reached_at(s, event).v
+            else:
+                device = device_at(s, d)
+                waiters, since = 2 * s.n_events + d, np.inf if device.outstanding else device.drained
+            if since == np.inf:
+                join(s, waiters, s.n_lanes + t)
+                return
+            if since > end_of_instant(host.time):
+                host.start = since
+                if s.recording:
+                    if action == WAIT:
+                        cause = issue_span_at(s, record).v
+                    elif action == SYNC:
+                        cause = mark_cause_at(s, event).v
+                    else:
+                        cause = device_at(s, d).last_kernel
+                    host.cause = add_span(s, WAIT_SPAN, i, -1, d, -1, host.time, since, host.time, 0.0, cause)
+        over = host.start + cost_at(s, 6 * d + action).v
+        if s.ahead:
+            _issue_next(s, host, over)
+        elif over > host.time:
+            host.state = PAYING
+            push(s, over, HOST, s.n_lanes + t)
+            return
+        else:
+            _issue_next(s, host, s.now)
+
+
+@compiled
+def _issue_next(s: Any, host: Any, time: float) -> None:
+    """Issue what the host has paid for."""
+    i = host.at
+    if s.recording and cost_at(s, 6 * place_at(s, i).v + action_at(s, i).v).v > 0:
+        action, op = action_at(s, i).v, -1
+        if action == LAUNCH:
+            op = launch_op_at(s, argument_at(s, i).v).v
+        elif action == COPY:
+            op = copy_op_at(s, argument_at(s, i).v).v
+        host.cause = add_span(
+            s, HOST_SPAN, i, op, place_at(s, i).v, -1, host.start, time, host.start, 0.0, host.cause
+        )
+    host.at = i + 1
+    host.time = time
+    _issue(s, i, time, host.cause)
+
+
+@compiled
+def _launch_graph(s: Any, host: Any, end: int) -> None:
+    """Launch the captured graph: one cost (the only one in the table), then everything is issued at once."""
+    cost = cost_at(s, 0).v
+    if s.recording and cost > 0:
+        host.cause = add_span(s, HOST_SPAN, 0, -1, place_at(s, 0).v, -1, 0.0, cost, 0.0, 0.0, -1)
+    for i in range(end):
+        _issue(s, i, cost, host.cause)
+    host.at = end
+
+
+@compiled
+def _issue(s: Any, i: int, time: float, cause: int) -> None:
+    number = lane_of(s, i).v
+    if number < 0:
+        return
+    lane, action = lane_at(s, number), action_at(s, i).v
+    issued_at(s, i).v = time
+    if s.recording:
+        issue_span_at(s, i).v = cause
+    if action == RECORD:
+        wake(s, argument_at(s, i).v)
+    elif action == LAUNCH:
+        device_at(s, lane.device).outstanding += 1
+    item_at(s, lane.tail).v = i
+    lane.tail += 1
+    if lane.connection >= 0 and (action == LAUNCH or action == WAIT):
+        connection = connection_at(s, lane.connection)
+        passing_at(s, connection.tail).v = i
+        connection.tail += 1
+    if lane.asleep:
+        lane.asleep = 0
+        if time <= s.limit:
+            go_on(s, RELEASE, number)
+        else:
+            push(s, time, RELEASE, number)

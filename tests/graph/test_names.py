@@ -1,0 +1,95 @@
+"""Names that are numbered: to everyone a tuple of texts."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simsched.graph import Numbered, OpGraph
+from simsched.io import dump_json, parse_json
+
+COUNTS = [1, 2, 10, 11, 100]
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_what_a_tuple_does(n):
+    names, texts = Numbered("op", n), tuple(f"op{i}" for i in range(n))
+    assert len(names) == n
+    assert list(names) == list(texts)
+    assert list(reversed(names)) == list(reversed(texts))
+    assert [names[i] for i in range(-n, n)] == [texts[i] for i in range(-n, n)]
+    assert names[np.int64(n - 1)] == texts[-1]
+    assert names == texts
+    assert texts == names
+    assert names == Numbered("op", n)
+    assert hash(names) == hash(texts)
+    assert repr(names) == repr(texts)
+    assert pickle.loads(pickle.dumps(names)) == names
+    for name in texts:
+        assert name in names
+        assert names.index(name) == texts.index(name)
+        assert names.count(name) == 1
+    for i in (-n - 1, n):
+        with pytest.raises(IndexError):
+            names[i]
+
+
+def test_what_it_does_not_equal():
+    names = Numbered("op", 2)
+    for other in (("op0",), ("op0", "op2"), ["op0", "op1"], Numbered("op", 3), Numbered("o", 2), "op0", None):
+        assert names != other
+    assert Numbered("op1", 1) != Numbered("op", 11)
+    assert Numbered("a", 0) == Numbered("b", 0) == ()
+
+
+@given(part=st.slices(12))
+def test_slices(part):
+    assert Numbered("op", 12)[part] == tuple(f"op{i}" for i in range(12))[part]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["op12", "op01", "op-1", "op", "", "op+1", "op 1", " op1", "op1 ", "OP1", "op1_0", "op¹", "op١", "x1", 1, None],
+)
+def test_names_that_are_not_among_them(name):
+    graph = OpGraph.from_columns(Numbered("op", 12), [], [])
+    assert name not in graph.names
+    assert name not in graph.index
+    assert graph.names.count(name) == 0
+    with pytest.raises(ValueError, match="none of the names"):
+        graph.names.index(name)
+    with pytest.raises(KeyError):
+        graph.index[name]
+
+
+def test_index_within_bounds():
+    names = Numbered("op", 9)
+    assert names.index("op3", 3) == names.index("op3", 0, 4) == names.index("op3", -6) == 3
+    for bounds in ((4,), (0, 3), (-5,)):
+        with pytest.raises(ValueError, match="op3"):
+            names.index("op3", *bounds)
+
+
+def test_graph_of_numbered_names():
+    """The same graph as one of the texts, in all that can be seen of it."""
+    n = 30
+    columns = {"src": np.arange(n - 1), "dst": np.arange(1, n), "time": np.arange(n) * 1.0}
+    graph = OpGraph.from_columns(Numbered("op", n), **columns)
+    texts = OpGraph.from_columns([f"op{i}" for i in range(n)], **columns)
+    assert graph == texts
+    assert (graph.names, graph.order, graph.inputs, graph.outputs) == (
+        texts.names, texts.order, texts.inputs, texts.outputs,
+    )  # fmt: skip
+    assert graph.index == texts.index
+    assert dict(graph.index) == texts.index
+    assert list(graph.index) == list(texts.names)
+    assert graph["op7"] == texts["op7"]
+    assert graph.longest_path() == texts.longest_path()
+    text = dump_json(graph.to_dict())
+    assert text == dump_json(texts.to_dict())
+    assert OpGraph.from_dict(parse_json(text)) == graph
+    again = pickle.loads(pickle.dumps(graph))
+    assert again == graph
+    assert again.index["op29"] == 29

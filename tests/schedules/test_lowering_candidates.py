@@ -1,0 +1,338 @@
+"""Lowering one candidate after the other, and what holds for programs of any size."""
+
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+
+from simsched.lowering import layout, lower
+from simsched.cluster import Cluster
+from simsched.errors import ProgramError, ScheduleError
+from simsched.feasibility import barrier_before
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.lowering import Lowering
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.schedules import Schedule
+
+QUAD = Cluster.preset("a100", 4)
+DEVICES = tuple(device.name for device in QUAD.devices)
+CHOICES = [
+    {"threads": threads, "transfers": transfers, "events": events}
+    for threads, transfers, events in product(*lower.OPTIONS.values())
+]
+
+
+def drawn_graph(rng, n, edges, exact=0.3):
+    """Operators of no to three kernels, given in topological order; some edges are parallel, equal or of exact time."""
+    rows = [Operator(f"o{i}", time=1.0, kernels=(Kernel(1, share=1 / k),) * k) if (k := int(rng.integers(0, 4)))
+            else Operator(f"o{i}", time=1.0) for i in range(n)]  # fmt: skip
+    pairs = np.sort(rng.integers(0, n, (edges, 2)), axis=1)
+    return OpGraph(
+        rows,
+        [
+            Edge(f"o{i}", f"o{j}", float(rng.choice([0, 8, 16])), 2.0 if rng.random() < exact else None)
+            for i, j in pairs.tolist()
+            if i != j
+        ],
+    )
+
+
+def drawn(rng, n, execution="events", streams=3, devices=4):
+    """Columns of a candidate: topological, and, in stages, of one operator each on its device."""
+    device = rng.integers(0, devices, n)
+    stage = np.zeros(n, int)
+    if execution == "stages":
+        stage[:] = np.arange(n)
+    return np.arange(n), device, rng.integers(0, streams, n), stage, rng.integers(-1, 2, n)
+
+
+def scheduled(graph, columns, execution):
+    op, device, stream, stage, priority = columns
+    return Schedule.from_columns(
+        graph, op, DEVICES, device=device, stream=stream, stage=stage, priority=priority, execution=execution
+    )
+
+
+def same(a, b):
+    columns = ("thread_ptr", "action", "device", "stream", "argument", "n_events", "priority", "launch_op")
+    assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in columns)
+    for name in ("op", "device", "nbytes", "transfer"):
+        np.testing.assert_array_equal(getattr(a.copies, name), getattr(b.copies, name))
+
+
+def kept_edges(program, home):
+    """For each edge whether the program makes its consumer run after it, by what each instruction comes behind.
+
+    Nodes are instructions issued (2i) and run (2i + 1); a set of nodes is the bits of a number.
+    """
+    n = len(program)
+    before = [[] for _ in range(2 * n)]
+    action, argument = program.action.tolist(), program.argument.tolist()
+    places = list(zip(program.device.tolist(), program.stream.tolist(), strict=True))
+    record = {argument[i]: i for i in range(n) if action[i] == RECORD}
+    for start, end in zip(program.thread_ptr[:-1].tolist(), program.thread_ptr[1:].tolist(), strict=True):
+        last, kernels = {}, {}
+        for i in range(start, end):
+            if i > start:
+                before[2 * i].append(2 * i - 2)
+            if action[i] == BARRIER:
+                before[2 * i] += [2 * k + 1 for k in kernels.get(places[i][0], [])]
+            elif action[i] == SYNC:
+                before[2 * i].append(2 * record[argument[i]] + 1)
+            else:
+                before[2 * i + 1].append(2 * i)
+                if places[i] in last:
+                    before[2 * i + 1].append(2 * last[places[i]] + 1)
+                last[places[i]] = i
+                if action[i] == LAUNCH:
+                    kernels.setdefault(places[i][0], []).append(i)
+                elif action[i] == WAIT:
+                    before[2 * i + 1].append(2 * record[argument[i]] + 1)
+                    before[2 * i].append(2 * record[argument[i]])
+    behind = {}
+    stack = list(range(2 * n))
+    on_path = set()
+    while stack:
+        node = stack[-1]
+        missing = [k for k in before[node] if k not in behind]
+        if missing and node not in on_path:
+            on_path.add(node)
+            stack += missing
+            continue
+        stack.pop()
+        if node not in behind:
+            assert not missing  # else the instructions wait for each other
+            found = 1 << node
+            for k in before[node]:
+                found |= behind[k]
+            behind[node] = found
+    graph, copies = program.graph, program.copies
+    launches = {}
+    for i in range(n):
+        if action[i] == LAUNCH:
+            launches.setdefault(int(program.launch_op[argument[i]]), []).append(i)
+    sent = {}
+    for i in range(n):
+        if action[i] == COPY:
+            c = argument[i]
+            key = (
+                int(copies.op[c]),
+                int(copies.device[c]),
+                copies.nbytes[c],
+                np.nan_to_num(copies.transfer[c], nan=-1),
+            )
+            sent.setdefault(key, []).append(i)
+    found = []
+    for e, (u, v) in enumerate(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)):
+        end, start = 2 * launches[u][-1] + 1, 2 * launches[v][0] + 1
+        if home[u] == home[v]:
+            found.append(bool(behind[start] >> end & 1))
+        else:
+            key = (u, home[v], graph.edge_nbytes[e], np.nan_to_num(graph.edge_transfer[e], nan=-1))
+            runs = [2 * i + 1 for i in sent[key]]
+            found.append(any(behind[start] >> run & 1 and behind[run] >> end & 1 for run in runs))
+    return found
+
+
+# Candidates --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("execution", ["events", "stages", "graph"])
+@pytest.mark.parametrize("options", CHOICES, ids=lambda options: "-".join(options.values()))
+def test_candidates_in_turn(execution, options):
+    """One `Lowering` for all: each program is that of a schedule, keeps every edge, and stays as it is."""
+    if execution == "graph" and options["transfers"] == "blocking":
+        return
+    rng = np.random.default_rng(0)
+    graph = drawn_graph(rng, 40, 90)
+    many = Lowering(graph, DEVICES, execution, **options)
+    earlier = []
+    for _ in range(5):
+        columns = drawn(rng, 40, execution, streams=int(rng.integers(1, 6)), devices=int(rng.integers(1, 5)))
+        program = many.program(*columns).check()
+        same(program, scheduled(graph, columns, execution).lower(QUAD, **options))
+        assert all(kept_edges(program, columns[1].tolist()))
+        earlier.append((program, columns))
+    for program, columns in earlier:
+        same(program, scheduled(graph, columns, execution).lower(QUAD, **options))
+
+
+def test_hosts_that_launch_out_of_order():
+    """Devices one after the other in the launch order: each host has its own, and the copies sort it out."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        graph = drawn_graph(rng, 30, 60)
+        op, device, stream, stage, priority = drawn(rng, 30)
+        order = np.argsort(rng.permutation(4)[device], kind="stable")
+        columns = op[order], device[order], stream[order], stage, priority
+        for events in ("minimal", "literal"):
+            program = scheduled(graph, columns, "events").lower(QUAD, events=events)
+            assert all(kept_edges(program.check(), device.tolist()))
+
+
+@pytest.mark.parametrize("transfers", ["async", "blocking"])
+def test_a_literal_program_has_a_wait_for_each_edge(transfers):
+    """One per producer on another stream of the device, and for each copy of an edge to another device."""
+    rng = np.random.default_rng(2)
+    graph = drawn_graph(rng, 60, 150)
+    columns = drawn(rng, 60)
+    device, stream = columns[1], columns[2]
+    program = Lowering(graph, DEVICES, transfers=transfers, events="literal").program(*columns)
+    u, v = graph.src, graph.dst
+    across = int((device[u] != device[v]).sum())
+    beside = (device[u] == device[v]) & (stream[u] != stream[v])
+    waits = len(set(zip(u[beside].tolist(), v[beside].tolist(), strict=True)))
+    count = np.bincount(program.action, minlength=6)
+    senders = len(np.unique(u[device[u] != device[v]]))
+    assert (count[COPY], len(program.copies.op)) == (across, across)
+    if transfers == "async":
+        assert (count[WAIT], count[SYNC]) == (waits + 2 * across, 0)
+    else:
+        assert (count[WAIT], count[SYNC]) == (waits, across + senders)
+
+
+def test_streams_of_large_numbers():
+    """The same instructions as with small ones, on other streams; copies go behind the largest."""
+    rng = np.random.default_rng(3)
+    graph = drawn_graph(rng, 50, 100)
+    op, device, stream, _, _ = drawn(rng, 50)
+    many = Lowering(graph, DEVICES)
+    small, large = many.program(op, device, stream), many.program(op, device, stream * 10**9)
+    for name in ("thread_ptr", "action", "device", "argument"):
+        assert np.array_equal(getattr(small, name), getattr(large, name))
+    launch = small.action == LAUNCH
+    assert np.array_equal(small.stream[launch].astype(np.int64) * 10**9, large.stream[launch])
+    with pytest.raises(ScheduleError, match=r"beyond 2\^31"):
+        many.program(op, device, stream + 2**31 - 3)
+
+
+def test_clocks_that_need_room():
+    """With next to no room for the clocks at first: dropped where nobody asks for them, more where they are needed."""
+    rng = np.random.default_rng(4)
+    graph = drawn_graph(rng, 80, 300)
+    columns = drawn(rng, 80, streams=12, devices=2)
+    many, tight = Lowering(graph, DEVICES), Lowering(graph, DEVICES)
+    tight._clocks = np.empty(3, np.int64)
+    tight._table[layout.CLOCKS] = tight._clocks.ctypes.data
+    tight._table[layout.ROOM] = len(tight._clocks)
+    same(tight.program(*columns), many.program(*columns))
+    assert 3 < len(tight._clocks) < 80 * 12
+
+
+def test_a_stream_for_each_operator():
+    """Nothing is implied but by waits; the clocks stay as small as what they know."""
+    n = 20_000
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], np.arange(0, n, 2), np.arange(1, n, 2))
+    many = Lowering(graph, ("gpu0",))
+    program = many.program(np.arange(n), 0, np.arange(n)).check()
+    assert np.bincount(program.action).tolist() == [n, n // 2, n // 2]
+    assert len(many._clocks) < 10 * n
+
+
+def test_many_edges_of_an_operator():
+    """One output that 3000 operators on other devices read, and one operator that reads from all of them."""
+    n = 3002
+    middle = np.arange(1, n - 1)
+    src, dst = np.r_[np.zeros(n - 2, int), middle], np.r_[middle, np.full(n - 2, n - 1)]
+    sizes = np.r_[middle[::-1] % 7, np.zeros(n - 2)]
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], src, dst, edge_nbytes=sizes)
+    device = np.r_[0, 1 + middle % 3, 0]
+    program = Lowering(graph, DEVICES).program(np.arange(n), device, 0).check()
+    sent = program.copies.op == 0
+    assert sorted(zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True)) == list(
+        zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True)
+    )
+    assert (sent.sum(), len(sent)) == (21, 21 + n - 2)
+    waits = (program.action == WAIT) & (program.device == 0) & (program.stream == 0)
+    assert waits.sum() == 3  # of each device the last copy
+
+
+def test_copies_take_turns_where_their_time_is_exact():
+    """Ten outputs of a stream to one device: eight streams with exact times, one without, two that follow them."""
+    names = [f"o{i}" for i in range(11)]
+    for exact, streams in ((np.nan, 1), (1.0, 8)):
+        graph = OpGraph.from_columns(names, np.arange(10), np.full(10, 10), edge_transfer=exact)
+        program = Lowering(graph, DEVICES).program(np.arange(11), np.r_[np.zeros(10, int), 1], 0)
+        assert program.stream[program.action == COPY].tolist() == [1 + k % streams for k in range(10)]
+
+
+def test_barriers_are_those_of_the_check():
+    rng = np.random.default_rng(5)
+    graph = OpGraph.from_columns([f"o{i}" for i in range(40)], [], [])
+    for _ in range(50):
+        device, stream = rng.integers(0, 3, 40), rng.integers(0, 2, 40)
+        stage = np.cumsum(rng.integers(0, 2, 40))
+        schedule = scheduled(graph, (rng.permutation(40), device, stream, stage, 0), "stages")
+        program = Lowering(graph, DEVICES, "stages").program(schedule.op, device, stream, stage)
+        opens = np.zeros(40, np.bool_)
+        position = np.argsort(schedule.op)
+        at = np.flatnonzero(program.action == BARRIER)
+        opens[position[program.launch_op[program.argument[at + 1]]]] = True
+        assert opens.tolist() == barrier_before(schedule).tolist()
+
+
+# Columns -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([0, 0], 0, 0),
+        ([0, 2], 0, 0),
+        ([0, -1], 0, 0),
+        ([0, 1], [0, 4], 0),
+        ([0, 1], [0, -1], 0),
+        ([0, 1], 0, [0, -1]),
+    ],
+    ids=["twice", "no-operator", "operator-below-0", "no-device", "device-below-0", "stream-below-0"],
+)
+def test_rows_that_place_nothing(columns):
+    """Not the proof that a schedule can run, but enough for none to write where it must not."""
+    many = Lowering(OpGraph.from_columns(["a", "b"], [0], [1]), DEVICES)
+    with pytest.raises(ScheduleError, match="row 1 of a candidate places operator"):
+        many.program(*columns)
+    assert len(many.program([0, 1], 0, 0)) == 2
+
+
+def test_unknown_choices():
+    graph = OpGraph.from_columns(["a"], [], [])
+    with pytest.raises(ScheduleError, match="unknown execution 'eager'"):
+        Lowering(graph, DEVICES, "eager")
+    with pytest.raises(ScheduleError, match="unknown events 'few'"):
+        Lowering(graph, DEVICES, events="few")
+    with pytest.raises(ScheduleError, match="a captured graph cannot hold"):
+        Lowering(graph, DEVICES, "graph", transfers="blocking")
+
+
+def test_columns_are_compact():
+    rng = np.random.default_rng(6)
+    program = Lowering(drawn_graph(rng, 20, 40), DEVICES).program(*drawn(rng, 20))
+    again = Program(
+        program.graph, DEVICES, "events", program.thread_ptr.tolist(), program.action.tolist(), program.device.tolist(),
+        program.stream.tolist(), program.argument.tolist(), program.copies, program.n_events, program.priority,
+    )  # fmt: skip
+    same(again, program)
+    for made in (program, again):
+        assert (made.thread_ptr.dtype, made.action.dtype) == (np.int64, np.int8)
+        for column in (made.device, made.stream, made.argument, made.copies.op, made.copies.device, made.launch_op):
+            assert column.dtype == np.int32
+            assert column.flags.c_contiguous
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_numbers_that_do_not_fit(column):
+    """A number that came out as another one, once short, could pass the check."""
+    columns = [[LAUNCH], [0], [0], [0]]
+    columns[column] = [2**32]
+    with pytest.raises(ProgramError, match="must hold whole numbers from"):
+        Program(
+            OpGraph.from_columns(["a"], [], []), ["gpu0"], "events", [0, 1], *columns,
+            copies=Copies(*(np.zeros(0) for _ in range(4))), n_events=0,
+        )  # fmt: skip
+
+
+def test_numba_is_loaded_when_something_is_lowered():
+    code = "import sys, simsched.lowering; print('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
