@@ -9,10 +9,11 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar, cast
@@ -32,11 +33,34 @@ _loaded: dict[str, Native] = {}
 _kept: list[Any] = []  # the code lives as long as its engine
 
 
-def compiled(function: F) -> F:
-    """Compile a function into those that call it."""
+def compiled(function: F, rows: Mapping[str, Any] | None = None) -> F:
+    """Compile a function into those that call it.
+
+    Parameters
+    ----------
+    function
+        What to compile.
+    rows
+        Numba types of the parameters annotated with `Any`, by name. With them the function is compiled once, for the
+        types its annotations say, and numbers are converted; else for the types of each call.
+    """
     import numba
 
-    return cast(F, numba.njit(function, no_cfunc_wrapper=True, **_OPTIONS))
+    dispatcher = numba.njit(function, no_cfunc_wrapper=True, **_OPTIONS)
+    if rows is not None:
+        numbers = {int: numba.int64, float: numba.float64, bool: numba.boolean, None: numba.void}
+        parameters, find = signature(function), dispatcher.get_call_template
+        kinds = [rows[p.name] if p.annotation is Any else numbers[p.annotation] for p in parameters.parameters.values()]
+        declared = numbers[parameters.return_annotation](*kinds)
+
+        def get_call_template(arguments: Any, keywords: Any) -> Any:
+            if not dispatcher.signatures:
+                dispatcher.compile(declared)
+                dispatcher.disable_compile()
+            return find(arguments, keywords)
+
+        dispatcher.get_call_template = get_call_template
+    return cast(F, dispatcher)
 
 
 def load(entry: str, sources: Sequence[Path], task: str) -> Native:

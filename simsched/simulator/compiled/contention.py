@@ -2,8 +2,9 @@
 
 from numba.extending import register_jitable
 
-from simsched.machine_code import compiled
+from simsched import machine_code
 from simsched.simulator import contention
+from simsched.simulator.compiled.tables import compiled
 
 register_jitable(contention.end_of_instant)  # `is_over` calls it
 register_jitable(contention.slowdown)  # `solo_units` calls it
@@ -11,9 +12,9 @@ end_of_instant = compiled(contention.end_of_instant)
 finish_time = compiled(contention.finish_time)
 is_closer = compiled(contention.is_closer)
 is_over = compiled(contention.is_over)
-max_min_rates = compiled(contention.max_min_rates)
+max_min_rates = machine_code.compiled(contention.max_min_rates)
 same_due = compiled(contention.same_due)
 slowdown = compiled(contention.slowdown)
 solo_units = compiled(contention.solo_units)
-waves_over = compiled(contention.waves_over)
+waves_over = machine_code.compiled(contention.waves_over)
 whole_cycles = compiled(contention.whole_cycles)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from simsched.machine_code import compiled
 from simsched.simulator.compiled.contention import end_of_instant
 from simsched.simulator.compiled.layout import COMPLETE, RELEASE
 from simsched.simulator.compiled.tables import (
+    compiled,
     later_at,
     list_at,
     next_at,

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.machine_code import compiled
 from simsched.simulator.compiled.contention import (
     finish_time,
     is_closer,
@@ -20,6 +19,7 @@ from simsched.simulator.compiled.events import go_on, push, set_timer
 from simsched.simulator.compiled.layout import COHORTS, COMPLETE, DISPATCH, RELEASE
 from simsched.simulator.compiled.tables import (
     cohort_at,
+    compiled,
     device_at,
     factor_at,
     free_at,

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.machine_code import compiled
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.simulator.compiled.contention import end_of_instant
 from simsched.simulator.compiled.events import add_span, go_on, join, push, wake
@@ -18,6 +17,7 @@ from simsched.simulator.compiled.layout import HOST, RELEASE
 from simsched.simulator.compiled.tables import (
     action_at,
     argument_at,
+    compiled,
     connection_at,
     copy_op_at,
     cost_at,
@@ -102,9 +102,7 @@ def _issue_next(s: Any, host: Any, time: float) -> None:
             op = launch_op_at(s, argument_at(s, i).v).v
         elif action == COPY:
             op = copy_op_at(s, argument_at(s, i).v).v
-        host.cause = add_span(
-            s, HOST_SPAN, i, op, place_at(s, i).v, -1, host.start, time, host.start, 0.0, host.cause
-        )
+        host.cause = add_span(s, HOST_SPAN, i, op, place_at(s, i).v, -1, host.start, time, host.start, 0.0, host.cause)
     host.at = i + 1
     host.time = time
     _issue(s, i, time, host.cause)

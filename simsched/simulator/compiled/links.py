@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.machine_code import compiled
 from simsched.machine_columns import floats, ints
 from simsched.simulator.compiled.contention import finish_time, is_over, max_min_rates
 from simsched.simulator.compiled.events import go_on, set_timer
@@ -13,6 +12,7 @@ from simsched.simulator.compiled.layout import RELEASE, SHARE
 from simsched.simulator.compiled.tables import (
     argument_at,
     channel_at,
+    compiled,
     copy_device_at,
     copy_nbytes_at,
     copy_route_at,

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.machine_code import compiled
 from simsched.machine_columns import ints
 from simsched.simulator.compiled.events import go_on, open_instant
 from simsched.simulator.compiled.gpu import dispatch, end_cohorts
@@ -13,6 +12,7 @@ from simsched.simulator.compiled.layout import COMPLETE, FULL, OVER, PHASES, REL
 from simsched.simulator.compiled.links import end_flows, share_links
 from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
 from simsched.simulator.compiled.tables import (
+    compiled,
     connection_at,
     device_at,
     free_at,
@@ -85,30 +85,6 @@ def _end(s: Any) -> int:
     return OVER
 
 
-@compiled
-def _step(s: Any, who: int, phase: int) -> None:
-    """Let one go on."""
-    if who < s.n_lanes:
-        if phase == COMPLETE and lane_at(s, who).state == LAUNCH_OVER:
-            go_on(s, RELEASE, who)
-        else:
-            run_lane(s, who)
-        return
-    who -= s.n_lanes
-    if who < s.n_hosts:
-        run_host(s, who)
-        return
-    who -= s.n_hosts
-    if who < s.n_devices:
-        end_cohorts(s, who)
-    elif who == s.n_devices:
-        end_flows(s)
-    elif who <= 2 * s.n_devices:
-        dispatch(s, who - s.n_devices - 1)
-    else:
-        share_links(s)
-
-
 def run_samples(address: int) -> None:
     """Run the samples of the run at an address, as far as its budget of events and its room for points reach."""
     s = run_at(address)
@@ -135,7 +111,25 @@ def run_samples(address: int) -> None:
             queue = queue_at(s, phase)
             who = queue.head
             queue.head = next_at(s, who).v
-            _step(s, who, phase)
+            if who < s.n_lanes:
+                if phase == COMPLETE and lane_at(s, who).state == LAUNCH_OVER:
+                    go_on(s, RELEASE, who)
+                else:
+                    run_lane(s, who)
+                continue
+            who -= s.n_lanes
+            if who < s.n_hosts:
+                run_host(s, who)
+                continue
+            who -= s.n_hosts
+            if who < s.n_devices:
+                end_cohorts(s, who)
+            elif who == s.n_devices:
+                end_flows(s)
+            elif who <= 2 * s.n_devices:
+                dispatch(s, who - s.n_devices - 1)
+            else:
+                share_links(s)
         if s.status != OVER:
             return
         makespan_at(s, s.sample).v = s.makespan

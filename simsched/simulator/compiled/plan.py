@@ -282,4 +282,3 @@ def _room(device: Device) -> list[int]:
         device.sms * device.shared_memory_per_sm,  # perhaps no whole number; what blocks take is one
     )
     return [int(min(left, _MOST)) for left in room]
-

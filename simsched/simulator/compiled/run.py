@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.graph.columns import Floats
-from simsched.simulator.compiled import layout
 from simsched.machine_code import load
+from simsched.simulator.compiled import layout
 from simsched.simulator.compiled.plan import SOURCES, Plan, Table
 from simsched.simulator.deadlock import deadlock
-from simsched.trace import Load, Trace
+from simsched.trace import Load
 
 _BUDGET: Final = 2**22  # events between two looks for an interruption by the user: some tenths of a second
 _BYTES: Final = 64  # tables begin at multiples of it

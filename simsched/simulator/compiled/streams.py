@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from simsched.machine_code import compiled
 from simsched.program import LAUNCH, RECORD, WAIT
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.gpu import submit
@@ -11,6 +10,7 @@ from simsched.simulator.compiled.links import start_flow
 from simsched.simulator.compiled.tables import (
     action_at,
     argument_at,
+    compiled,
     connection_at,
     copy_exact_at,
     copy_nbytes_at,
@@ -165,9 +165,7 @@ def _wait(s: Any, lane: Any, number: int, i: int) -> bool:
             if release > lane.time:
                 lane.cause = cause
             if s.now > lane.began:
-                add_span(
-                    s, WAIT_SPAN, i, -1, lane.device, lane.stream, lane.began, s.now, lane.began, 0.0, cause
-                )
+                add_span(s, WAIT_SPAN, i, -1, lane.device, lane.stream, lane.began, s.now, lane.began, 0.0, cause)
         lane.time = max(lane.time, release)
         lane.state = WAIT_PASS
     return bool(_pass_connection(s, lane, number, i))

@@ -5,14 +5,34 @@ whatever it works on: with the arrays themselves as arguments the loop takes six
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from simsched import machine_code
 from simsched.simulator.compiled import layout
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ROWS: Final = {
+    name: numba.from_dtype(dtype)
+    for name, dtype in {
+        "s": layout.RUN,
+        "lane": layout.LANE,
+        "kernel": layout.KERNEL,
+        "launch": layout.LAUNCH,
+        "device": layout.DEVICE,
+        "host": layout.HOST_THREAD,
+    }.items()
+}
+
+
+def compiled(function: F) -> F:
+    """Compile a function once: parameters are numbers, or rows of the table that they are named after."""
+    return machine_code.compiled(function, _ROWS)
+
 
 def _table(name: str) -> Callable[[Any, int], Any]:
     """Return what takes a row out of a table, for compiled code only."""
