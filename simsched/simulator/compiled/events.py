@@ -14,7 +14,6 @@ from simsched.simulator.compiled.layout import COMPLETE, RELEASE
 from simsched.simulator.compiled.tables import (
     compiled,
     later_at,
-    list_at,
     next_at,
     queue_at,
     span_at,
@@ -122,24 +121,24 @@ def set_timer(s: Any, d: int, time: float) -> None:
 
 
 @compiled
-def join(s: Any, waiters: int, who: int) -> None:
-    """Let one wait at the end of a list, which is closed to a ring: the last one knows the first."""
-    last = list_at(s, waiters)
-    if last.v < 0:
+def join(s: Any, last: int, who: int) -> int:
+    """Let one wait behind the last of a list, which is closed to a ring: the last knows the first; return the new last.
+
+    An empty list ends with -1.
+    """
+    if last < 0:
         next_at(s, who).v = who
     else:
-        next_at(s, who).v = next_at(s, last.v).v
-        next_at(s, last.v).v = who
-    last.v = who
+        next_at(s, who).v = next_at(s, last).v
+        next_at(s, last).v = who
+    return who
 
 
 @compiled
-def wake(s: Any, waiters: int) -> None:
-    """Let all go on who wait in a list now; who comes later waits for the next time."""
-    last = list_at(s, waiters).v
+def wake(s: Any, last: int) -> None:
+    """Let all go on who wait in a list, which the caller empties."""
     if last < 0:
         return
-    list_at(s, waiters).v = -1
     first = next_at(s, last).v
     queue = queue_at(s, RELEASE)
     if queue.head < 0:

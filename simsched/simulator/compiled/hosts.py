@@ -22,18 +22,17 @@ from simsched.simulator.compiled.tables import (
     copy_op_at,
     cost_at,
     device_at,
+    event_at,
+    event_cause_at,
+    event_issue_at,
     host_at,
     issue_span_at,
-    issued_at,
     item_at,
     lane_at,
     lane_of,
     launch_op_at,
-    mark_cause_at,
     passing_at,
     place_at,
-    reached_at,
-    record_of,
     thread_ptr_at,
 )
 from simsched.trace import trace as kinds
@@ -59,25 +58,29 @@ def run_host(s: Any, t: int) -> None:
         action, d = action_at(s, i).v, place_at(s, i).v
         host.start = host.time
         if action == WAIT or action == SYNC or action == BARRIER:
-            event = argument_at(s, i).v
-            if action == WAIT:
-                record = record_of(s, event).v
-                waiters, since = event, issued_at(s, record).v if record >= 0 else np.inf
-            elif action == SYNC:
-                waiters, since = s.n_events + event, reached_at(s, event).v
-            else:
+            number = argument_at(s, i).v
+            if action == BARRIER:
                 device = device_at(s, d)
-                waiters, since = 2 * s.n_events + d, np.inf if device.outstanding else device.drained
-            if since == np.inf:
-                join(s, waiters, s.n_lanes + t)
-                return
+                since = device.drained
+                if device.outstanding:
+                    device.waiters = join(s, device.waiters, s.n_lanes + t)
+                    return
+            else:
+                event = event_at(s, number)
+                since = event.issued if action == WAIT else event.reached
+                if since == np.inf:
+                    if action == WAIT:
+                        event.issue_waiters = join(s, event.issue_waiters, s.n_lanes + t)
+                    else:
+                        event.reach_waiters = join(s, event.reach_waiters, s.n_lanes + t)
+                    return
             if since > end_of_instant(host.time):
                 host.start = since
                 if s.recording:
                     if action == WAIT:
-                        cause = issue_span_at(s, record).v
+                        cause = event_issue_at(s, number).v
                     elif action == SYNC:
-                        cause = mark_cause_at(s, event).v
+                        cause = event_cause_at(s, number).v
                     else:
                         cause = device_at(s, d).last_kernel
                     host.cause = add_span(s, WAIT_SPAN, i, -1, d, -1, host.time, since, host.time, 0.0, cause)
@@ -125,15 +128,21 @@ def _issue(s: Any, i: int, time: float, cause: int) -> None:
     if number < 0:
         return
     lane, action = lane_at(s, number), action_at(s, i).v
-    issued_at(s, i).v = time
+    argument = argument_at(s, i).v
+    item = item_at(s, lane.tail)
+    item.issued, item.argument, item.code = time, argument, 4 * i + action
+    lane.tail += 1
     if s.recording:
         issue_span_at(s, i).v = cause
     if action == RECORD:
-        wake(s, argument_at(s, i).v)
+        event = event_at(s, argument)
+        event.issued, event.lane = time, number
+        if s.recording:
+            event_issue_at(s, argument).v = cause
+        wake(s, event.issue_waiters)
+        event.issue_waiters = -1
     elif action == LAUNCH:
         device_at(s, lane.device).outstanding += 1
-    item_at(s, lane.tail).v = i
-    lane.tail += 1
     if lane.connection >= 0 and (action == LAUNCH or action == WAIT):
         connection = connection_at(s, lane.connection)
         passing_at(s, connection.tail).v = i

@@ -1,11 +1,10 @@
 """Which streams a program uses, in machine code: one pass over a million instructions takes some milliseconds."""
 
 from simsched.machine_columns import bytes_at, ints, longs
-from simsched.program import COPY, LAUNCH, RECORD, WAIT
+from simsched.program import COPY, LAUNCH, WAIT
 from simsched.simulator.compiled.layout import (
     AHEAD,
     LANE_ACTION,
-    LANE_ARGUMENT,
     LANE_COPIES,
     LANE_DEVICE,
     LANE_LAUNCHES,
@@ -13,7 +12,6 @@ from simsched.simulator.compiled.layout import (
     LANE_PASSES,
     LANE_PLACE,
     LANE_PTR,
-    LANE_RECORDS,
     LANE_STREAM,
     LANE_STREAM_OF,
     LANE_THREAD_ON,
@@ -57,8 +55,8 @@ def find_lanes(table: int) -> None:
                 number[k] = t[N_LANES]
                 t[N_LANES] += 1
     else:  # what they are
-        action, argument = bytes_at(t[LANE_ACTION]), ints(t[LANE_ARGUMENT])
-        lane_of, records, ends = ints(t[LANE_OF]), ints(t[LANE_RECORDS]), longs(t[LANE_PTR])
+        action = bytes_at(t[LANE_ACTION])
+        lane_of, ends = ints(t[LANE_OF]), longs(t[LANE_PTR])
         device, stream_of = ints(t[LANE_DEVICE]), ints(t[LANE_STREAM_OF])
         launches, copies, passes = ints(t[LANE_LAUNCHES]), ints(t[LANE_COPIES]), ints(t[LANE_PASSES])
         for i in range(n):
@@ -76,7 +74,5 @@ def find_lanes(table: int) -> None:
                 passes[lane] += 1
             elif action[i] == COPY:
                 copies[lane] += 1
-            elif action[i] == RECORD:
-                records[argument[i]] = i
         for lane in range(t[N_LANES]):
             ends[lane + 1] += ends[lane]

@@ -35,22 +35,25 @@ LAUNCH: Final = _record(
 ROUTE: Final = _record("latency rate", i4="first end known")
 LATER: Final = _record("time", "key", "who")
 QUEUE: Final = _record(i4="head tail")
-LANE: Final = _record(
-    "gap hop time free issued start ready began anchor moved rate",
-    "first head tail",
-    "device stream connection state asleep cause free_cause span_cause",
+LANE: Final = _record(  # what is read most is side by side
+    "time free issued start ready gap hop began",
+    "head tail first",
+    "state device connection asleep stream cause free_cause span_cause",
 )
+FLOW: Final = _record("anchor moved rate")
 KERNEL: Final = _record(
     "unit dram_share solo arrival progress anchor rate start",
     "row unissued resident skipped n_cohorts",
 )
 COHORT: Final = _record("due", "count")
 HOST_THREAD: Final = _record("time start", "at", "state cause")
-CONNECTION: Final = _record(i8="first head tail")
+CONNECTION: Final = _record(i8="first head tail", i4="waiters")
+EVENT: Final = _record("issued reached", i4="lane issue_waiters reach_waiters")
+ITEM: Final = _record("issued", i4="argument code")
 DEVICE: Final = _record(
     "interleave bandwidth copy_rate copy_load new_load drained sm dram warps active",
     "sms resident_kernels outstanding point",
-    "contention n_queue n_running n_resident dispatching freed skipping last_kernel loaded",
+    "contention n_queue n_running n_resident dispatching freed skipping last_kernel loaded waiters",
 )
 SPAN: Final = _record("start end ready solo", i4="item op device stream cause", i1="kind")
 POINT: Final = _record("time sm dram warps active", i4="device")
@@ -61,7 +64,6 @@ SHARED: Final = {
     "argument": INT,
     "place": INT,  # device
     "lane_of": INT,  # -1: of none
-    "records": INT,  # of each event: the instruction that records it, or -1
     "cost": FLOAT,  # us of each action on each device
     "launches": LAUNCH,
     "launch_op": INT,
@@ -82,11 +84,9 @@ OWN: Final = {
     "later": LATER,  # heap by time, then number
     "queues": QUEUE,  # a list for each phase
     "next": INT,  # of each one that waits or is to go on: who comes behind it
-    "lists": INT,  # the last of those who wait: for an event's record to be issued, to be reached, a device, a queue
     "timers": FLOAT,  # tree of minima over the timers of devices and links
-    "issued": FLOAT,  # of each instruction: when, inf: not yet
-    "reached": FLOAT,  # of each event
-    "items": INT,  # instructions issued to each lane, room for all of them
+    "events": EVENT,  # when each was issued and reached (inf: not yet), and the last of those who wait for it
+    "items": ITEM,  # what is issued to each lane, room for all of it; the code is 4 x the instruction + its action
     "passing": INT,  # instructions in the order of each hardware queue
     "flows": INT,  # lanes whose copies move bytes, in the order in which they began
     "capacity": FLOAT,  # of links, of the copy engines of each device, and of the engine of each flow
@@ -102,6 +102,7 @@ OWN: Final = {
     "running": INT,  # lanes whose kernels are on the device, by launch, `width` per device
     "lanes": LANE,
     "kernels": KERNEL,  # of each lane: the one it has on the device
+    "moving": FLOW,  # of each lane: the copy that moves bytes
     "cohorts": COHORT,  # `COHORTS` per lane
     "hosts": HOST_THREAD,
     "connections": CONNECTION,
@@ -112,7 +113,8 @@ OWN: Final = {
 
 RECORDED: Final = {
     "issue_span": INT,  # of each instruction: the host span that issued it
-    "mark_cause": INT,  # of each event: the span that had to end before it was reached
+    "event_issue": INT,  # of each event: the host span that issued its record
+    "event_cause": INT,  # of each event: the span that had to end before it was reached
     "spans": SPAN,
     "points": POINT,  # of the load curves of all devices, by time; made larger when it is full
 }
@@ -131,8 +133,8 @@ RUN: Final = _record(
 # The table of `lanes`: numbers, then addresses of columns.
 (
     PHASE, AHEAD, N_INSTRUCTIONS, N_DEVICES, N_THREADS, N_LANES,
-    LANE_THREAD_PTR, LANE_ACTION, LANE_ARGUMENT, LANE_PLACE, LANE_STREAM,  # of the program
+    LANE_THREAD_PTR, LANE_ACTION, LANE_PLACE, LANE_STREAM,  # of the program
     TOP, NUMBER, LANE_THREAD_ON,  # work columns
-    LANE_OF, LANE_RECORDS, LANE_DEVICE, LANE_STREAM_OF, LANE_PTR, LANE_LAUNCHES, LANE_COPIES, LANE_PASSES,
-) = range(22)  # fmt: skip
-LANE_TABLE: Final = 22
+    LANE_OF, LANE_DEVICE, LANE_STREAM_OF, LANE_PTR, LANE_LAUNCHES, LANE_COPIES, LANE_PASSES,
+) = range(20)  # fmt: skip
+LANE_TABLE: Final = 20

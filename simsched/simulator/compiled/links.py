@@ -10,7 +10,6 @@ from simsched.simulator.compiled.events import go_on, set_timer
 from simsched.simulator.compiled.gpu import dispatch_later
 from simsched.simulator.compiled.layout import RELEASE, SHARE
 from simsched.simulator.compiled.tables import (
-    argument_at,
     channel_at,
     compiled,
     copy_device_at,
@@ -21,6 +20,7 @@ from simsched.simulator.compiled.tables import (
     item_at,
     lane_at,
     loaded_at,
+    moving_at,
     route_at,
 )
 
@@ -28,7 +28,7 @@ from simsched.simulator.compiled.tables import (
 @compiled
 def start_flow(s: Any, lane: int) -> None:
     """Begin to move the bytes of the copy at the head of a lane."""
-    flow = lane_at(s, lane)
+    flow = moving_at(s, lane)
     flow.moved = flow.anchor = flow.rate = 0.0
     flow_at(s, s.n_flows).v = lane
     s.n_flows += 1
@@ -44,7 +44,7 @@ def _share_links_later(s: Any) -> None:
 
 @compiled
 def _copy_of(s: Any, lane: int) -> int:
-    return int(argument_at(s, item_at(s, lane_at(s, lane).head).v).v)
+    return int(item_at(s, lane_at(s, lane).head).argument)
 
 
 @compiled
@@ -78,13 +78,13 @@ def share_links(s: Any) -> None:
     for k in range(s.n_loaded):
         device_at(s, loaded_at(s, k).v).new_load = 0.0
     for f in range(s.n_flows):
-        flow = lane_at(s, flow_at(s, f).v)
-        copy = _copy_of(s, flow_at(s, f).v)
+        lane = flow_at(s, f).v
+        flow, copy = moving_at(s, lane), _copy_of(s, lane)
         if rates[f] != flow.rate:
             flow.moved += (now - flow.anchor) * flow.rate
             flow.anchor, flow.rate = now, rates[f]
         earliest = min(earliest, finish_time(flow.anchor, flow.moved, flow.rate, copy_nbytes_at(s, copy).v))
-        _load(s, flow.device, flow.rate)
+        _load(s, lane_at(s, lane).device, flow.rate)
         _load(s, copy_device_at(s, copy).v, flow.rate)
     set_timer(s, s.n_devices, max(earliest, now))
     kept = 0
@@ -120,7 +120,7 @@ def end_flows(s: Any) -> None:
     left = 0
     for f in range(s.n_flows):
         lane = flow_at(s, f).v
-        flow = lane_at(s, lane)
+        flow = moving_at(s, lane)
         if is_over(finish_time(flow.anchor, flow.moved, flow.rate, copy_nbytes_at(s, _copy_of(s, lane)).v), s.now):
             go_on(s, RELEASE, lane)
         else:

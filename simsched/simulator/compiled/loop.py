@@ -15,15 +15,13 @@ from simsched.simulator.compiled.tables import (
     compiled,
     connection_at,
     device_at,
+    event_at,
     free_at,
     host_at,
-    issued_at,
     lane_at,
-    list_at,
     makespan_at,
     next_at,
     queue_at,
-    reached_at,
     room_at,
     run_at,
     thread_ptr_at,
@@ -40,18 +38,17 @@ def _reset(s: Any) -> None:
         queue_at(s, phase).head = -1
     for i in range(2 * s.n_timers):
         timer_at(s, i).v = np.inf
-    for i in range(2 * s.n_events + s.n_devices + s.n_connections):
-        list_at(s, i).v = -1
-    for i in range(s.n_instructions):
-        issued_at(s, i).v = np.inf
     for i in range(s.n_events):
-        reached_at(s, i).v = np.inf
+        event = event_at(s, i)
+        event.issued = event.reached = np.inf
+        event.issue_waiters = event.reach_waiters = -1
     users = ints(s.channel_users)
     for i in range(s.n_capacity + s.n_most_flows):
         users[i] = 0
     for i in range(s.n_connections):
         connection = connection_at(s, i)
         connection.head = connection.tail = connection.first
+        connection.waiters = -1
     for i in range(s.n_lanes):
         lane = lane_at(s, i)
         lane.time = lane.free = 0.0
@@ -63,7 +60,7 @@ def _reset(s: Any) -> None:
         device.copy_load = device.drained = device.sm = device.dram = device.warps = device.active = 0.0
         device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
         device.dispatching = device.freed = device.loaded = 0
-        device.point = device.skipping = device.last_kernel = -1
+        device.point = device.skipping = device.last_kernel = device.waiters = -1
     for i in range(4 * s.n_devices):
         free_at(s, i).v = room_at(s, i).v
     for t in range(s.n_hosts):

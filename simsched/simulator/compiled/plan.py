@@ -60,7 +60,7 @@ class Plan:
         named = (columns["action"] >= BARRIER) & (columns["stream"] >= 0)
         if named.any():  # barriers and syncs are on no stream, whatever they say
             columns["stream"] = np.where(named, np.int32(-1), columns["stream"])
-        found = _find_lanes(columns, n_devices, program.n_events)
+        found = _find_lanes(columns, n_devices)
         device, stream = found.device, found.stream
         captured = program.execution == "graph"
         lanes = np.zeros(len(device), layout.LANE)
@@ -79,7 +79,6 @@ class Plan:
         self.tables: dict[str, Table] = {
             **{name: column for name, column in columns.items() if name != "stream"},
             "lane_of": found.lane_of,
-            "records": found.records,
             "cost": np.ascontiguousarray(costs, np.float64),
             "launch_op": np.ascontiguousarray(program.launch_op, np.int32),
             "copy_op": np.ascontiguousarray(program.copies.op, np.int32),
@@ -112,10 +111,8 @@ class Plan:
             "later": n_lanes + n_hosts + 1,
             "queues": layout.PHASES,
             "next": n_lanes + n_hosts + 2 * n_devices + 2,
-            "lists": 2 * program.n_events + n_devices + n_connections,
             "timers": 2 * n_timers,
-            "issued": n,
-            "reached": program.n_events,
+            "events": program.n_events,
             "items": int(found.ptr[-1]),
             "passing": int(connections["head"].sum()),
             "flows": n_flows,
@@ -132,6 +129,7 @@ class Plan:
             "running": n_devices * width,
             "lanes": n_lanes,
             "kernels": n_lanes,
+            "moving": n_lanes if self.routes else 0,
             "cohorts": layout.COHORTS * n_lanes,
             "hosts": n_hosts,
             "connections": n_connections,
@@ -173,7 +171,6 @@ class _Lanes(NamedTuple):
     """The streams in use, by device and stream, and what is in them."""
 
     lane_of: Table
-    records: Table
     device: Table
     stream: Table
     ptr: Table  # where the instructions of each begin
@@ -183,13 +180,13 @@ class _Lanes(NamedTuple):
     ahead: bool  # only one thread acts on each device
 
 
-def _find_lanes(columns: Mapping[str, Table], n_devices: int, n_events: int) -> _Lanes:
+def _find_lanes(columns: Mapping[str, Table], n_devices: int) -> _Lanes:
     find = load("simsched.simulator.compiled.lanes:find_lanes", SOURCES, "search for streams")
     n, streams = len(columns["action"]), None
     t = np.zeros(layout.LANE_TABLE, np.int64)
     t[[layout.N_INSTRUCTIONS, layout.N_DEVICES, layout.N_THREADS]] = n, n_devices, len(columns["thread_ptr"]) - 1
     for key, name in ((layout.LANE_THREAD_PTR, "thread_ptr"), (layout.LANE_ACTION, "action"),
-                      (layout.LANE_ARGUMENT, "argument"), (layout.LANE_PLACE, "place")):  # fmt: skip
+                      (layout.LANE_PLACE, "place")):  # fmt: skip
         t[key] = columns[name].ctypes.data
     stream = columns["stream"]
     while True:
@@ -206,9 +203,9 @@ def _find_lanes(columns: Mapping[str, Table], n_devices: int, n_events: int) -> 
     t[layout.NUMBER], t[layout.PHASE] = number.ctypes.data, 1
     find(t.ctypes.data)
     n_lanes = int(t[layout.N_LANES])
-    lane_of, records = np.empty(n, np.int32), np.full(n_events, -1, np.int32)
+    lane_of = np.empty(n, np.int32)
     rows, ptr = np.zeros((5, n_lanes), np.int32), np.zeros(n_lanes + 1, np.int64)
-    for key, column in ((layout.LANE_OF, lane_of), (layout.LANE_RECORDS, records), (layout.LANE_PTR, ptr),
+    for key, column in ((layout.LANE_OF, lane_of), (layout.LANE_PTR, ptr),
                         (layout.LANE_DEVICE, rows[0]), (layout.LANE_STREAM_OF, rows[1]),
                         (layout.LANE_LAUNCHES, rows[2]), (layout.LANE_COPIES, rows[3]),
                         (layout.LANE_PASSES, rows[4])):  # fmt: skip
@@ -216,7 +213,7 @@ def _find_lanes(columns: Mapping[str, Table], n_devices: int, n_events: int) -> 
     t[layout.PHASE] = 2
     find(t.ctypes.data)
     stream_of = rows[1] if streams is None else streams[rows[1]]
-    return _Lanes(lane_of, records, rows[0], stream_of, ptr, *rows[2:], ahead=bool(t[layout.AHEAD]))
+    return _Lanes(lane_of, rows[0], stream_of, ptr, *rows[2:], ahead=bool(t[layout.AHEAD]))
 
 
 _plans: WeakKeyDictionary[Program, Plan] = WeakKeyDictionary()

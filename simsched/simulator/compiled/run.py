@@ -66,7 +66,12 @@ class Run:
         """Return the spans by columns and the load curves of a run; `factors` as in `makespans`, of one sample."""
         plan = self.plan
         n, n_launches, n_copies = len(plan.program), len(launches), len(plan.program.copies.op)
-        sizes = {"issue_span": n, "mark_cause": plan.program.n_events, "spans": n_launches + n_copies + 3 * n + 1}
+        sizes = {
+            "issue_span": n,
+            "event_issue": plan.program.n_events,
+            "event_cause": plan.program.n_events,
+            "spans": n_launches + n_copies + 3 * n + 1,
+        }
         recorded = _carve(sizes | {"points": 64 + 2 * n_launches}, layout.RECORDED)
         self._begin(launches, factors, 1)
         self._point_at(recorded)
@@ -126,12 +131,11 @@ class Run:
         if status != layout.STUCK:  # a copy without a way to its destination: say so as the cluster does
             src, dst = plan.routes[status - layout.UNROUTED]
             plan.cluster.route(program.devices[src], program.devices[dst])
-        lanes, items = self._tables["lanes"], self._tables["items"]["v"]
+        lanes, items = self._tables["lanes"], self._tables["items"]["code"]
         stuck = lanes[lanes["head"] < lanes["tail"]]
-        waiting = items[stuck["head"]]
+        waiting = items[stuck["head"]] >> 2
         held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        records = plan.tables["records"]
-        issued = (records >= 0) & (self._tables["issued"]["v"][records] < np.inf) if len(records) else records > 0
+        issued = self._tables["events"]["issued"] < np.inf
         raise deadlock(program, self._tables["hosts"]["at"].tolist(), held, issued.tolist())
 
 

@@ -8,8 +8,6 @@ from simsched.simulator.compiled.gpu import submit
 from simsched.simulator.compiled.layout import COMPLETE, RELEASE, UNROUTED
 from simsched.simulator.compiled.links import start_flow
 from simsched.simulator.compiled.tables import (
-    action_at,
-    argument_at,
     compiled,
     connection_at,
     copy_exact_at,
@@ -17,18 +15,15 @@ from simsched.simulator.compiled.tables import (
     copy_op_at,
     copy_route_at,
     device_at,
+    event_at,
+    event_cause_at,
     issue_span_at,
-    issued_at,
     item_at,
     kernel_at,
     lane_at,
-    lane_of,
     launch_at,
     launch_op_at,
-    mark_cause_at,
     passing_at,
-    reached_at,
-    record_of,
     route_at,
 )
 from simsched.trace import trace as kinds
@@ -47,26 +42,28 @@ def run_lane(s: Any, number: int) -> None:
             if lane.head == lane.tail:
                 lane.asleep = 1
                 return
-            issued = issued_at(s, item_at(s, lane.head).v).v
+            issued = item_at(s, lane.head).issued
             if issued > s.limit:  # its host is ahead
                 push(s, issued, RELEASE, number)
                 return
             lane.issued = min(issued, s.now)
-        i = item_at(s, lane.head).v
-        action = action_at(s, i).v
+        item = item_at(s, lane.head)
+        i, action = item.code >> 2, item.code & 3
         if action == LAUNCH:
-            over = _launch(s, lane, number, i)
+            over = _launch(s, lane, number, i, item.argument)
         elif action == WAIT:
-            over = _wait(s, lane, number, i)
+            over = _wait(s, lane, number, i, item.argument)
         elif action == RECORD:
-            event = argument_at(s, i).v
+            event = event_at(s, item.argument)
             if s.recording:
-                mark_cause_at(s, event).v = issue_span_at(s, i).v if lane.issued > lane.time else lane.cause
-            reached_at(s, event).v = s.now
-            wake(s, s.n_events + event)
+                cause = issue_span_at(s, i).v if lane.issued > lane.time else lane.cause
+                event_cause_at(s, item.argument).v = cause
+            event.reached = s.now
+            wake(s, event.reach_waiters)
+            event.reach_waiters = -1
             over = True
         else:
-            over = _copy(s, lane, number, i)
+            over = _copy(s, lane, number, i, item.argument)
         if not over:
             return
         lane.state = NEXT
@@ -74,9 +71,8 @@ def run_lane(s: Any, number: int) -> None:
 
 
 @compiled
-def _launch(s: Any, lane: Any, number: int, i: int) -> bool:
+def _launch(s: Any, lane: Any, number: int, i: int, row: int) -> bool:
     """Go on with a launch; return whether it is over."""
-    row = argument_at(s, i).v
     launch = launch_at(s, row)
     if lane.state != LAUNCH_OVER:
         free = lane.time if launch.follows else lane.free
@@ -113,7 +109,8 @@ def _launch(s: Any, lane: Any, number: int, i: int) -> bool:
     device.outstanding -= 1
     if not device.outstanding:
         device.drained = s.now
-        wake(s, 2 * s.n_events + lane.device)
+        wake(s, device.waiters)
+        device.waiters = -1
     return True
 
 
@@ -133,35 +130,35 @@ def _pass_connection(s: Any, lane: Any, number: int, i: int) -> bool:
     if lane.connection < 0:
         return True
     connection = connection_at(s, lane.connection)
-    waiters = 2 * s.n_events + s.n_devices + lane.connection
     if passing_at(s, connection.head).v != i:
-        join(s, waiters, number)
+        connection.waiters = join(s, connection.waiters, number)
         return False
     connection.head += 1
-    wake(s, waiters)
+    wake(s, connection.waiters)
+    connection.waiters = -1
     return True
 
 
 @compiled
-def _wait(s: Any, lane: Any, number: int, i: int) -> bool:
+def _wait(s: Any, lane: Any, number: int, i: int, argument: int) -> bool:
     """Go on with a wait for an event; return whether it is over."""
-    event = argument_at(s, i).v
+    event = event_at(s, argument)
     if lane.state == NEXT:
         lane.began = s.now
         lane.state = WAIT_REACHED
-        if reached_at(s, event).v > s.now:
-            join(s, s.n_events + event, number)
+        if event.reached > s.now:
+            event.reach_waiters = join(s, event.reach_waiters, number)
             return False
     if lane.state != WAIT_PASS:
-        release = reached_at(s, event).v
-        if lane_of(s, record_of(s, event).v).v != number:
+        release = event.reached
+        if event.lane != number:
             release += lane.hop
         if lane.state == WAIT_REACHED and s.now < release:
             lane.state = WAIT_RELEASED
             push(s, release, RELEASE, number)
             return False
         if s.recording:
-            cause = mark_cause_at(s, event).v
+            cause = event_cause_at(s, argument).v
             if release > lane.time:
                 lane.cause = cause
             if s.now > lane.began:
@@ -172,10 +169,9 @@ def _wait(s: Any, lane: Any, number: int, i: int) -> bool:
 
 
 @compiled
-def _copy(s: Any, lane: Any, number: int, i: int) -> bool:
+def _copy(s: Any, lane: Any, number: int, i: int, copy: int) -> bool:
     """Go on with a copy; return whether it is over."""
-    copy = argument_at(s, i).v
-    exact, nbytes = copy_exact_at(s, copy).v, copy_nbytes_at(s, copy).v
+    exact = copy_exact_at(s, copy).v
     if lane.state == NEXT or lane.state == COPY_READY:
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
         free = lane.free if s.captured else lane.time
@@ -193,7 +189,7 @@ def _copy(s: Any, lane: Any, number: int, i: int) -> bool:
         if not route.known:
             s.status = UNROUTED + copy_route_at(s, copy).v
             return False
-        if nbytes > 0:
+        if copy_nbytes_at(s, copy).v > 0:
             lane.state = COPY_MOVE
             push(s, s.now + route.latency, RELEASE, number)
         else:
@@ -207,7 +203,7 @@ def _copy(s: Any, lane: Any, number: int, i: int) -> bool:
         solo = exact
         if exact != exact:
             route = route_at(s, copy_route_at(s, copy).v)
-            solo = route.latency + nbytes / route.rate
+            solo = route.latency + copy_nbytes_at(s, copy).v / route.rate
         lane.cause = lane.free_cause = add_span(
             s,
             COPY_SPAN,
