@@ -4,22 +4,17 @@ import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from simsched.errors import FileError, SimulationError
+from simsched.errors import SimulationError
+from simsched.figure import PALETTE, new_figure, require_format, save_figure, style, time_unit
 from simsched.graph.columns import Floats
-from simsched.io import write_file
 from simsched.schedulers import SCHEDULERS
 from simsched.simulator import Makespans
-from simsched.trace.gantt import FORMATS, PALETTE
-from simsched.units import MS, SECOND, US
 
 _HATCHES: Final = ("", "/////", "\\\\\\\\\\", "xxxxx")  # the palette over again, told apart
-_UNITS: Final = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 _POINT: Final = 1 / 72  # inches
 _CHARACTER: Final = 0.6  # width of a character as a part of its height
 _TITLE, _LABEL, _TICK = 9.0, 8.0, 7.0  # heights of characters in points
@@ -30,13 +25,6 @@ _SLOT, _LEAST_SLOT = 0.68, 0.22  # inches: what a box has in a small figure, and
 _FLAT: Final = 0.04  # part of the axis
 _POINTS: Final = "#4D4D4D"
 _MANY_POINTS: Final = 2000  # from here on outliers are drawn as an image, in SVG and PDF too
-# fixed, so that the same samples give the same bytes
-_STYLE: Final[Any] = {
-    "hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
-    "text.parse_math": False,  # a $ in a name is a $
-}  # fmt: skip
-_METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
-                    "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 
 
 def box_plot(
@@ -84,19 +72,13 @@ def box_plot(
     others follow in the order given. Colours are those of Okabe and Ito; hatching tells apart who
     shares one.
     """
-    suffix = "" if path is None else Path(path).suffix
-    if path is not None and suffix.lower()[1:] not in FORMATS:
-        known = ", ".join(f".{each}" for each in FORMATS)
-        raise FileError(f"cannot write {path}: suffix {suffix!r} is none of {known}")
+    require_format(path)
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
-    import matplotlib
-
     values = [drawn.values for drawn in samples.values()]
     looks = _looks(list(samples))
-    longest = max(float(each.max()) for each in values)
-    scale, unit = next((each for each in _UNITS if longest >= each[0]), _UNITS[-1])
-    with matplotlib.rc_context(_STYLE):
+    scale, unit = time_unit(max(float(each.max()) for each in values))
+    with style():
         panels = [ax]
         if ax is None:
             panels = _new_panels(len(samples), _are_flat(values) if relative is None else relative)
@@ -111,10 +93,7 @@ def box_plot(
         _names(panels[-1], list(samples))
         _heading(panels[0], title)
         if path is not None:
-            buffer = BytesIO()
-            form = suffix.lower()[1:]
-            panels[0].figure.canvas.figure.savefig(buffer, format=form, dpi=200, metadata=_METADATA[form])
-            write_file(path, buffer.getvalue())
+            save_figure(panels[0], path)
     return panels[0]
 
 
@@ -127,12 +106,8 @@ def _are_flat(values: list[Floats]) -> bool:
 
 def _new_panels(n: int, relative: bool) -> list[Any]:
     """Return one or two axes, as wide as one column of a paper, as two, or as `n` boxes need."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     width = max(_ONE_COLUMN, min(_TWO_COLUMNS, 0.6 + _SLOT * n), 0.6 + _LEAST_SLOT * n)
-    figure = Figure(figsize=(width, 4.0 if relative else 2.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 4.0 if relative else 2.9)
     if not relative:
         return [figure.add_subplot()]
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

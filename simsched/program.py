@@ -232,6 +232,9 @@ class Program:
     def __len__(self) -> int:
         return len(self.action)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_plan"}
+
     def __repr__(self) -> str:
         threads = len(self.thread_ptr) - 1
         return f"Program({self.graph.name!r}, {len(self)} instructions, {threads} threads, {self.execution!r})"

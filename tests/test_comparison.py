@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from simsched.cluster import Cluster
 from simsched.comparison import Comparison, compare, scheduler_set
 from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimulationError, UnknownNameError
+from simsched.figure import PALETTE
 from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.plot import box_plot
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import Makespans
-from simsched.trace.gantt import PALETTE
 from simsched.units import GIB
 
 FREE = Cluster.preset("a100", 2).without_overheads()
@@ -508,7 +508,7 @@ def test_box_plot_files(tmp_path, form):
 
 
 def test_box_plot_files_that_cannot_be_written(tmp_path):
-    with pytest.raises(FileError, match=r"suffix '\.jpg' is none of \.png, \.svg, \.pdf"):
+    with pytest.raises(FileError, match=r"cannot draw '.*': its name must end in one of: \.png, \.svg, \.pdf"):
         box_plot(spread(1.0), tmp_path / "b.jpg")
     with pytest.raises(FileError, match="cannot write"):
         box_plot(spread(1.0), tmp_path / "missing" / "b.png")

@@ -15,6 +15,7 @@ from simsched.cli.inputs import (
     read_plan,
     read_scheduler,
     read_schedulers,
+    timed,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +70,14 @@ Samples = Annotated[
 ]
 Box = Annotated[
     str | None, typer.Option("--box", metavar="FILE", help="Draw a box plot of the samples: .png, .svg or .pdf.")
+]
+Full = Annotated[
+    bool | None,
+    typer.Option(
+        "--full/--brief",
+        help="Say where the time goes, or only what is known without the spans of a run. By default brief from a "
+        "million instructions on, where spans take gigabytes, unless a picture needs them.",
+    ),
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, max=_MOST_WORKERS, help="Samples drawn at a time.")]
 
@@ -181,8 +190,10 @@ def simulate(
     as_json: Json = False,
     perfetto: Perfetto = None,
     gantt: Gantt = None,
+    full: Full = None,
 ) -> None:
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.cli import summary
     from simsched.errors import SchedulerError
     from simsched.graph import OpGraph
     from simsched.program import Program
@@ -191,18 +202,26 @@ def simulate(
 
     _check_pictures(plan, perfetto, gantt)
     cluster, found = make_cluster(gpu, gpus, link), read_plan(plan)
+    seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, OpGraph):
-        found = schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option or []))
+        with timed(seconds, "scheduling"):
+            found = schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option or []))
     elif scheduler or option:
         raise SchedulerError(f"{plan} is scheduled already: --scheduler and --option do not apply")
     if not isinstance(found, Program):
-        found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
-    trace = simulate(found, cluster, jitter=jitter, rng=seed)
+        with timed(seconds, "lowering"):
+            found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
+    with timed(seconds, "simulating"):
+        trace = simulate(found, cluster, jitter=jitter, rng=seed)
+    drawn = perfetto is not None or gantt is not None
     _write_pictures(trace, perfetto, gantt)
+    if full is None:
+        full = drawn or len(found) <= summary.LARGE
     if as_json:
-        print(json.dumps(_summary(trace), indent=1, allow_nan=False))
+        facts = summary.full(trace) if full else summary.brief(trace, seconds)
+        print(json.dumps(facts, indent=1, allow_nan=False))
     else:
-        _print_summary(trace)
+        _print_pairs(summary.full_text(trace) if full else summary.brief_text(trace, seconds, drawn))
         _print_pictures("trace", perfetto, gantt)
 
 
@@ -255,53 +274,10 @@ def _print_pairs(pairs: list[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {text}")
 
 
-def _summary(trace: "Trace") -> dict[str, Any]:
-    return {
-        "graph": trace.graph.name,
-        "cluster": trace.cluster.name,
-        "makespan_us": trace.makespan,
-        "blame_us": trace.critical_path().blame,
-        "peak_memory_bytes": trace.peak_memory(),
-        "sm_utilization": trace.sm_utilization(),
-        "sm_efficiency": trace.sm_efficiency(),
-        "achieved_occupancy": trace.achieved_occupancy(),
-        "spans": len(trace),
-        "warnings": trace.memory_warnings(),
-    }
-
-
-def _print_summary(trace: "Trace") -> None:
-    from simsched.units import format_bytes, format_time
-
-    path = trace.critical_path()
-    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
-    peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in trace.peak_memory().items())
-    _print_pairs(
-        [
-            ("graph", f"{trace.graph.name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
-            ("cluster", trace.cluster.name),
-            ("makespan", format_time(trace.makespan)),
-            ("critical path", f"{len(path.operators)} operators: {shares}"),
-            ("SM utilization", f"{100 * trace.sm_utilization():.1f} %"),
-            ("SM efficiency", f"{100 * trace.sm_efficiency():.1f} %"),
-            ("occupancy", f"{100 * trace.achieved_occupancy():.1f} %"),
-            ("peak memory", peak),
-            ("spans", str(len(trace))),
-            *(("warning", line) for line in trace.memory_warnings()),
-        ]
-    )
-
-
 def _check_pictures(source: str, perfetto: str | None, *drawings: str | None) -> None:
-    from pathlib import Path
+    from simsched.figure import require_format
 
-    from simsched.errors import FileError
-    from simsched.trace.gantt import FORMATS
-
-    for path in drawings:
-        if path is not None and Path(path).suffix.lower()[1:] not in FORMATS:
-            known = ", ".join(f".{each}" for each in FORMATS)
-            raise FileError(f"cannot draw {path!r}: its name must end in one of: {known}")
+    require_format(*drawings)
     check_outputs(source, perfetto, *drawings)
 
 

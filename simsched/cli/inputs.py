@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from simsched.errors import FileError, FormatError, SchedulerError
@@ -134,6 +135,14 @@ def check_outputs(source: str, *paths: str | None) -> None:
     for i, path in enumerate(given, 1):
         if used[i] in used[:i]:
             raise FileError(f"cannot write {path}: this command already uses the file")
+
+
+@contextmanager
+def timed(seconds: dict[str, float | None], step: str) -> Iterator[None]:
+    """Write down the wall time of a step in s."""
+    start = perf_counter()
+    yield
+    seconds[step] = perf_counter() - start
 
 
 def is_terminal() -> bool:

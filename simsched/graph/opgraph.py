@@ -23,14 +23,14 @@ from simsched.graph.columns import (
     endpoints,
     index_of,
     kernel_columns,
-    optional,
     packed,
     require_names,
     unpacked,
 )
 from simsched.graph.names import Numbered
-from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
+from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
+from simsched.graph.rows import edge_of, operator_of
 from simsched.numeric import freeze
 
 
@@ -253,38 +253,11 @@ class OpGraph:
 
     def operator(self, i: int) -> Operator:
         """Return operator number `i`."""
-        attributes, input_shapes, output_shape = self._details.get(i, ({}, (), None))
-        code = int(self.intensity[i])
-        return Operator(
-            name=self.names[i],
-            kind=self.label("kind", i) or "op",
-            flops=float(self.flops[i]),
-            nbytes=float(self.nbytes[i]),
-            weight_nbytes=float(self.weight_nbytes[i]),
-            time=optional(self.time[i]),
-            kernels=tuple(
-                Kernel(
-                    int(self.kernel_blocks[k]),
-                    int(self.kernel_threads[k]),
-                    int(self.kernel_registers[k]),
-                    int(self.kernel_shared_memory[k]),
-                    float(self.kernel_share[k]),
-                )
-                for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
-            ),
-            utilization=optional(self.utilization[i]),
-            intensity=None if code < 0 else INTENSITIES[code],
-            dtype=self.label("dtype", i) or "fp32",
-            attributes=attributes,
-            input_shapes=input_shapes,
-            output_shape=output_shape,
-            block=self.label("block", i),
-        )
+        return operator_of(self, i)
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
-        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
-        return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
+        return edge_of(self, e)
 
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""

@@ -1,17 +1,32 @@
 """Many simulations at once: Monte-Carlo over the jitter of operator times, and many schedules of one graph."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
+from simsched.errors import SimschedError, SimulationError
 from simsched.graph.columns import Floats
+from simsched.numeric import is_count
 from simsched.program import Program
 from simsched.schedules import Schedule
-from simsched.simulator.simulate import simulate
-from simsched.simulator.workload import Jitter
+from simsched.simulator.compiled.engine import launches_of
+from simsched.simulator.compiled.plan import Plan, plan_of
+from simsched.simulator.compiled.run import Run
+from simsched.simulator.simulate import program_for
+from simsched.simulator.workload import Jitter, factors
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_BYTES: Final = 2**26  # of the factors of all chunks that wait or run
+_LEAST_WORK, _MOST_WORK = 2**14, 2**21  # instructions in a chunk: about 1 ms, and some tenths of a second
+_CHUNKS: Final = 4  # per worker, so that none is idle for long at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +78,163 @@ def simulate_many(
     rng: np.random.Generator | int,
     workers: int = 1,
 ) -> Makespans:
-    """Return the makespans of `n` simulations with operator times drawn anew for each."""
-    del workers
-    generator = np.random.default_rng(rng)
-    return Makespans(
-        np.array([simulate(schedule, cluster, cost, jitter=jitter, rng=generator).makespan for _ in range(n)])
-    )
+    """Return the makespans of `n` simulations with operator times drawn anew for each.
+
+    Sample k is the makespan of the k-th of `n` successive calls of `simulate` with the same
+    Generator, without its spans and without preparing the program each time.
+
+    Parameters
+    ----------
+    schedule, cluster, cost, jitter
+        As in `simulate`.
+    n
+        Number of samples.
+    rng
+        Generator or seed. A Generator is advanced by `n` draws.
+    workers
+        Threads that simulate at a time; the samples are the same for any number.
+
+    Returns
+    -------
+    Makespans
+        In us, shape (n,).
+
+    Raises
+    ------
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+    SimulationError
+        If `n` or `workers` is no whole number of at least 1, `jitter` is missing or out of range,
+        `rng` is missing, or the cluster lacks a device.
+
+    Notes
+    -----
+    O(n E log E) for E instructions. Memory: the samples, a run per worker, and at most 64 MB of
+    random numbers at a time (or those of two samples per worker, if that is more).
+
+    >>> import simsched as ss
+    >>> graph, cluster = ss.OpGraph([ss.Operator("a", time=10.0)]), ss.Cluster.preset("a100").without_overheads()
+    >>> plan = ss.schedule(graph, cluster, "lios")
+    >>> drawn = ss.simulate_many(plan, cluster, 2000, jitter=0.1, rng=0)
+    >>> round(drawn.mean), round(drawn.std)
+    (10, 1)
+    """
+    _require_count("n", n)
+    _require_count("workers", workers)
+    if jitter is None:
+        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+    if rng is None:
+        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    plan = plan_of(program_for(schedule, cluster), cluster)
+    launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
+    rows = _rows(plan, int(n), workers)
+    idle = [_spare(plan, plan.spare)]
+
+    def draw() -> Iterator[Floats]:
+        for start in range(0, n, rows):
+            yield factors(plan.program.graph, jitter, generator, min(rows, n - start))
+
+    def run(drawn: Floats) -> Floats:
+        memory = _spare(plan, idle)
+        found = memory.makespans(launches, drawn)
+        idle.append(memory)
+        return found
+
+    values = np.concatenate(list(_in_order(run, draw(), workers)))
+    plan.spare += idle[:1]
+    return Makespans(values)
 
 
 def simulate_batch(
     schedules: Sequence[Schedule | Program], cluster: Cluster, cost: CostModel | None = None, *, workers: int = 1
 ) -> Floats:
-    """Return the makespan in us of each schedule, shape (n_schedules,)."""
-    del workers
-    return np.array([simulate(schedule, cluster, cost).makespan for schedule in schedules])
+    """Return the makespan of each of many schedules, as `simulate` would find it.
+
+    Parameters
+    ----------
+    schedules
+        Schedules, lowered with the default options of `Schedule.lower`, or programs; of one graph or
+        of several.
+    cluster, cost
+        As in `simulate`; with more than one worker `cost` is called by several threads at a time.
+    workers
+        Threads that lower and simulate at a time; the result is the same for any number.
+
+    Returns
+    -------
+    ndarray
+        Makespans in us, shape (n_schedules,).
+
+    Raises
+    ------
+    ScheduleError, DeadlockError, ClusterError, CostError
+        As `simulate` does, for the first schedule that cannot run; the message begins with its
+        number, counted from 0.
+    SimulationError
+        If `workers` is no whole number of at least 1, or the cluster lacks a device.
+
+    Notes
+    -----
+    O(E log E) for each schedule of E instructions.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=3.0), ss.Operator("b", time=5.0)])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plans = [ss.schedule(graph, cluster, "round-robin", streams=n) for n in (1, 2)]
+    >>> ss.simulate_batch(plans, cluster).tolist()
+    [8.0, 5.0]
+    """
+    _require_count("workers", workers)
+
+    def run(place: int) -> float:
+        try:
+            plan = Plan(program_for(schedules[place], cluster), cluster)  # thousands of them: none is kept
+            return float(Run(plan).makespans(launches_of(plan, cost))[0])
+        except SimschedError as error:
+            error.args = (f"schedule {place}: {error}",)
+            raise
+
+    return np.fromiter(_in_order(run, range(len(schedules)), workers), np.float64, len(schedules))
+
+
+def _require_count(name: str, value: Any) -> None:
+    if not is_count(value, 1):
+        raise SimulationError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+def _spare(plan: Plan, idle: list[Run]) -> Run:
+    """Return a run that no other thread uses."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return Run(plan)
+
+
+def _rows(plan: Plan, n: int, workers: int) -> int:
+    """Return how many samples make a chunk.
+
+    Few enough that an interruption ends within some tenths of a second, that all workers have
+    something to do, and that their random numbers take little memory; and no fewer than it takes
+    to make the hand-over of a chunk cheap.
+    """
+    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
+    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
+    most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
+    return max(1, min(most, max(even, _LEAST_WORK // work)))
+
+
+def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """Give the results of a function for each item in order, several of them worked on at a time."""
+    if workers == 1:
+        yield from map(function, items)
+        return
+    pool, waiting = ThreadPoolExecutor(workers), deque[Future[Result]]()
+    try:
+        for item in items:
+            if len(waiting) == 2 * workers:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # after an error, or Ctrl-C, only what runs already is waited for
+        pool.shutdown(cancel_futures=True)

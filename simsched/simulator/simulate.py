@@ -73,12 +73,18 @@ def simulate(
     .. [1] Amert, Otterness, Yang, Anderson, Smith, "GPU scheduling on the NVIDIA TX2: hidden
        details revealed", RTSS 2017, doi:10.1109/RTSS.2017.00017 (dispatch rules).
     """
-    program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
-    names = tuple(device.name for device in cluster.devices)
-    if program.devices != names:
-        raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
+    program = program_for(schedule, cluster)
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, list(ENGINES))
     if engine == "reference":
         return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
     return simulate_compiled(program, cluster, cost, jitter, rng)
+
+
+def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
+    """Return the program of a schedule on a cluster; one that was made for other devices is refused."""
+    program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
+    names = tuple(device.name for device in cluster.devices)
+    if program.devices != names:
+        raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
+    return program

@@ -2,35 +2,21 @@
 
 import os
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import FileError
+from simsched.figure import PALETTE, new_figure, require_format, save_figure, style, time_unit
 from simsched.graph.columns import Floats, Ints
-from simsched.io import write_file
 from simsched.trace.metrics import lanes
 from simsched.trace.trace import COPY, HOST, KERNEL, WAIT, Trace
-from simsched.units import MS, SECOND, US, format_time
+from simsched.units import format_time
 
-FORMATS: Final = ("png", "svg", "pdf")
-# Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
-PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 _OTHER, _COPY, _HOST, _WAIT = "#999999", "#4D4D4D", "#C8C8C8", "#BDBDBD"
 _DARK: Final = ("#0072B2",)  # white text reads better on it
-_UNITS: Final = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 _DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
-# fixed, so that the same trace gives the same bytes
-_STYLE: Final[Any] = {
-    "hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
-    "text.parse_math": False,  # a $ in a name is a $
-}  # fmt: skip
-_METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
-                    "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +71,11 @@ def gantt(
     of one graph look alike; kinds after the seventh share grey. One collection per kind: the
     time to draw hardly depends on the number of spans.
     """
-    suffix = "" if path is None else Path(path).suffix
-    if path is not None and suffix.lower()[1:] not in FORMATS:
-        known = ", ".join(f".{each}" for each in FORMATS)
-        raise FileError(f"cannot write {path}: suffix {suffix!r} is none of {known}")
-    import matplotlib
-
+    require_format(path)
     rows = _rows(trace, host)
-    scale, unit = next((each for each in _UNITS if trace.makespan >= each[0]), _UNITS[-1])
+    scale, unit = time_unit(trace.makespan)
     centre = _centres(rows)
-    with matplotlib.rc_context(_STYLE):
+    with style():
         own = ax is None
         if own:
             ax = _new_axes(rows)
@@ -105,10 +86,7 @@ def gantt(
                 ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
             _labels(ax, trace, rows, centre, scale)
         if path is not None:
-            buffer = BytesIO()
-            form = suffix.lower()[1:]
-            ax.figure.canvas.figure.savefig(buffer, format=form, dpi=200, metadata=_METADATA[form])
-            write_file(path, buffer.getvalue())
+            save_figure(ax, path)
     return ax
 
 
@@ -151,13 +129,8 @@ def _centres(rows: list[_Row]) -> Floats:
 
 
 def _new_axes(rows: list[_Row]) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     inches = 1.15 + 0.3 * sum(row.height for row in rows) + 0.1 * len({row.device for row in rows})
-    figure = Figure(figsize=(7.2, max(1.7, inches)), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return new_figure(7.2, max(1.7, inches)).add_subplot()
 
 
 def _frame(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float, unit: str, title: str | None) -> None:

@@ -47,7 +47,7 @@ def memory_warnings(trace: Trace) -> list[str]:
 def _lifetimes(trace: Trace, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
     """Return device, birth, death and bytes of the operators' outputs, and of the copies at their destinations."""
     graph, n_devices = trace.graph, len(trace.program.devices)
-    home = np.full(len(graph), -1)
+    home = np.full(len(graph), -1, np.int64)
     home[trace.op[kernels][::-1]] = trace.device[kernels][::-1]  # the first kernel is written last
     start, end = np.full(len(graph), np.inf), np.zeros(len(graph))
     np.minimum.at(start, trace.op[kernels], trace.start[kernels])
@@ -55,7 +55,7 @@ def _lifetimes(trace: Trace, kernels: Ints) -> list[tuple[Ints, Floats, Floats, 
 
     # When the last reader of an operator's output on a device ended: key is operator x device.
     both_ran = (home[graph.src] >= 0) & (home[graph.dst] >= 0)
-    u, v = graph.src[both_ran], graph.dst[both_ran]
+    u, v = graph.src[both_ran].astype(np.int64), graph.dst[both_ran]
     keys, row = np.unique(u * n_devices + home[v], return_inverse=True)
     last = np.zeros(len(keys))
     np.maximum.at(last, row, end[v])

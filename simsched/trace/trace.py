@@ -107,8 +107,10 @@ class Trace:
 
     Notes
     -----
-    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are equal. Waits and host spans of no
-    length are left out. Columns are arrays of shape (n_spans,) under the names above.
+    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are
+    equal. Waits and host spans of no length are left out. Columns are arrays of shape (n_spans,)
+    under the names above. Those of a simulated trace, and its loads, are made when something other
+    than the makespan is asked for: that simulates once more.
     """
 
     kind: npt.NDArray[np.int8]
@@ -180,7 +182,8 @@ class Trace:
         return len(self.kind)
 
     def __repr__(self) -> str:
-        return f"Trace({self.program.graph.name!r}, {len(self)} spans, makespan {self.makespan:.6g} us)"
+        spans = "" if "_spans" in self.__dict__ else f"{len(self)} spans, "  # making them takes a simulation
+        return f"Trace({self.program.graph.name!r}, {spans}makespan {self.makespan:.6g} us)"
 
     @property
     def graph(self) -> OpGraph:

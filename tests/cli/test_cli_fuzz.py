@@ -58,6 +58,7 @@ words = st.sampled_from(
         "compare", "schedule", "simulate", "show", "workloads", "gpus", "graph.json", "inception_v3",
         "random:layered,n_ops=6,n_layers=3", "random:layered,n_ops=6,n_layers=3,seed=2", "random:layered,n_ops=2",
         "--gpu", "--gpus", "--link", "--schedulers", "--scheduler", "--option", "--jitter", "--seed", "--threads",
+        "--samples", "--box", "--workers", "--full", "--brief",
         "--transfers", "--events", "--json", "--perfetto", "--gantt", "-o", "--output", "--program", "--version",
         "-h", "--", "-", "a100", "h200", "k80", "nvlink3", "pcie3", "fast", "lios", "greedy,lios", "streams=2",
         "streams=0", "one", "blocking", "literal", "t.json", "t.svg", "t.jpg", "missing/t.svg", ".", "",
@@ -86,17 +87,20 @@ def test_any_arguments(arguments):
 
 OPTIONS = {
     "compare": {"--gpu": "gpu", "--gpus": "n", "--link": "link", "--schedulers": "schedulers", "--jitter": "x",
-                "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture"},
+                "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture", "--samples": "samples",
+                "--workers": "n", "--box": "picture"},
     "schedule": {"--scheduler": "scheduler", "--gpu": "gpu", "--gpus": "n", "--link": "link", "--option": "option",
                  "-o": "file", "--program": "file"},
     "simulate": {"--scheduler": "scheduler", "--gpu": "gpu", "--gpus": "n", "--link": "link", "--option": "option",
                  "--threads": "threads", "--transfers": "transfers", "--events": "events", "--jitter": "x",
-                 "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture"},
+                 "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture", "--full": None,
+                 "--brief": None},
     "show": {"--gpu": "gpu", "--json": None},
 }  # fmt: skip
 VALUES = {
     "gpu": st.sampled_from(["a100", "v100", "k80", "a40", "h200", "A100", ""]),
     "n": st.sampled_from(["1", "2", "3", "9", "0", "-1", "10000000000", "x"]),
+    "samples": st.sampled_from(["1", "2", "7", "0", "-1", "1000001", "1.5", "x"]),
     "x": st.sampled_from(["0", "0.2", "3", "1000", "1001", "-1", "nan", "x"]),
     "link": st.sampled_from(["pcie3", "nvlink-bridge", "nvlink2", "nvlink3", "network", "rope"]),
     "scheduler": st.sampled_from([*SCHEDULERS, "nobody", "no.module:f", "math:pi"]),

@@ -7,6 +7,8 @@ import pytest
 
 from simsched.cluster import Cluster
 from simsched.graph import Edge, Operator, OpGraph
+from simsched.graph.names import Numbered
+from simsched.program import Copies, Program
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.trace.trace import COPY, KERNEL, Load, Trace
@@ -109,6 +111,18 @@ def test_what_takes_no_time_adds_nothing_that_nobody_reads_later():
     """b starts and ends at 2, as c does, which reads it: a (100) and c (5, the output) never meet b (50)."""
     graph = OpGraph([sized("a", 100), sized("b", 50), sized("c", 5)], [Edge("a", "b"), Edge("b", "c")])
     assert made(graph, [kernel(0, 0, 2), kernel(1, 2, 2), kernel(2, 2, 2)]).peak_memory()["gpu0"] == 100.0
+
+
+def test_many_operators_on_many_devices():
+    """Operators times devices are 2^32: b, on device 7, keeps its input (100) to the end of c, which reads it last."""
+    n, devices = 2**20, [f"gpu{i}" for i in range(2**12)]
+    graph = OpGraph.from_columns(Numbered("op", n), [n - 3, n - 3], [n - 2, n - 1], edge_nbytes=100.0, time=1.0)
+    copies = Copies(np.array([n - 3]), np.array([7]), np.array([100.0]), np.array([np.nan]))
+    program = Program(graph, devices, "events", [0], [], [], [], [], copies, 0)
+    rows = [kernel(n - 3, 0, 1), copy(0, n - 3, 1, 2), kernel(n - 2, 2, 3, device=7), kernel(n - 1, 3, 9, device=7)]
+    rows.append(kernel(0, 8, 9, device=7))
+    peak = Trace(program, Cluster.preset("a40"), rows, [IDLE]).peak_memory()
+    assert {name: nbytes for name, nbytes in peak.items() if nbytes} == {"gpu0": 100.0, "gpu7": 100.0}
 
 
 def test_empty_trace():

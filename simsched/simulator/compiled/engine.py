@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.graph.columns import Floats
 from simsched.program import Program
-from simsched.simulator.compiled.plan import Plan, Table, launch_table, plan_of
+from simsched.simulator.compiled.plan import Plan, launch_table, plan_of
+from simsched.simulator.compiled.platform import Table
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.workload import Jitter, demand, factors
 from simsched.trace import Load, Trace
@@ -46,8 +46,3 @@ def launches_of(plan: Plan, cost: CostModel | None) -> Table:
     if plan.launches is None:
         plan.launches = launch_table(plan.program, demand(plan.program, plan.cluster, None))
     return plan.launches
-
-
-def sample_makespans(run: Run, launches: Table, drawn: Floats) -> Floats:
-    """Return the makespan in us of each row of factors."""
-    return run.makespans(launches, drawn)

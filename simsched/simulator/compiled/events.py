@@ -1,4 +1,4 @@
-"""The clock of the compiled engine: instants, timers and lists of those who wait; what `environment` is to the reference.
+"""The clock of the compiled engine: instants, timers, lists of those who wait; what `environment` is to the reference.
 
 Lanes, host threads, the timers of devices and links, the dispatchers of devices and the sharing
 of links are numbered through, in this order: each waits in one list, or is to go on in one queue

@@ -57,7 +57,7 @@ def run_host(s: Any, t: int) -> None:
         i = host.at
         action, d = action_at(s, i).v, place_at(s, i).v
         host.start = host.time
-        if action == WAIT or action == SYNC or action == BARRIER:
+        if action in (WAIT, SYNC, BARRIER):
             number = argument_at(s, i).v
             if action == BARRIER:
                 device = device_at(s, d)
@@ -143,7 +143,7 @@ def _issue(s: Any, i: int, time: float, cause: int) -> None:
         event.issue_waiters = -1
     elif action == LAUNCH:
         device_at(s, lane.device).outstanding += 1
-    if lane.connection >= 0 and (action == LAUNCH or action == WAIT):
+    if lane.connection >= 0 and action in (LAUNCH, WAIT):
         connection = connection_at(s, lane.connection)
         passing_at(s, connection.tail).v = i
         connection.tail += 1

@@ -27,7 +27,7 @@ from simsched.simulator.compiled.layout import (
 
 
 def find_lanes(table: int) -> None:
-    """Number the streams in use by device and stream, see `layout`."""
+    """Give the streams in use numbers by device and stream, see `layout`."""
     t = longs(table)
     n, n_devices = t[N_INSTRUCTIONS], t[N_DEVICES]
     place, stream, top, number = ints(t[LANE_PLACE]), ints(t[LANE_STREAM]), longs(t[TOP]), ints(t[NUMBER])

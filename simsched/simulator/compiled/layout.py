@@ -107,9 +107,11 @@ OWN: Final = {
     "hosts": HOST_THREAD,
     "connections": CONNECTION,
     "devices": DEVICE,
-    "makespans": FLOAT,  # of each sample
 }
 """What a run writes."""
+
+RESULT: Final = {"makespans": FLOAT}
+"""What comes out: a makespan for each sample."""
 
 RECORDED: Final = {
     "issue_span": INT,  # of each instruction: the host span that issued it
@@ -120,13 +122,13 @@ RECORDED: Final = {
 }
 """What a run writes if spans are wanted."""
 
-TABLES: Final = SHARED | OWN | RECORDED
+TABLES: Final = SHARED | OWN | RESULT | RECORDED
 
 RUN: Final = _record(
     "now limit makespan",
-    "count n_later n_spans n_points point_room n_flows n_loaded n_lanes n_hosts n_devices n_events n_instructions n_ops"
-    " n_capacity n_most_flows n_engines n_connections n_timers width captured ahead recording jittered sharing status begun sample"
-    f" n_samples n_steps budget {' '.join(TABLES)}",
+    "count n_later n_spans n_points point_room n_flows n_loaded n_lanes n_hosts n_devices n_events n_ops"
+    " n_capacity n_most_flows n_engines n_connections n_timers width captured ahead recording jittered sharing status"
+    f" begun sample n_samples n_steps budget {' '.join(TABLES)}",
 )
 """A run: the present, counts, and the address of each table."""
 

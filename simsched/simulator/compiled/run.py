@@ -1,4 +1,4 @@
-"""Runs of a plan: their memory, their loop and the trace they leave."""
+"""Runs of a plan: their memory, their loop and what they leave."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,14 +9,18 @@ import numpy.typing as npt
 from simsched.graph.columns import Floats
 from simsched.machine_code import load
 from simsched.simulator.compiled import layout
-from simsched.simulator.compiled.plan import SOURCES, Plan, Table
+from simsched.simulator.compiled.plan import Plan
+from simsched.simulator.compiled.platform import Table, address
+from simsched.simulator.compiled.sources import SOURCES
 from simsched.simulator.deadlock import deadlock
 from simsched.trace import Load
 
 _BUDGET: Final = 2**22  # events between two looks for an interruption by the user: some tenths of a second
-_BYTES: Final = 64  # tables begin at multiples of it
+_LINE: Final = 64  # bytes; tables begin at multiples of it
 _FIELDS: Final[Mapping[str, Any]] = layout.RUN.fields or {}
 _WORD: Final = {name: _FIELDS[name][1] // 8 for name in _FIELDS}
+_OWN: Final = slice(_WORD[next(iter(layout.OWN))], _WORD[next(iter(layout.OWN))] + len(layout.OWN))
+_BYTES: Final = np.array([dtype.itemsize for dtype in layout.OWN.values()])
 
 
 class Run:
@@ -32,15 +36,24 @@ class Run:
         self.plan = plan
         self._record = np.zeros(1, layout.RUN)
         self._words: npt.NDArray[np.int64] = self._record.view(np.int64)
-        self._tables = _carve(plan.sizes, layout.OWN)
-        for name in ("lanes", "connections", "devices"):
-            self._tables[name][:] = plan.tables[name]
-        self._tables["capacity"]["v"][: len(plan.capacity)] = plan.capacity
+        self._address = address(self._record)
+        self._run = load("simsched.simulator.compiled.loop:run_samples", SOURCES, "simulator")
+        sizes = np.array([plan.sizes[name] for name in layout.OWN])
+        ends = np.cumsum((sizes * _BYTES + _LINE - 1) // _LINE * _LINE)
+        self._memory = np.empty(int(ends[-1]) + _LINE, np.uint8)
+        self._places = np.concatenate([[0], ends[:-1]]) + -address(self._memory) % _LINE
+        words = self._words
+        words[_OWN] = self._places + address(self._memory)
+        platform = plan.platform
+        for name, rows in (("lanes", plan.lanes), ("connections", plan.connections), ("devices", platform.devices)):
+            self._table(name)[:] = rows
+        if plan.routes:
+            self._table("capacity")["v"][: len(platform.capacity)] = platform.capacity
         for name, value in plan.counts.items():
-            self._words[_WORD[name]] = value
-        for tables in (plan.tables, self._tables):
-            self._point_at({name: table for name, table in tables.items() if name in layout.TABLES})
-        self._point_at(self._tables)
+            words[_WORD[name]] = value
+        for tables in (platform.tables, plan.tables):
+            self._point_at(tables)
+        self._makespans: Floats = np.empty(1)
 
     def makespans(self, launches: Table, factors: Floats | None = None) -> Floats:
         """Return the makespan in us of each sample.
@@ -52,13 +65,10 @@ class Run:
         factors
             Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
         """
-        n = 1 if factors is None else len(factors)
-        if len(self._tables["makespans"]) < n:
-            self._tables["makespans"] = np.empty(n, layout.FLOAT)
-        self._begin(launches, factors, n)
-        self._point_at({"makespans": self._tables["makespans"]})
+        self._makespans = found = np.empty(1 if factors is None else len(factors))
+        self._begin(launches, factors)
         self._go_on()
-        return self._tables["makespans"]["v"][:n].copy()
+        return found
 
     def trace_columns(
         self, launches: Table, factors: Floats | None = None
@@ -66,14 +76,12 @@ class Run:
         """Return the spans by columns and the load curves of a run; `factors` as in `makespans`, of one sample."""
         plan = self.plan
         n, n_launches, n_copies = len(plan.program), len(launches), len(plan.program.copies.op)
-        sizes = {
-            "issue_span": n,
-            "event_issue": plan.program.n_events,
-            "event_cause": plan.program.n_events,
-            "spans": n_launches + n_copies + 3 * n + 1,
-        }
-        recorded = _carve(sizes | {"points": 64 + 2 * n_launches}, layout.RECORDED)
-        self._begin(launches, factors, 1)
+        n_events = plan.program.n_events
+        sizes = {"issue_span": n, "event_issue": n_events, "event_cause": n_events}
+        sizes |= {"spans": n_launches + n_copies + 3 * n + 1, "points": 64 + 2 * n_launches}
+        recorded = {name: np.empty(size, layout.RECORDED[name]) for name, size in sizes.items()}
+        self._makespans = np.empty(1)
+        self._begin(launches, factors)
         self._point_at(recorded)
         self._record["recording"], self._record["point_room"] = 1, len(recorded["points"])
         while self._go_on() == layout.FULL:
@@ -92,13 +100,12 @@ class Run:
         """Events in all runs so far."""
         return int(self._record["n_steps"][0])
 
-    def _begin(self, launches: Table, factors: Floats | None, n_samples: int) -> None:
-        self._point_at({"launches": launches})
-        if factors is not None:
-            self._point_at({"factors": factors})
+    def _begin(self, launches: Table, factors: Floats | None) -> None:
         words = self._words
-        words[_WORD["jittered"]] = factors is not None
-        words[_WORD["n_samples"]] = n_samples
+        words[_WORD["launches"]], words[_WORD["makespans"]] = address(launches), address(self._makespans)
+        words[_WORD["jittered"]], words[_WORD["n_samples"]] = factors is not None, len(self._makespans)
+        if factors is not None:
+            words[_WORD["factors"]] = address(factors)
         words[_WORD["sample"]] = words[_WORD["begun"]] = words[_WORD["recording"]] = 0
         words[_WORD["budget"]] = _BUDGET
 
@@ -107,7 +114,13 @@ class Run:
         for name, table in tables.items():
             if not table.flags.c_contiguous or table.itemsize != layout.TABLES[name].itemsize:
                 raise TypeError(f"table {name} is not laid out as {layout.TABLES[name]}")
-            self._words[_WORD[name]] = table.ctypes.data
+            self._words[_WORD[name]] = address(table)
+
+    def _table(self, name: str) -> Table:
+        """Return one of the run's own tables."""
+        k, dtype = list(layout.OWN).index(name), layout.OWN[name]
+        start = self._places[k]
+        return self._memory[start : start + self.plan.sizes[name] * dtype.itemsize].view(dtype)
 
     def _go_on(self) -> int:
         """Run to the end, or until the points are full; return the status.
@@ -117,40 +130,27 @@ class Run:
         DeadlockError, ClusterError
             If something is left that nothing will ever release, or a copy has no way to its destination.
         """
-        words, address = self._words, self._record.ctypes.data
-        run_samples = load("simsched.simulator.compiled.loop:run_samples", SOURCES, "simulator")
-        status = layout.RUNNING
-        words[_WORD["status"]] = status
-        while status == layout.RUNNING:
-            run_samples(address)
-            status = int(words[_WORD["status"]])
-            if status == layout.OVER or status == layout.FULL:
-                return status
+        status, at = layout.RUNNING, _WORD["status"]
+        self._words[at] = status
+        while status == layout.RUNNING:  # its budget of events is over
+            self._run(self._address)
+            status = int(self._words[at])
+        if status not in (layout.OVER, layout.FULL):
+            self._refuse(status)
+        return status
+
+    def _refuse(self, status: int) -> None:
         plan = self.plan
         program = plan.program
         if status != layout.STUCK:  # a copy without a way to its destination: say so as the cluster does
             src, dst = plan.routes[status - layout.UNROUTED]
             plan.cluster.route(program.devices[src], program.devices[dst])
-        lanes, items = self._tables["lanes"], self._tables["items"]["code"]
+        lanes = self._table("lanes")
         stuck = lanes[lanes["head"] < lanes["tail"]]
-        waiting = items[stuck["head"]] >> 2
+        waiting = self._table("items")["code"][stuck["head"]] >> 2
         held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        issued = self._tables["events"]["issued"] < np.inf
-        raise deadlock(program, self._tables["hosts"]["at"].tolist(), held, issued.tolist())
-
-
-def _carve(sizes: Mapping[str, int], dtypes: Mapping[str, layout.Dtype]) -> dict[str, Table]:
-    """Return tables of so many rows, side by side in one piece of memory."""
-    places, end = {}, 0
-    for name, rows in sizes.items():
-        places[name] = end
-        end += -(-rows * dtypes[name].itemsize // _BYTES) * _BYTES
-    memory = np.empty(end + _BYTES, np.uint8)
-    start = -memory.ctypes.data % _BYTES
-    return {
-        name: memory[start + at : start + at + sizes[name] * dtypes[name].itemsize].view(dtypes[name])
-        for name, at in places.items()
-    }
+        issued = self._table("events")["issued"] < np.inf
+        raise deadlock(program, self._table("hosts")["at"].tolist(), held, issued.tolist())
 
 
 def _load(points: Table) -> Load:

@@ -1,0 +1,119 @@
+"""Traces whose spans are made when something asks for them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import simsched as ss
+from simsched.trace.trace import Load
+
+COLUMNS = ("kind", "item", "op", "device", "stream", "start", "end", "ready", "solo", "cause")
+
+
+def simulated():
+    """Two operators of 10 us, one after the other, on one device without overheads."""
+    cluster = ss.Cluster.preset("a100").without_overheads()
+    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")], "pair")
+    return ss.simulate(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), cluster)
+
+
+@pytest.fixture
+def deferred():
+    """A trace of a known makespan, and a list that grows by one whenever its spans are made."""
+    whole, calls = simulated(), []
+
+    def spans():
+        calls.append(1)
+        return {name: getattr(whole, name) for name in COLUMNS}, whole.loads
+
+    return ss.Trace.deferred(whole.program, whole.cluster, 20.0, spans), calls
+
+
+def test_what_needs_no_spans(deferred):
+    trace, calls = deferred
+    assert repr(trace) == "Trace('pair', makespan 20 us)"
+    assert trace.makespan == 20.0
+    assert (trace.graph.name, trace.program.graph, trace.cluster.name) == ("pair", trace.graph, "a100")
+    assert not hasattr(trace, "nothing")
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, "loads", "spans"])
+def test_what_needs_them_makes_them_once(deferred, name):
+    trace, calls = deferred
+    found = getattr(trace, name)
+    assert len(found) == (1 if name == "loads" else 2)
+    assert calls == [1]
+    assert len(trace) == len(trace.spans) == len(trace.kind) == 2
+    assert isinstance(trace.loads[0], Load)
+    assert repr(trace) == "Trace('pair', 2 spans, makespan 20 us)"
+    trace.critical_path(), trace.peak_memory(), trace.sm_utilization()
+    assert calls == [1]
+
+
+def test_length_makes_them(deferred):
+    trace, calls = deferred
+    assert len(trace) == 2
+    assert calls == [1]
+
+
+def same(found, trace):
+    assert found.spans == trace.spans
+    assert found.makespan == trace.makespan
+    assert repr(found) == repr(trace)
+    for ours, theirs in zip(found.loads, trace.loads, strict=True):
+        assert all(np.array_equal(getattr(ours, key), getattr(theirs, key)) for key in ("time", "sm", "dram"))
+
+
+@pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])
+def test_copies_are_whole(deferred, double):
+    trace, calls = deferred
+    same(double(trace), trace)
+    same(double(double(trace)), trace)  # made already
+    assert calls == [1]
+    fresh = simulated()
+    same(double(fresh), fresh)
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_unknown_names_are_attribute_errors(deferred, made):
+    trace, calls = deferred
+    if made:
+        _ = trace.kind
+    for name in ("nothing", "_nothing", "__nothing__", "_spans_", "Kind"):
+        with pytest.raises(AttributeError, match=f"a Trace has no attribute '{name}'"):
+            getattr(trace, name)
+    assert calls == [1] * made
+
+
+def test_an_empty_one_has_no_columns():
+    """As while it is unpickled: no recursion, no spans."""
+    bare = ss.Trace.__new__(ss.Trace)
+    with pytest.raises(AttributeError, match="a Trace has no attribute 'kind'"):
+        _ = bare.kind
+
+
+def test_spans_that_cannot_be_made_may_be_asked_for_again(deferred):
+    trace, calls = deferred
+
+    def fail():
+        calls.append(1)
+        raise MemoryError
+
+    stubborn = ss.Trace.deferred(trace.program, trace.cluster, 20.0, fail)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            _ = stubborn.start
+    assert calls == [1, 1]
+    assert stubborn.makespan == 20.0
+
+
+def test_a_trace_of_columns_knows_its_makespan():
+    """The end of the last kernel, found when it is asked for."""
+    trace = simulated()
+    again = ss.Trace.from_columns(
+        trace.program, trace.cluster, {name: getattr(trace, name) for name in COLUMNS}, trace.loads
+    )
+    same(again, trace)
