@@ -125,6 +125,11 @@ class Lowering:
         self._columns(layout.SIZE_OF, layout.OUT_EDGE)[:], table[layout.N_SIZES] = _sizes(graph)
         run(_address(table))
 
+    @property
+    def launch_ptr(self) -> npt.NDArray[np.int64]:
+        """Where the launches of each operator begin, shape (n_ops + 1,)."""
+        return self._launches.ptr
+
     def _columns(self, start: int, end: int) -> Small:
         """Return the work columns from one to another."""
         return self._work[self._starts[start - layout.KEYS] : self._starts[end - layout.KEYS]]

@@ -10,7 +10,6 @@ from simsched.errors import SimulationError, UnknownNameError
 from simsched.program import Program
 from simsched.schedules import Schedule
 from simsched.simulator.compiled.engine import simulate_compiled
-from simsched.simulator.reference import Reference
 from simsched.simulator.workload import Jitter, demand
 from simsched.trace import Trace
 
@@ -77,6 +76,8 @@ def simulate(
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, list(ENGINES))
     if engine == "reference":
+        from simsched.simulator.reference import Reference
+
         return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
     return simulate_compiled(program, cluster, cost, jitter, rng)
 

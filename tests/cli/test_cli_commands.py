@@ -1,11 +1,13 @@
 """What the commands print and write when all is well."""
 
 import json
+import re
 import sys
 
 import pytest
 
 import simsched
+from simsched.cli import summary
 from simsched.cli.run import run
 from simsched.program import Program
 from simsched.schedulers import SCHEDULERS
@@ -188,6 +190,63 @@ def test_simulate_says_where_the_time_goes(said, diamond):
     out = said("simulate", diamond, "--scheduler", "sequential")
     assert "diamond: 4 operators, 4 edges" in out
     assert "critical path   4 operators: compute " in out
+
+
+BRIEF = {"graph", "cluster", "makespan_us", "instructions", "scheduling_s", "lowering_s", "simulating_s"}
+FULL = {
+    "graph", "cluster", "makespan_us", "blame_us", "peak_memory_bytes", "sm_utilization", "sm_efficiency",
+    "achieved_occupancy", "spans", "warnings",
+}  # fmt: skip
+
+
+def test_simulate_in_brief(said, diamond):
+    found = json.loads(said("simulate", diamond, "--brief", "--json"))
+    assert set(found) == BRIEF
+    assert found["makespan_us"] == makespan(said, diamond)
+    assert found["instructions"] > 4
+    assert all(found[f"{step}_s"] > 0 for step in ("scheduling", "lowering", "simulating"))
+    lines = said("simulate", diamond, "--brief").splitlines()
+    heads = [line.split("  ")[0] for line in lines]
+    assert heads == ["graph", "cluster", "makespan", "instructions", "wall time", "spans"]
+    assert re.fullmatch(r"wall time     scheduling \d+\.\d+ s, lowering \d+\.\d+ s, simulating \d+\.\d+ s", lines[4])
+    assert "not made; --full makes them" in lines[5]
+
+
+def test_simulate_in_brief_tells_of_the_steps_there_were(said, diamond):
+    said("schedule", diamond, "-o", "plan.json", "--program", "program.json")
+    for name, missing in (("plan.json", ["scheduling"]), ("program.json", ["scheduling", "lowering"])):
+        found = json.loads(said("simulate", name, "--brief", "--json"))
+        assert set(found) == BRIEF
+        assert [key for key, value in found.items() if value is None] == [f"{step}_s" for step in missing]
+        out = said("simulate", name, "--brief")
+        assert [step for step in ("scheduling", "lowering", "simulating") if step not in out] == missing
+
+
+def test_simulate_in_brief_makes_no_spans_unless_they_are_drawn(said, diamond, monkeypatch):
+    def fail(*arguments):
+        raise AssertionError("spans are made")
+
+    out = said("simulate", diamond, "--brief", "--gantt", "t.svg")
+    assert "not made" not in out
+    assert out.endswith("trace written to t.svg\n")
+    monkeypatch.setattr(simsched.Trace, "_fill", fail)
+    said("simulate", diamond, "--brief")
+    said("simulate", diamond, "--brief", "--json")
+
+
+def test_large_programs_are_summed_up_in_brief(said, diamond, monkeypatch):
+    """From a million instructions on, here from four; not if a picture needs the spans anyway."""
+    assert set(json.loads(said("simulate", diamond, "--json"))) == FULL
+    whole = said("simulate", diamond)
+    assert said("simulate", diamond, "--full") == whole
+    monkeypatch.setattr(summary, "LARGE", 3)
+    assert "not made; --full makes them" in said("simulate", diamond)
+    assert set(json.loads(said("simulate", diamond, "--json"))) == BRIEF
+    assert said("simulate", diamond, "--full") == whole
+    assert set(json.loads(said("simulate", diamond, "--json", "--full"))) == FULL
+    assert said("simulate", diamond, "--perfetto", "t.json") == whole + "trace written to t.json\n"
+    monkeypatch.setattr(summary, "LARGE", 10**6)
+    assert set(json.loads(said("simulate", diamond, "--json", "--brief"))) == BRIEF
 
 
 @pytest.mark.parametrize(

@@ -114,15 +114,19 @@ def test_what_takes_no_time_adds_nothing_that_nobody_reads_later():
 
 
 def test_many_operators_on_many_devices():
-    """Operators times devices are 2^32: b, on device 7, keeps its input (100) to the end of c, which reads it last."""
-    n, devices = 2**20, [f"gpu{i}" for i in range(2**12)]
-    graph = OpGraph.from_columns(Numbered("op", n), [n - 3, n - 3], [n - 2, n - 1], edge_nbytes=100.0, time=1.0)
-    copies = Copies(np.array([n - 3]), np.array([7]), np.array([100.0]), np.array([np.nan]))
+    """More than 2^31 pairs of them. x (100) is on gpu7 until z has read it at 9, and 0 (50) joins it at 8: 150."""
+    n, devices = 600_000, [f"gpu{i}" for i in range(4096)]
+    x, y, z = n - 3, n - 2, n - 1
+    graph = OpGraph.from_columns(Numbered("op", n), [x, x, 0], [y, z, 1], edge_nbytes=[100.0, 100.0, 50.0], time=1.0)
+    copies = Copies(np.array([x]), np.array([7]), np.array([100.0]), np.array([np.nan]))
     program = Program(graph, devices, "events", [0], [], [], [], [], copies, 0)
-    rows = [kernel(n - 3, 0, 1), copy(0, n - 3, 1, 2), kernel(n - 2, 2, 3, device=7), kernel(n - 1, 3, 9, device=7)]
-    rows.append(kernel(0, 8, 9, device=7))
+    rows = [
+        kernel(x, 0, 1),
+        copy(0, x, 1, 2),
+        *(kernel(op, *when, device=7) for op, *when in ((y, 2, 3), (z, 3, 9), (0, 8, 9))),
+    ]
     peak = Trace(program, Cluster.preset("a40"), rows, [IDLE]).peak_memory()
-    assert {name: nbytes for name, nbytes in peak.items() if nbytes} == {"gpu0": 100.0, "gpu7": 100.0}
+    assert {name: nbytes for name, nbytes in peak.items() if nbytes} == {"gpu0": 100.0, "gpu7": 150.0}
 
 
 def test_empty_trace():

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.program import Program
-from simsched.simulator.compiled.plan import Plan, launch_table, plan_of
+from simsched.simulator.compiled.plan import Plan, launch_rows, plan_of
 from simsched.simulator.compiled.platform import Table
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.workload import Jitter, demand, factors
@@ -41,8 +41,11 @@ def simulate_compiled(
 
 def launches_of(plan: Plan, cost: CostModel | None) -> Table:
     """Return the launches of a plan; those with the default cost model are kept."""
-    if cost is not None:
-        return launch_table(plan.program, demand(plan.program, plan.cluster, cost))
-    if plan.launches is None:
-        plan.launches = launch_table(plan.program, demand(plan.program, plan.cluster, None))
-    return plan.launches
+    if cost is None and plan.launches is not None:
+        return plan.launches
+    program = plan.program
+    op = program.launch_op
+    launches = launch_rows(op, program.priority[op], demand(program, plan.cluster, cost))
+    if cost is None:
+        plan.launches = launches
+    return launches

@@ -28,8 +28,8 @@ BYTE, INT, LONG, FLOAT = _record(i1="v"), _record(i4="v"), _record(i8="v"), _rec
 
 LAUNCH: Final = _record(
     "solo unit sm_share dram_share alpha beta traffic",
-    "blocks",
-    "residency warps registers shared_memory priority",
+    "blocks residency registers shared_memory",
+    "warps priority",
     "kind follows",
 )
 ROUTE: Final = _record("latency rate", i4="first end known")
@@ -43,7 +43,8 @@ LANE: Final = _record(  # what is read most is side by side
 FLOW: Final = _record("anchor moved rate")
 KERNEL: Final = _record(
     "unit dram_share solo arrival progress anchor rate start",
-    "row unissued resident skipped n_cohorts",
+    "unissued resident skipped",
+    "row n_cohorts",
 )
 COHORT: Final = _record("due", "count")
 HOST_THREAD: Final = _record("time start", "at", "state cause")

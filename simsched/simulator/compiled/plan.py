@@ -1,6 +1,7 @@
 """What every run of a program on a cluster shares: flat tables, made once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
@@ -13,7 +14,6 @@ from simsched.simulator.compiled.platform import Platform, Table, platform_of
 from simsched.simulator.compiled.use import Use, streams_in_use
 from simsched.simulator.workload import Demand
 
-_FILLED: Final = 2**31 - 1
 _KEY: Final = "_plan"  # where a program keeps its own
 _NO_ROUTES: Final = {
     "copy_route": np.zeros(0, np.int32),
@@ -22,7 +22,36 @@ _NO_ROUTES: Final = {
 }
 
 
-class Plan:
+@dataclass
+class Layout:
+    """What a run needs to know.
+
+    Parameters
+    ----------
+    platform
+        What it runs on.
+    tables
+        Those of `layout.SHARED` that are about the program.
+    lanes, connections
+        Rows with which these tables begin.
+    counts
+        Numbers of the run.
+    sizes
+        Rows of each table of `layout.OWN`.
+    routes
+        Source and destination of each row of the table `routes`.
+    """
+
+    platform: Platform
+    tables: dict[str, Table]
+    lanes: Table
+    connections: Table
+    counts: dict[str, int]
+    sizes: dict[str, int]
+    routes: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Plan(Layout):
     """A program laid out for a cluster.
 
     Parameters
@@ -32,18 +61,8 @@ class Plan:
 
     Attributes
     ----------
-    tables
-        Those of `layout.SHARED` that are about the program.
-    lanes, connections
-        Rows with which these tables begin.
-    sizes
-        Rows of each table of `layout.OWN`.
-    counts
-        Numbers of the run.
-    routes
-        Source and destination of each row of the table `routes`.
     launches
-        Rows of `launch_table` for the default cost model, once they have been made.
+        Rows of `launch_rows` for the default cost model, once they have been made.
     spare
         Runs that are over, to be used again.
     """
@@ -153,17 +172,14 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
     return cast(Plan, plan)
 
 
-def launch_table(program: Program, demand: Demand) -> Table:
-    """Return what the launches of a program ask for, as rows of machine code."""
-    table = np.zeros(len(demand.solo), layout.LAUNCH)
-    if len(table) != len(program.launch_op):
-        raise ValueError(f"a demand of {len(table)} launches for a program of {len(program.launch_op)}")
-    for name in ("solo", "unit", "sm_share", "dram_share", "alpha", "beta", "traffic", "blocks", "warps", "registers",
-                 "shared_memory", "kind"):  # fmt: skip
+def launch_rows(op: npt.NDArray[Any], priority: npt.NDArray[Any], demand: Demand) -> Table:
+    """Return what launches ask for as rows of machine code, given the operator of each and the priority of each."""
+    table = np.zeros(len(op), layout.LAUNCH)
+    for name in ("solo", "unit", "sm_share", "dram_share", "alpha", "beta", "traffic", "blocks", "residency", "warps",
+                 "registers", "shared_memory", "kind"):  # fmt: skip
         table[name] = getattr(demand, name)
-    table["residency"] = np.minimum(demand.residency, _FILLED)
-    table["priority"] = program.priority[program.launch_op]
-    table["follows"][1:] = program.launch_op[1:] == program.launch_op[:-1]
+    table["priority"] = priority
+    table["follows"][1:] = op[1:] == op[:-1]
     return table
 
 

@@ -91,5 +91,6 @@ def _room(device: Device) -> list[int]:
 
 def address(table: Table) -> int:
     """Return where a table lies; the caller keeps it."""
-    where: int = table.__array_interface__["data"][0]
+    # of a table of records the interface would spell out all fields first
+    where: int = table.ctypes.data if table.dtype.names else table.__array_interface__["data"][0]
     return where
