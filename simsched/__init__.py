@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from simsched.program import Program
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
-    from simsched.simulator import Makespans, simulate, simulate_batch, simulate_many
+    from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
     from simsched.trace import Span, Trace
 
 _HOME = {
@@ -33,7 +33,7 @@ _HOME = {
     "program": ("Program",),
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
-    "simulator": ("Makespans", "simulate", "simulate_batch", "simulate_many"),
+    "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
     "trace": ("Span", "Trace"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -45,6 +45,7 @@ __all__ = [
     "CostModel",
     "Device",
     "Edge",
+    "Evaluator",
     "Kernel",
     "Link",
     "Makespans",
@@ -56,6 +57,7 @@ __all__ = [
     "Scheduler",
     "SimschedError",
     "Span",
+    "StageLatency",
     "Trace",
     "compare",
     "default_cost",

@@ -82,9 +82,9 @@ class Network:
         crossed = [(*flow.channels, own + i) for i, flow in enumerate(self._flows)]
         ptr = [0, *accumulate(len(channels) for channels in crossed)]
         channel = [c for channels in crossed for c in channels]
-        room = [[0] * len(capacity) for _ in range(3)]
+        left, users, live = ([0] * len(capacity) for _ in range(3))
         rate = [0.0] * len(crossed)
-        max_min_rates(len(crossed), ptr, channel, capacity, *room, rate)
+        max_min_rates(len(crossed), ptr, channel, capacity, left, users, live, rate)
         return rate
 
     def _end_flows(self) -> None:

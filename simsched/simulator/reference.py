@@ -101,7 +101,7 @@ class Reference:
         n = len(cluster.devices)
         self._outstanding = [0] * n  # kernels issued and not over
         self._drained = [simpy.Event(self._env) for _ in range(n)]
-        self._last_kernel = [-1] * n
+        self._last_kernel = [(0.0, -1, -1)] * n  # when it ended, row, span
         self._host_at = [int(start) for start in program.thread_ptr[:-1]]
 
     def run(self) -> Trace:
@@ -182,7 +182,7 @@ class Reference:
 
     def _unblocked_by(self, action: int, i: int) -> int:
         if action == BARRIER:
-            return self._last_kernel[self._device[i]]
+            return self._last_kernel[self._device[i]][2]
         mark = self._marks[self._argument[i]]
         return mark.issue if action == WAIT else mark.cause
 
@@ -249,7 +249,7 @@ class Reference:
         span = self._span(kinds.KERNEL, row, op, lane.device, lane.stream, start, ready, ask.solo, cause)
         lane.time, lane.cause = env.now, span
         lane.free, lane.free_cause = env.now + gap, span
-        self._last_kernel[lane.device] = span
+        self._last_kernel[lane.device] = max(self._last_kernel[lane.device], (env.now, row, span))
         self._outstanding[lane.device] -= 1
         if not self._outstanding[lane.device]:
             drained, self._drained[lane.device] = self._drained[lane.device], simpy.Event(env)

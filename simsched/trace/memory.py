@@ -61,7 +61,7 @@ def _lifetimes(trace: Trace, kernels: Ints) -> list[tuple[Ints, Floats, Floats, 
     np.maximum.at(last, row, end[v])
 
     copies = np.flatnonzero(trace.kind == COPY)
-    copied, to = trace.op[copies], trace.program.copies.device[trace.item[copies]]
+    copied, to = trace.op[copies], trace.program.copies.device[trace.item[copies]].astype(np.int64)
     gone = end.copy()  # an output lives at least until its operator ends
     here = home[keys // n_devices] == keys % n_devices
     np.maximum.at(gone, keys[here] // n_devices, last[here])

@@ -1,5 +1,6 @@
 """Choosing an engine through `simulate`."""
 
+import numpy as np
 import pytest
 
 import simsched as ss
@@ -16,9 +17,39 @@ def test_both_engines_give_one_trace(scheduler):
     assert compiled.critical_path() == reference.critical_path()
 
 
+def test_the_compiled_engine_is_the_usual_one():
+    """Its trace makes spans when they are asked for; the reference makes them at once."""
+    graph = ss.OpGraph([ss.Operator("a", time=1.0)])
+    plan, cluster = ss.schedule(graph, ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100")
+    made = {engine: "start" in vars(ss.simulate(plan, cluster, engine=engine)) for engine in ("auto", "reference")}
+    assert made == {"auto": False, "reference": True}
+
+
+def test_a_schedule_is_lowered_once():
+    graph, cluster = workloads.load("inception_v3"), ss.Cluster.preset("a100")
+    plan = ss.schedule(graph, cluster, "lios")
+    assert ss.simulate(plan, cluster).program is ss.simulate(plan, cluster).program is plan.lower(cluster)
+    assert plan.lower(cluster, events="literal") is not plan.lower(cluster)
+    other = ss.Cluster.preset("a100").without_overheads()
+    assert ss.simulate(plan, other).makespan < ss.simulate(plan, cluster).makespan
+    with pytest.raises(ValueError, match="read-only"):
+        plan.lower(cluster).action[0] = 1
+
+
+def test_a_cluster_of_many_nodes():
+    """256 devices behind NVSwitches and a network between nodes of 8: copies inside and between nodes."""
+    cluster = ss.Cluster.preset("h100", n_gpus=256)
+    graph = workloads.random_layered(n_ops=1000, n_layers=10, rng=3)
+    moved = ss.OpGraph(graph.operators, [ss.Edge(e.src, e.dst, 1e5 * (1 + i % 7)) for i, e in enumerate(graph.edges)])
+    plan = ss.schedule(moved, cluster, "round-robin")
+    compiled, reference = (ss.simulate(plan, cluster, engine=engine) for engine in ("compiled", "reference"))
+    assert compiled.makespan == pytest.approx(reference.makespan, rel=1e-9)
+    np.testing.assert_allclose(compiled.end, reference.end, rtol=1e-9)
+
+
 def test_unknown_engine():
     graph, cluster = ss.OpGraph([ss.Operator("a", time=1.0)]), ss.Cluster.preset("a100")
-    with pytest.raises(ss.SimschedError, match="unknown engine 'gpu'; known are: reference, compiled"):
+    with pytest.raises(ss.SimschedError, match="unknown engine 'gpu'; known are: auto, compiled, reference"):
         ss.simulate(ss.schedule(graph, cluster, "lios"), cluster, engine="gpu")
 
 

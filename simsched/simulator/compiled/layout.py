@@ -52,9 +52,9 @@ CONNECTION: Final = _record(i8="first head tail", i4="waiters")
 EVENT: Final = _record("issued reached", i4="lane issue_waiters reach_waiters")
 ITEM: Final = _record("issued", i4="argument code")
 DEVICE: Final = _record(
-    "interleave bandwidth copy_rate copy_load new_load drained sm dram warps active",
+    "interleave bandwidth copy_rate copy_load new_load drained last_time sm dram warps active",
     "sms resident_kernels outstanding point",
-    "contention n_queue n_running n_resident dispatching freed skipping last_kernel loaded waiters",
+    "contention n_queue n_running n_resident dispatching freed skipping last_kernel last_row loaded waiters",
 )
 SPAN: Final = _record("start end ready solo", i4="item op device stream cause", i1="kind")
 POINT: Final = _record("time sm dram warps active", i4="device")

@@ -57,10 +57,12 @@ def _reset(s: Any) -> None:
         lane.cause = lane.free_cause = lane.span_cause = -1
     for d in range(s.n_devices):
         device = device_at(s, d)
-        device.copy_load = device.drained = device.sm = device.dram = device.warps = device.active = 0.0
+        device.copy_load = device.drained = device.last_time = device.sm = device.dram = device.warps = (
+            device.active
+        ) = 0.0
         device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
         device.dispatching = device.freed = device.loaded = 0
-        device.point = device.skipping = device.last_kernel = device.waiters = -1
+        device.point = device.skipping = device.last_kernel = device.last_row = device.waiters = -1
     for i in range(4 * s.n_devices):
         free_at(s, i).v = room_at(s, i).v
     for t in range(s.n_hosts):

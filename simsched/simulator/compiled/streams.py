@@ -103,7 +103,9 @@ def _launch(s: Any, lane: Any, number: int, i: int, row: int) -> bool:
             kernel_at(s, number).solo,
             lane.span_cause,
         )
-        device.last_kernel = lane.free_cause = lane.cause
+        lane.free_cause = lane.cause
+        if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
+            device.last_time, device.last_row, device.last_kernel = s.now, row, lane.cause
     lane.time = s.makespan = s.now
     lane.free = s.now + lane.gap
     device.outstanding -= 1

@@ -1,0 +1,137 @@
+"""Schedules that change step by step: what `Evaluator` says is what `simulate` says."""
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from hand_made import hand_made
+
+import simsched as ss
+import workloads
+from simsched.errors import ScheduleError, SimschedError, UnknownNameError
+from simsched.simulator import Evaluator
+
+
+def simulated(search, cluster, **options):
+    """The makespan of the schedule as it is, made from nothing; inf where it is refused."""
+    try:
+        return ss.simulate(search.schedule().lower(cluster, **options), cluster).makespan
+    except SimschedError:
+        return inf
+
+
+@pytest.mark.parametrize("scheduler", ["lios", "inter-lp", "greedy", "round-robin"])
+@pytest.mark.parametrize("options", [{}, {"events": "literal", "threads": "one"}], ids=["minimal", "literal"])
+def test_every_step_gives_what_simulate_gives(scheduler, options):
+    graph, cluster = workloads.random_layered(n_ops=60, n_layers=8, rng=1), ss.Cluster.preset("a40", n_gpus=3)
+    plan = ss.schedule(graph, cluster, scheduler)
+    search, rng, finite = Evaluator(plan, cluster, **options), np.random.default_rng(0), 0
+    assert search.makespan == ss.simulate(plan.lower(cluster, **options), cluster).makespan
+    for _ in range(60):
+        op, other = (graph.names[i] for i in rng.integers(60, size=2))
+        if rng.random() < 0.2:
+            found = search.swap(op, other)
+        else:
+            where = {"device": f"gpu{rng.integers(3)}", "stream": int(rng.integers(3))}
+            found = search.move(op, **where, place=int(rng.integers(60)) if rng.random() < 0.3 else None)
+        assert found == simulated(search, cluster, **options)
+        assert found == search.makespan
+        finite += found < inf
+        if found == inf or rng.random() < 0.3:
+            search.undo()
+            assert search.makespan == simulated(search, cluster, **options)
+    assert finite > 5
+
+
+def test_devices_that_differ_and_kernels():
+    """Times, residency and interference of the device an operator moves to; a kernel that does not fit there is inf."""
+    devices = tuple(replace(hand_made(2).devices[i], sms=10 if i else 4) for i in range(2))
+    devices = (devices[0], replace(devices[1], shared_memory_per_sm=1000, shared_memory_per_block=1000))
+    cluster = ss.Cluster(devices, (("gpu0", "gpu1", ss.Link(100.0)),))
+    ops = [
+        ss.Operator(f"o{i}", flops=1e5 * (i + 1), kernels=(ss.Kernel(20 + i, threads=256, shared_memory=s),))
+        for i, s in enumerate((0, 0, 2000, 0))
+    ]
+    graph = ss.OpGraph(ops, [ss.Edge("o0", "o3", 50.0)])
+    search = Evaluator(ss.Schedule(graph, [ss.Placement(op.name) for op in ops]), cluster)
+    for name in ("o1", "o3", "o0"):
+        assert search.move(name, device="gpu1", stream=1) == simulated(search, cluster) < inf
+    assert search.move("o2", device="gpu1") == inf
+    assert search.undo() < inf
+
+
+def test_a_cost_model_of_the_users():
+    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
+
+    def cost(op, device):
+        return 3.0 * op.time if device.name == "gpu1" else op.time
+
+    search = Evaluator(ss.schedule(graph, cluster, "round-robin"), cluster, cost)
+    for name in graph.names[:10]:
+        search.move(name, device="gpu1")
+        assert search.makespan == ss.simulate(search.schedule(), cluster, cost).makespan
+
+
+def test_priorities_are_kept():
+    ops = [ss.Operator(f"o{i}", time=10.0, kernels=(ss.Kernel(100, threads=256),)) for i in range(3)]
+    graph, cluster = ss.OpGraph(ops), hand_made()
+    plan = ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i, priority=-i) for i in range(3)])
+    search = Evaluator(plan, cluster)
+    search.swap("o0", "o2")
+    assert search.schedule().placements[0] == ss.Placement("o2", stream=2, priority=-2)
+    assert search.makespan == simulated(search, cluster)
+
+
+def test_replace_undo_and_keep():
+    graph = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.5) for name in "abc"], [ss.Edge("a", "c", 0.0)])
+    cluster = ss.Cluster.preset("a100").without_overheads()
+    search = Evaluator(ss.schedule(graph, cluster, "sequential"), cluster)
+    assert search.makespan == 30.0
+    assert search.replace([0, 1, 2], 0, [0, 1, 0]) == 20.0
+    assert search.replace([2, 1, 0], 0, 0) == inf  # c would be launched before a
+    assert (search.undo(), search.undo()) == (20.0, 30.0)
+    with pytest.raises(ScheduleError, match="no step"):
+        search.undo()
+    search.replace(**search.columns | {"stream": [0, 1, 0]})
+    search.keep()
+    with pytest.raises(ScheduleError, match="no step"):
+        search.undo()
+    assert search.makespan == 20.0
+    assert search.columns["stream"].tolist() == [0, 1, 0]
+
+
+def test_a_deadlock_between_devices_is_inf():
+    """a waits for d's device and c for b's: each behind the other on its stream."""
+    graph = ss.OpGraph(
+        [ss.Operator(name, time=1.0) for name in "abcd"], [ss.Edge("a", "d", 0.0), ss.Edge("c", "b", 0.0)]
+    )
+    cluster = hand_made(2)
+    plan = ss.Schedule(
+        graph, [ss.Placement("a"), ss.Placement("b"), ss.Placement("c", "gpu1"), ss.Placement("d", "gpu1")]
+    )
+    search = Evaluator(plan, cluster)
+    assert search.makespan < inf
+    search.swap("a", "b")
+    assert search.swap("c", "d") == inf
+    assert simulated(search, cluster) == inf
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "text"),
+    [
+        ({"op": "x"}, UnknownNameError, "unknown operator 'x'"),
+        ({"op": "a", "device": "gpu7"}, UnknownNameError, "unknown device 'gpu7'"),
+        ({"op": "a", "stream": -1}, ScheduleError, "operator 'a': stream must be from 0"),
+        ({"op": "a", "place": 2}, ScheduleError, "operator 'a': place must be from 0 to 1, not 2"),
+    ],
+)
+def test_refusals(step, error, text):
+    graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"])
+    search = Evaluator(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), hand_made())
+    with pytest.raises(error, match=text):
+        search.move(**step)
+    assert search.makespan == 2.0
+    with pytest.raises(ScheduleError):
+        search.replace([0, 0], 0, 0)
+    assert search.columns["op"].tolist() == [0, 1]
