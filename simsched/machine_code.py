@@ -26,7 +26,9 @@ Native = Callable[[int], None]
 FOLDER: Final = "SIMSCHED_CACHE_DIR"
 """Environment variable: where machine code is kept."""
 # Without reference counts; a wrapper for Python around every function would take longer to compile than the function.
-_OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True}
+_OPTIONS: Final[dict[str, Any]] = {
+    "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+}  # fmt: skip
 _SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _lock = Lock()
 _loaded: dict[str, Native] = {}
@@ -46,7 +48,7 @@ def compiled(function: F, rows: Mapping[str, Any] | None = None) -> F:
     """
     import numba
 
-    dispatcher = numba.njit(function, no_cfunc_wrapper=True, **_OPTIONS)
+    dispatcher: Any = numba.njit(**_OPTIONS)(function)
     if rows is not None:
         numbers = {int: numba.int64, float: numba.float64, bool: numba.boolean, None: numba.void}
         parameters, find = signature(function), dispatcher.get_call_template
@@ -162,7 +164,8 @@ def _compile(entry: str) -> tuple[str, bytes]:
     import numba
 
     module, _, attribute = entry.partition(":")
-    function = numba.njit("void(int64)", no_cfunc_wrapper=True, **_OPTIONS)(getattr(import_module(module), attribute))
+    make: Any = numba.njit("void(int64)", **_OPTIONS)
+    function = make(getattr(import_module(module), attribute))
     result = function.overloads[function.signatures[0]]
     data: bytes = result.library._get_compiled_object()
     return result.fndesc.llvm_func_name, data

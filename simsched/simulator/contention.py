@@ -98,6 +98,11 @@ def end_of_instant(now: float) -> float:
     return now * (1.0 + TIE)
 
 
+def is_later(time: float, other: float) -> bool:
+    """Return whether a time is of a later instant than another."""
+    return time > end_of_instant(other)
+
+
 def is_over(finish: float, now: float) -> bool:
     """Return whether something that ends at `finish` belongs to the instant `now`."""
     return finish <= end_of_instant(now)

@@ -245,7 +245,7 @@ class Evaluator:
         return np.ascontiguousarray(np.stack([rows for rows, _ in found])[which, every])
 
     def _rows_on(self, number: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """Return what all launches ask for on a device (by its kind, if the cost model is the default), and which fit."""
+        """Return what all launches ask for on a device (a kind of them, with the default cost model), and which fit."""
         if number not in self._rows:
             at = int(np.argmax(self.cluster.kind == number)) if self._cost is None else number
             op = np.repeat(np.arange(len(self.graph)), np.diff(self._lowering.launch_ptr))

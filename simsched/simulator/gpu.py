@@ -11,7 +11,6 @@ from simsched.cluster import Device
 from simsched.simulator.contention import (
     MAX_COHORTS,
     SATURATED,
-    TIE,
     finish_time,
     is_closer,
     is_over,
@@ -23,6 +22,7 @@ from simsched.simulator.contention import (
 from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
 from simsched.trace import Load
+from simsched.units import TIE
 
 SAME_PLACE = 1e-3  # of a block: progress is never so coarse that this confuses two waves
 

@@ -11,6 +11,7 @@ from simpy.core import EmptySchedule
 
 from simsched.cluster import Cluster
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
 from simsched.simulator.gpu import Gpu
@@ -257,9 +258,9 @@ class Reference:
 
     def _later_cause(self, lane: _Lane, free: float, issued: float, host_span: int) -> int:
         """Return what a kernel or copy waited for last: its issue, the one before it, or an event."""
-        if issued > max(free, lane.time):
+        if is_later(issued, max(free, lane.time)):
             return host_span
-        return lane.free_cause if free > lane.time else lane.cause
+        return lane.free_cause if is_later(free, lane.time) else lane.cause
 
     def _pass_connection(self, connection: _Connection, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
@@ -277,8 +278,9 @@ class Reference:
         release = mark.time + (hop if mark.lane is not lane else 0.0)
         if env.now < release:
             yield At(env, release)
-        if release > lane.time:
-            lane.time, lane.cause = release, mark.cause
+        if is_later(release, lane.time):
+            lane.cause = mark.cause
+        lane.time = max(lane.time, release)
         if env.now > began:
             self._wait_span(-1, lane.stream, began, mark.cause, lane.device, i)
         if lane.connection is not None:
@@ -287,7 +289,7 @@ class Reference:
     def _record(self, lane: _Lane, i: int, issued: float, host_span: int) -> None:
         mark = self._marks[self._argument[i]]
         mark.time = self._env.now
-        mark.cause = host_span if issued > lane.time else lane.cause
+        mark.cause = host_span if is_later(issued, lane.time) else lane.cause
         mark.reached.succeed()
 
     def _copy(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:

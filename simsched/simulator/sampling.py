@@ -128,20 +128,24 @@ def simulate_many(
     plan = plan_of(program_for(schedule, cluster), cluster)
     launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
     rows = _rows(plan, int(n), workers)
-    idle = [_spare(plan, plan.spare)]
+    memories = [plan.take()]
+    idle = memories.copy()
 
     def draw() -> Iterator[Floats]:
         for start in range(0, n, rows):
             yield factors(plan.program.graph, jitter, generator, min(rows, n - start))
 
     def run(drawn: Floats) -> Floats:
-        memory = _spare(plan, idle)
+        try:
+            memory = idle.pop()
+        except IndexError:  # all are in use by other threads
+            memories.append(memory := plan.take())
         found = memory.makespans(launches, drawn)
         idle.append(memory)
         return found
 
-    values = np.concatenate(list(_in_order(run, draw(), workers)))
-    plan.spare += idle[:1]
+    values = np.concatenate(list(_in_order(run, draw(), workers, memories)))
+    plan.spare.append(memories[0])
     return Makespans(values)
 
 
@@ -186,28 +190,25 @@ def simulate_batch(
     """
     _require_count("workers", workers)
 
+    memories: list[Run] = []
+
     def run(place: int) -> float:
         try:
             plan = Plan(program_for(schedules[place], cluster), cluster)  # thousands of them: none is kept
-            return float(Run(plan).makespans(launches_of(plan, cost))[0])
+            memories.append(memory := Run(plan))
+            makespan = float(memory.makespans(launches_of(plan, cost))[0])
         except SimschedError as error:
             error.args = (f"schedule {place}: {error}",)
             raise
+        memories.remove(memory)
+        return makespan
 
-    return np.fromiter(_in_order(run, range(len(schedules)), workers), np.float64, len(schedules))
+    return np.fromiter(_in_order(run, range(len(schedules)), workers, memories), np.float64, len(schedules))
 
 
 def _require_count(name: str, value: Any) -> None:
     if not is_count(value, 1):
         raise SimulationError(f"{name} must be a whole number of at least 1, not {value!r}")
-
-
-def _spare(plan: Plan, idle: list[Run]) -> Run:
-    """Return a run that no other thread uses."""
-    try:
-        return idle.pop()
-    except IndexError:
-        return Run(plan)
 
 
 def _rows(plan: Plan, n: int, workers: int) -> int:
@@ -223,8 +224,13 @@ def _rows(plan: Plan, n: int, workers: int) -> int:
     return max(1, min(most, max(even, _LEAST_WORK // work)))
 
 
-def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Give the results of a function for each item in order, several of them worked on at a time."""
+def _in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, memories: list[Run]
+) -> Iterator[Result]:
+    """Give the results of a function for each item in order, several of them worked on at a time.
+
+    After an error, or Ctrl-C, the runs among `memories` stop.
+    """
     if workers == 1:
         yield from map(function, items)
         return
@@ -236,5 +242,9 @@ def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers
             waiting.append(pool.submit(function, item))
         while waiting:
             yield waiting.popleft().result()
-    finally:  # after an error, or Ctrl-C, only what runs already is waited for
+    except BaseException:
+        for memory in list(memories):
+            memory.stopped = True
+        raise
+    finally:
         pool.shutdown(cancel_futures=True)

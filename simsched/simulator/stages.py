@@ -74,10 +74,10 @@ class StageLatency:
         room = _layout(platform, len(op))
         self._run, self._queues = Run(room), int(platform.queues[0])
         self._argument, self._lane_of, self._end = (
-            memoryview(room.tables[key]) for key in ("argument", "lane_of", "thread_ptr")
+            room.tables[key].data for key in ("argument", "lane_of", "thread_ptr")
         )
         lanes, self._connections = self._run.table("lanes"), self._run.table("connections")
-        self._first, self._connection = memoryview(lanes["first"]), lanes["connection"]
+        self._first, self._connection = lanes["first"].data, lanes["connection"]
         self._connection[:] = -1
         self._run.makespan(self._rows)
 

@@ -7,12 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.lowering import layout, lower
 from simsched.cluster import Cluster
 from simsched.errors import ProgramError, ScheduleError
 from simsched.feasibility import barrier_before
 from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.lowering import Lowering
+from simsched.lowering import Lowering, layout, lower
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.schedules import Schedule
 

@@ -6,11 +6,12 @@ from simsched import machine_code
 from simsched.simulator import contention
 from simsched.simulator.compiled.tables import compiled
 
-register_jitable(contention.end_of_instant)  # `is_over` calls it
+register_jitable(contention.end_of_instant)  # `is_over` and `is_later` call it
 register_jitable(contention.slowdown)  # `solo_units` calls it
 end_of_instant = compiled(contention.end_of_instant)
 finish_time = compiled(contention.finish_time)
 is_closer = compiled(contention.is_closer)
+is_later = compiled(contention.is_later)
 is_over = compiled(contention.is_over)
 max_min_rates = machine_code.compiled(contention.max_min_rates)
 same_due = compiled(contention.same_due)

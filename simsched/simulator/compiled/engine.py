@@ -10,7 +10,6 @@ from simsched.costmodel import CostModel
 from simsched.program import Program
 from simsched.simulator.compiled.plan import Plan, launch_rows, plan_of
 from simsched.simulator.compiled.platform import Table
-from simsched.simulator.compiled.run import Run
 from simsched.simulator.workload import Jitter, demand, factors
 from simsched.trace import Load, Trace
 
@@ -26,12 +25,12 @@ def simulate_compiled(
     plan = plan_of(program, cluster)
     launches = launches_of(plan, cost)
     drawn = None if jitter is None else factors(program.graph, jitter, rng)[None]
-    run = plan.spare.pop() if plan.spare else Run(plan)
+    run = plan.take()
     makespan = float(run.makespans(launches, drawn)[0])
     plan.spare.append(run)
 
     def spans() -> tuple[dict[str, npt.NDArray[Any]], list[Load]]:
-        run = plan.spare.pop() if plan.spare else Run(plan)
+        run = plan.take()
         found = run.trace_columns(launches, drawn)
         plan.spare.append(run)
         return found

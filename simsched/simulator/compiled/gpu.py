@@ -32,8 +32,9 @@ from simsched.simulator.compiled.tables import (
     queued_at,
     running_at,
 )
-from simsched.simulator.contention import MAX_COHORTS, SATURATED, TIE
+from simsched.simulator.contention import MAX_COHORTS, SATURATED
 from simsched.simulator.gpu import SAME_PLACE
+from simsched.units import TIE
 
 LEAST_UNIT = float_info.min
 

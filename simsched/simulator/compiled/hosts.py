@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
-from simsched.simulator.compiled.contention import end_of_instant
+from simsched.simulator.compiled.contention import is_later
 from simsched.simulator.compiled.events import add_span, go_on, join, push, wake
 from simsched.simulator.compiled.layout import HOST, RELEASE
 from simsched.simulator.compiled.tables import (
@@ -74,7 +74,7 @@ def run_host(s: Any, t: int) -> None:
                     else:
                         event.reach_waiters = join(s, event.reach_waiters, s.n_lanes + t)
                     return
-            if since > end_of_instant(host.time):
+            if is_later(since, host.time):
                 host.start = since
                 if s.recording:
                     if action == WAIT:

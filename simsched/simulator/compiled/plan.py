@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from simsched.simulator.compiled import layout
 from simsched.simulator.compiled.platform import Platform, Table, platform_of
 from simsched.simulator.compiled.use import Use, streams_in_use
 from simsched.simulator.workload import Demand
+
+if TYPE_CHECKING:
+    from simsched.simulator.compiled.run import Run
 
 _KEY: Final = "_plan"  # where a program keeps its own
 _NO_ROUTES: Final = {
@@ -71,9 +74,9 @@ class Plan(Layout):
         self.program, self.cluster = program.check(), cluster
         self.platform = platform = platform_of(cluster)
         self.launches: Table | None = None
-        self.spare: list[Any] = []
+        self.spare: list[Run] = []
         captured = program.execution == "graph"
-        columns = {
+        columns: dict[str, Table] = {
             "thread_ptr": program.thread_ptr,
             "action": program.action,
             "argument": program.argument,
@@ -95,6 +98,15 @@ class Plan(Layout):
         self.routes: list[tuple[int, int]] = []
         self.tables |= self._routes()
         self.counts, self.sizes = self._measure(use, captured)
+
+    def take(self) -> "Run":
+        """Return a `Run` of this plan that nobody else uses; put back among `spare`, it is used again."""
+        from simsched.simulator.compiled.run import Run
+
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return Run(self)
 
     def _measure(self, use: Use, captured: bool) -> tuple[dict[str, int], dict[str, int]]:
         """Return the numbers of a run, and the rows of its own tables."""

@@ -58,10 +58,10 @@ class Platform:
 
 def platform_of(cluster: Cluster) -> Platform:
     """Return the platform of a cluster, made when it is first asked for."""
-    found = cluster.__dict__.get(_KEY)
+    found: Platform | None = cluster.__dict__.get(_KEY)
     if found is None:
         found = cluster.__dict__[_KEY] = Platform(cluster)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _column(devices: tuple[Device, ...], *names: str) -> npt.NDArray[np.float64]:

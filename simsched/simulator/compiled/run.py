@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.errors import SimulationError
 from simsched.graph.columns import Floats
 from simsched.machine_code import load
 from simsched.simulator.compiled import layout
@@ -16,7 +17,7 @@ from simsched.simulator.compiled.sources import SOURCES
 from simsched.simulator.deadlock import deadlock
 from simsched.trace import Load
 
-_BUDGET: Final = 2**22  # events between two looks for an interruption by the user: some tenths of a second
+_BUDGET: Final = 2**16  # events between two looks for an interruption by the user
 _LINE: Final = 64  # bytes; tables begin at multiples of it
 _FIELDS: Final[Mapping[str, Any]] = layout.RUN.fields or {}
 WORD: Final = {name: _FIELDS[name][1] // 8 for name in _FIELDS}
@@ -33,14 +34,22 @@ class Run:
     ----------
     plan
         What is run.
+
+    Attributes
+    ----------
+    stopped
+        Set by another thread, it ends a run at the next look, with a `SimulationError`.
+    numbers
+        The record of the run, by `WORD`.
     """
 
     def __init__(self, plan: Layout) -> None:
         self.plan = plan
+        self.stopped = False
         self._record = np.zeros(1, layout.RUN)
         self._words: npt.NDArray[np.int64] = self._record.view(np.int64)
         self._address = address(self._record)
-        self.numbers = memoryview(self._words)  # quicker to write to than an array
+        self.numbers: memoryview[Any] = memoryview(self._words.data)  # quicker to write to than an array
         self._run = load("simsched.simulator.compiled.loop:run_samples", SOURCES, "simulator")
         ends = np.cumsum((np.array([plan.sizes[name] for name in layout.OWN]) * _BYTES + _LINE - 1) // _LINE * _LINE)
         self._memory = np.empty(int(ends[-1]) + _LINE, np.uint8)
@@ -88,7 +97,12 @@ class Run:
         while status == layout.RUNNING:
             self._run(self._address)
             status = view[_STATUS]
+            self._heed()
         return float(self._makespans[0]) if status == layout.OVER else self._stuck(status)
+
+    def _heed(self) -> None:
+        if self.stopped:
+            raise SimulationError("the simulation was stopped")
 
     def _stuck(self, status: int) -> float:
         if status != layout.STUCK:
@@ -161,6 +175,7 @@ class Run:
         while status == layout.RUNNING:  # its budget of events is over
             self._run(self._address)
             status = int(self._words[at])
+            self._heed()
         if status not in (layout.OVER, layout.FULL):
             self._refuse(status)
         return status

@@ -3,6 +3,7 @@
 from typing import Any
 
 from simsched.program import LAUNCH, RECORD, WAIT
+from simsched.simulator.compiled.contention import is_later
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.gpu import submit
 from simsched.simulator.compiled.layout import COMPLETE, RELEASE, UNROUTED
@@ -56,7 +57,7 @@ def run_lane(s: Any, number: int) -> None:
         elif action == RECORD:
             event = event_at(s, item.argument)
             if s.recording:
-                cause = issue_span_at(s, i).v if lane.issued > lane.time else lane.cause
+                cause = issue_span_at(s, i).v if is_later(lane.issued, lane.time) else lane.cause
                 event_cause_at(s, item.argument).v = cause
             event.reached = s.now
             wake(s, event.reach_waiters)
@@ -120,10 +121,10 @@ def _launch(s: Any, lane: Any, number: int, i: int, row: int) -> bool:
 def _find_cause(s: Any, lane: Any, i: int, free: float) -> None:
     """Note what a kernel or copy waited for last: its issue, the one before it, or an event."""
     if s.recording:
-        if lane.issued > max(free, lane.time):
+        if is_later(lane.issued, max(free, lane.time)):
             lane.span_cause = issue_span_at(s, i).v
         else:
-            lane.span_cause = lane.free_cause if free > lane.time else lane.cause
+            lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
 
 
 @compiled
@@ -161,7 +162,7 @@ def _wait(s: Any, lane: Any, number: int, i: int, argument: int) -> bool:
             return False
         if s.recording:
             cause = event_cause_at(s, argument).v
-            if release > lane.time:
+            if is_later(release, lane.time):
                 lane.cause = cause
             if s.now > lane.began:
                 add_span(s, WAIT_SPAN, i, -1, lane.device, lane.stream, lane.began, s.now, lane.began, 0.0, cause)

@@ -58,4 +58,4 @@ def streams_in_use(columns: Mapping[str, Table], n_devices: int) -> Use:
     t[layout.PHASE] = 2
     find(address(t))
     stream_of = rows[1] if streams is None else streams[rows[1]]
-    return Use(lane_of, rows[0], stream_of, ptr, *rows[2:], ahead=bool(t[layout.AHEAD]))
+    return Use(lane_of, rows[0], stream_of, ptr, rows[2], rows[3], rows[4], ahead=bool(t[layout.AHEAD]))

@@ -1,0 +1,210 @@
+"""Speed of the compiled engine: run with ``pytest -m benchmark --benchmark-enable tests/benchmarks``.
+
+Figures that are ratios are measured side by side in one run and stand in `extra_info`.
+"""
+
+import os
+import subprocess
+import sys
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+import simsched as ss
+import workloads
+from simsched.simulator.compiled.engine import launches_of
+from simsched.simulator.compiled.plan import plan_of
+from simsched.simulator.compiled.run import Run
+
+pytestmark = pytest.mark.benchmark
+
+MILLION = 384120037.8065861  # us, as first recorded
+
+
+def program(n_ops, n_gpus, scheduler="round-robin"):
+    """The HIOS paper's layered DAG, 14 layers to 200 operators and 2 edges to an operator, on some GPUs."""
+    graph = workloads.random_layered(n_ops=n_ops, n_layers=n_ops // 14, rng=0)
+    cluster = ss.Cluster.preset("a40", n_gpus=n_gpus)
+    return ss.schedule(graph, cluster, scheduler).lower(cluster), cluster
+
+
+def best(action, rounds):
+    """Least seconds of some calls."""
+    times = []
+    for _ in range(rounds):
+        start = perf_counter()
+        action()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def note(benchmark, **figures):
+    benchmark.extra_info.update(figures)
+    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in figures.items()))
+
+
+@pytest.mark.parametrize("scheduler", ["round-robin", "inter-lp"])
+@pytest.mark.parametrize(("n_ops", "n_gpus"), [(200, 4), (1_000, 4), (10_000, 8)])
+def test_simulate(benchmark, n_ops, n_gpus, scheduler):
+    """A program that is ready; the ratio to the reference engine, and to the compiled one with all spans made."""
+    lowered, cluster = program(n_ops, n_gpus, scheduler)
+    trace = benchmark.pedantic(ss.simulate, (lowered, cluster), rounds=50, warmup_rounds=5)
+    expected = ss.simulate(lowered, cluster, engine="reference")
+    assert trace.makespan == pytest.approx(expected.makespan, rel=1e-9)
+    assert len(trace) == len(expected)
+    compiled = best(lambda: ss.simulate(lowered, cluster), 30)
+    reference = best(lambda: ss.simulate(lowered, cluster, engine="reference"), 3)
+    spans = best(lambda: ss.simulate(lowered, cluster).start, 5)
+    note(
+        benchmark,
+        ms=round(compiled * 1e3, 4),
+        times_the_reference=round(reference / compiled, 1),
+        ms_with_spans=round(spans * 1e3, 3),
+        times_the_reference_with_spans=round(reference / spans, 1),
+    )
+
+
+def test_events_per_second(benchmark):
+    """Steps of the loop: a stream, host or device that goes on. Hosts that run ahead take one for many instructions."""
+    lowered, cluster = program(10_000, 8)
+    plan = plan_of(lowered, cluster)
+    launches, run = launches_of(plan, None), Run(plan)
+    run.makespans(launches)
+    before = run.steps
+    (makespan,) = benchmark.pedantic(run.makespans, (launches,), rounds=20)
+    steps = (run.steps - before) / 20
+    assert makespan == ss.simulate(lowered, cluster).makespan
+    seconds = best(lambda: run.makespans(launches), 20)
+    note(
+        benchmark,
+        million_events_per_second=round(steps / seconds / 1e6, 1),
+        million_instructions_per_second=round(len(lowered) / seconds / 1e6, 1),
+    )
+
+
+@pytest.mark.parametrize("n_gpus", [4, 64])
+def test_cost_per_operator(benchmark, n_gpus):
+    """Us per operator at a million operators over those at a thousand, on the same cluster."""
+
+    def per_operator(n_ops):
+        lowered, cluster = program(n_ops, n_gpus)
+        plan = plan_of(lowered, cluster)
+        launches, run = launches_of(plan, None), Run(plan)
+        run.makespans(launches)
+        return best(lambda: run.makespans(launches), max(3, min(100, 100_000 // n_ops))) / n_ops
+
+    small = per_operator(1_000)
+    large = benchmark.pedantic(per_operator, (1_000_000,), rounds=1)
+    assert large > 0
+    note(
+        benchmark,
+        us_at_a_thousand=round(small * 1e6, 3),
+        us_at_a_million=round(large * 1e6, 3),
+        ratio=round(large / small, 2),
+    )
+
+
+def test_a_million_operators(benchmark):
+    """A process of its own: 64 GPUs, round-robin; seconds of the simulation and peak memory of the whole process."""
+    code = f"""
+import resource
+from time import perf_counter
+import simsched as ss
+import workloads
+graph = workloads.random_layered(n_ops=1_000_000, n_layers=71_428, rng=0)
+cluster = ss.Cluster.preset("a40", n_gpus=64)
+lowered = ss.schedule(graph, cluster, "round-robin").lower(cluster)
+start = perf_counter()
+makespan = ss.simulate(lowered, cluster).makespan
+first = perf_counter() - start
+start = perf_counter()
+ss.simulate(lowered, cluster)
+assert abs(makespan - {MILLION!r}) < 1e-9 * makespan, makespan
+print(first, perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+    def run():
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    first, again, peak = map(float, benchmark.pedantic(run, rounds=1).split())
+    note(benchmark, s_with_layout=round(first, 2), s_again=round(again, 2), peak_mib=round(peak))
+
+
+def test_stage_of_eight_operators(benchmark):
+    """As the dynamic program of IOS asks for it; the ratio to `simulate` of that stage as a schedule."""
+    graph, cluster = workloads.load("inception_v3"), ss.Cluster.preset("v100")
+    names = graph.names[40:48]
+    groups = tuple((name,) for name in names)
+    latency = ss.StageLatency(graph, cluster)
+    found = benchmark(latency, groups)
+    free = cluster.replace_devices(**dict.fromkeys(("launch", "record", "wait", "copy", "barrier"), 0.0))
+    alone = ss.OpGraph([graph[name] for name in names])
+    stage = ss.Schedule(alone, [ss.Placement(name, stream=i, group=i) for i, name in enumerate(names)], "stages")
+    assert found == pytest.approx(ss.simulate(stage, free).makespan, rel=1e-12)
+    seconds = best(lambda: latency(groups), 2000)
+    reference = best(lambda: ss.simulate(stage, free, engine="reference"), 5)
+    note(benchmark, us=round(seconds * 1e6, 2), times_the_reference=round(reference / seconds))
+
+
+@pytest.mark.parametrize("scheduler", ["lios", "inter-lp"])
+def test_a_step_of_a_search(benchmark, scheduler):
+    """Move an operator and take it back: the step, and the same by lowering and simulating a new schedule."""
+    graph = workloads.random_layered(n_ops=200, n_layers=14, rng=0)
+    cluster = ss.Cluster.preset("a40", n_gpus=4)
+    search = ss.Evaluator(ss.schedule(graph, cluster, scheduler), cluster)
+
+    def step():
+        found = search.move("op7", stream=1)
+        search.undo()
+        return found
+
+    found = benchmark(step)
+    search.move("op7", stream=1)
+    assert found == ss.simulate(search.schedule(), cluster).makespan
+    search.undo()
+    quick = best(step, 200)
+    anew = best(lambda: ss.simulate(search.schedule(), cluster), 50)
+    note(benchmark, us=round(quick * 1e6), times_a_new_schedule=round(anew / quick, 1))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_monte_carlo(benchmark, workers):
+    """1,000 samples of a program of 1,000 operators; the ratio to as many single simulations."""
+    lowered, cluster = program(1_000, 4)
+    options = {"jitter": 0.02, "rng": 0}
+    found = benchmark.pedantic(
+        ss.simulate_many, (lowered, cluster, 1_000), options | {"workers": workers}, rounds=3, warmup_rounds=1
+    )
+    rng = np.random.default_rng(0)
+    singly = [ss.simulate(lowered, cluster, jitter=0.02, rng=rng).makespan for _ in range(20)]
+    assert found.values[:20].tolist() == pytest.approx(singly, rel=1e-12)
+    together = best(lambda: ss.simulate_many(lowered, cluster, 1_000, **options, workers=workers), 3)
+    one = best(lambda: ss.simulate(lowered, cluster, **options), 100)
+    note(benchmark, ms=round(together * 1e3, 1), times_single_simulations=round(1_000 * one / together, 2))
+
+
+def test_cold_start(benchmark, tmp_path):
+    """The first simulation of a process: when nothing is compiled yet, and when it is."""
+    code = """
+from time import perf_counter
+import simsched as ss
+graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"], [ss.Edge("a", "b")])
+cluster = ss.Cluster.preset("a100")
+plan = ss.schedule(graph, cluster, "sequential")
+start = perf_counter()
+assert ss.simulate(plan, cluster).makespan > 2.0
+print(perf_counter() - start)
+"""
+
+    def run():
+        environment = os.environ | {"SIMSCHED_CACHE_DIR": str(tmp_path)}
+        return float(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment).stdout
+        )
+
+    first = benchmark.pedantic(run, rounds=1)
+    later = median(run() for _ in range(5))
+    assert later < first
+    note(benchmark, s_first_ever=round(first, 1), s_later=round(later, 3))
