@@ -1,6 +1,6 @@
 """The two engines against each other on many random programs.
 
-    python -m validation.parity --examples 50000 --seed 1 --log validation/parity.json
+    python -m validation.parity --examples 25000 --seed 1 --log validation/parity.json
 
 The cases are those of ``tests/simulator/test_engine_parity.py``, a third each: small programs, busy devices,
 and programs with rows taken out or moved.
@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
-from simsched.io import dump_json, write_file
+from simsched.io import dump_json, read_json, write_file
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Hold the compiled engine against the reference engine.")
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", help="where to write what was run, as JSON")
+    parser.add_argument("--log", help="JSON file to which what was run is added")
     options = parser.parse_args()
 
     from hypothesis import given, seed, settings
@@ -41,7 +41,8 @@ def main() -> None:
     record = {"seed": options.seed, "examples": options.examples, "seconds": round(perf_counter() - start, 1)}
     print(f"no difference in {options.examples} examples, seed {options.seed}, {record['seconds']} s")
     if options.log:
-        write_file(options.log, dump_json(record))
+        known = read_json(options.log)["runs"] if Path(options.log).exists() else []
+        write_file(options.log, dump_json({"runs": [*known, record]}))
 
 
 if __name__ == "__main__":
