@@ -118,7 +118,10 @@ def imported(path):
 
 
 COMPILED = {
-    "engine": (ENGINE, ["contention", "events", "gpu", "hosts", "lanes", "links", "loop", "streams", "tables"]),
+    "engine": (
+        ENGINE,
+        ["blocks", "contention", "events", "gpu", "hosts", "lanes", "links", "loop", "streams", "tables"],
+    ),
     "lowering": (LOWERING, ["columns", "core", "waits"]),
 }
 
