@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from simsched.errors import FileError
 from simsched.io import write_file
+from simsched.signals import interrupt_later
 from simsched.units import MS, SECOND, US
 
 FORMATS: Final = ("png", "svg", "pdf")
@@ -50,8 +51,9 @@ def time_unit(longest: float) -> tuple[float, str]:
 
 def new_figure(width: float, height: float) -> Any:
     """Return an empty matplotlib figure of so many inches, outside of pyplot."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with interrupt_later():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -61,7 +63,8 @@ def new_figure(width: float, height: float) -> Any:
 @contextmanager
 def style() -> Iterator[None]:
     """Draw and save with the settings of every picture."""
-    import matplotlib
+    with interrupt_later():
+        import matplotlib
 
     with matplotlib.rc_context(_STYLE):
         yield

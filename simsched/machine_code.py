@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar, cast
 
 from simsched.errors import SimschedError
+from simsched.signals import interrupt_later
 
 F = TypeVar("F", bound=Callable[..., Any])
 Native = Callable[[int], None]
@@ -87,7 +88,8 @@ def load(entry: str, sources: Sequence[Path], task: str) -> Native:
     with _lock:
         if entry not in _loaded:
             name, data = _code(entry, sources, task)
-            _loaded[entry] = _link(name, data)
+            with interrupt_later():
+                _loaded[entry] = _link(name, data)
         return _loaded[entry]
 
 

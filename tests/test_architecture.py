@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Rooms from the ground up; a module may import from its own room and from those below it.
 ROOMS = (
-    ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.io", "simsched.figure", "simsched.machine_code",
+    ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.signals",
+     "simsched.io", "simsched.figure", "simsched.machine_code",
      "simsched.machine_columns"),
     ("simsched.graph", "simsched.cluster"),
     ("simsched.profile", "simsched.costmodel", "simsched.schedules", "simsched.feasibility", "simsched.program",

@@ -10,7 +10,7 @@ import pytest
 
 import simsched
 from simsched import machine_code
-from simsched.lowering.lower import _SOURCES as LOWERING
+from simsched.lowering.lowering import _SOURCES as LOWERING
 from simsched.simulator.compiled.sources import SOURCES as ENGINE
 
 ROOT = Path(simsched.__file__).parent.parent

@@ -1,5 +1,5 @@
 """From a `Schedule` to the `Program` that runs it."""
 
-from simsched.lowering.lower import Lowering, lower
+from simsched.lowering.lowering import Lowering, lower
 
 __all__ = ["Lowering", "lower"]

@@ -25,7 +25,7 @@ def program(n_ops: int) -> tuple[ss.Program, ss.Cluster]:
 def test_simulate(benchmark, n_ops):
     """Each device is busy one operator at a time, so its busy time is the sum of its operators' times."""
     lowered, cluster = program(n_ops)
-    trace = benchmark.pedantic(ss.simulate, (lowered, cluster), rounds=5, warmup_rounds=1)
+    trace = benchmark.pedantic(ss.simulate, (lowered, cluster), {"engine": "reference"}, rounds=5, warmup_rounds=1)
     times = lowered.graph.time
     per_device = [times[d::4].sum() for d in range(4)]
     assert list(trace.device_busy_time().values()) == pytest.approx(per_device)
@@ -39,7 +39,7 @@ def test_memory_of_ten_thousand_operators():
 import workloads, simsched as ss
 graph = workloads.random_layered(n_ops=10_000, n_layers=714, rng=0)
 cluster = ss.Cluster.preset("a40", n_gpus=4)
-ss.simulate(ss.schedule(graph, cluster, "round-robin"), cluster)
+ss.simulate(ss.schedule(graph, cluster, "round-robin"), cluster, engine="reference")
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
     peak = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
@@ -56,7 +56,7 @@ def test_cost_grows_linearly(benchmark):
         best = np.inf
         for _ in range(3):
             start = perf_counter()
-            ss.simulate(lowered, cluster)
+            ss.simulate(lowered, cluster, engine="reference")
             best = min(best, perf_counter() - start)
         return best / n_ops
 

@@ -11,7 +11,8 @@ from simsched.cluster import Cluster
 from simsched.errors import ProgramError, ScheduleError
 from simsched.feasibility import barrier_before
 from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.lowering import Lowering, layout, lower
+from simsched.lowering import Lowering, layout
+from simsched.lowering.lowering import OPTIONS
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.schedules import Schedule
 
@@ -19,7 +20,7 @@ QUAD = Cluster.preset("a100", 4)
 DEVICES = tuple(device.name for device in QUAD.devices)
 CHOICES = [
     {"threads": threads, "transfers": transfers, "events": events}
-    for threads, transfers, events in product(*lower.OPTIONS.values())
+    for threads, transfers, events in product(*OPTIONS.values())
 ]
 
 

@@ -1,8 +1,11 @@
 """What the time on the critical path is blamed on, for runs worked by hand."""
 
+import pytest
 from hand_made import assert_blame, grid, hand_made, run, side_by_side
 
 import simsched as ss
+
+pytestmark = pytest.mark.usefixtures("both_engines")
 
 LINK = ss.Link(100.0, latency=2.0)
 

@@ -5,6 +5,8 @@ from hand_made import assert_times, grid, hand_made, run, side_by_side, time_lim
 
 import simsched as ss
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 # Leftover ----------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ from hand_made import DEVICE, assert_times, copies, grid, hand_made, run
 import simsched as ss
 from simsched.errors import ClusterError, SimulationError
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 LINK = ss.Link(100.0, latency=2.0)
 
 

@@ -6,6 +6,8 @@ from hand_made import hand_made, simulate
 import simsched as ss
 from simsched.errors import DeadlockError, ProgramError, SimschedError
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 
 def document(cluster, execution="events", **options):
     """a on gpu0 feeds b on gpu1, c on gpu1 feeds d on gpu0; as a JSON document of the program."""

@@ -8,6 +8,8 @@ from hand_made import assert_times, grid, hand_made, run, side_by_side, time_lim
 import simsched as ss
 from simsched.simulator.contention import TIE
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 CHAINS = {"0": (0.1, 0.2), "1": (0.3,), "2": (0.15, 0.15), "3": (0.1, 0.1, 0.1), "4": (0.3 * (1 + 5e-10),)}
 """Five chains of 0.3 us, though not of equal floats."""
 

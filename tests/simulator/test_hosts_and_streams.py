@@ -5,6 +5,8 @@ from hand_made import assert_times, hand_made, run
 
 import simsched as ss
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 
 def ops(**times):
     return [ss.Operator(name, time=float(time)) for name, time in times.items()]

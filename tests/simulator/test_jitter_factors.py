@@ -7,6 +7,8 @@ from hand_made import assert_times, grid, hand_made, run, side_by_side
 import simsched as ss
 from simsched.errors import SimulationError
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 N = 4000
 
 

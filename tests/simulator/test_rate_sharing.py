@@ -5,6 +5,8 @@ from hand_made import assert_times, grid, hand_made, run, side_by_side
 
 import simsched as ss
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 
 def part(name, time, utilization=None, **fields):
     return ss.Operator(name, time=time, utilization=utilization, **fields)

@@ -9,6 +9,8 @@ from hand_made import DEVICE, assert_times, grid, hand_made, run, side_by_side, 
 import simsched as ss
 from simsched.cluster import DEVICES
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 # m is 10 for blocks of 1,024 threads on the device made by hand
 GRIDS = {"part of a wave": 7, "one wave": 10, "a wave and a half": 15, "ten waves and one block": 101, "many": 123_457}
 each_preset = pytest.mark.parametrize("gpu", DEVICES)

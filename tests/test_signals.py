@@ -1,0 +1,38 @@
+"""Ctrl-C at a time at which it has to wait."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from simsched.signals import interrupt_later
+
+
+def test_an_interrupt_waits_for_the_end_of_the_block():
+    done = []
+
+    def interrupted():
+        with interrupt_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("the rest of the block")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == ["the rest of the block"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_one_and_in_other_threads():
+    with interrupt_later():
+        pass
+    found = []
+
+    def run():
+        with interrupt_later():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]
