@@ -1,7 +1,7 @@
 """Columns behind the rows of graphs and schedules: views, and arrays made from values."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,51 +15,12 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[Any]
 """Whole numbers kept as 32 bits, or as 64 where they may need them: make them 64 before multiplying."""
-Row = TypeVar("Row")
 
 _NONE = float("nan")
 _LAST_NARROW = 2**29
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE}
 COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
-
-
-class Rows(Sequence[Row], Generic[Row]):
-    """A tuple-like view of columns: a row is made when it is asked for."""
-
-    __slots__ = ("_length", "_make")
-
-    def __init__(self, length: int, make: Callable[[int], Row]) -> None:
-        self._length = length
-        self._make = make
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
-    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
-        if isinstance(index, slice):
-            return tuple(self._make(i) for i in range(*index.indices(self._length)))
-        if not -self._length <= index < self._length:
-            raise IndexError(f"row {index} of {self._length}")
-        return self._make(index % self._length)
-
-    def __iter__(self) -> Iterator[Row]:
-        return map(self._make, range(self._length))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        shown = ", ".join(repr(row) for row in self[:3])
-        return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
 
 
 class Repeated(NamedTuple):

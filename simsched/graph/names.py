@@ -1,11 +1,12 @@
 """Names of operators that are numbered, made when they are asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import index as whole
-from typing import Any, SupportsIndex, overload
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from simsched.graph.views import Rows
 
 
-class Numbered(Sequence[str]):
+class Numbered(Rows[str]):
     """The names ``prefix0``, ``prefix1``, ... as a tuple of them that takes no room.
 
     Parameters
@@ -20,33 +21,11 @@ class Numbered(Sequence[str]):
     (('op0', 'op1'), 'op999999', True, 7)
     """
 
-    __slots__ = ("_length", "_prefix")
+    __slots__ = ("_prefix",)
 
     def __init__(self, prefix: str, length: int) -> None:
+        super().__init__(length, lambda i: f"{prefix}{i}")
         self._prefix = prefix
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> str | tuple[str, ...]:
-        if isinstance(index, slice):
-            return tuple(self._names(range(self._length)[index]))
-        i = whole(index)
-        if not -self._length <= i < self._length:
-            raise IndexError(f"name {i} of {self._length}")
-        return f"{self._prefix}{i % self._length}"
-
-    def _names(self, numbers: range) -> Iterator[str]:
-        prefix = self._prefix
-        return (f"{prefix}{i}" for i in numbers)
-
-    def __iter__(self) -> Iterator[str]:
-        return self._names(range(self._length))
 
     def __contains__(self, name: object) -> bool:
         return self._number(name) is not None
@@ -79,7 +58,7 @@ class Numbered(Sequence[str]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
 
     def __repr__(self) -> str:

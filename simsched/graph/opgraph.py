@@ -13,7 +13,6 @@ from simsched.graph.columns import (
     Floats,
     Indices,
     Ints,
-    Rows,
     column,
     compact,
     cost_columns,
@@ -31,6 +30,7 @@ from simsched.graph.names import Numbered
 from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.graph.rows import edge_of, operator_of
+from simsched.graph.views import Rows
 from simsched.numeric import freeze
 
 
