@@ -6,7 +6,7 @@ import pytest
 
 from simsched.errors import GraphError
 from simsched.graph import Kernel, OpGraph
-from workloads.models.builder import Network
+from workloads.models.network import Network
 from workloads.models.inception_v3 import inception_v3
 
 
@@ -23,7 +23,7 @@ def test_operators(graph):
     """Stem 5 conv + 2 pool; A 7 + 1 + 1, three times; B 4 + 1 + 1; C 10 + 1 + 1, four times; D 6 + 1 + 1;
     E 9 + 1 + 1, twice; head 1 pool. Conv 5 + 21 + 4 + 40 + 6 + 18 = 94, pool 2 + 3 + 1 + 4 + 1 + 2 + 1 = 14.
     """
-    assert Counter(op.kind for op in graph.operators) == {"conv": 94, "pool": 14, "identity": 11}
+    assert Counter(op.kind for op in graph.operators) == {"conv": 94, "pool": 14, "concat": 11}
     assert len(graph) == 119
 
 
@@ -42,7 +42,7 @@ def test_blocks(graph):
     labels = list(dict.fromkeys(op.block for op in graph.operators))
     assert labels[0] == "stem"
     assert labels[-1] == "head"
-    joins = [op for op in graph.operators if op.kind == "identity"]
+    joins = [op for op in graph.operators if op.kind == "concat"]
     assert [op.block for op in joins] == labels[1:-1]
 
 
@@ -76,7 +76,7 @@ def test_shapes_along_the_network(graph):
     """Channels of the joins: A 64 + 64 + 96 + 32 (then 64) = 256, 288, 288; B 384 + 96 + 288 = 768; C 4 * 192 = 768;
     D 320 + 192 + 768 = 1280; E 320 + 2 * 768 + 192 = 2048.
     """
-    joins = {op.block: op.output_shape[1:] for op in graph.operators if op.kind == "identity"}
+    joins = {op.block: op.output_shape[1:] for op in graph.operators if op.kind == "concat"}
     assert list(joins.values()) == [
         (256, 35, 35), (288, 35, 35), (288, 35, 35), (768, 17, 17), (768, 17, 17), (768, 17, 17), (768, 17, 17),
         (768, 17, 17), (1280, 8, 8), (2048, 8, 8), (2048, 8, 8),
@@ -174,8 +174,9 @@ def test_smallest_image():
         ({"batch": True}, "batch must be a whole number, not True"),
         ({"image_size": 74}, "image_size must be at least 75, not 74"),
         ({"dtype": "fp23"}, "unknown dtype 'fp23'; known are: fp64, fp32"),
-        ({"image_size": 10**200}, "stem.conv1: .* thread blocks are more than a grid can have"),
-        ({"batch": 10**9}, "stem.conv1: .* thread blocks are more than a grid can have"),
+        ({"image_size": 10**200}, "image_size must be at most 2147483647, not 1000"),
+        ({"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device holds"),
+        ({"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use a smaller batch or image"),
     ],
 )
 def test_bad_parameters(parameters, message):
@@ -193,7 +194,7 @@ def test_json_round_trip(graph, tmp_path):
 def test_grouped_convolution():
     """64 channels to 64 in 64 groups: 9 weights per output, (9 + 1) * 64 weights, a tile column for each group."""
     net = Network("depthwise")
-    net.conv("dw", net.input(1, 64, 8), 64, 3, padding=1, groups=64)
+    net.conv("dw", net.input(1, 64, 8, 8), 64, 3, padding=1, groups=64)
     conv = net.graph()["dw"]
     assert conv.flops == 2 * 64 * 64 * 9
     assert conv.weight_nbytes == 4 * 640
@@ -207,11 +208,33 @@ def test_grouped_convolution():
         (lambda net, x: net.conv("c", x, 8, 3, stride=0), "c: stride must be at least 1"),
         (lambda net, x: net.conv("c", x, 8, 1, groups=2), "c: groups = 2 does not divide 3 channels"),
         (lambda net, x: net.pool("p", x, "min", 2), "p: pool must be 'max' or 'avg'"),
-        (lambda net, x: net.identity("i", [x, net.pool("p", x, "max", 2)]), "i: cannot concatenate"),
-        (lambda net, x: net.identity("i", []), "i: there is nothing to concatenate"),
+        (lambda net, x: net.concat("i", [x, net.pool("p", x, "max", 2)]), "i: cannot concatenate"),
+        (lambda net, x: net.concat("i", []), "i: there is nothing to concatenate"),
     ],
 )
 def test_builder_refuses(build, message):
     net = Network("bad")
     with pytest.raises(GraphError, match=message):
-        build(net, net.input(1, 3, 8))
+        build(net, net.input(1, 3, 8, 8))
+
+
+def test_single_operators():
+    """94 convolutions, each with a normalisation and an activation; 14 pools; 11 + 4 concatenations (each fork of
+    the last two blocks ends in one of its own); dropout, flatten, linear: 282 + 14 + 15 + 3 = 314.
+    """
+    graph = inception_v3(granularity="operator")
+    assert Counter(op.kind for op in graph.operators) == {
+        "conv": 94, "batch_norm": 94, "relu": 94, "pool": 14, "concat": 15, "dropout": 1, "flatten": 1, "linear": 1,
+    }  # fmt: skip
+    assert macs(graph) == macs(inception_v3())
+    assert graph["head.linear"].flops == 2 * 2048 * 1000
+
+
+def test_launch_shapes_on_a_device():
+    """On an H200 (132 SMs) a 1x1 convolution of 35 x 35 pixels to 64 channels: tiles of 128 x 128 make 10 x 1
+    blocks, 128 x 64 10, 64 x 64 20, 64 x 32 40, none of them 132; so 32 x 32: 39 x 2 = 78 blocks.
+    """
+    conv = inception_v3(device="h200")["mixed_5b.branch1x1"]
+    assert conv.kernels == (Kernel(78, 64, 64, 64 * 68),)
+    with pytest.raises(LookupError, match="unknown device 'h300'; known are: k80"):
+        inception_v3(device="h300")

@@ -1,15 +1,22 @@
-"""Inception v3 (Szegedy et al., 2016), inference, without classifier and auxiliary head."""
+"""Inception v3 (Szegedy et al., 2016), inference, without auxiliary head."""
 
 from typing import Final
 
 from simsched.graph import OpGraph
-from workloads.checks import whole
-from workloads.models.builder import Network, Tensor
+from workloads.models.network import Network, Tensor
+from workloads.models.windows import Pair
 
 SMALLEST_IMAGE: Final = 75
 
 
-def inception_v3(*, batch: int = 1, image_size: int = 299, dtype: str = "fp32") -> OpGraph:
+def inception_v3(
+    *,
+    batch: int = 1,
+    image_size: int = 299,
+    dtype: str = "fp32",
+    granularity: str = "unit",
+    device: str | None = None,
+) -> OpGraph:
     """Return the graph of Inception v3.
 
     Parameters
@@ -21,6 +28,10 @@ def inception_v3(*, batch: int = 1, image_size: int = 299, dtype: str = "fp32") 
         reduction leaves nothing.
     dtype
         Number format of tensors and weights.
+    granularity
+        "unit" as IOS counts operators, "operator" as torch.fx sees torchvision's network.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
 
     Raises
     ------
@@ -29,15 +40,18 @@ def inception_v3(*, batch: int = 1, image_size: int = 299, dtype: str = "fp32") 
 
     Notes
     -----
-    The network of [1]_, operators as IOS [2]_ counts them: each convolution with its bias and
+    The network of [1]_. Units are those of IOS [2]_, which ends at the last pool: each convolution with its bias and
     activation (batch normalisation is folded into the weights) is one operator, and so are each
     pool and each concatenation that ends an inception block. That makes 119 operators (94
-    convolutions, 14 pools, 11 concatenations of kind "identity"), 153 edges (one per tensor that
+    convolutions, 14 pools, 11 concatenations), 153 edges (one per tensor that
     a consumer reads) and, at 299 pixels, 5.711 G multiply-adds per image. The `block` labels
     cut it into 13 units of 7, 9, 9, 9, 6, 12, 12, 12, 12, 8, 11, 11 and 1 operators.
 
+    Single operators include the classifier (dropout, flatten, linear), one concatenation more in each
+    fork of the last two blocks, and normalisation and activation on their own: 314 operators.
+
     Operators stand in topological order, branch by branch. The pools inside inception blocks
-    average, also in the last one. Costs and kernels follow `workloads.models.builder`.
+    average, also in the last one. Costs and kernels follow `workloads.costs`.
 
     References
     ----------
@@ -51,10 +65,8 @@ def inception_v3(*, batch: int = 1, image_size: int = 299, dtype: str = "fp32") 
     >>> inception_v3(batch=8, dtype="fp16")["head.pool"].output_shape
     (8, 2048, 1, 1)
     """
-    batch = whole("inception_v3", "batch", batch)
-    image_size = whole("inception_v3", "image_size", image_size, least=SMALLEST_IMAGE)
-    net = Network("inception_v3", dtype)
-    x = _stem(net, net.input(batch, 3, image_size))
+    net = Network("inception_v3", dtype, granularity, device)
+    x = _stem(net, net.images(batch, 3, image_size, least=SMALLEST_IMAGE))
     for block, pool_channels in (("mixed_5b", 32), ("mixed_5c", 64), ("mixed_5d", 64)):
         x = _block_a(net, block, x, pool_channels)
     x = _block_b(net, "mixed_6a", x)
@@ -64,93 +76,101 @@ def inception_v3(*, batch: int = 1, image_size: int = 299, dtype: str = "fp32") 
     for block in ("mixed_7b", "mixed_7c"):
         x = _block_e(net, block, x)
     net.block = "head"
-    net.global_pool("head.pool", x)
+    x = net.global_pool("head.pool", x)
+    if not net.by_units:
+        net.classifier("head", x, 1000, dropout=True)
     return net.graph()
 
 
 def _stem(net: Network, x: Tensor) -> Tensor:
     net.block = "stem"
-    x = net.conv("stem.conv1", x, 32, 3, stride=2)
-    x = net.conv("stem.conv2", x, 32, 3)
-    x = net.conv("stem.conv3", x, 64, 3, padding=1)
+    x = _conv(net, "stem.conv1", x, 32, 3, stride=2)
+    x = _conv(net, "stem.conv2", x, 32, 3)
+    x = _conv(net, "stem.conv3", x, 64, 3, padding=1)
     x = net.pool("stem.pool1", x, "max", 3, stride=2)
-    x = net.conv("stem.conv4", x, 80, 1)
-    x = net.conv("stem.conv5", x, 192, 3)
+    x = _conv(net, "stem.conv4", x, 80, 1)
+    x = _conv(net, "stem.conv5", x, 192, 3)
     return net.pool("stem.pool2", x, "max", 3, stride=2)
 
 
 def _block_a(net: Network, block: str, x: Tensor, pool_channels: int) -> Tensor:
     """Add a block with a 5x5 branch and one of two 3x3 in its place (35 x 35 pixels)."""
     net.block = block
-    one = net.conv(f"{block}.branch1x1", x, 64, 1)
-    five = net.conv(f"{block}.branch5x5_1", x, 48, 1)
-    five = net.conv(f"{block}.branch5x5_2", five, 64, 5, padding=2)
-    double = net.conv(f"{block}.branch3x3dbl_1", x, 64, 1)
-    double = net.conv(f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
-    double = net.conv(f"{block}.branch3x3dbl_3", double, 96, 3, padding=1)
+    one = _conv(net, f"{block}.branch1x1", x, 64, 1)
+    five = _conv(net, f"{block}.branch5x5_1", x, 48, 1)
+    five = _conv(net, f"{block}.branch5x5_2", five, 64, 5, padding=2)
+    double = _conv(net, f"{block}.branch3x3dbl_1", x, 64, 1)
+    double = _conv(net, f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
+    double = _conv(net, f"{block}.branch3x3dbl_3", double, 96, 3, padding=1)
     pool = _pool_branch(net, block, x, pool_channels)
-    return net.identity(f"{block}.concat", [one, five, double, pool])
+    return net.concat(f"{block}.concat", [one, five, double, pool])
 
 
 def _block_b(net: Network, block: str, x: Tensor) -> Tensor:
     """Add the reduction from 35 x 35 to 17 x 17 pixels."""
     net.block = block
-    three = net.conv(f"{block}.branch3x3", x, 384, 3, stride=2)
-    double = net.conv(f"{block}.branch3x3dbl_1", x, 64, 1)
-    double = net.conv(f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
-    double = net.conv(f"{block}.branch3x3dbl_3", double, 96, 3, stride=2)
+    three = _conv(net, f"{block}.branch3x3", x, 384, 3, stride=2)
+    double = _conv(net, f"{block}.branch3x3dbl_1", x, 64, 1)
+    double = _conv(net, f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
+    double = _conv(net, f"{block}.branch3x3dbl_3", double, 96, 3, stride=2)
     pool = net.pool(f"{block}.pool", x, "max", 3, stride=2)
-    return net.identity(f"{block}.concat", [three, double, pool])
+    return net.concat(f"{block}.concat", [three, double, pool])
 
 
 def _block_c(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
     """Add a block whose 7x7 windows are split into 1x7 and 7x1 (17 x 17 pixels)."""
     net.block = block
     row, column = ((1, 7), (0, 3)), ((7, 1), (3, 0))  # (kernel, padding)
-    one = net.conv(f"{block}.branch1x1", x, 192, 1)
-    seven = net.conv(f"{block}.branch7x7_1", x, channels, 1)
+    one = _conv(net, f"{block}.branch1x1", x, 192, 1)
+    seven = _conv(net, f"{block}.branch7x7_1", x, channels, 1)
     for i, (kernel, padding), out in ((2, row, channels), (3, column, 192)):
-        seven = net.conv(f"{block}.branch7x7_{i}", seven, out, kernel, padding=padding)
-    double = net.conv(f"{block}.branch7x7dbl_1", x, channels, 1)
+        seven = _conv(net, f"{block}.branch7x7_{i}", seven, out, kernel, padding=padding)
+    double = _conv(net, f"{block}.branch7x7dbl_1", x, channels, 1)
     for i, (kernel, padding), out in ((2, column, channels), (3, row, channels), (4, column, channels), (5, row, 192)):
-        double = net.conv(f"{block}.branch7x7dbl_{i}", double, out, kernel, padding=padding)
+        double = _conv(net, f"{block}.branch7x7dbl_{i}", double, out, kernel, padding=padding)
     pool = _pool_branch(net, block, x, 192)
-    return net.identity(f"{block}.concat", [one, seven, double, pool])
+    return net.concat(f"{block}.concat", [one, seven, double, pool])
 
 
 def _block_d(net: Network, block: str, x: Tensor) -> Tensor:
     """Add the reduction from 17 x 17 to 8 x 8 pixels."""
     net.block = block
-    three = net.conv(f"{block}.branch3x3_1", x, 192, 1)
-    three = net.conv(f"{block}.branch3x3_2", three, 320, 3, stride=2)
-    seven = net.conv(f"{block}.branch7x7x3_1", x, 192, 1)
-    seven = net.conv(f"{block}.branch7x7x3_2", seven, 192, (1, 7), padding=(0, 3))
-    seven = net.conv(f"{block}.branch7x7x3_3", seven, 192, (7, 1), padding=(3, 0))
-    seven = net.conv(f"{block}.branch7x7x3_4", seven, 192, 3, stride=2)
+    three = _conv(net, f"{block}.branch3x3_1", x, 192, 1)
+    three = _conv(net, f"{block}.branch3x3_2", three, 320, 3, stride=2)
+    seven = _conv(net, f"{block}.branch7x7x3_1", x, 192, 1)
+    seven = _conv(net, f"{block}.branch7x7x3_2", seven, 192, (1, 7), padding=(0, 3))
+    seven = _conv(net, f"{block}.branch7x7x3_3", seven, 192, (7, 1), padding=(3, 0))
+    seven = _conv(net, f"{block}.branch7x7x3_4", seven, 192, 3, stride=2)
     pool = net.pool(f"{block}.pool", x, "max", 3, stride=2)
-    return net.identity(f"{block}.concat", [three, seven, pool])
+    return net.concat(f"{block}.concat", [three, seven, pool])
 
 
 def _block_e(net: Network, block: str, x: Tensor) -> Tensor:
     """Add a block whose 3x3 branches fork into 1x3 and 3x1; the concatenation reads both (8 x 8 pixels)."""
     net.block = block
-    one = net.conv(f"{block}.branch1x1", x, 320, 1)
-    three = net.conv(f"{block}.branch3x3_1", x, 384, 1)
+    one = _conv(net, f"{block}.branch1x1", x, 320, 1)
+    three = _conv(net, f"{block}.branch3x3_1", x, 384, 1)
     three_fork = _fork(net, f"{block}.branch3x3_2", three)
-    double = net.conv(f"{block}.branch3x3dbl_1", x, 448, 1)
-    double = net.conv(f"{block}.branch3x3dbl_2", double, 384, 3, padding=1)
+    double = _conv(net, f"{block}.branch3x3dbl_1", x, 448, 1)
+    double = _conv(net, f"{block}.branch3x3dbl_2", double, 384, 3, padding=1)
     double_fork = _fork(net, f"{block}.branch3x3dbl_3", double)
     pool = _pool_branch(net, block, x, 192)
-    return net.identity(f"{block}.concat", [one, *three_fork, *double_fork, pool])
+    return net.concat(f"{block}.concat", [one, *three_fork, *double_fork, pool])
 
 
-def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, Tensor]:
-    return (
-        net.conv(f"{name}a", x, 384, (1, 3), padding=(0, 1)),
-        net.conv(f"{name}b", x, 384, (3, 1), padding=(1, 0)),
-    )
+def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, ...]:
+    """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, if not that of the block."""
+    row = _conv(net, f"{name}a", x, 384, (1, 3), padding=(0, 1))
+    column = _conv(net, f"{name}b", x, 384, (3, 1), padding=(1, 0))
+    return (row, column) if net.by_units else (net.concat(f"{name}.concat", [row, column]),)
 
 
 def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
     x = net.pool(f"{block}.pool", x, "avg", 3, padding=1)
-    return net.conv(f"{block}.branch_pool", x, channels, 1)
+    return _conv(net, f"{block}.branch_pool", x, channels, 1)
+
+
+def _conv(
+    net: Network, name: str, x: Tensor, out_channels: int, kernel: Pair, *, stride: int = 1, padding: Pair = 0
+) -> Tensor:
+    return net.conv(name, x, out_channels, kernel, stride=stride, padding=padding, norm=True)

@@ -1,0 +1,175 @@
+"""What an operator costs and what it launches: the rules that all networks and importers share.
+
+FLOP
+    2 per multiply-add, bias and fused activation 0. A pool counts its whole window for each output, padding
+    included; an elementwise operator so many per output element as the caller says; moving data counts 0.
+
+Bytes
+    Inputs, weights and output, each moved once.
+
+Kernels, on no device in particular
+    *Matrix products*, a convolution being the implicit product of its N * H_out * W_out pixels by C_out
+    channels (for each group): tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
+    A step along the inner dimension stages 64 bytes of each row of the tile and 4 of padding in shared memory
+    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes.
+    *Elementwise*, copies, pools: one thread per 4 bytes of output (per element where that is wider), blocks of
+    256 threads, 32 registers per thread.
+    *Rows* (softmax, normalisation over the last axis): one block of 256 threads and 1 KiB of shared memory per row.
+
+Kernels on a device
+    The largest tile of 128 x 128, 128 x 64, 64 x 64, 64 x 32 and 32 x 32 whose grid gives every SM a block, or
+    else the smallest; 256 threads, from 64 x 32 on 128, then 64. Elementwise threads take 4, 2 or 1 items of
+    4 bytes by the same rule.
+
+Intensity
+    On no device in particular a convolution or matrix product is "compute" and everything else "memory". On a
+    device an operator is "compute" if its FLOP take longer than its bytes at the datasheet rates.
+
+These are launch shapes as ordinary libraries choose them, not those of a particular release of one.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final, NamedTuple, TypeVar
+
+from simsched.cluster import DEVICES, Cluster, Device
+from simsched.errors import GraphError, UnknownNameError
+from simsched.graph import DTYPE_NBYTES, Kernel
+
+T = TypeVar("T")
+
+_PORTABLE_RIDGE: Final = 16.0  # FLOP per byte, as of a V100 or an A100 in fp32
+_THREADS: Final = 256
+_REGISTERS: Final = 32
+_ROW_SHARED_MEMORY: Final = 1024
+_STAGED_NBYTES: Final = 68  # of a row of a tile, padding included
+_WORD: Final = 4  # bytes that a thread handles at a time
+
+
+class Tile(NamedTuple):
+    """A block of a matrix product: `rows` x `columns` outputs."""
+
+    rows: int
+    columns: int
+    threads: int
+    registers: int
+
+
+_TILES: Final = (
+    Tile(128, 128, 256, 128),
+    Tile(128, 64, 256, 96),
+    Tile(64, 64, 256, 64),
+    Tile(64, 32, 128, 64),
+    Tile(32, 32, 64, 64),
+)
+_PORTABLE_TILE: Final = _TILES[2]
+
+
+class Work(NamedTuple):
+    """What one kernel of an operator does.
+
+    `flops` are FLOP, `n_weights` elements of parameters, `kernel` is None for an operator that
+    launches nothing, such as a change of shape.
+    """
+
+    flops: float
+    n_weights: int
+    kernel: Kernel | None
+
+
+class Costs:
+    """The rules for one number format, on one device or on none in particular.
+
+    Parameters
+    ----------
+    dtype
+        One of `DTYPE_NBYTES`.
+    device
+        Name of a preset device, a `Device`, or None for rules that hold on no device in particular.
+
+    Raises
+    ------
+    GraphError
+        If the number format is not known.
+    UnknownNameError
+        If there is no such preset.
+
+    Examples
+    --------
+    A 3 x 3 convolution of 64 channels to 96 on 35 x 35 pixels: 20 tiles of 64 pixels by 2 of 64 channels.
+
+    >>> Costs().conv((1, 96, 35, 35), 64, (3, 3)).kernel.blocks
+    40
+    >>> Costs(device="a100").conv((1, 96, 35, 35), 64, (3, 3)).kernel.blocks
+    117
+    """
+
+    def __init__(self, dtype: str = "fp32", device: str | Device | None = None) -> None:
+        if dtype not in DTYPE_NBYTES:
+            raise GraphError(f"unknown dtype {dtype!r}; known are: {', '.join(DTYPE_NBYTES)}")
+        if isinstance(device, str):
+            if device not in DEVICES:
+                raise UnknownNameError("device", device, list(DEVICES))
+            device = Cluster.preset(device).devices[0]
+        self.dtype = dtype
+        self.width = DTYPE_NBYTES[dtype]
+        self._sms = 0 if device is None else device.sms
+        self._tiles = (_PORTABLE_TILE,) if device is None else _TILES
+        self._on_a_device = device is not None
+        self._ridge = _PORTABLE_RIDGE if device is None else device.peak_rate(dtype) / device.bandwidth
+
+    def conv(
+        self, output: Sequence[int], in_channels: int, window: Sequence[int], *, groups: int = 1, bias: bool = True
+    ) -> Work:
+        """Return a convolution's work: `output` is (N, C, spatial...), `in_channels` those of all groups."""
+        n, channels, *pixels = output
+        per_output = in_channels // groups * prod(window)
+        kernel = self._matrix_product(n * prod(pixels), channels // groups, groups)
+        return Work(2.0 * prod(output) * per_output, channels * (per_output + bias), kernel)
+
+    def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
+        """Return the work of a product with a matrix of weights."""
+        kernel = self._matrix_product(rows, out_features, 1)
+        return Work(2.0 * rows * in_features * out_features, (in_features + bias) * out_features, kernel)
+
+    def matmul(self, batch: int, m: int, k: int, n: int) -> Work:
+        """Return the work of `batch` products of (m, k) with (k, n), no operand being weights."""
+        return Work(2.0 * batch * m * k * n, 0, self._matrix_product(m, n, batch))
+
+    def pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
+        """Return the work of a pool."""
+        return self.elementwise(output, flops=prod(window))
+
+    def elementwise(self, output: Sequence[int], *, flops: float = 0.0, n_weights: int = 0) -> Work:
+        """Return the work of one thread per output element, with so many `flops` each; a copy has none."""
+        items = -(-prod(output) * self.width // max(_WORD, self.width))
+        choices = (4, 2, 1) if self._on_a_device else (1,)
+        per_thread = self._largest(lambda many: -(-items // (_THREADS * many)), choices)
+        blocks = -(-items // (_THREADS * per_thread))
+        return Work(float(prod(output) * flops), n_weights, Kernel(blocks, _THREADS, _REGISTERS))
+
+    def rows(self, output: Sequence[int], *, flops: float = 0.0, n_weights: int = 0) -> Work:
+        """Return the work of one block per row of the last axis, with so many `flops` per element."""
+        kernel = Kernel(prod(output[:-1]), _THREADS, _REGISTERS, _ROW_SHARED_MEMORY)
+        return Work(float(prod(output) * flops), n_weights, kernel)
+
+    def intensity(self, kind_computes: bool, flops: float, nbytes: float) -> str:
+        """Return "compute" or "memory" of an operator of a kind that computes, or moves, on no device in particular."""
+        computes = flops > self._ridge * nbytes if self._on_a_device else kind_computes
+        return "compute" if computes else "memory"
+
+    def duration(self, flops: float, nbytes: float) -> float:
+        """Return a number in proportion to the time of a kernel: its bytes, or more if its FLOP take longer."""
+        return max(flops / self._ridge, nbytes)
+
+    def _matrix_product(self, rows: int, columns: int, batch: int) -> Kernel:
+        def blocks(tile: Tile) -> int:
+            return batch * -(-rows // tile.rows) * -(-columns // tile.columns)
+
+        tile = self._largest(blocks, self._tiles)
+        shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES
+        return Kernel(blocks(tile), tile.threads, tile.registers, shared_memory)
+
+    def _largest(self, blocks: Callable[[T], int], choices: Sequence[T]) -> T:
+        """Return the first choice that gives every SM a block, or else the last."""
+        return next((choice for choice in choices if blocks(choice) >= self._sms), choices[-1])
