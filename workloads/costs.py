@@ -29,6 +29,7 @@ These are launch shapes as ordinary libraries choose them, not those of a partic
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Final, NamedTuple, TypeVar
 
@@ -63,6 +64,12 @@ _TILES: Final = (
     Tile(32, 32, 64, 64),
 )
 _PORTABLE_TILE: Final = _TILES[2]
+
+
+@lru_cache(maxsize=10_000)  # the layers of a network repeat
+def make_kernel(blocks: int, threads: int, registers: int, shared_memory: int = 0, share: float = 1.0) -> Kernel:
+    """Return a kernel, the same object for the same values."""
+    return Kernel(blocks, threads, registers, shared_memory, share)
 
 
 class Work(NamedTuple):
@@ -146,11 +153,11 @@ class Costs:
         choices = (4, 2, 1) if self._on_a_device else (1,)
         per_thread = self._largest(lambda many: -(-items // (_THREADS * many)), choices)
         blocks = -(-items // (_THREADS * per_thread))
-        return Work(float(prod(output) * flops), n_weights, Kernel(blocks, _THREADS, _REGISTERS))
+        return Work(float(prod(output) * flops), n_weights, make_kernel(blocks, _THREADS, _REGISTERS))
 
     def rows(self, output: Sequence[int], *, flops: float = 0.0, n_weights: int = 0) -> Work:
         """Return the work of one block per row of the last axis, with so many `flops` per element."""
-        kernel = Kernel(prod(output[:-1]), _THREADS, _REGISTERS, _ROW_SHARED_MEMORY)
+        kernel = make_kernel(prod(output[:-1]), _THREADS, _REGISTERS, _ROW_SHARED_MEMORY)
         return Work(float(prod(output) * flops), n_weights, kernel)
 
     def intensity(self, kind_computes: bool, flops: float, nbytes: float) -> str:
@@ -168,7 +175,7 @@ class Costs:
 
         tile = self._largest(blocks, self._tiles)
         shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES
-        return Kernel(blocks(tile), tile.threads, tile.registers, shared_memory)
+        return make_kernel(blocks(tile), tile.threads, tile.registers, shared_memory)
 
     def _largest(self, blocks: Callable[[T], int], choices: Sequence[T]) -> T:
         """Return the first choice that gives every SM a block, or else the last."""

@@ -15,6 +15,7 @@ DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
     {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 )
 _SHARE_TOLERANCE = 1e-9
+_LARGEST_INT = 2**63
 
 # Each rule reads a float or a whole numpy column: one meaning for rows and for columns.
 RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
@@ -38,13 +39,22 @@ def _refuse(subject: str, name: str, value: object, rule: str) -> None:
 
 def _json_values(values: Mapping[str, Any], subject: str) -> dict[str, Any]:
     """Return attributes as they come back from a file: lists for tuples, and all of them copied."""
-    if not values:
-        return {}
     try:
-        copied: dict[str, Any] = json.loads(json.dumps(dict(values), allow_nan=False))
+        copied: dict[str, Any] = _json_value(dict(values))
     except (TypeError, ValueError, RecursionError) as error:
         raise GraphError(f"{subject}: attributes must be JSON values: {error}") from None
     return copied
+
+
+def _json_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
+        return value
+    if kind is list or kind is tuple:
+        return [_json_value(item) for item in value]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: _json_value(item) for key, item in value.items()}
+    return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
 
 
 def _shape(shape: Any, subject: str) -> tuple[int, ...]:
@@ -52,9 +62,10 @@ def _shape(shape: Any, subject: str) -> tuple[int, ...]:
         sizes = tuple(shape)
     except TypeError:
         sizes = (None,)
-    if isinstance(shape, str) or not all(is_count(size, 1) for size in sizes):
-        raise GraphError(f"{subject}: a shape is a sequence of whole numbers of at least 1, not {shape!r}")
-    return tuple(int(size) for size in sizes)
+    for size in sizes:
+        if isinstance(shape, str) or not is_count(size, 1):
+            raise GraphError(f"{subject}: a shape is a sequence of whole numbers of at least 1, not {shape!r}")
+    return tuple(map(int, sizes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,10 @@ def test_smallest_image():
         ({"dtype": "fp23"}, "unknown dtype 'fp23'; known are: fp64, fp32"),
         ({"image_size": 10**200}, "image_size must be at most 2147483647, not 1000"),
         ({"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device holds"),
-        ({"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use a smaller batch or image"),
+        (
+            {"batch": 3 * 10**6},
+            "stem.pool1: .* thread blocks are more than a grid can have; use a smaller batch or image",
+        ),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -15,72 +15,23 @@ The same calls build a network at either granularity:
     ``name.norm``, ``name.relu``), and a unit is only a label.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.cluster import Device
 from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
 from workloads.checks import whole
-from workloads.costs import Costs, Work
+from workloads.costs import Work
+from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
 from workloads.models.windows import Pair, sliding, window_output
 
-Shape = tuple[int, ...]
+__all__ = ["Network", "Tensor"]
 
-GRANULARITIES: Final = ("unit", "operator")
-_COMPUTES: Final = ("conv", "linear", "matmul")  # kinds whose intensity is "compute" on no device in particular
 _ACTIVATION_FLOPS: Final = {"relu": 1, "sigmoid": 4, "tanh": 4, "gelu": 8}
 _INDEX_NBYTES: Final = 8
-_LARGEST_SIZE: Final = 2**31 - 1
-_MOST_ELEMENTS: Final = 2**40  # of an input: more than any device holds
-_LARGEST_GRID: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """An operator's output, or (`producer` None) an input of the network; `part` is its place in an open unit."""
-
-    producer: str | None
-    shape: Shape
-    part: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One kernel's worth of a unit; `inputs` are earlier parts, or ~i for the unit's i-th input."""
-
-    kind: str
-    inputs: tuple[int, ...]
-    work: Work
-    nbytes: float
-    output_shape: Shape
-    attributes: dict[str, Any]
-
-    def described(self) -> dict[str, Any]:
-        return {"kind": self.kind, "inputs": self.inputs, "output_shape": self.output_shape} | self.attributes
-
-
-class _Unit:
-    """A unit being filled."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        self.name = name
-        self.kind = kind
-        self.inputs: list[Tensor] = []
-        self.parts: list[_Part] = []
-
-    def reads(self, x: Tensor) -> int:
-        """Return how a part refers to a tensor: an earlier part, or ~i for the i-th input."""
-        if x.producer == self.name and x.part is not None:
-            return x.part
-        self.inputs.append(x)
-        return ~(len(self.inputs) - 1)
-
-
-class Network:
+class Network(Builder):
     """A network under construction.
 
     Parameters
@@ -121,56 +72,10 @@ class Network:
     ('wide', 'wide.norm', 'wide.relu', 'deep.relu', 'deep.point', 'both')
     """
 
-    def __init__(
-        self, name: str, dtype: str = "fp32", granularity: str = "unit", device: str | Device | None = None
-    ) -> None:
-        if granularity not in GRANULARITIES:
-            raise GraphError(f"{name}: granularity must be 'unit' or 'operator', not {granularity!r}")
-        self.name = name
-        self.costs = Costs(dtype, device)
-        self.by_units = granularity == "unit"
-        self.block: str | None = None
-        self._operators: list[Operator] = []
-        self._edges: list[Edge] = []
-        self._open: _Unit | None = None
-        self._output: dict[str | None, int] = {}  # operator -> its last part, which is what others may read
-
-    def input(self, *shape: int) -> Tensor:
-        """Return an input of the network, such as (batch, channels, height, width)."""
-        sizes = tuple(whole(self.name, "size of an input", size, most=_LARGEST_SIZE) for size in shape)
-        if prod(sizes) > _MOST_ELEMENTS:
-            raise GraphError(f"{self.name}: an input of shape {sizes} is more than any device holds")
-        return Tensor(None, sizes)
-
     def images(self, batch: int, channels: int, size: int, *, least: int) -> Tensor:
         """Return an input of square images of at least `least` pixels a side."""
-        batch = whole(self.name, "batch", batch, most=_LARGEST_SIZE)
-        return self.input(
-            batch, channels, *2 * (whole(self.name, "image_size", size, least=least, most=_LARGEST_SIZE),)
-        )
-
-    @contextmanager
-    def unit(self, name: str, kind: str) -> Iterator[None]:
-        """Make one operator of all that is added inside; its output is that of the last.
-
-        Its `attributes["parts"]` list them in order: kind, attributes, `output_shape` and `inputs`, which
-        are the numbers of earlier parts, or ~i (that is -1 - i) for input i of the operator. Each part
-        launches its own kernels and moves its own bytes. A unit of one part is that part, under the
-        name of the unit. At granularity "operator" this does nothing.
-        """
-        if not self.by_units:
-            yield
-            return
-        if self._open is not None:
-            raise GraphError(f"{name}: unit {self._open.name} is still open")
-        self._open = unit = _Unit(name, kind)
-        try:
-            yield
-        finally:
-            self._open = None
-        if not unit.parts:
-            raise GraphError(f"{name}: the unit is empty")
-        self._close(unit)
+        batch = whole(self.name, "batch", batch, most=LARGEST_SIZE)
+        return self.input(batch, channels, *2 * (whole(self.name, "image_size", size, least=least, most=LARGEST_SIZE),))
 
     def conv(
         self,
@@ -184,8 +89,9 @@ class Network:
         groups: int = 1,
         activation: str | None = "relu",
         norm: bool = False,
+        bias: bool = True,
     ) -> Tensor:
-        """Add a convolution with its bias or batch normalisation, and its activation if any."""
+        """Add a convolution with its bias, if `bias`, or batch normalisation, and its activation if any."""
         self._need_rank(name, x, 4)
         n, channels, _, _ = x.shape
         whole(name, "out_channels", out_channels)
@@ -196,8 +102,16 @@ class Network:
         attributes = {
             "kernel": window, "stride": step, "padding": margin, "groups": groups, "out_channels": out_channels,
         }  # fmt: skip
-        work = self.costs.conv(shape, channels, window, groups=groups, bias=self.by_units or not norm)
+        work = self.costs.conv(shape, channels, window, groups=groups, bias=self.by_units if norm else bias)
         return self._with_epilogue(name, "conv", [x], shape, work, attributes, activation, norm)
+
+    def separable(self, name: str, x: Tensor, out_channels: int, kernel: int, *, stride: int = 1) -> Tensor:
+        """Add a depthwise and a 1x1 convolution with batch normalisation, without activation."""
+        channels, padding = x.shape[1], kernel // 2
+        x = self.conv(
+            f"{name}.depth", x, channels, kernel, stride=stride, padding=padding, groups=channels, activation=None
+        )
+        return self.conv(f"{name}.point", x, out_channels, 1, activation=None, norm=True)
 
     def linear(
         self, name: str, x: Tensor, out_features: int, *, activation: str | None = None, bias: bool = True
@@ -311,10 +225,28 @@ class Network:
         )
 
     def view(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "view") -> Tensor:
-        """Add a change of shape (or a dropout in inference), which launches nothing and takes no time."""
+        """Return a tensor in another shape or order of axes, or after a dropout: nothing is computed or moved.
+
+        A single operator that launches nothing and takes no time; with units there is no operator.
+        """
         if prod(shape) != prod(x.shape):
             raise GraphError(f"{name}: {x.shape} cannot become {tuple(shape)}")
+        if self.by_units:
+            return Tensor(x.producer, tuple(shape), x.part)
         return self.add_operator(name, kind, [x], tuple(shape), Work(0.0, 0, None), nbytes=0.0)
+
+    def slice(self, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return a part of a tensor, read where it lies: as `view`, and with units an edge of that part only."""
+        if prod(shape) > prod(x.shape):
+            raise GraphError(f"{name}: {tuple(shape)} is no part of {x.shape}")
+        if self.by_units:
+            return Tensor(x.producer, tuple(shape), x.part)
+        return self.add_operator(name, "slice", [x], tuple(shape), Work(0.0, 0, None), nbytes=0.0)
+
+    def reduce(self, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Add sums of elements: each output element is that of ``prod(x.shape) / prod(shape)`` inputs."""
+        work = self.costs.elementwise(shape, flops=prod(x.shape) / prod(shape))
+        return self.add_operator(name, "reduce_sum", [x], tuple(shape), work)
 
     def copy(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "copy") -> Tensor:
         """Add a copy that reads as many bytes as it writes: a transposition, a part cut out."""
@@ -328,41 +260,6 @@ class Network:
             x = self.view(f"{name}.dropout", x, x.shape, kind="dropout")
         x = self.view(f"{name}.flatten", x, (x.shape[0], prod(x.shape[1:])), kind="flatten")
         return self.linear(f"{name}.linear", x, classes)
-
-    def add_operator(
-        self,
-        name: str,
-        kind: str,
-        xs: Sequence[Tensor],
-        shape: Shape,
-        work: Work,
-        attributes: dict[str, Any] | None = None,
-        *,
-        nbytes: float | None = None,
-    ) -> Tensor:
-        """Add an operator of any kind; `nbytes` defaults to inputs, weights and output."""
-        width = self.costs.width
-        if nbytes is None:
-            nbytes = float((sum(prod(x.shape) for x in xs) + work.n_weights + prod(shape)) * width)
-        if work.kernel is not None and work.kernel.blocks > _LARGEST_GRID:
-            blocks = work.kernel.blocks
-            raise GraphError(
-                f"{name}: {blocks} thread blocks are more than a grid can have; use a smaller batch or image"
-            )
-        for x in xs:
-            if x.part is not None and x.part != self._output.get(x.producer, x.part):
-                raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
-        unit = self._open or _Unit(name, kind)
-        inputs = tuple(unit.reads(x) for x in xs)
-        unit.parts.append(_Part(kind, inputs, work, nbytes, shape, attributes or {}))
-        if unit is self._open:
-            return Tensor(unit.name, shape, len(unit.parts) - 1)
-        self._close(unit)
-        return Tensor(name, shape, 0)
-
-    def graph(self) -> OpGraph:
-        """Return what was built, operators in the order in which they were added."""
-        return OpGraph(self._operators, self._edges, self.name)
 
     def _with_epilogue(
         self,
@@ -384,47 +281,6 @@ class Network:
         if norm:
             x = self.batch_norm(f"{name}.norm", x)
         return x if activation is None else self.activation(f"{name}.{activation}", x, activation)
-
-    def _close(self, unit: _Unit) -> None:
-        """Add the operator that a unit's parts make."""
-        parts, width = unit.parts, self.costs.width
-        self._output[unit.name] = len(parts) - 1
-        flops, nbytes = sum(part.work.flops for part in parts), sum(part.nbytes for part in parts)
-        computes = any(part.kind in _COMPUTES for part in parts)
-        kernels = self._kernels(unit)
-        first = parts[0]
-        self._operators.append(
-            Operator(
-                unit.name,
-                kind=first.kind if len(parts) == 1 else unit.kind,
-                flops=flops,
-                nbytes=nbytes,
-                weight_nbytes=float(sum(part.work.n_weights for part in parts) * width),
-                time=None if kernels else 0.0,
-                kernels=kernels,
-                intensity=self.costs.intensity(computes, flops, nbytes),
-                dtype=self.costs.dtype,
-                attributes=first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]},
-                input_shapes=tuple(x.shape for x in unit.inputs),
-                output_shape=parts[-1].output_shape,
-                block=self.block,
-            )
-        )
-        for x in unit.inputs:
-            if x.producer is not None:
-                self._edges.append(Edge(x.producer, unit.name, nbytes=float(prod(x.shape) * width)))
-
-    def _kernels(self, unit: _Unit) -> tuple[Kernel, ...]:
-        """Return the kernels of the parts, each with its share of the operator's time."""
-        launched = [
-            (part.work.kernel, self.costs.duration(part.work.flops, part.nbytes))
-            for part in unit.parts
-            if part.work.kernel is not None
-        ]
-        if len(launched) < 2:
-            return tuple(kernel for kernel, _ in launched)
-        total = sum(duration for _, duration in launched)
-        return tuple(replace(kernel, share=duration / total) for kernel, duration in launched)
 
     def _need_rank(self, name: str, x: Tensor, rank: int) -> None:
         if len(x.shape) != rank:

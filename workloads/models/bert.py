@@ -1,0 +1,151 @@
+"""BERT (Devlin et al., 2019), inference: base, large, and the eight layers of AutoGraph."""
+
+from simsched.graph import OpGraph
+from workloads.checks import whole
+from workloads.models.network import Network, Tensor
+from workloads.models.transformer import attention, feed_forward, residual
+
+_VOCABULARY, _POSITIONS, _TYPES = 30522, 512, 2
+_MOST_LAYERS = 10_000
+
+
+def bert_base(
+    *,
+    batch: int = 1,
+    sequence_length: int = 128,
+    dtype: str = "fp32",
+    granularity: str = "unit",
+    device: str | None = None,
+) -> OpGraph:
+    """Return the graph of BERT-base: 12 layers of 768 features, 12 heads, with embeddings and pooler.
+
+    Parameters
+    ----------
+    batch
+        Sequences at a time, at least 1.
+    sequence_length
+        Tokens of each, from 1 to 512, the positions that BERT knows.
+    dtype
+        Number format of tensors and weights.
+    granularity
+        "unit" or "operator"; see Notes.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+
+    Raises
+    ------
+    GraphError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    The encoder of [1]_. A unit is what a tuned library runs as one kernel or as one call: a product with its
+    bias, scaling and activation; a sum with the normalisation behind it; a softmax with its mask; the three
+    embeddings. Eleven units a layer, of which query, key and value are independent; each layer is a block.
+    Single operators are those of a straightforward implementation: views, transpositions, dropouts, scaling,
+    mask, sums and normalisations on their own.
+
+    109.48 M parameters; at 128 tokens 11.17 G multiply-adds in the products of the layers.
+
+    References
+    ----------
+    .. [1] Devlin, Chang, Lee, Toutanova, "BERT: Pre-training of deep bidirectional transformers for language
+       understanding", NAACL 2019, doi:10.18653/v1/N19-1423.
+
+    Examples
+    --------
+    >>> bert_base()
+    OpGraph('bert_base', 134 operators, 181 edges)
+    """
+    net = Network("bert_base", dtype, granularity, device)
+    return _bert(net, batch, sequence_length, layers=12, features=768, heads=12)
+
+
+def bert_large(
+    *,
+    batch: int = 1,
+    sequence_length: int = 128,
+    dtype: str = "fp32",
+    granularity: str = "unit",
+    device: str | None = None,
+) -> OpGraph:
+    """Return the graph of BERT-large: 24 layers of 1024 features, 16 heads; see `bert_base`.
+
+    Examples
+    --------
+    >>> round(sum(op.weight_nbytes for op in bert_large().operators) / 4e6)  # million parameters
+    335
+    """
+    net = Network("bert_large", dtype, granularity, device)
+    return _bert(net, batch, sequence_length, layers=24, features=1024, heads=16)
+
+
+def autograph_bert(
+    *,
+    batch: int = 16,
+    sequence_length: int = 64,
+    dtype: str = "fp32",
+    granularity: str = "operator",
+    device: str | None = None,
+    layers: int = 8,
+) -> OpGraph:
+    """Return BERT as AutoGraph measured it: 8 layers of attention over 1024 features, 16 heads, on [16 x 64, 1024].
+
+    AutoGraph [1]_ prints the shape of its input and the number of layers, no more. The input is read here as 16
+    sequences of 64 tokens, already embedded, and a layer as attention alone, as in the benchmark of TASO that it
+    compares with: 35.4 G multiply-adds, 5.3 ms at the peak rate of the RTX 2080 Ti on which 6.2 to 11.0 ms were
+    measured. With feed-forward networks there would be three times as many.
+
+    References
+    ----------
+    .. [1] "AutoGraph: Optimizing DNN computation graph for parallel GPU kernel execution", AAAI 2023,
+       doi:10.1609/aaai.v37i9.26343, Tables 1 and 2.
+
+    Examples
+    --------
+    >>> len(autograph_bert(granularity="unit").blocks)
+    8
+    """
+    net = Network("autograph_bert", dtype, granularity, device)
+    x = net.input(batch, sequence_length, 1024)
+    for i in range(whole("autograph_bert", "layers", layers, most=_MOST_LAYERS)):
+        net.block = f"layer{i}"
+        x = attention(net, net.block, x, 16, 64)
+    return net.graph()
+
+
+def encoder_layer(net: Network, name: str, x: Tensor, *, heads: int) -> Tensor:
+    """Add a layer as in BERT: attention and a feed-forward network four times as wide, each normalised at its end."""
+    features = x.shape[-1]
+    net.block = name
+    y = attention(net, f"{name}.attention", x, heads, features // heads)
+    x = _normalised_sum(net, f"{name}.attention", x, y)
+    y = feed_forward(net, f"{name}.feed_forward", x, 4 * features, activation="gelu")
+    return _normalised_sum(net, f"{name}.feed_forward", x, y)
+
+
+def _bert(net: Network, batch: int, sequence_length: int, *, layers: int, features: int, heads: int) -> OpGraph:
+    whole(net.name, "sequence_length", sequence_length, most=_POSITIONS)
+    tokens = net.input(batch, sequence_length)
+    net.block = "embeddings"
+    with net.unit("embeddings", "embedding"):
+        x = net.add(
+            "embeddings.sum",
+            [
+                net.embedding(f"embeddings.{name}", tokens, rows, features)
+                for name, rows in (("word", _VOCABULARY), ("position", _POSITIONS), ("type", _TYPES))
+            ],
+        )
+        x = net.layer_norm("embeddings.norm", x)
+    x = net.view("embeddings.dropout", x, x.shape, kind="dropout")
+    for i in range(layers):
+        x = encoder_layer(net, f"layer{i}", x, heads=heads)
+    net.block = "pooler"
+    first = net.slice("pooler.first", x, (batch, features))
+    net.linear("pooler", first, features, activation="tanh")
+    return net.graph()
+
+
+def _normalised_sum(net: Network, name: str, x: Tensor, y: Tensor) -> Tensor:
+    with net.unit(f"{name}.norm", "layer_norm"):
+        return net.layer_norm(f"{name}.norm", residual(net, name, x, y))
