@@ -1,0 +1,159 @@
+"""The builder: units and single operators, what is read, and what is refused."""
+
+import pytest
+
+from simsched.errors import GraphError
+from simsched.graph import Kernel
+from workloads.models.network import Network
+
+
+def network(granularity="unit", **options):
+    net = Network("net", granularity=granularity, **options)
+    return net, net.input(1, 4, 8, 8)
+
+
+def test_a_unit_is_one_operator_of_several_kernels():
+    """ReLU of 256 elements (1 block; 256 FLOP, 2 * 1024 bytes), then 1x1 to 8 channels (1 block; 2 * 512 * 4 FLOP;
+    (256 + 512 + 8 * 5) * 4 = 3232 bytes). Bytes take longer than FLOP / 16, so shares are 2048 and 3232 of 5280.
+    """
+    net, x = network()
+    with net.unit("both", "sequential"):
+        y = net.conv("point", net.activation("relu", x), 8, 1, activation=None)
+    net.pool("pool", y, "max", 2, stride=2)
+    op = net.graph()["both"]
+    assert op.kind == "sequential"
+    assert op.flops == 256 + 4096
+    assert op.nbytes == 2048 + 3232
+    assert op.weight_nbytes == 4 * 40
+    assert op.kernels == (Kernel(1, 256, 32, 0, 2048 / 5280), Kernel(1, 256, 64, 8704, 3232 / 5280))
+    assert op.input_shapes == ((1, 4, 8, 8),)
+    assert op.output_shape == (1, 8, 8, 8)
+    assert op.intensity == "compute"
+    relu, conv = op.attributes["parts"]
+    assert relu == {"kind": "relu", "inputs": [-1], "output_shape": [1, 4, 8, 8]}
+    assert (conv["kind"], conv["inputs"], conv["out_channels"]) == ("conv", [0], 8)
+    assert [(e.src, e.dst, e.nbytes) for e in net.graph().edges] == [("both", "pool", 2048.0)]
+
+
+def test_a_unit_of_one_part_is_that_part():
+    net, x = network()
+    with net.unit("sum", "identity"):
+        net.add("inner", [x, x])
+    (op,) = net.graph().operators
+    assert (op.name, op.kind, dict(op.attributes)) == ("sum", "add", {})
+
+
+def test_single_operators_ignore_units():
+    net, x = network("operator")
+    with net.unit("both", "sequential"):
+        net.conv("point", net.activation("relu", x), 8, 1, norm=True)
+    assert net.graph().names == ("relu", "point", "point.norm", "point.relu")
+
+
+def test_normalisation_is_folded_into_units():
+    """4 * 8 weights and 8 biases as a unit; alone no bias, and the normalisation keeps 4 values per channel."""
+    weights = {}
+    for granularity in ("unit", "operator"):
+        net, x = network(granularity)
+        net.conv("point", x, 8, 1, norm=True)
+        weights[granularity] = [op.weight_nbytes / 4 for op in net.graph().operators]
+    assert weights == {"unit": [40], "operator": [32, 32, 0]}
+
+
+def test_views_vanish_from_units():
+    net, x = network()
+    y = net.view("flat", net.pool("pool", x, "avg", 2), (1, 4 * 49))
+    net.linear("scores", y, 10)
+    graph = net.graph()
+    assert graph.names == ("pool", "scores")
+    assert graph["scores"].input_shapes == ((1, 196),)
+
+
+def test_views_alone_launch_nothing():
+    net, x = network("operator")
+    net.view("flat", x, (1, 256), kind="flatten")
+    (op,) = net.graph().operators
+    assert (op.kind, op.kernels, op.time, op.nbytes) == ("flatten", (), 0.0, 0.0)
+
+
+def test_a_slice_is_read_where_it_lies():
+    net, x = network()
+    y = net.pool("pool", x, "avg", 1)
+    net.activation("relu", net.slice("half", y, (1, 2, 8, 8)))
+    assert [e.nbytes for e in net.graph().edges] == [4 * 128]
+
+
+def test_ceil_mode():
+    """7 pixels in windows of 2 by steps of 2: 3, rounded up 4; a window that would begin in the padding is left out:
+    7 pixels with padding 1, windows of 3 by steps of 3, (7 + 2 - 3) / 3 + 1 = 3, rounded up the same.
+    """
+    net = Network("net")
+    x = net.input(1, 1, 7, 7)
+    assert net.pool("down", x, "max", 2, stride=2).shape == (1, 1, 3, 3)
+    assert net.pool("up", x, "max", 2, stride=2, ceil_mode=True).shape == (1, 1, 4, 4)
+    assert net.pool("padded", x, "max", 3, stride=3, padding=1, ceil_mode=True).shape == (1, 1, 3, 3)
+    # 5 + 2 pixels, windows of 2 by steps of 3: 0, 3, and 6, which is padding
+    assert net.pool("end", net.input(1, 1, 5, 5), "max", 2, stride=3, padding=1, ceil_mode=True).shape == (1, 1, 2, 2)
+
+
+def test_labels_follow_the_block():
+    net, x = network()
+    net.block = "first"
+    x = net.pool("a", x, "max", 2)
+    net.block = "second"
+    net.pool("b", x, "max", 2)
+    assert [op.block for op in net.graph().operators] == ["first", "second"]
+
+
+def inside(net, x):
+    with net.unit("unit", "sequential"):
+        first = net.activation("a", x)
+        net.activation("b", first)
+    net.activation("c", first)
+
+
+def nested(net, x):
+    with net.unit("outer", "sequential"), net.unit("inner", "sequential"):
+        net.activation("a", x)
+
+
+def empty(net, x):
+    with net.unit("empty", "sequential"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (inside, "c: cannot read from within unit unit, only its last output"),
+        (nested, "inner: unit outer is still open"),
+        (empty, "empty: the unit is empty"),
+        (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
+        (lambda net, x: net.add("sum", [x, net.input(1, 4)]), r"sum: the shapes \(1, 4\) and \(1, 4, 8, 8\) differ"),
+        (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, sigmoid"),
+        (lambda net, x: net.conv("c", net.input(4, 4), 4, 1), r"c: needs a tensor of 4 axes, not of shape \(4, 4\)"),
+        (lambda net, x: net.matmul("m", x, x.__class__(None, (1, 4, 7, 8))), "m: cannot multiply"),
+        (lambda net, x: net.view("v", x, (3,)), r"v: \(1, 4, 8, 8\) cannot become \(3,\)"),
+        (lambda net, x: net.slice("s", x, (1, 5, 8, 8)), r"s: \(1, 5, 8, 8\) is no part of"),
+        (lambda net, x: net.input(0), "net: size of an input must be at least 1, not 0"),
+        (lambda net, x: net.input(2**20, 2**20, 2), "is more than any device holds"),
+    ],
+)
+def test_refusals(build, message):
+    net, x = network()
+    with pytest.raises(GraphError, match=message) as caught:
+        build(net, x)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"granularity": "layer"}, ValueError, "granularity must be 'unit' or 'operator', not 'layer'"),
+        ({"dtype": "fp12"}, ValueError, "unknown dtype 'fp12'; known are: fp64"),
+        ({"device": "abacus"}, LookupError, "unknown device 'abacus'; known are: k80"),
+    ],
+)
+def test_refused_options(options, error, message):
+    with pytest.raises(error, match=message):
+        Network("net", **options)
