@@ -77,8 +77,7 @@ def inception_v3(
         x = _block_e(net, block, x)
     net.block = "head"
     x = net.global_pool("head.pool", x)
-    if not net.by_units:
-        net.classifier("head", x, 1000, dropout=True)
+    net.classifier("head", x, 1000, dropout=True)
     return net.graph()
 
 

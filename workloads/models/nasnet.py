@@ -144,8 +144,7 @@ def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, fil
     x = net.activation("head.relu", x)
     net.block = "head.pool"
     x = net.global_pool("head.pool", x)
-    if not net.by_units:
-        net.classifier("head", x, 1000, dropout=True)
+    net.classifier("head", x, 1000, dropout=True)
     return net.graph()
 
 

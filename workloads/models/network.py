@@ -109,8 +109,9 @@ class Network(Builder):
         """Add a depthwise and a 1x1 convolution with batch normalisation, without activation."""
         channels, padding = x.shape[1], kernel // 2
         x = self.conv(
-            f"{name}.depth", x, channels, kernel, stride=stride, padding=padding, groups=channels, activation=None
-        )
+            f"{name}.depth", x, channels, kernel, stride=stride, padding=padding, groups=channels, activation=None,
+            bias=False,
+        )  # fmt: skip
         return self.conv(f"{name}.point", x, out_channels, 1, activation=None, norm=True)
 
     def linear(
@@ -255,7 +256,12 @@ class Network(Builder):
         return self.add_operator(name, kind, [x], tuple(shape), work, nbytes=nbytes)
 
     def classifier(self, name: str, x: Tensor, classes: int, *, dropout: bool = False) -> Tensor:
-        """Add what makes class scores of pooled images: flatten and linear, after a dropout if there is one."""
+        """Add what makes class scores of pooled images: flatten and linear, after a dropout if there is one.
+
+        With units nothing is added: those of IOS end at the last pool.
+        """
+        if self.by_units:
+            return x
         if dropout:
             x = self.view(f"{name}.dropout", x, x.shape, kind="dropout")
         x = self.view(f"{name}.flatten", x, (x.shape[0], prod(x.shape[1:])), kind="flatten")

@@ -1,0 +1,115 @@
+"""RandWire against the counts in the literature, and wirings from files."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import FormatError, GraphError
+from workloads import load
+from workloads.models.randwire import draw_wirings, randwire
+
+# wirings that others released, as data; they are not part of this project
+RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_graphs.json"
+
+
+def macs(graph):
+    """Multiply-adds of the convolutions."""
+    return sum(op.flops for op in graph.operators if op.kind == "conv") / 2
+
+
+def ends(wiring):
+    """Operators that read the input of the stage, and operators that nothing in it reads."""
+    src, dst = {a for a, _ in wiring.edges}, {b for _, b in wiring.edges}
+    return wiring.n_ops - len(dst), wiring.n_ops - len(src)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return randwire()
+
+
+def test_operators_and_edges(graph):
+    """Stem 1; stages 16 + 1, 32 + 1, thrice; head 3: 120. Rings of n operators with 4 neighbours have 2 n edges,
+    224 in all; 21 operators begin a stage, 12 end one; sum to ReLU, convolution, pool: 224 + 33 + 3 = 260.
+    """
+    assert (len(graph), len(graph.edges)) == (120, 260)
+    assert Counter(op.kind for op in graph.operators) == {"sequential": 112, "add": 4, "conv": 2, "relu": 1, "pool": 1}
+    assert [len(block) for block in graph.blocks] == [1, 17, 33, 33, 33, 3]
+    assert sum(graph[e.src].block == graph[e.dst].block for e in graph.edges) == 238
+
+
+def test_multiply_adds():
+    """As many operators begin each stage as in the network that IOS measured, so the multiply-adds are the same."""
+    assert [ends(wiring) for wiring in draw_wirings()] == [(6, 1), (4, 5), (5, 2), (6, 4)]
+    single = randwire(granularity="operator")
+    assert macs(single) == pytest.approx(7.822e9, rel=1e-3)
+    assert sum(op.kind == "conv" for op in single.operators) == 226
+
+
+def test_an_operator_of_a_stage(graph):
+    """Those that read from others add up: a part more, and a kernel more; those that begin a stage have stride 2."""
+    first = next(op for op in graph.operators if op.block == "stage2" and op.attributes["parts"][0]["kind"] == "relu"
+                 and len(op.input_shapes) == 1 and op.input_shapes[0][2] == 56)  # fmt: skip
+    assert first.output_shape == (1, 308, 28, 28)
+    joined = next(op for op in graph.operators if op.block == "stage2" and len(op.input_shapes) > 1)
+    assert [part["kind"] for part in joined.attributes["parts"]] == ["add", "relu", "conv", "conv"]
+    assert len(joined.kernels) == 4
+
+
+def test_seeds():
+    assert randwire(seed=3) == randwire(seed=3) != randwire(seed=4)
+    assert load("randwire", seed=4) == randwire(seed=4)
+    assert len(randwire(seed=4)) == 120
+
+
+def write(path, stages):
+    path.write_text(json.dumps({"stages": stages}))
+    return str(path)
+
+
+LINE = {"nodes": 2, "edges": [[0, 1]]}
+
+
+def test_wiring_from_a_file(tmp_path):
+    """Four stages of a line of two: 1 + 4 * 3 + 3 operators, and one edge into each."""
+    path = write(tmp_path / "w.json", [LINE] * 4)
+    graph = randwire(graphs=path, image_size=64)
+    assert (len(graph), len(graph.edges)) == (16, 15)
+    assert load("randwire", graphs=path, image_size=64) == graph
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([LINE] * 3, "needs 4 stages, not 3"),
+        ([LINE] * 3 + [3], r"stages\[3\]: expected an object"),
+        ([LINE] * 3 + [{"edges": []}], r"stages\[3\]: field 'nodes' is missing"),
+        ([LINE] * 3 + [{"nodes": 10**12, "edges": []}], "field 'nodes' must be from 1 to 100000"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 2]]}], "must lead from a lower to a higher number below 2"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], "an edge must be a pair of whole numbers"),
+    ],
+)
+def test_bad_files(stages, message, tmp_path):
+    with pytest.raises(FormatError, match=message) as caught:
+        randwire(graphs=write(tmp_path / "w.json", stages))
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_parameters():
+    with pytest.raises(GraphError, match="channels must be even, not 7"):
+        randwire(channels=7)
+    with pytest.raises(GraphError, match="seed must be at least 0, not -1"):
+        randwire(seed=-1)
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason="the released wirings are not part of this project")
+def test_released_wirings():
+    """The network that IOS measured: 120 operators, 260 edges, 7.822 G multiply-adds, width of its stages 8, 8, 7."""
+    graph = randwire(graphs=str(RELEASED))
+    assert (len(graph), len(graph.edges)) == (120, 260)
+    assert macs(randwire(graphs=str(RELEASED), granularity="operator")) == pytest.approx(7.822e9, rel=1e-3)
+    assert graph.width == 8

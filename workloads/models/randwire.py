@@ -1,0 +1,168 @@
+"""RandWire (Xie et al., 2019), inference: networks whose stages are wired at random."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from simsched.errors import FormatError, GraphError
+from simsched.graph import OpGraph
+from simsched.io import Record, read_json
+from workloads.checks import whole
+from workloads.models.network import Network, Tensor
+from workloads.random_dags import random_watts_strogatz
+
+SMALLEST_IMAGE: Final = 32
+_STAGE_SIZES: Final = (16, 32, 32, 32)
+# With these 6, 4, 5 and 6 operators begin the stages, and 1, 5, 2 and 4 end them.
+_USUAL_SEEDS: Final = (340, 22, 100, 26)
+_MOST_PER_STAGE: Final = 100_000
+
+
+class Wiring(NamedTuple):
+    """Which of a stage's `n_ops` operators read from which: pairs (src, dst), src < dst, in rising order."""
+
+    n_ops: int
+    edges: tuple[tuple[int, int], ...]
+
+
+def randwire(
+    *,
+    batch: int = 1,
+    image_size: int = 224,
+    dtype: str = "fp32",
+    granularity: str = "unit",
+    device: str | None = None,
+    channels: int = 154,
+    seed: int | None = None,
+    graphs: str | None = None,
+) -> OpGraph:
+    """Return the graph of RandWire-WS in the regular regime, the large one by default.
+
+    Parameters
+    ----------
+    batch
+        Images at a time, at least 1.
+    image_size
+        Height and width of the images in pixels, at least 32.
+    dtype
+        Number format of tensors and weights.
+    granularity
+        "unit" as IOS counts operators, "operator" for single operators.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    channels
+        Channels of the first stage (C of the paper), an even number; each stage has twice those of the last.
+    seed
+        Of the wiring; None for the usual one, see Notes.
+    graphs
+        Path of a JSON file with the wiring of the four stages, instead of drawing it:
+        ``{"stages": [{"nodes": 16, "edges": [[0, 6], ...]}, ...]}``, edges from the lower to the higher number.
+
+    Raises
+    ------
+    GraphError
+        If a parameter is out of range.
+    FileError, FormatError
+        If the file cannot be read, or does not hold the wiring of four stages.
+
+    Notes
+    -----
+    The network of [1]_, Table 2: a convolution of C / 2 channels, four stages of C, 2C, 4C and 8C, a 1x1
+    convolution of 1280 and a global pool. The stages are Watts-Strogatz graphs WS(n, 4, 0.75) of 16, 32, 32 and
+    32 (`random_watts_strogatz`). An operator of a stage adds up what it reads, applies ReLU and a separable 3x3
+    convolution; those that read from none in the stage read its input with stride 2, and what none reads is
+    added up at the end. The weights with which the sums of [1]_ are taken are left out, as IOS [2]_ does.
+
+    Units are those of IOS, which counts such an operator as one, of kind "sequential". Wirings differ in the
+    number of operators that begin and end a stage, and so in edges and multiply-adds. The usual wiring is
+    drawn stage by stage from seeds that give as many as the wirings that IOS measured: 120 operators (112
+    sequential, 4 sums, 2 convolutions, ReLU, pool), 260 edges, and at 224 pixels 7.822 G multiply-adds per image.
+
+    References
+    ----------
+    .. [1] Xie, Kirillov, Girshick, He, "Exploring randomly wired neural networks for image recognition",
+       ICCV 2019, arXiv:1904.01569.
+    .. [2] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: Inter-operator scheduler for CNN acceleration",
+       MLSys 2021, arXiv:2011.01302.
+
+    Examples
+    --------
+    >>> randwire()
+    OpGraph('randwire', 120 operators, 260 edges)
+    """
+    net = Network("randwire", dtype, granularity, device)
+    channels = whole("randwire", "channels", channels, least=2, most=2**20)
+    if channels % 2:
+        raise GraphError(f"randwire: channels must be even, not {channels}")
+    wirings = draw_wirings(seed) if graphs is None else read_wirings(graphs)
+    net.block = "stem"
+    x = net.conv(
+        "stem.conv", net.images(batch, 3, image_size, least=SMALLEST_IMAGE), channels // 2, 3,
+        stride=2, padding=1, activation=None, norm=True,
+    )  # fmt: skip
+    for i, wiring in enumerate(wirings):
+        net.block = f"stage{i + 1}"
+        x = _stage(net, net.block, x, wiring, channels << i)
+    net.block = "head"
+    x = net.activation("head.relu", x)
+    x = net.conv("head.conv", x, 1280, 1, activation=None, norm=True)
+    x = net.global_pool("head.pool", x)
+    net.classifier("head", x, 1000, dropout=True)
+    return net.graph()
+
+
+def draw_wirings(seed: int | None = None) -> list[Wiring]:
+    """Return Watts-Strogatz wirings for the four stages of `randwire`."""
+    rng = None if seed is None else np.random.default_rng(whole("randwire", "seed", seed, least=0))
+    wirings = []
+    for n_ops, own_seed in zip(_STAGE_SIZES, _USUAL_SEEDS, strict=True):
+        drawn = random_watts_strogatz(n_ops, neighbours=4, rewiring=0.75, rng=own_seed if rng is None else rng)
+        wirings.append(Wiring(n_ops, tuple(zip(drawn.src.tolist(), drawn.dst.tolist(), strict=True))))
+    return wirings
+
+
+def read_wirings(path: str) -> list[Wiring]:
+    """Return the wirings that a JSON file holds; see `randwire`."""
+    stages = Record(read_json(path), path).records("stages")
+    if len(stages) != len(_STAGE_SIZES):
+        raise FormatError(f"{path}: needs {len(_STAGE_SIZES)} stages, not {len(stages)}")
+    return [_read_wiring(stage) for stage in stages]
+
+
+def _read_wiring(stage: Record) -> Wiring:
+    n_ops = stage.take("nodes", int)
+    if not 1 <= n_ops <= _MOST_PER_STAGE:
+        raise FormatError(f"{stage.where}: field 'nodes' must be from 1 to {_MOST_PER_STAGE}, not {n_ops}")
+    edges = []
+    for edge in stage.take("edges", list):
+        if not (isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge)):
+            raise FormatError(f"{stage.where}: an edge must be a pair of whole numbers, not {edge!r}")
+        src, dst = edge
+        if not 0 <= src < dst < n_ops:
+            raise FormatError(f"{stage.where}: edge {edge} must lead from a lower to a higher number below {n_ops}")
+        edges.append((src, dst))
+    if len(set(edges)) != len(edges):
+        raise FormatError(f"{stage.where}: an edge stands twice")
+    return Wiring(n_ops, tuple(sorted(edges)))
+
+
+def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) -> Tensor:
+    reads: list[list[int]] = [[] for _ in range(wiring.n_ops)]
+    is_read = [False] * wiring.n_ops
+    for src, dst in wiring.edges:
+        reads[dst].append(src)
+        is_read[src] = True
+    outputs: list[Tensor] = []
+    for i, sources in enumerate(reads):
+        if sources:
+            outputs.append(_separable(net, f"{name}.op{i}", [outputs[src] for src in sources], channels, stride=1))
+        else:
+            outputs.append(_separable(net, f"{name}.op{i}", [x], channels, stride=2))
+    return net.add(f"{name}.sum", [y for y, read in zip(outputs, is_read, strict=True) if not read])
+
+
+def _separable(net: Network, name: str, xs: list[Tensor], channels: int, *, stride: int) -> Tensor:
+    with net.unit(name, "sequential"):
+        x = xs[0] if len(xs) == 1 else net.add(f"{name}.sum", xs)
+        x = net.activation(f"{name}.relu", x)
+        return net.separable(name, x, channels, 3, stride=stride)
