@@ -1,5 +1,10 @@
 """Errors of the library: one tree, each error also the builtin kind it is closest to."""
 
+from difflib import get_close_matches
+from typing import Final
+
+_MOST_LISTED: Final = 16
+
 
 class SimschedError(Exception):
     """Root of every error the library raises on purpose."""
@@ -38,10 +43,13 @@ class DeadlockError(SimschedError, RuntimeError):
 
 
 class UnknownNameError(SimschedError, LookupError):
-    """A scheduler, workload, preset, ... that is not known; the message lists those that are."""
+    """A scheduler, workload, preset, ... that is not known; the message lists those that are, or the closest."""
 
-    def __init__(self, what: str, name: str, known: list[str]) -> None:
-        super().__init__(f"unknown {what} {name!r}; known are: {', '.join(known)}")
+    def __init__(self, what: str, name: str, known: list[str], also: str = "") -> None:
+        listed, introduced = known, "known are"
+        if len(known) > _MOST_LISTED:
+            listed, introduced = get_close_matches(name, known, n=4, cutoff=0.0), f"closest of {len(known)} known"
+        super().__init__(f"unknown {what} {name!r}; {introduced}: {', '.join(listed)}{also}")
 
 
 class FormatError(SimschedError, ValueError):

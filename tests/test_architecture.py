@@ -21,7 +21,8 @@ ROOMS = (
      "simsched.program_json", "simsched.lowering", "simsched.trace"),
     ("simsched.simulator", "simsched.schedulers"),
     ("simsched.bounds", "simsched.calibration"),
-    ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.report"),
+    ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.drawing",
+     "simsched.report"),
     ("simsched",),
     ("workloads",),
     ("hwbackend",),
@@ -29,8 +30,14 @@ ROOMS = (
 )  # fmt: skip
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = ("simsched.schedulers.listing", "simsched.schedulers.protocol")
-HEAVY = ("matplotlib", "numba", "scipy", "networkx", "simpy", "rich", "typer", "pandas", "cupy", "torch")
-ACCELERATORS = {"cupy": "hwbackend.cupy", "cupyx": "hwbackend.cupy", "torch": "hwbackend.torch"}
+HEAVY = ("matplotlib", "numba", "scipy", "networkx", "simpy", "rich", "typer", "pandas", "cupy", "torch", "onnx")
+# optional packages, and the modules that may import them
+OPTIONAL = {
+    "cupy": ("hwbackend.cupy",),
+    "cupyx": ("hwbackend.cupy",),
+    "torch": ("hwbackend.torch", "workloads.formats.torch_"),
+    "onnx": ("workloads.formats.onnx_",),
+}
 
 
 def modules(root):
@@ -106,8 +113,8 @@ def breaches(root):
             )
             if outside and top in ("workloads", "hwbackend"):
                 lines.append(f"{where}: {module} imports {target}: the library knows no hardware and no model zoo")
-            if top in ACCELERATORS and not module.startswith(ACCELERATORS[top]):
-                lines.append(f"{where}: {module} imports {target}: only {ACCELERATORS[top]}*.py may")
+            if top in OPTIONAL and not module.startswith(OPTIONAL[top]):
+                lines.append(f"{where}: {module} imports {target}: only {'*.py, '.join(OPTIONAL[top])}*.py may")
     return lines
 
 
@@ -147,7 +154,8 @@ def tree(tmp_path):
         ("simsched/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/comparison.py", "import hwbackend", "no model zoo"),
         ("simsched/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
-        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py may"),
+        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch_*.py may"),
+        ("workloads/formats/dot.py", "def f():\n    import onnx", "only workloads.formats.onnx_*.py may"),
     ],
 )
 def test_a_planted_import_is_found(tree, path, code, message):

@@ -1,8 +1,8 @@
-"""What there is to schedule: networks and random graphs, by name.
+"""What there is to schedule: networks and random graphs by name, and files of other tools.
 
 >>> from workloads import from_spec, load, names
->>> names()
-['inception_v3', 'random:layered']
+>>> names()[:3], len(names())
+(['inception_v3', 'squeezenet', 'squeezenet1_1'], 34)
 >>> len(load("inception_v3", batch=4))
 119
 >>> from_spec("random:layered,n_ops=50,n_layers=6,seed=3")
@@ -11,12 +11,12 @@ OpGraph('layered-50', 50 operators, 100 edges)
 
 from typing import TYPE_CHECKING, Any
 
-from workloads.registry import WORKLOADS, from_spec, load, names
+from workloads.registry import WORKLOADS, from_spec, load, names, read_spec
 
 if TYPE_CHECKING:
     from workloads.random_dags import random_layered
 
-__all__ = ["WORKLOADS", "from_spec", "load", "names", "random_layered"]
+__all__ = ["WORKLOADS", "from_spec", "load", "names", "random_layered", "read_spec"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,24 +7,25 @@ import numpy as np
 
 from simsched.errors import GraphError
 
+_MOST_SHOWN: Final = 80
 _REALS: Final = (int, float, np.integer, np.floating)
 
 
 def whole(subject: str, name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
     """Return a whole number in ``[least, most]``; `why` ends the message if it is not."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise GraphError(f"{subject}: {name} must be a whole number, not {value!r}")
+        raise GraphError(f"{subject}: {name} must be a whole number, not {_shown(value)}")
     if value < least:
-        raise GraphError(f"{subject}: {name} must be at least {least}{why}, not {value}")
+        raise GraphError(f"{subject}: {name} must be at least {least}{why}, not {_shown(int(value))}")
     if most is not None and value > most:
-        raise GraphError(f"{subject}: {name} must be at most {most}{why}, not {value}")
+        raise GraphError(f"{subject}: {name} must be at most {most}{why}, not {_shown(int(value))}")
     return int(value)
 
 
 def real(subject: str, name: str, value: Any) -> float:
     """Return a finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, _REALS) or not 0 <= value <= float_info.max:
-        raise GraphError(f"{subject}: {name} must be a finite number of at least 0, not {value!r}")
+        raise GraphError(f"{subject}: {name} must be a finite number of at least 0, not {_shown(value)}")
     return float(value)
 
 
@@ -33,7 +34,7 @@ def interval(subject: str, name: str, value: Any) -> tuple[float, float]:
     try:
         low, high = value
     except (TypeError, ValueError):
-        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {value!r}") from None
+        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {_shown(value)}") from None
     low, high = real(subject, f"low end of {name}", low), real(subject, f"high end of {name}", high)
     if low > high:
         raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")
@@ -45,3 +46,12 @@ def generator(subject: str, rng: Any) -> np.random.Generator:
     if isinstance(rng, np.random.Generator):
         return rng
     return np.random.default_rng(whole(subject, "rng (the seed)", rng, least=0))
+
+
+def _shown(value: Any) -> str:
+    """Return a value as errors show it: on one line, not too long, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print whole numbers of over 4,300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

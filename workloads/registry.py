@@ -1,14 +1,18 @@
 """Workloads by name, and the texts that name them on a command line."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from simsched.errors import GraphError, UnknownNameError
 from simsched.graph import OpGraph
+from workloads.formats import SUFFIXES, read, read_graph, reader_of
+
+if TYPE_CHECKING:
+    from workloads.formats.catalogue import Found
 
 Workload = Callable[..., OpGraph]
 
@@ -39,11 +43,28 @@ class _Imported(Mapping[str, Workload]):
         return len(self._places)
 
 
+_MODELS: Final = {
+    "inception_v3": ("inception_v3",),
+    "squeezenet": ("squeezenet", "squeezenet1_1"),
+    "googlenet": ("googlenet",),
+    "resnet": ("resnet50", "resnext50"),
+    "densenet": ("densenet121",),
+    "randwire": ("randwire",),
+    "nasnet": ("nasnet_a_large", "nasnet_mobile", "autograph_nasnet_a"),
+    "bert": ("bert_base", "bert_large", "autograph_bert"),
+    "t5": ("t5_small_encoder", "t5_base_encoder"),
+    "deepfm": ("deepfm",),
+    "sru": ("rnntc_sru",),
+    "tiny": ("tiny_inception", "tiny_resnet", "tiny_transformer"),
+}  # module of workloads.models -> its networks
+_FAMILIES: Final = (
+    "layered", "erdos-renyi", "watts-strogatz", "fork-join", "series-parallel", "wavefront", "in-tree", "out-tree",
+    "cholesky", "lu", "fft", "inception-like", "transformer-like",
+)  # fmt: skip  # of workloads.random_dags
+
 WORKLOADS: Final[Mapping[str, Workload]] = _Imported(
-    {
-        "inception_v3": "workloads.models.inception_v3:inception_v3",
-        "random:layered": "workloads.random_dags:random_layered",
-    }
+    {name: f"workloads.models.{module}:{name}" for module, names in _MODELS.items() for name in names}
+    | {f"random:{family}": f"workloads.random_dags:random_{family.replace('-', '_')}" for family in _FAMILIES}
 )
 """Name -> function that makes the graph; a function that draws takes `rng`, which specs call `seed`."""
 
@@ -78,25 +99,28 @@ def load(name: str, **parameters: Any) -> OpGraph:
     """
     function = _function(name)
     known = _parameters(function)
+    draws = "rng" in signature(function).parameters
     for parameter in parameters:
-        if parameter not in known and not (parameter == "rng" and _SEED in known):
+        if parameter not in known and not (parameter == "rng" and draws):
             raise _unknown_parameter(name, parameter, known)
-    if _SEED in known:
+    if draws:
         if _SEED in parameters and "rng" in parameters:
             raise GraphError(f"workload {name!r}: give seed or rng, not both")
         parameters["rng"] = parameters.pop(_SEED, parameters.get("rng", 0))
     return function(**parameters)
 
 
-def from_spec(spec: str, **defaults: Any) -> OpGraph:
-    """Make the graph that a text names: ``name[,parameter=value]...`` or the path of a JSON file.
+def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, **defaults: Any) -> OpGraph:
+    """Make the graph that a text names: ``name[,parameter=value]...`` or ``path[,option=value]...``.
 
     Parameters
     ----------
     spec
-        A workload with its parameters, such as ``"random:layered,n_ops=500,seed=7"``, or a path
-        that ends in ``.json`` (see `OpGraph.load`). A value is a number, a text, ``low:high``
-        where a range is wanted, or ``none`` where that is allowed.
+        A workload with its parameters, such as ``"random:layered,n_ops=500,seed=7"``, or a file in one of the
+        formats of `workloads.formats` with options of its reader, such as ``"model.onnx,granularity=operator"``.
+        A value is a number, a text, ``low:high`` where a range is wanted, or ``none`` where that is allowed.
+    shapes
+        Sizes of the inputs that a file leaves open, by name.
     **defaults
         Values for parameters that the spec leaves out. They apply where the workload has such a
         parameter and to nothing else: `seed` can be given for every workload, drawn or not.
@@ -108,19 +132,55 @@ def from_spec(spec: str, **defaults: Any) -> OpGraph:
     GraphError
         If the spec cannot be read, or a parameter is unknown, given twice or of the wrong type.
     FileError, FormatError
-        If the JSON file cannot be read.
+        If the file cannot be read.
 
     Examples
     --------
     >>> from_spec("random:layered,n_ops=20,n_layers=5", seed=1)
     OpGraph('layered-20', 20 operators, 40 edges)
     """
+    path, settings = _split_path(spec)
+    if path is not None:
+        return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _options(reader_of(path))))
+    if shapes:
+        raise GraphError(f"workload {_short(spec)}: shapes are for files; a workload has parameters")
     name, *settings = (part.strip() for part in spec.split(","))
-    if name not in WORKLOADS and spec.strip().endswith(".json"):
-        return OpGraph.load(spec.strip())
-    if name.endswith(".json"):
-        raise GraphError(f"workload {_short(spec)}: a JSON file takes no parameters")
     known = _parameters(_function(name))
+    given = _read_settings(spec, name, settings, known)
+    return load(name, **{key: value for key, value in defaults.items() if key in known} | given)
+
+
+def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Found":
+    """Make the graph that a text names, or read whatever the file that it names holds: a schedule, for one.
+
+    Parameters and errors are those of `from_spec`.
+    """
+    path, settings = _split_path(spec)
+    if path is None:
+        return from_spec(spec, shapes=shapes)
+    options = _options(reader_of(path, graph=False))
+    return read(path, shapes=shapes, **_read_settings(spec, path, settings, options))
+
+
+def _options(reader: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type of each option of a reader that can be given in a spec."""
+    return {key: kind for key, kind in _parameters(reader).items() if key not in ("path", "shapes")}
+
+
+def _split_path(spec: str) -> tuple[str | None, list[str]]:
+    """Return the path that a spec begins with, None if it is a workload, and the settings behind it."""
+    whole = spec.strip()
+    parts = whole.split(",")
+    if parts[0].strip() in WORKLOADS:
+        return None, []
+    for n in range(len(parts), 0, -1):  # the longest, since a comma may be part of a path
+        path = ",".join(parts[:n]).strip()
+        if path.lower().endswith(SUFFIXES):
+            return path, [part.strip() for part in parts[n:]]
+    return None, []
+
+
+def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for setting in settings:
         parameter, equals, text = (part.strip() for part in setting.partition("="))
@@ -131,16 +191,17 @@ def from_spec(spec: str, **defaults: Any) -> OpGraph:
         if parameter in given:
             raise GraphError(f"workload {_short(spec)}: parameter {parameter!r} is given twice")
         given[parameter] = _parse(name, parameter, text, known)
-    return load(name, **{key: value for key, value in defaults.items() if key in known} | given)
+    return given
 
 
 def _function(name: str) -> Workload:
     if name not in WORKLOADS:
-        raise UnknownNameError("workload", name, [*names(), "a path that ends in .json"])
+        files = ", ".join(SUFFIXES)
+        raise UnknownNameError("workload", name[:_MOST_SHOWN], names(), f"; or give a path that ends in {files}")
     return WORKLOADS[name]
 
 
-def _parameters(function: Workload) -> dict[str, Any]:
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the type of each parameter; `rng` goes by the name of `seed` and is a whole number."""
     found: dict[str, Any] = {}
     for parameter in signature(function, eval_str=True).parameters.values():
@@ -153,18 +214,20 @@ def _parameters(function: Workload) -> dict[str, Any]:
 
 
 def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
-    return GraphError(f"workload {name!r} has no parameter {_short(parameter)}; known are: {', '.join(known)}")
+    return GraphError(
+        f"workload {name!r} has no parameter {_short(parameter)}; known are: {', '.join(known) or 'none'}"
+    )
 
 
 def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> Any:
     wanted = known[parameter]
     choices = get_args(wanted) if get_origin(wanted) is UnionType else (wanted,)
+    if NoneType in choices and text == "none":
+        return None
     for choice in choices:
         value = _parse_as(choice, text)
         if value is not None:
             return value
-    if NoneType in choices and text == "none":
-        return None
     phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text"}
     expected = " or ".join(phrases.get(choice, "a range low:high") for choice in choices)
     raise GraphError(

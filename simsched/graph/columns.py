@@ -123,6 +123,24 @@ def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> In
         raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
 
 
+def kind_column(names: Sequence[str], kind: Any) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return kinds as a column of codes and the codes' texts; given is one text, or such a pair."""
+    try:
+        given, texts = (0, (kind,)) if isinstance(kind, str) else kind
+        codes, texts = whole_numbers(given), tuple(texts)
+    except (TypeError, ValueError):
+        raise GraphError(f"kind must be a text or a pair (codes, texts), not {kind!r}") from None
+    if not all(isinstance(text, str) and text for text in texts):
+        raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
+    if codes is None or codes.shape not in ((), (len(names),)):
+        raise GraphError(f"the codes of kinds must be {len(names)} whole numbers, one for each operator")
+    outside = (codes < 0) | (codes >= len(texts))
+    if outside.any():
+        i = int(np.argmax(outside))
+        raise GraphError(f"operator {names[i]!r}: kind {int(codes.flat[i])} is none of the {len(texts)} texts")
+    return np.broadcast_to(codes.astype(np.int32), (len(names),)), texts
+
+
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     """Return kernels by columns."""
     columns: dict[str, npt.NDArray[Any]] = {

@@ -22,6 +22,7 @@ from simsched.graph.columns import (
     endpoints,
     index_of,
     kernel_columns,
+    kind_column,
     packed,
     require_names,
     unpacked,
@@ -110,12 +111,12 @@ class OpGraph:
         dst: npt.ArrayLike,
         *,
         name: str = "graph",
-        kind: str = "op",
+        kind: str | tuple[npt.ArrayLike, Sequence[str]] = "op",
         edge_nbytes: npt.ArrayLike = 0.0,
         edge_transfer: npt.ArrayLike = np.nan,
         **costs: npt.ArrayLike,
     ) -> "OpGraph":
-        """Make a graph of operators of one kind from arrays, without a Python object per row.
+        """Make a graph from arrays, without a Python object per row.
 
         Parameters
         ----------
@@ -124,7 +125,7 @@ class OpGraph:
         src, dst
             Indices of each edge's operators, shape (n_edges,).
         kind
-            Kind of every operator.
+            Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
             Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
         **costs
@@ -135,7 +136,7 @@ class OpGraph:
         source, target = edge_ends(names, src, dst)
         columns = cost_columns(names, costs)
         nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
-        zeros = np.broadcast_to(np.int32(0), n)
+        zeros, kinds = np.broadcast_to(np.int32(0), n), kind_column(names, kind)
         graph = cls.__new__(cls)
         graph._fill(
             name=name,
@@ -144,7 +145,7 @@ class OpGraph:
             dst=target,
             costs=columns,
             intensity=np.broadcast_to(np.int8(-1), n),
-            labels={"kind": (zeros, (kind,)), "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
+            labels={"kind": kinds, "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
             details={},
             kernel_ptr=np.broadcast_to(np.int64(0), n + 1),
             kernels=kernel_columns([]),

@@ -8,12 +8,12 @@ from validation.occupancy import find_header, oracle, random_cases
 from validation.published import CLAIMS
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.exact], ids=lambda c: c.setting)
-def test_worked_examples_are_exact(claim):
-    assert claim.ours() == claim.published
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.tolerance is not None], ids=lambda c: c.setting)
+def test_counts_and_worked_examples_agree(claim):
+    assert claim.ours() == pytest.approx(claim.published, rel=claim.tolerance, abs=0)
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if not c.exact], ids=lambda c: c.setting)
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.tolerance is None], ids=lambda c: c.setting)
 def test_measurements_are_near_before_calibration(claim):
     """Datasheet rates and priors: within a fifth of what was measured; recorded in validation/README.md."""
     assert claim.ours() == pytest.approx(claim.published, rel=0.2)

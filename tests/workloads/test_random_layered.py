@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simsched.errors import GraphError
 from workloads import random_layered
-from workloads.random_dags import _add_tried, _add_weighted, _connecting
+from workloads.random_dags.layered_edges import _add_tried, _add_weighted, _connecting
 
 seeds = st.integers(0, 2**32)
 
@@ -192,9 +192,112 @@ def test_a_hundred_thousand_operators():
     assert len(graph.inputs) == len(graph.outputs) == 1
 
 
+def as_released(**options):
+    return random_layered(200, 14, 400, rng=5, **options)
+
+
+def test_mode_impl_is_all_four_options():
+    every = {"layer_sizes": "rounds", "numbering": "joining", "transfer_of": "consumer", "draws": "whole"}
+    assert as_released(mode="impl") == as_released(**every) != as_released()
+    none = {"layer_sizes": "uniform", "numbering": "layers", "transfer_of": "producer", "draws": "real"}
+    assert as_released(mode="paper") == as_released(mode="impl", **none) == as_released()
+    for option, value in every.items():
+        assert as_released(**{option: value}) != as_released()
+        assert as_released(mode="impl", **{option: none[option]}) != as_released(mode="impl")
+
+
+def test_rounds():
+    """Six layers, so rounds of at most 3 operators to a layer: operator 0, then 3 for each of the four layers between.
+
+    Of 19 operators 5 are left for the second round, which adds 0 to 3 to layers 1, 2, 3, 4 in this order and ends where
+    there are none left, or for later rounds; and the last.
+    """
+    second = set()
+    for seed in range(50):
+        graph = random_layered(19, 6, 34, rng=seed, layer_sizes="rounds", numbering="joining")
+        layer = np.array([len(path) for path in paths_to(graph)]) - 1
+        assert layer[:13].tolist() == [0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+        assert layer[18] == 5
+        assert 1 <= layer[13:18].min() <= layer[13:18].max() <= 4
+        second.add(tuple(layer[13:18].tolist()))
+        by_layers = random_layered(19, 6, 34, rng=seed, layer_sizes="rounds")
+        assert np.bincount(layers_of(by_layers)).tolist() == np.bincount(layer).tolist()
+    assert len(second) > 20
+
+
+def paths_to(graph):
+    """A longest path to each operator."""
+    path = {}
+    for i in graph.order_index.tolist():
+        before = [path[u] for u in graph.src[graph.dst == i].tolist()]
+        path[i] = [*max(before, key=len, default=[]), i]
+    return [path[i] for i in range(len(graph))]
+
+
+def test_rounds_fill_all_there_is_room_for():
+    """Four layers of which two are between, 40 operators each at most: 82 operators fill them, 83 are too many."""
+    size = np.bincount(layers_of(random_layered(82, 4, rng=0, layer_sizes="rounds")))
+    assert size.tolist() == [1, 40, 40, 1]
+    with pytest.raises(GraphError, match="layers of up to 40 operators have no room for n_ops of more than 82, not 83"):
+        random_layered(83, 4, rng=0, layer_sizes="rounds")
+
+
+def test_numbers_of_joining():
+    """The same graph but for the numbers: sorted by layer, the i-th of these is number i of the others."""
+    for seed in range(5):
+        by_layers = random_layered(60, 6, 120, rng=seed)
+        joining = random_layered(60, 6, 120, rng=seed, numbering="joining")
+        assert (joining.src > joining.dst).any()
+        assert joining.depth == by_layers.depth == 6
+        assert (joining.inputs, joining.outputs) == (("op0",), ("op59",))
+        number = np.argsort([len(path) for path in paths_to(joining)], kind="stable")
+        assert sorted((number[u], number[v]) for u, v in pairs(by_layers)) == pairs(joining)
+
+
+def pairs(graph):
+    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+
+
+def test_edges_against_the_numbers():
+    """The released code has about 131 of 400 edges from a higher to a lower number; 40 graphs average within 5 %."""
+    graphs = [random_layered(n_edges=400, rng=seed, mode="impl") for seed in range(40)]
+    assert np.mean([(graph.src > graph.dst).sum() for graph in graphs]) == pytest.approx(131, rel=0.05)
+    for graph in graphs:
+        ends = graph.src.astype(int) * 200 + graph.dst
+        assert (np.diff(ends) > 0).all(), "edges stand in rising order, each once"
+
+
+def test_transfer_of_the_consumer():
+    graph = random_layered(n_ops=50, n_layers=5, rng=1, transfer_of="consumer")
+    assert (graph.edge_transfer == np.maximum(100.0, 0.8 * graph.time[graph.dst])).all()
+    assert (graph.time == random_layered(n_ops=50, n_layers=5, rng=1).time).all()
+
+
+def test_whole_draws():
+    """The ends can be drawn: of 1.1 to 1.3 us in steps of 0.1 there are three times, each of about a third of 3,000."""
+    graph = random_layered(3000, 20, rng=0, draws="whole", time=(1.1, 1.3), utilization=(0.6, 0.6001))
+    counts = Counter(graph.time.tolist())
+    assert sorted(counts) == [1.1, 1.2, 1.3]
+    assert all(abs(count - 1000) < 4 * 26 for count in counts.values()), "standard deviation sqrt(3000 * 2 / 9) = 26"
+    assert sorted(set(graph.utilization.tolist())) == [0.6, 0.6001]
+    usual = random_layered(3000, 20, rng=0, draws="whole")
+    assert (usual.time * 10 == np.round(usual.time * 10)).all()
+    assert (usual.time.min() >= 100.0, usual.time.max() <= 4000.0) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"mode": "code"}, "mode must be 'paper' or 'impl', not 'code'"),
+        ({"mode": None}, "mode must be 'paper' or 'impl', not NoneType"),
+        ({"layer_sizes": "equal"}, "layer_sizes must be 'uniform' or 'rounds', not 'equal'"),
+        ({"numbering": "rounds"}, "numbering must be 'layers' or 'joining', not 'rounds'"),
+        ({"transfer_of": ["producer"]}, "transfer_of must be 'producer' or 'consumer', not list"),
+        ({"draws": ""}, "draws must be 'real' or 'whole', not ''"),
+        ({"draws": "whole", "time": (1.01, 1.09)}, "time has no steps of 0.1 from 1.01 to 1.09"),
+        ({"draws": "whole", "time": (0, 1e300)}, "time has no steps of 0.1 from 0.0 to 1e.300"),
+        ({"n_layers": 22, "mode": "impl"}, "take n_ops of more than 242, not 200, or layer_sizes must be"),
+        ({"n_edges": 10**9, "n_ops": 10**5}, "n_edges must be at most 200000000, not 1000000000"),
         ({"n_ops": 2}, "n_ops must be at least 3, not 2"),
         ({"n_ops": 10**12}, "n_ops must be at most 100000000, not"),
         ({"n_ops": 20.0}, "n_ops must be a whole number, not 20.0"),

@@ -13,10 +13,11 @@ from workloads.models.inception_v3 import inception_v3
 
 
 def test_names():
-    assert names() == ["inception_v3", "random:layered"] == list(WORKLOADS)
+    assert names() == list(WORKLOADS)
     assert WORKLOADS["random:layered"] is random_layered
     assert "inception_v3" in WORKLOADS
-    assert len(WORKLOADS) == 2
+    assert "vgg" not in WORKLOADS
+    assert len(WORKLOADS) == len(set(names())) == 34
 
 
 def test_import_is_cheap():
@@ -72,6 +73,8 @@ def test_json_file(tmp_path):
     path = tmp_path / "odd, name.json"
     graph.save(str(path))
     assert from_spec(str(path), batch=2) == graph
+    with pytest.raises(GraphError, match="has no parameter 'batch'; known are: none"):
+        from_spec(f"{path},batch=2")
     with pytest.raises(FileError, match=r"cannot read missing\.json"):
         from_spec("missing.json")
 
@@ -82,7 +85,8 @@ def test_json_file(tmp_path):
         (
             "inceptoin",
             UnknownNameError,
-            "unknown workload 'inceptoin'; known are: inception_v3, random:layered, a ",
+            "unknown workload 'inceptoin'; closest of 34 known: inception_v3, tiny_inception, .*; or give a path that "
+            "ends in .json, .onnx",
         ),
         ("", UnknownNameError, "unknown workload ''"),
         ("random", UnknownNameError, "unknown workload 'random'"),
@@ -111,7 +115,7 @@ def test_json_file(tmp_path):
         ("random:layered,time=5", GraphError, "time must be a range low:high, not '5'"),
         ("random:layered,time=5:x", GraphError, "time must be a range low:high, not '5:x'"),
         ("random:layered,seed=-1", GraphError, "must be at least 0, not -1"),
-        ("graph.json,batch=2", GraphError, "a JSON file takes no parameters"),
+        ("graph.json,batch=2", FileError, "cannot read graph.json"),
     ],
 )
 def test_bad_specs(spec, error, message):
@@ -120,6 +124,19 @@ def test_bad_specs(spec, error, message):
     assert isinstance(caught.value, SimschedError)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
+
+
+def test_parameters_of_every_kind():
+    """A parameter that may be none is, where the text says so, though a text would do."""
+    assert from_spec("inception_v3,device=none") == inception_v3()
+    assert from_spec("inception_v3,device=h200,granularity=operator") == inception_v3(
+        device="h200", granularity="operator"
+    )
+
+
+def test_numbers_too_long_to_print():
+    with pytest.raises(GraphError, match="batch must be at least 1, not a number of thousands of digits"):
+        load("inception_v3", batch=-(10**5000))
 
 
 def test_bad_load():

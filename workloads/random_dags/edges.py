@@ -1,0 +1,63 @@
+"""Edges as numbers ``src * n_ops + dst``: sorted, searched and drawn without a Python object for each."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.random_dags.weights import Ints
+
+Bools = npt.NDArray[np.bool_]
+
+_DENSE: Final = 4  # below so many candidates per wanted one, weigh them all instead of trying again and again
+
+
+def ends_of(keys: Ints, n_ops: int) -> tuple[Ints, Ints]:
+    """Return sources and targets of edges that are given as numbers."""
+    src = keys // n_ops
+    return src, keys - src * n_ops
+
+
+def sorted_ends(src: Ints, dst: Ints, n_ops: int) -> tuple[Ints, Ints]:
+    """Return edges in rising order of source, then target."""
+    return ends_of(np.sort(src * n_ops + dst), n_ops)
+
+
+def is_in(values: Ints, rising: Ints) -> Bools:
+    """Return which values stand in a rising array, which may not be empty."""
+    found: Bools = rising[np.minimum(np.searchsorted(rising, values), len(rising) - 1)] == values
+    return found
+
+
+def first_of_each(values: Ints) -> Bools:
+    """Return which values are not equal to an earlier one."""
+    order = np.argsort(values, kind="stable")
+    first = np.ones(len(values), np.bool_)
+    first[order[1:]] = values[order[1:]] != values[order[:-1]]
+    return first
+
+
+def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
+    """Return `count` different whole numbers below `end` in rising order; every choice is equally likely."""
+    if end <= _DENSE * count:
+        return np.sort(np.argsort(rng.random(end), kind="stable")[:count])
+    found = np.zeros(0, np.int64)
+    while (missing := count - len(found)) > 0:
+        # never more than are missing, so that this is drawing one by one until there are enough
+        found = np.sort(np.concatenate([found, rng.integers(end, size=missing)]))
+        found = found[np.diff(found, prepend=-1) > 0]
+    return found
+
+
+def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[Ints, Ints]:
+    """Return the edges with one operator before all, number 0, and one behind all; the others move up by one.
+
+    The first leads to all that read from no other, the last reads from all that no other reads from.
+    """
+    inputs = np.flatnonzero(np.bincount(dst, minlength=n_inner) == 0) + 1
+    outputs = np.flatnonzero(np.bincount(src, minlength=n_inner) == 0) + 1
+    return sorted_ends(
+        np.concatenate([src + 1, np.zeros_like(inputs), outputs]),
+        np.concatenate([dst + 1, inputs, np.full_like(outputs, n_inner + 1)]),
+        n_inner + 2,
+    )

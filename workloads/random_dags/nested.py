@@ -1,0 +1,154 @@
+"""Random DAGs with one source and one sink, nested or in a row: series-parallel and fork-join."""
+
+import numpy as np
+
+from simsched.graph import OpGraph
+from workloads.checks import whole
+from workloads.random_dags.edges import sorted_ends
+from workloads.random_dags.weights import (
+    COMM_RATIO,
+    MIN_TRANSFER,
+    MOST_OPS,
+    TIME,
+    UTILIZATION,
+    Ints,
+    Weights,
+    probability,
+)
+
+
+def random_fork_join(
+    n_ops: int = 200,
+    max_width: int = 8,
+    *,
+    rng: np.random.Generator | int,
+    time: tuple[float, float] = TIME,
+    utilization: tuple[float, float] | None = UTILIZATION,
+    comm_ratio: float = COMM_RATIO,
+    min_transfer: float = MIN_TRANSFER,
+) -> OpGraph:
+    """Return a row of sections, each of which forks into parallel operators and joins again.
+
+    Parameters
+    ----------
+    n_ops
+        Operators, from 3 to 10^8.
+    max_width
+        Most parallel operators of a section, at least 1.
+    rng, time, utilization, comm_ratio, min_transfer
+        See `workloads.random_dags.weights`.
+
+    Raises
+    ------
+    GraphError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    Hub, section, hub, section, ..., hub: a hub leads to every operator of the section behind it, and
+    these to the next hub. Widths are uniform in 1 to `max_width`; the last section has what is left, and
+    where nothing is, two hubs follow each other. Numbered in that order, which is topological.
+    One source, one sink. O(n_ops).
+
+    Examples
+    --------
+    >>> graph = random_fork_join(50, max_width=6, rng=0)
+    >>> graph, graph.inputs, graph.outputs
+    (OpGraph('fork-join-50', 50 operators, 76 edges), ('op0',), ('op49',))
+    """
+    subject = "random_fork_join"
+    weights = Weights(
+        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
+    )
+    n_ops = whole(subject, "n_ops", n_ops, least=3, most=MOST_OPS)
+    max_width = whole(subject, "max_width", max_width, most=MOST_OPS)
+    drawn = weights.draw(n_ops)
+
+    # of each section the hub in front of it, as if all sections were as wide as drawn
+    width = weights.rng.integers(1, max_width + 1, size=n_ops // 2)
+    hub = np.cumsum(width + 1) - (width + 1)
+    hub = np.append(hub[hub < n_ops - 1], n_ops - 1)
+    op = np.arange(n_ops)
+    section = np.searchsorted(hub, op, side="right") - 1
+    is_hub = hub[section] == op
+    inner, before = op[~is_hub], section[~is_hub]
+    bare = np.flatnonzero(np.diff(hub) == 1)  # sections without operators
+    src, dst = sorted_ends(
+        np.concatenate([hub[before], inner, hub[bare]]), np.concatenate([inner, hub[before + 1], hub[bare + 1]]), n_ops
+    )
+    return drawn.graph("fork-join", src, dst)
+
+
+def random_series_parallel(
+    n_ops: int = 200,
+    parallel: float = 0.5,
+    *,
+    rng: np.random.Generator | int,
+    time: tuple[float, float] = TIME,
+    utilization: tuple[float, float] | None = UTILIZATION,
+    comm_ratio: float = COMM_RATIO,
+    min_transfer: float = MIN_TRANSFER,
+) -> OpGraph:
+    """Return a random two-terminal series-parallel DAG.
+
+    Parameters
+    ----------
+    n_ops
+        Operators, from 2 to 10^8.
+    parallel
+        Probability that a part of two or more operators is cut into parallel ones: 0 makes a chain,
+        1 a single fork and join.
+    rng, time, utilization, comm_ratio, min_transfer
+        See `workloads.random_dags.weights`.
+
+    Raises
+    ------
+    GraphError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    Between source and sink there is a part of ``n_ops - 2`` operators. A part of none is an edge
+    between its two terminals. A part of two or more is, with probability `parallel`, cut into two
+    parallel ones of at least one operator. Of any other, one operator becomes the terminal between
+    two parts in series. All sizes that the two can have are equally likely.
+
+    Parts are numbered in that order, which is topological. One source, one sink, and no edge
+    beside a longer path between the same two operators. Expected O(n_ops) work in O(log n_ops)
+    rounds, then sorting.
+
+    Examples
+    --------
+    >>> graph = random_series_parallel(50, rng=0)
+    >>> graph.inputs, graph.outputs
+    (('op0',), ('op49',))
+    """
+    subject = "random_series_parallel"
+    weights = Weights(
+        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
+    )
+    n_ops = whole(subject, "n_ops", n_ops, least=2, most=MOST_OPS)
+    parallel = probability(subject, "parallel", parallel)
+    drawn = weights.draw(n_ops)
+    src, dst = _series_parallel(n_ops, parallel, weights.rng)
+    return drawn.graph("series-parallel", src, dst)
+
+
+def _series_parallel(n_ops: int, parallel: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the edges; all parts of one depth of the decomposition are cut at once."""
+    # of each part: its terminals, its first operator, and how many it has
+    src, dst, first, size = (np.array([value]) for value in (0, n_ops - 1, 1, n_ops - 2))
+    found_src, found_dst = [], []
+    while len(size):
+        done = size == 0
+        found_src.append(src[done])
+        found_dst.append(dst[done])
+        src, dst, first, size = src[~done], dst[~done], first[~done], size[~done]
+        is_parallel = ((rng.random(len(size)) < parallel) & (size > 1)).astype(np.int64)
+        # in series operator `first + cut` separates 0 to size - 1 others from the rest, in parallel none does
+        cut = rng.integers(is_parallel, size)
+        at = first + cut
+        left = src, np.where(is_parallel, dst, at), first, cut
+        right = np.where(is_parallel, src, at), dst, at + 1 - is_parallel, size - cut - 1 + is_parallel
+        src, dst, first, size = (np.concatenate(pair) for pair in zip(left, right, strict=True))
+    return sorted_ends(np.concatenate(found_src), np.concatenate(found_dst), n_ops)
