@@ -1,4 +1,4 @@
-"""The command line: ``simsched compare | schedule | simulate | show | workloads | gpus``."""
+"""The command line: ``simsched compare | schedule | simulate | show | convert | workloads | formats | gpus``."""
 
 import signal
 import sys

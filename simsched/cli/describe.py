@@ -73,6 +73,19 @@ def _setting(parameter: Parameter) -> str:
     return f"{parameter.name}={text}"
 
 
+def format_table() -> Table:
+    """Return the formats of files."""
+    from workloads.formats import FORMATS
+
+    table = Table(title="formats", title_justify="left")
+    for heading in ("name", "suffix", "holds", "read", "write"):
+        table.add_column(heading)
+    for name, entry in FORMATS.items():
+        suffix = " ".join(entry.suffixes if name != "kineto" else (".json", *entry.suffixes)) or ".json"
+        table.add_row(name, suffix, entry.holds, "yes", "-" if entry.write is None else "yes")
+    return table
+
+
 def gpu_table() -> Table:
     """Return the preset devices."""
     table = Table(title="gpus", title_justify="left")

@@ -1,15 +1,16 @@
 """From what is typed to graphs, clusters, schedulers, plans and files to write."""
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from simsched.errors import FileError, FormatError, SchedulerError
+from simsched.errors import FileError, FormatError, GraphError, SchedulerError
 
 if TYPE_CHECKING:
     from simsched.cluster import Cluster
@@ -18,38 +19,40 @@ if TYPE_CHECKING:
     from simsched.schedulers import Scheduler
     from simsched.schedules import Schedule
 
+_SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost")  # what `simsched.schedule` takes besides
 
 
-def read_graph(text: str) -> "OpGraph":
-    """Return the graph that a workload name, a ``random:...`` specification or a JSON file stands for."""
+def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that ``--shape NAME=1,3,224,224`` gives, by name of the input."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts or []:
+        name, equals, sizes = text.rpartition("=")
+        parts = [part.strip() for part in sizes.split(",")]
+        if not equals or not name or not all(_SIZE.fullmatch(part) for part in parts):
+            raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 1")
+        if name in shapes:
+            raise GraphError(f"--shape: input {name!r} is given twice")
+        shapes[name] = tuple(map(int, parts))
+    return shapes
+
+
+def read_graph(text: str, shapes: list[str] | None = None) -> "OpGraph":
+    """Return the graph that a workload name, a ``random:...`` specification or a file stands for."""
     from workloads import from_spec
 
-    return from_spec(text)
+    return from_spec(text, shapes=read_shapes(shapes))
 
 
-def read_plan(text: str) -> "OpGraph | Schedule | Program":
-    """Return a graph, schedule or program; a JSON file says by its format which of them it holds."""
-    text = text.strip()
-    if not text.endswith(".json"):
-        return read_graph(text)
-    from simsched.graph import OpGraph
-    from simsched.io import read_json
-    from simsched.program import Program
-    from simsched.schedules import Schedule
+def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule | Program":
+    """Return a graph, schedule or program; a file says by its format which of them it holds."""
+    from simsched.profile import Profile
+    from workloads import read_spec
 
-    data = read_json(text)
-    readers: dict[str, Callable[[Any, str], OpGraph | Schedule | Program]] = {
-        "simsched.graph": OpGraph.from_dict,
-        "simsched.schedule": Schedule.from_dict,
-        "simsched.program": Program.from_dict,
-    }
-    if not isinstance(data, dict) or "format" not in data:
-        raise FormatError(f"{text}: not an object with a field 'format', which is one of: {', '.join(readers)}")
-    found = data["format"]
-    if not isinstance(found, str) or found not in readers:
-        raise FormatError(f"{text}: field 'format' is {found!r}; expected one of: {', '.join(readers)}")
-    return readers[found](data, text)
+    found = read_spec(text, shapes=read_shapes(shapes))
+    if isinstance(found, Profile):
+        raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
+    return found
 
 
 def make_cluster(gpu: str, gpus: int, link: str | None) -> "Cluster":
@@ -117,6 +120,8 @@ def check_outputs(source: str, *paths: str | None) -> None:
     FileError
         Also if two of them, or one of them and the source, are one file.
     """
+    from workloads.registry import split_path
+
     given = [path for path in paths if path is not None]
     for path in given:
         try:
@@ -131,7 +136,7 @@ def check_outputs(source: str, *paths: str | None) -> None:
             raise
         except (OSError, ValueError) as error:
             raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-    used = [os.path.realpath(path) for path in (source.strip(), *given)]
+    used = [os.path.realpath(path) for path in (split_path(source)[0] or "", *given)]
     for i, path in enumerate(given, 1):
         if used[i] in used[:i]:
             raise FileError(f"cannot write {path}: this command already uses the file")

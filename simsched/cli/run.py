@@ -1,5 +1,6 @@
 """Running the application: every failure becomes one line and an exit status."""
 
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ def run(arguments: list[str]) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a name that a terminal cannot show ends no command
                 stream.reconfigure(errors="backslashreplace")
+        if logging.lastResort is not None:  # what the library logs where nobody set logging up
+            logging.lastResort.setFormatter(logging.Formatter("warning: %(message)s"))
         return _run(arguments or ["--help"])
 
 

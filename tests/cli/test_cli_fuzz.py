@@ -55,7 +55,8 @@ def readable(characters):
 numbers = st.sampled_from(["0", "1", "2", "3", "-1", "1.5", "1e9", "nan", "inf", "x", "", "007", "1_0", "0x1", "٣"])
 words = st.sampled_from(
     [
-        "compare", "schedule", "simulate", "show", "workloads", "gpus", "graph.json", "inception_v3",
+        "compare", "schedule", "simulate", "show", "convert", "formats", "gpus", "graph.json", "graph.dot", "x.onnx",
+        "inception_v3",
         "random:layered,n_ops=6,n_layers=3", "random:layered,n_ops=6,n_layers=3,seed=2", "random:layered,n_ops=2",
         "--gpu", "--gpus", "--link", "--schedulers", "--scheduler", "--option", "--jitter", "--seed", "--threads",
         "--samples", "--box", "--workers", "--full", "--brief",
@@ -95,7 +96,9 @@ OPTIONS = {
                  "--threads": "threads", "--transfers": "transfers", "--events": "events", "--jitter": "x",
                  "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture", "--full": None,
                  "--brief": None},
-    "show": {"--gpu": "gpu", "--json": None},
+    "show": {"--gpu": "gpu", "--gpus": "n", "--link": "link", "--json": None, "--svg": "file", "--dot": "file",
+             "--scheduler": "scheduler", "--option": "option", "--schedule": "file", "--shape": "shape"},
+    "convert": {"--from": "format", "--to": "format", "--shape": "shape"},
 }  # fmt: skip
 VALUES = {
     "gpu": st.sampled_from(["a100", "v100", "k80", "a40", "h200", "A100", ""]),
@@ -115,6 +118,8 @@ VALUES = {
     "events": st.sampled_from(["minimal", "literal", "none"]),
     "file": st.sampled_from(["t.json", "u.json", "missing/t.json", "graph.json", "."]),
     "picture": st.sampled_from(["t.svg", "t.jpg", "missing/t.svg"]),
+    "shape": st.sampled_from(["x=1,3,8,8", "x=0", "x", "=1", "x=1,,2", "x=" + "9" * 30]),
+    "format": st.sampled_from(["simsched", "dot", "stg", "onnx", "kineto", "ios", "hios-graph", "chakra", "tf", ""]),
 }
 
 
@@ -124,6 +129,8 @@ def commands(draw):
     command = draw(st.sampled_from(sorted(OPTIONS)))
     graph = draw(st.sampled_from(["graph.json", "random:layered,n_ops=6,n_layers=3", "random:layered,n_ops=2"]))
     arguments = [command, graph]
+    if command == "convert":
+        arguments.append(draw(st.sampled_from(["t.json", "t.dot", "t.stg", "t.txt", "t.onnx", "graph.json", "."])))
     for option in draw(st.lists(st.sampled_from(sorted(OPTIONS[command])), unique=True, max_size=5)):
         kind = OPTIONS[command][option]
         arguments += [option] if kind is None else [option, draw(VALUES[kind])]

@@ -74,7 +74,7 @@ def refused(tmp_path, capsys):
         ("compare graph.json --nonsense", "No such option: --nonsense"),
         ("compare graph.json --gpu", "requires an argument"),
         ("workloads graph.json", "unexpected extra argument"),
-        ("compare inception_v4", "unknown workload 'inception_v4'; known are: inception_v3, random:layered"),
+        ("compare inception_v4", "unknown workload 'inception_v4'; closest of 34 known: inception_v3"),
         ("compare random:", "unknown workload 'random:'"),
         ("compare graph.json --gpu b300", "unknown gpu 'b300'; known are: k80, v100"),
         ("show graph.json --gpu b300", "unknown gpu 'b300'"),
@@ -150,7 +150,7 @@ def test_random_graphs(refused, command, parameters, message):
 def test_inception(refused):
     assert "batch must be at least 1" in refused("show", "inception_v3,batch=0")
     assert "unknown dtype 'fp4'" in refused("compare", "inception_v3,dtype=fp4")
-    assert "a JSON file takes no parameters" in refused("compare", "graph.json,batch=2")
+    assert "'graph.json' has no parameter 'batch'; known are: none" in refused("compare", "graph.json,batch=2")
 
 
 def edited(**changes):

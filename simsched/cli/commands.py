@@ -1,0 +1,174 @@
+"""Commands that schedule and simulate."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from simsched.cli.inputs import (
+    check_outputs,
+    make_cluster,
+    progress,
+    read_graph,
+    read_options,
+    read_plan,
+    read_scheduler,
+    read_schedulers,
+    timed,
+)
+from simsched.cli.options import (
+    USUAL_JITTER,
+    Box,
+    Full,
+    Gantt,
+    Gpu,
+    Gpus,
+    GraphArgument,
+    Jitter,
+    Json,
+    LinkOption,
+    MaybeScheduler,
+    Option,
+    Perfetto,
+    PlanArgument,
+    Samples,
+    SchedulerOption,
+    Seed,
+    Shape,
+    Workers,
+)
+from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, write_pictures
+
+
+def compare(
+    graph: GraphArgument,
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    schedulers: Annotated[str, typer.Option("--schedulers", help="fast, all, or names separated by commas.")] = "fast",
+    jitter: Jitter = None,
+    seed: Seed = 0,
+    samples: Samples = None,
+    workers: Workers = 1,
+    as_json: Json = False,
+    perfetto: Perfetto = None,
+    gantt: Gantt = None,
+    box: Box = None,
+    shape: Shape = None,
+) -> None:
+    """Schedule GRAPH in several ways, simulate each, and print a table.
+
+    The trace and the chart are of the schedule with the least makespan.
+
+    With --samples, jitter is in p50, p99 and the box plot alone.
+    """
+    from simsched.comparison import compare
+    from simsched.errors import SimulationError
+
+    if box is not None and samples is None:
+        raise SimulationError("--box draws samples: say how many with --samples")
+    check_pictures(graph, perfetto, gantt, box)
+    if samples is not None and jitter is None:
+        jitter = USUAL_JITTER
+    cluster, dag = make_cluster(gpu, gpus, link), read_graph(graph, shape)
+    asked = read_schedulers(schedulers, dag)
+    with progress(len(asked)) as tell:
+        found = compare(dag, cluster, asked, jitter=jitter, rng=seed, samples=samples, workers=workers, progress=tell)
+    best, drawn = found.best(), any(path is not None for path in (perfetto, gantt, box))
+    if drawn and best is not None:
+        write_pictures(found.traces[best.scheduler], perfetto, gantt)
+        if box is not None:
+            found.box_plot(box)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
+    else:
+        print_table(found.table())
+    if drawn and best is None:
+        raise SimulationError("no scheduler found a schedule: there is nothing to draw")
+    if best is not None and not as_json:
+        print_pictures(best.scheduler, perfetto, gantt)
+        print_pictures("box plot", box)
+
+
+def schedule(
+    graph: GraphArgument,
+    scheduler: SchedulerOption = "lios",
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    option: Option = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the schedule to a JSON file.")
+    ] = None,
+    program: Annotated[
+        str | None, typer.Option("--program", metavar="FILE", help="Write the lowered program too.")
+    ] = None,
+    shape: Shape = None,
+) -> None:
+    """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
+    from simsched.io import dump_json
+    from simsched.schedulers import schedule
+
+    check_outputs(graph, output, program)
+    cluster = make_cluster(gpu, gpus, link)
+    plan = schedule(read_graph(graph, shape), cluster, read_scheduler(scheduler), **read_options(option or []))
+    lowered = None if program is None else plan.lower(cluster)
+    if output is not None:
+        plan.save(output)
+    if program is not None and lowered is not None:
+        lowered.save(program)
+    if output is None:
+        print(dump_json(plan.to_dict()), end="")
+    else:
+        print(f"{plan!r} written to {output}")
+
+
+def simulate(
+    plan: PlanArgument,
+    scheduler: MaybeScheduler = None,
+    gpu: Gpu = "a100",
+    gpus: Gpus = 1,
+    link: LinkOption = None,
+    option: Option = None,
+    threads: Annotated[str, typer.Option("--threads", help="Issuing host threads: device or one.")] = "device",
+    transfers: Annotated[str, typer.Option("--transfers", help="async or blocking.")] = "async",
+    events: Annotated[str, typer.Option("--events", help="Event plan: minimal or literal.")] = "minimal",
+    jitter: Jitter = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    perfetto: Perfetto = None,
+    gantt: Gantt = None,
+    full: Full = None,
+    shape: Shape = None,
+) -> None:
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.cli import summary
+    from simsched.errors import SchedulerError
+    from simsched.graph import OpGraph
+    from simsched.program import Program
+    from simsched.schedulers import schedule
+    from simsched.simulator import simulate
+
+    check_pictures(plan, perfetto, gantt)
+    cluster, found = make_cluster(gpu, gpus, link), read_plan(plan, shape)
+    seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
+    if isinstance(found, OpGraph):
+        with timed(seconds, "scheduling"):
+            found = schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option or []))
+    elif scheduler or option:
+        raise SchedulerError(f"{plan} is scheduled already: --scheduler and --option do not apply")
+    if not isinstance(found, Program):
+        with timed(seconds, "lowering"):
+            found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
+    with timed(seconds, "simulating"):
+        trace = simulate(found, cluster, jitter=jitter, rng=seed)
+    drawn = perfetto is not None or gantt is not None
+    write_pictures(trace, perfetto, gantt)
+    if full is None:
+        full = drawn or len(found) <= summary.LARGE
+    if as_json:
+        facts = summary.full(trace) if full else summary.brief(trace, seconds)
+        print(json.dumps(facts, indent=1, allow_nan=False))
+    else:
+        print_pairs(summary.full_text(trace) if full else summary.brief_text(trace, seconds, drawn))
+        print_pictures("trace", perfetto, gantt)

@@ -1,0 +1,133 @@
+"""`simsched convert`, `simsched formats`, files of other tools as GRAPH, and what is refused."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import simsched as ss
+from simsched.cli.inputs import read_shapes
+from simsched.cli.run import run
+from simsched.errors import GraphError
+from workloads import load
+from workloads.formats import read
+
+
+@pytest.fixture
+def command(capsys):
+    """Run a command; return its status and what it wrote to stdout and stderr."""
+
+    def call(*arguments):
+        status = run([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def succeeds(command):
+    def succeed(*arguments):
+        status, out, err = command(*arguments)
+        assert (status, err) == (0, "")
+        return out
+
+    return succeed
+
+
+@pytest.fixture
+def refused(command):
+    def refuse(*arguments):
+        status, out, err = command(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        return err
+
+    return refuse
+
+
+def test_there_and_back(succeeds, tmp_path):
+    """A network as DOT, and from there as ours: the same graph."""
+    dot, back = tmp_path / "a.dot", tmp_path / "b.json"
+    out = succeeds("convert", "tiny_inception", dot)
+    assert out == f"OpGraph('tiny_inception', 10 operators, 12 edges) written to {dot} (dot)\n"
+    succeeds("convert", dot, back)
+    assert ss.OpGraph.load(str(back)) == load("tiny_inception")
+
+
+def test_by_name_of_the_format(succeeds, tmp_path):
+    path = tmp_path / "a.json"
+    assert succeeds("convert", "tiny_inception", path, "--to", "wfcommons").endswith("(wfcommons)\n")
+    assert json.loads(path.read_text())["schemaVersion"] == "1.5"
+    assert "(dot)" in succeeds("convert", path, tmp_path / "b.gv", "--from", "wfcommons")
+
+
+def test_other_formats_are_graphs_to_every_command(succeeds, tmp_path):
+    path = tmp_path / "a.dot"
+    succeeds("convert", "tiny_inception", path)
+    shown = json.loads(succeeds("show", path, "--json"))
+    assert (shown["operators"], shown["edges"]) == (10, 12)
+    rows = json.loads(succeeds("compare", path, "--json", "--schedulers", "lios,greedy"))["rows"]
+    assert [row["scheduler"] for row in rows] == ["lios", "greedy"]
+
+
+def test_a_schedule_of_ios_is_simulated_as_it_is(succeeds, tmp_path):
+    """The makespan is that of the schedule that was written."""
+    cluster = ss.Cluster.preset("v100")
+    plan = ss.schedule(load("tiny_inception"), cluster, "greedy")
+    own, ios = tmp_path / "plan.json", tmp_path / "ios.json"
+    plan.save(str(own))
+    succeeds("convert", own, ios, "--to", "ios")
+    assert read(ios).n_streams == plan.n_streams
+    simulated = json.loads(succeeds("simulate", ios, "--gpu", "v100", "--json"))
+    assert simulated["makespan_us"] == pytest.approx(ss.simulate(plan, cluster).makespan)
+
+
+def test_formats(succeeds):
+    lines = succeeds("formats").splitlines()
+    assert lines[1].split() == ["name", "suffix", "holds", "read", "write"]
+    assert ["onnx", ".onnx", "graph", "yes", "-"] in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "tiny_inception", "a.tf"], "a.tf: the format is not known by its suffix"),
+        (["convert", "tiny_inception", "a.json", "--to", "tf"], "unknown format 'tf'; known are: simsched, onnx"),
+        (["convert", "tiny_inception", "a.onnx"], "nothing writes onnx files"),
+        (["convert", "missing.dot", "a.json"], "cannot read missing.dot"),
+        (["convert", "missing.dot", "missing.dot"], "this command already uses the file"),
+        (["convert", "missing.dot,batch=2", "missing.dot"], "this command already uses the file"),
+        (["convert", "bert_base", "a.json", "--to", "ios"], "operator "),
+        (["show", "tiny_inception", "--shape", "x=1"], "shapes are for files"),
+        (["show", "missing.onnx", "--shape", "x"], "--shape 'x': give NAME=1,3,224,224"),
+        (["show", "missing.onnx", "--shape", "x=1,0"], "--shape 'x=1,0': give NAME=1,3,224,224"),
+    ],
+)
+def test_refusals(refused, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shapes():
+    assert read_shapes(["x=1,3,8,8", "a=b=2"]) == {"x": (1, 3, 8, 8), "a=b": (2,)}
+    assert read_shapes(None) == {}
+    with pytest.raises(GraphError, match="input 'x' is given twice"):
+        read_shapes(["x=1", "x=2"])
+
+
+def test_warnings_are_lines_of_stderr(tmp_path):
+    """A dependency that stands at one end only is taken, and said."""
+    path = tmp_path / "w.json"
+    tasks = [{"name": name, "id": name, "parents": [], "children": children, "inputFiles": [], "outputFiles": []}
+             for name, children in (("a", ["b"]), ("b", []))]  # fmt: skip
+    path.write_text(json.dumps({
+        "name": "w", "schemaVersion": "1.5",
+        "workflow": {"specification": {"tasks": tasks, "files": []}},
+    }))  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "simsched", "show", str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.startswith(f"warning: {path}: 1 of 1 dependencies")
+    assert logging.getLogger("workloads").handlers == []

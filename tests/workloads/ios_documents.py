@@ -1,0 +1,208 @@
+"""Documents in the form of IOS, by hand and drawn, and what may go wrong with them."""
+
+import copy
+import json
+
+from hypothesis import strategies as st
+
+from simsched.errors import SimschedError
+
+
+def placeholder(channels, size, name="0"):
+    return {"type": "placeholder", "name": name, "hint_name": name, "output_shape": [channels, size, size]}
+
+
+def node(kind, name, inputs, shape, **fields):
+    return {"type": kind, "name": name, "hint_name": name, "inputs": inputs, **fields, "output_shape": shape}
+
+
+def conv(name, inputs, shape, kernel=1, padding=0, **fields):
+    defaults = {"stride": [1, 1], "groups": 1, "act": "relu"}
+    return node("conv", name, inputs, shape, out_channels=shape[0], kernel=2 * [kernel], padding=2 * [padding],
+                **{**defaults, **fields})  # fmt: skip
+
+
+def pool(name, inputs, shape, pool_type="max", kernel=3, stride=1, padding=1):
+    return node("pool", name, inputs, shape, pool_type=pool_type, kernel=2 * [kernel], stride=2 * [stride],
+                padding=2 * [padding])  # fmt: skip
+
+
+def graph(enter, *blocks, name="net"):
+    """A document of blocks, each a pair of its nodes and its stages."""
+    rows = []
+    begin = enter
+    for nodes, stages in blocks:
+        rows.append({"enter_name": begin["name"], "enter_node": begin, "inner_nodes": nodes[:-1],
+                     "exit_node": nodes[-1], "stages": stages})  # fmt: skip
+        begin = nodes[-1]
+    return {"name": name, "input": enter, "blocks": rows}
+
+
+def merged():
+    """Convolutions 1 and 2 merged into one of 4 + 8 channels, then what reads its halves, and a pool at the end."""
+    return graph(
+        placeholder(3, 8),
+        (
+            [
+                conv("1", [[["0", 0, 3]]], [12, 8, 8], 3, 1, hint_name="1 2"),
+                conv("3", [[["1", 0, 4]]], [4, 8, 8]),
+                pool("4", [[["0", 0, 3]]], [3, 8, 8]),
+                node("identity", "5", [[["3", 0, 4]], [["1", 4, 12]], [["4", 0, 3]]], [15, 8, 8]),
+            ],
+            [[["1"]], [["3"], ["4"]], [["5"]]],
+        ),
+        ([pool("6", [[["5", 0, 15]]], [15, 1, 1], "global_avg", 8, 1, 0)], [[["6"]]]),
+    )
+
+
+def all_nodes(document):
+    return [n for block in document["blocks"] for n in (*block["inner_nodes"], block["exit_node"])]
+
+
+def write(path, document):
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def stages_of(schedule):
+    """The groups of each stage by device, each the operators in launch order."""
+    found = {}
+    for row in schedule.placements:
+        found.setdefault((row.device, row.stage), {}).setdefault(row.group, []).append(row.op)
+    return {at: [groups[j] for j in sorted(groups)] for at, groups in found.items()}
+
+
+@st.composite
+def documents(draw):
+    """A graph of up to three blocks on images of 6 x 6, with sums, slices, sequentials and stages that can run."""
+    enter = placeholder(draw(st.integers(1, 4)), 6)
+    channels = {"0": enter["output_shape"][0]}
+    blocks, begin = [], "0"
+    for _ in range(draw(st.integers(1, 3))):
+        known, nodes = [begin], []
+        for _ in range(draw(st.integers(1, 5))):
+            name = str(len(channels))
+            nodes.append(_drawn_node(draw, name, known, channels))
+            channels[name] = nodes[-1]["output_shape"][0]
+            known.append(name)
+        blocks.append((nodes, _drawn_stages(draw, nodes)))
+        begin = known[-1]
+    return graph(enter, *blocks)
+
+
+def _drawn_node(draw, name, known, channels):
+    def value(width=None):
+        source = draw(
+            st.sampled_from(
+                [n for n in known if width is None or channels[n] == width or (n != "0" and channels[n] > width)]
+            )
+        )
+        least = channels[source] if source == "0" else 1  # a file is written without channels that nobody reads
+        length = draw(st.integers(least, channels[source])) if width is None else width
+        start = draw(st.integers(0, channels[source] - length))
+        return [source, start, start + length]
+
+    terms = []
+    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+        first = value()
+        terms.append([first, *(value(first[2] - first[1]) for _ in range(draw(st.sampled_from([0, 0, 1, 2]))))])
+    n = sum(term[0][2] - term[0][1] for term in terms)
+    kind = draw(st.sampled_from(["conv", "conv", "pool", "identity", "relu", "activation", "element", "sequential"]))
+    if kind == "element":
+        terms = [[terms[0][0], terms[0][0]]]
+        n = terms[0][0][2] - terms[0][0][1]
+        return node(kind, name, terms, [n, 6, 6], op_type=draw(st.sampled_from(["add", "mul"])))
+    if kind == "sequential":
+        parts = [node("relu", f"{name}.a", terms, [n, 6, 6]),
+                 conv(f"{name}.b", [[[f"{name}.a", 0, n]]], [n, 6, 6], 3, 1, groups=n, act="identity"),
+                 conv(f"{name}.c", [[[f"{name}.b", 0, n]]], [5, 6, 6], act="identity")]  # fmt: skip
+        return {"type": kind, "name": name, "hint_name": "SepConv", "nodes": parts, "output_shape": [5, 6, 6]}
+    if kind == "conv":
+        size, act = draw(st.sampled_from([1, 3])), draw(st.sampled_from(["relu", "identity", "tanh"]))
+        return conv(name, terms, [draw(st.integers(1, 6)), 6, 6], size, size // 2, act=act)
+    if kind == "pool":
+        return pool(name, terms, [n, 6, 6], draw(st.sampled_from(["max", "avg"])))
+    fields = {"act_type": "sigmoid", "inplace": True} if kind == "activation" else {}
+    return node(kind, name, terms, [n, 6, 6], **fields)
+
+
+def sources(one):
+    """Names that a node reads, one for each value."""
+    inputs = one["nodes"][0]["inputs"] if one["type"] == "sequential" else one["inputs"]
+    return [value[0] for term in inputs for value in term]
+
+
+def _drawn_stages(draw, nodes):
+    stages = [[[nodes[0]["name"]]]]
+    for one in nodes[1:]:
+        here = [g for g in stages[-1] if any(source in g for source in sources(one))]
+        if len(here) > 1 or draw(st.booleans()):
+            stages.append([[one["name"]]])
+        elif here:
+            here[0].append(one["name"])
+        else:
+            stages[-1].append([one["name"]])
+    return stages
+
+
+WEIRD = [None, True, -1, 0, 1, 2**31, 10**400, 1.5, 1e300, "", "0", "1", "x", [], {}, [[]], [[["0", 0, 1]]], [["1"]]]
+
+
+@st.composite
+def spoiled(draw, document):
+    """A document with a few fields or elements dropped, replaced, repeated or exchanged, anywhere in it."""
+    found = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        places = list(_places(found))
+        if not places:
+            break
+        holder, key = places[draw(st.integers(0, len(places) - 1))]
+        change = draw(st.sampled_from(["drop", "replace", "repeat", "exchange"]))
+        if change == "drop":
+            del holder[key]
+        elif change == "replace":
+            holder[key] = copy.deepcopy(draw(st.sampled_from(WEIRD)))
+        elif change == "repeat" and isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(holder[key]))
+        else:
+            other, at = places[draw(st.integers(0, len(places) - 1))]
+            holder[key] = copy.deepcopy(other[at])
+    return found
+
+
+def _places(value):
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from _places(value[key])
+
+
+@st.composite
+def spoiled_bytes(draw, text):
+    """The bytes of a text, cut off, overwritten, or with others put in between."""
+    data = bytearray(text.encode())
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data)))
+        change = draw(st.sampled_from(["cut", "overwrite", "insert"]))
+        if change == "cut":
+            del data[at:]
+        else:
+            put = draw(
+                st.sampled_from([b"\xff", b"9" * 5000, b"[" * 3000, b"-1", b"NaN", b"\x00", b"\r\n", b'"', b"}"])
+            )
+            data[at : at + len(put) * (change == "overwrite" and len(put) < 10)] = put
+    return bytes(data)
+
+
+def outcome(read, path):
+    """The error that a reader refuses a file with, which must be one of ours, or None if it reads it."""
+    try:
+        read(path)
+    except SimschedError as error:
+        return error
+    return None
+
+
+def of_one_line(error, path):
+    """Whether an error, if there is one, names the file in one line."""
+    return error is None or ("\n" not in str(error) and str(path) in str(error))

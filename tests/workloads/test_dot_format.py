@@ -1,0 +1,273 @@
+"""DOT as data: worked examples of the grammar, round trips, and what is refused."""
+
+import contextlib
+import json
+import re
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs
+
+from simsched.errors import FileError, FormatError, GraphError, SimschedError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from workloads.formats.dot import parse_dot, read_dot, to_dot, write_dot
+
+
+def edges(text):
+    return [(edge.src, edge.dst) for edge in parse_dot(text).edges]
+
+
+def test_attributes_become_fields():
+    graph = parse_dot(
+        """
+        digraph "two convs" {
+          a [kind=conv, time=80.5, flops="1.2e9", nbytes=500, label="picture"];
+          b [time=.5 utilization=0.25; block=head]
+          a -> b [nbytes=1024, transfer="15", color=red];
+        }
+        """
+    )
+    assert graph.name == "two convs"
+    assert graph["a"] == Operator("a", kind="conv", time=80.5, flops=1.2e9, nbytes=500.0)
+    assert graph["b"] == Operator("b", time=0.5, utilization=0.25, block="head")
+    assert list(graph.edges) == [Edge("a", "b", nbytes=1024.0, transfer=15.0)]
+
+
+def test_operators_stand_in_order_of_first_appearance():
+    assert parse_dot("digraph { c -> a; b; a -> b; }").names == ("c", "a", "b")
+
+
+def test_chains_and_subgraphs_multiply():
+    """{a b} -> {c d} are the 4 pairs, in order of the left, then of the right; -> e two more."""
+    assert edges("digraph { {a b} -> subgraph cluster_1 { c; d } -> e }") == [
+        ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "e"), ("d", "e"),
+    ]  # fmt: skip
+
+
+def test_an_edge_inside_a_subgraph_makes_its_ends_members():
+    assert edges("digraph { a -> { b -> c } }") == [("b", "c"), ("a", "b"), ("a", "c")]
+
+
+def test_a_subgraph_opened_again_keeps_its_members():
+    assert edges("digraph { subgraph s { a }  subgraph s { b } -> c }") == [("a", "c"), ("b", "c")]
+
+
+def test_a_subgraph_holds_what_is_in_the_subgraphs_in_it():
+    assert edges("digraph { { a { b } subgraph s { c } } -> d }") == [("a", "d"), ("b", "d"), ("c", "d")]
+
+
+def test_defaults_hold_for_what_follows_within_their_braces():
+    """a comes before the default, b under it, c under the inner one, d after the braces, e overrides it."""
+    graph = parse_dot(
+        "digraph { a; node [time=1]; b; subgraph { node [time=2]; edge [nbytes=7]; c } d; e [time=5]; a -> b; "
+        "edge [nbytes=3] b -> c; c -> d [nbytes=4] }"
+    )
+    assert [op.time for op in graph.operators] == [None, 1.0, 2.0, 1.0, 5.0]
+    assert [edge.nbytes for edge in graph.edges] == [0.0, 3.0, 4.0]
+
+
+def test_a_node_named_again_gets_more_attributes():
+    graph = parse_dot("digraph { a [time=1 kind=conv]; a [time=2] a; }")
+    assert graph["a"] == Operator("a", time=2.0, kind="conv")
+
+
+def test_an_empty_text_is_no_value():
+    assert parse_dot('digraph { node [time=3 kind=conv]; a [time="" kind=""] }')["a"] == Operator("a")
+
+
+def test_strict_graphs_hold_an_edge_once():
+    text = "digraph { a -> b [nbytes=1]; a -> b [transfer=2]; a -> b }"
+    assert len(parse_dot(text).edges) == 3
+    assert list(parse_dot(f"strict {text}").edges) == [Edge("a", "b", nbytes=1.0, transfer=2.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('digraph { "a b" -> "c;->" }', ("a b", "c;->")),
+        ('digraph { "say \\"hi\\"" }', ('say "hi"',)),
+        ('digraph { "back\\\\slash" }', ("back\\slash",)),
+        ('digraph { "line\\n" }', ("line\\n",)),  # the two characters, which pictures show as a new line
+        ('digraph { "jo\\\nined" }', ("joined",)),
+        ('digraph { "jo" + "in" + "ed" }', ("joined",)),
+        ("digraph { <b <i>html</i> > }", ("<b <i>html</i> >",)),
+        ("digraph { -1.5 -> .5 }", ("-1.5", ".5")),
+        ('digraph { "node"; Größe }', ("node", "Größe")),
+        ("DiGraph{a->b}", ("a", "b")),
+        ("digraph { a:port:ne -> b:sw }", ("a", "b")),
+        ("// c\n/* c { */ digraph\n# line 1 \"x.c\"\n{ a /* -> b */ // c\n}\n# end", ("a",)),
+        ("digraph { rankdir=LR; graph [size=3]; a; label = <x> }", ("a",)),
+        ("\r\ndigraph g {\r\n\ta;\r\n}\r\n", ("a",)),
+        ('digraph { a [bold] [time=1][label="x" /* c */ + "y"] }', ("a",)),
+    ],
+)  # fmt: skip
+def test_grammar(text, names):
+    assert parse_dot(text).names == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: expected 'digraph', not the end"),
+        ("graph { a -- b }", "undirected graph"),
+        ("strict graph { a }", "undirected graph"),
+        ("digraph { a -- b }", "write '->'"),
+        ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
+        ("digraph { a -> ; }", "after '->', not ';'"),
+        ("digraph { -> a }", "not '->'"),
+        ("digraph { a -> b", "not the end"),
+        ("digraph { a } digraph { b }", "a file holds one graph"),
+        ("digraph { a [time=1 ", "expected an attribute or ']', not the end"),
+        ("digraph { a [time=] }", "expected a value"),
+        ("digraph { a [time=1e5] }", "stands in quotes"),
+        ('digraph { "a', "cannot be read"),
+        ("digraph { <a", "no '>' closes"),
+        ("digraph { /* a }", "cannot be read"),
+        ('digraph { "a" + b }', "string in quotes after '+'"),
+        ("digraph { node -> a }", "expected '['"),
+        ("digraph { subgraph s; a }", "expected '{'"),
+        ("digraph { a -> b -> node [x=y] }", "after '->'"),
+        ("digraph " + "{" * 200, "nested more than 100 deep"),
+        ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
+        ("digraph { a [time=nan] }", "must be a number"),
+        ('digraph { a [time="1_0"] }', "must be a number"),
+        ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
+        ('digraph { a [kernels="[{}]"] }', "'a', attribute 'kernels': "),
+        ('digraph { a [kernels="3"] }', "'a', attribute 'kernels' must be a list"),
+        ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
+        ('digraph { a [attributes="7"] }', "'a', attribute 'attributes' must be an object"),
+        ('digraph { a [input_shapes="7"] }', "'a', attribute 'input_shapes' must be a list"),
+    ],
+)  # fmt: skip
+def test_what_is_no_dot_is_refused(text, message):
+    with pytest.raises(FormatError, match=re.escape(message)) as caught:
+        parse_dot(text, "t.dot")
+    assert str(caught.value).startswith("t.dot: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("digraph { }", "empty"),
+        ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
+        ("digraph { a [time=-1] }", "operator 'a': time must be finite and not negative"),
+        (f"digraph {{ a [flops={'9' * 5000}] }}", "operator 'a': flops must be finite"),
+        ("digraph { a [utilization=2] }", "operator 'a': utilization"),
+        ("digraph { a [dtype=int3] }", "unknown dtype 'int3'"),
+        ('digraph { "" }', "name must be a text"),
+        ("digraph { a -> b [nbytes=-1] }", "edge a -> b: nbytes"),
+    ],
+)
+def test_what_no_graph_can_be_is_refused(text, message):
+    with pytest.raises(GraphError, match=message) as caught:
+        parse_dot(text, "t.dot")
+    assert str(caught.value).startswith("t.dot: ")
+
+
+def test_errors_stay_on_one_line():
+    with pytest.raises(GraphError, match=r"cycle: .*a\\nb"):
+        parse_dot('digraph { "a\nb" -> "a\nb" }')
+
+
+@pytest.mark.parametrize(
+    "text", ["subgraph s { a{} } ", "{{ a{} }} ", "a{} -> b [x=y]; ", "/* {} */", '"a{}" + "b";', "# {}\n"]
+)
+def test_reading_is_linear(text):
+    """5,000 of each take a fraction of a second; what is quadratic would be felt."""
+    assert len(parse_dot("digraph { z\n" + "".join(text.replace("{}", str(i)) for i in range(5_000)) + "}")) >= 1
+
+
+def test_edges_do_not_multiply_without_end():
+    """4,000 x 4,000 edges from 30 kB are 16 million, more than the 10 million that are allowed."""
+    many = " ".join(f"n{i}" for i in range(4000))
+    with pytest.raises(FormatError, match="multiply to more than 10000000"):
+        parse_dot(f"digraph {{ {{{many}}} -> {{{many.replace('n', 'm')}}} }}")
+
+
+def test_every_field_is_written():
+    """An operator with a value of its own in every field comes back with all of them."""
+    op = Operator(
+        "a", "conv", 1.0, 2.0, 3.0, 4.0, (Kernel(8, 64, 40, 1024, 0.25), Kernel(9, share=0.75)), 0.5, "memory", "fp16",
+        {"pad": [1, "x"], "quote": 'a"\\b'}, ((1, 2), (3,)), (4, 5), "stem",
+    )  # fmt: skip
+    default = Operator("b")
+    assert all(getattr(op, f.name) != getattr(default, f.name) for f in fields(Operator))
+    assert parse_dot(to_dot(OpGraph([op])))["a"] == op
+
+
+@settings(max_examples=20)
+@given(graphs())
+def test_a_written_graph_reads_back_equal(graph):
+    assert parse_dot(to_dot(graph)) == graph
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, unique=True),
+    st.text(st.characters(codec="utf-8")),
+)
+def test_any_name_reads_back(tmp_path_factory, names, name):
+    graph = OpGraph(
+        [Operator(text, kind=text, block=text) for text in names], [Edge(names[0], b) for b in names[1:]], name
+    )
+    path = tmp_path_factory.mktemp("dot") / "g.dot"
+    write_dot(graph, path)
+    assert read_dot(path) == graph
+
+
+def test_networkx_writes_the_same_graph_as_we_read():
+    """What the names of attributes mean is what `to_networkx` calls them."""
+    graph = OpGraph([Operator("a", kind="conv", time=3.0), Operator("b", time=1.5)], [Edge("a", "b", nbytes=8)])
+    wide = graph.to_networkx()
+    lines = [f"{json.dumps(name)} [kind={row['kind']} time={row['time']}]" for name, row in wide.nodes(data=True)]
+    lines += [f"{u} -> {v} [nbytes={row['nbytes']}]" for u, v, row in wide.edges(data=True)]
+    assert parse_dot("digraph graph_ {" + ";".join(lines) + "}").edges == graph.edges
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"digraph { \x80 }", b"\x00" * 10])
+def test_bytes_that_are_no_text(tmp_path, content):
+    path = tmp_path / "g.dot"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"g\.dot"):
+        read_dot(path)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for path in (tmp_path, tmp_path / "none.dot", "nul\0.dot"):
+        with pytest.raises(FileError, match="cannot read"):
+            read_dot(path)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "g.dot"
+    path.write_bytes(b"\xef\xbb\xbfdigraph { a }")
+    assert read_dot(path).names == ("a",)
+
+
+tokens = st.sampled_from(
+    [
+        *("digraph", "strict", "graph", "subgraph", "node", "edge", "a", "b", "time", "nbytes", "kernels", "1", "-2.5"),
+        *("{", "}", "[", "]", "->", "--", ";", ",", "=", ":", "+", '"c"', '"[1]"', "<x>", "é"),
+        *('"', "<", "\\", "/*", "*/", "//", "\n#", "\n", "\0"),
+    ]
+)
+
+
+@given(st.lists(tokens, max_size=30), st.booleans())
+def test_any_tokens_read_or_raise_our_error(parts, framed):
+    text = f"digraph {{ a; {' '.join(parts)} }}" if framed else " ".join(parts)
+    with contextlib.suppress(SimschedError):
+        assert len(parse_dot(text)) >= 1
+
+
+@settings(max_examples=20)
+@given(graphs(max_ops=3), st.data())
+def test_a_damaged_file_reads_or_raises_our_error(graph, data):
+    text = to_dot(graph)
+    at = data.draw(st.integers(0, len(text)))
+    until = data.draw(st.integers(at, min(len(text), at + 5)))
+    with contextlib.suppress(SimschedError):
+        assert len(parse_dot(text[:at] + data.draw(st.text(max_size=3)) + text[until:])) >= 1

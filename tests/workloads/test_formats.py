@@ -1,0 +1,146 @@
+"""Reading and writing files by format: which is which, options, and what is refused."""
+
+import gzip
+
+import pytest
+
+import simsched as ss
+from simsched.errors import FileError, FormatError, GraphError, SimschedError, UnknownNameError
+from workloads import from_spec, load, read_spec
+from workloads.formats import FORMATS, format_of, read, read_graph, write
+
+
+@pytest.fixture
+def graph():
+    return load("tiny_inception")
+
+
+@pytest.fixture
+def plan(graph):
+    return ss.schedule(graph, ss.Cluster.preset("a100"), "greedy")
+
+
+NAMES = {
+    "simsched": "a.json", "dot": "a.dot", "stg": "a.stg", "hios-graph": "a.txt", "wfcommons": "a.json",
+    "chakra": "a.json", "ios": "a.json", "hios": "a.json",
+}  # fmt: skip
+
+
+def timed(graph):
+    """The graph with times and transfers, which some formats need."""
+    operators = [
+        ss.Operator(op.name, kind=op.kind, time=10.0 + i, utilization=0.5) for i, op in enumerate(graph.operators)
+    ]
+    return ss.OpGraph(
+        operators, [ss.Edge(e.src, e.dst, nbytes=e.nbytes, transfer=1.0) for e in graph.edges], graph.name
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_is_recognised_and_read(name, graph, plan, tmp_path):
+    """Every format that is written: found out by suffix or content, and the same number of operators comes back."""
+    path = tmp_path / NAMES[name]
+    subject = plan if FORMATS[name].holds == "schedule" else timed(graph) if name in ("stg", "hios-graph") else graph
+    assert write(subject, path, name) == name
+    assert format_of(path) == name
+    found = read(path)
+    assert isinstance(found, ss.Schedule) == (FORMATS[name].holds == "schedule")
+    back = read_graph(path)
+    assert isinstance(back, ss.OpGraph)
+    real = [op for op in back.operators if op.time != 0]  # STG adds an entry and an exit of no time
+    assert len(real) == len(graph)
+
+
+def test_names_cover_all_formats():
+    assert {name for name, entry in FORMATS.items() if entry.write is not None} == set(NAMES)
+
+
+def test_suffix_chooses_what_is_written(graph, tmp_path):
+    assert write(graph, tmp_path / "a.gv") == "dot"
+    assert write(graph, tmp_path / "a.json") == "simsched"
+    assert read(tmp_path / "a.json") == graph
+
+
+def test_a_schedule_is_written_as_a_graph_where_only_graphs_are(plan, graph, tmp_path):
+    write(plan, tmp_path / "a.dot")
+    assert read(tmp_path / "a.dot").names == graph.names
+
+
+def test_own_json_holds_four_things(graph, plan, tmp_path):
+    program = plan.lower(ss.Cluster.preset("a100"))
+    for i, subject in enumerate((graph, plan, program)):
+        path = tmp_path / f"{i}.json"
+        write(subject, path)
+        assert type(read(path)) is type(subject)
+    with pytest.raises(FormatError, match=r"'simsched\.schedule'; expected 'simsched\.graph'"):
+        read_graph(tmp_path / "1.json")
+
+
+def test_options_of_a_reader(plan, tmp_path):
+    """The batch is not in a file of IOS: 4 images move four times the bytes."""
+    path = tmp_path / "plan.json"
+    write(plan, path, "ios")
+    one, four = from_spec(str(path)), from_spec(f"{path},batch=4")
+    assert four["one"].flops == 4 * one["one"].flops
+    assert read_spec(f"{path},batch=4,on=gpu1").devices_used == ("gpu1",)
+    with pytest.raises(GraphError, match="has no parameter 'bath'; known are: batch, dtype, device"):
+        from_spec(f"{path},bath=4")
+    with pytest.raises(FormatError, match="format ios: there is no option 'bath'; known are: batch, dtype, device, on"):
+        read(path, bath=4)
+
+
+def test_a_workload_is_no_file(graph):
+    assert read_spec("tiny_inception") == graph
+    with pytest.raises(GraphError, match="shapes are for files"):
+        from_spec("tiny_inception", shapes={"x": (1,)})
+
+
+def test_shapes_are_for_formats_that_leave_them_open(graph, tmp_path):
+    write(graph, tmp_path / "a.dot")
+    with pytest.raises(FormatError, match="format dot: there is no option 'shapes'"):
+        read(tmp_path / "a.dot", shapes={"x": (1, 3, 8, 8)})
+
+
+def test_a_profile_has_no_graph(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": []}')
+    assert format_of(path) == "kineto"
+    with pytest.raises(FormatError, match="holds times, not a graph"):
+        read_graph(path)
+    zipped = tmp_path / "trace.json.gz"
+    zipped.write_bytes(gzip.compress(path.read_bytes()))
+    assert format_of(zipped) == "kineto"
+
+
+@pytest.mark.parametrize("name", ["a.pth", "a", ".json.bak", "model.tflite"])
+def test_unknown_suffixes(name, graph, tmp_path):
+    for act in (format_of, lambda path: write(graph, path)):
+        with pytest.raises(FormatError, match=r"the format is not known by its suffix; known are: \.json, \.onnx"):
+            act(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".onnx", ".dot", ".stg", ".txt", ".json.gz"])
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 100, b"\xff\xfe{}", b"[" * 100_000, b'{"a": '])
+def test_nothing_useful_in_the_file(suffix, content, tmp_path):
+    path = tmp_path / f"file{suffix}"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SimschedError) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert "file" in str(caught.value)
+    assert isinstance(caught.value, FileError) == (content is None)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a.json").mkdir()
+    with pytest.raises(FileError, match="cannot read"):
+        read(tmp_path / "a.json")
+
+
+def test_refused_names(graph, tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown format 'tf'; known are: simsched, onnx"):
+        read(tmp_path / "a.json", "tf")
+    with pytest.raises(FormatError, match="nothing writes onnx files; formats that are written: simsched, dot"):
+        write(graph, tmp_path / "a.onnx")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,191 @@
+"""Programs of torch.export."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
+from simsched.errors import GraphError  # noqa: E402
+from workloads.formats.torch_fx import from_exported, from_fx, from_module  # noqa: E402
+
+pytestmark = [
+    pytest.mark.torch,
+    # torch.export warns of changes in itself
+    pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning", "default::UserWarning"),
+]
+
+
+class Encoder(nn.Module):
+    """A layer of a transformer encoder: 2 sequences of 10 positions, 32 features, 4 heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Convolutions(nn.Module):
+    """What torch.export turns into other calls than torch.fx."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.up = nn.ConvTranspose2d(8, 4, 2, stride=2)
+        self.fc = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 3, 2, 1)
+        return self.fc(self.up(x).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    """An LSTM and a classifier of its last output."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 16, batch_first=True)
+        self.fc = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.fc(self.lstm(x)[0][:, -1])
+
+
+IMAGE = (1, 3, 16, 16)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return torch.export.export(Encoder().eval(), (torch.empty(2, 10, 32),))
+
+
+@pytest.fixture(scope="module")
+def convolutions():
+    return torch.export.export(Convolutions().eval(), (torch.empty(IMAGE),))
+
+
+@pytest.fixture(scope="module")
+def dynamic():
+    shapes = {"x": {0: torch.export.Dim("batch", min=2)}}
+    return torch.export.export(Convolutions().eval(), (torch.empty(4, *IMAGE[1:]),), dynamic_shapes=shapes)
+
+
+def test_an_encoder_layer(encoder):
+    """Units: 4 products, attention, 2 sums, 2 normalisations and the copy that the packed projection needs.
+
+    20 positions: 2 FLOP for each of 32 x 96, 32 x 32, 32 x 64 and 64 x 32 weights.
+    """
+    graph = from_exported(encoder, granularity="unit", name="encoder")
+    assert [graph[name].kind for name in graph.names] == [
+        "linear", "copy", "attention", "linear", "add", "layer_norm", "linear", "linear", "add", "layer_norm",
+    ]  # fmt: skip
+    assert [op.flops / 40 for op in graph.operators if op.kind == "linear"] == [32 * 96, 32 * 32, 2048, 2048]
+    assert [op.attributes.get("activation") for op in graph.operators if op.kind == "linear"][2] == "relu"
+    assert graph["scaled_dot_product_attention"].flops == 8 * (4 * 10 * 10 * 8 + 5 * 100)
+    assert graph.weight_nbytes.sum() == 4 * sum(p.numel() for p in Encoder().parameters())
+    assert graph.depth == 10
+    # each of queries, keys and values is a third of what the copy writes
+    assert [e.nbytes for e in graph.edges if e.dst == "scaled_dot_product_attention"] == [2560.0] * 3
+
+
+def test_a_decomposed_program_does_the_same_products(encoder):
+    """Products alone (softmax apart): attention is two stacks of products, and `addmm` has weights and bias."""
+    graph = from_exported(encoder.run_decompositions())
+    kinds = ("linear", "matmul")
+    projections = 40 * (32 * 96 + 32 * 32 + 2048 + 2048)
+    assert sum(op.flops for op in graph.operators if op.kind in kinds) == projections + 8 * 4 * 10 * 10 * 8
+    assert {op.kind for op in graph.operators} >= {"softmax", "layer_norm", "view", "copy"}
+    assert graph["addmm"].weight_nbytes == 4 * 33 * 32
+
+
+def test_both_ways_to_trace_cost_the_same(convolutions):
+    traced = from_module(Convolutions(), torch.empty(IMAGE))
+    for program in (convolutions, convolutions.run_decompositions()):
+        exported = from_exported(program)
+        by_kind = {op.kind: op for op in exported.operators}
+        for op in traced.operators:
+            assert op.kind in by_kind
+            other = by_kind[op.kind]
+            for field in ("flops", "weight_nbytes", "kernels", "attributes", "output_shape"):
+                assert getattr(op, field) == getattr(other, field), (op.name, field)
+            if op.kind not in ("batch_norm", "pool"):  # decomposed they return more: statistics, indices
+                assert op.nbytes == other.nbytes
+
+
+def test_inputs_and_output_count_and_parameters_do_not(convolutions):
+    graph = from_exported(convolutions, include_io=True)
+    assert [op.name for op in graph.operators if op.kind == "placeholder"] == ["x"]
+    assert graph.names[-1] == "output"
+    assert from_exported(convolutions).names == graph.names[1:-1]
+    assert graph.name == "exported"
+
+
+def test_what_torch_fx_cannot_trace_is_exported():
+    """The layer looks at its input to decide; names are those of ATen then."""
+    graph = from_module(Encoder(), torch.empty(2, 10, 32))
+    assert "scaled_dot_product_attention" in graph.names
+    assert graph.name == "Encoder"
+    module = nn.LSTM(8, 16)
+    assert "lstm" in from_module(module, torch.empty(5, 2, 8)).names
+    assert module.training
+
+    class Picky(nn.Module):
+        def forward(self, x):
+            return x + 1 if float(x.sum()) > 0 else x
+
+    with pytest.raises(GraphError, match=r"Picky: cannot be traced by torch.fx \(.*\) nor by torch.export \(.*\)") as e:
+        from_module(Picky(), torch.ones(3))
+    assert len(str(e.value).splitlines()) == 1
+
+
+def test_a_dynamic_size_needs_example_inputs(dynamic):
+    """A batch of 4 costs four times what a batch of 1 does."""
+    with pytest.raises(GraphError, match=r"input 'x' has no fixed size on axis 0 \(it is s\d+\); give example inputs"):
+        from_exported(dynamic)
+    fixed = from_exported(dynamic, torch.empty(4, *IMAGE[1:]))
+    one = from_module(Convolutions(), torch.empty(IMAGE))
+    assert fixed["conv2d"].flops == 4 * one["conv"].flops
+    assert fixed["conv2d"].input_shapes == ((4, 3, 16, 16),)
+    with pytest.raises(GraphError, match="does not run on the example inputs"):
+        from_exported(dynamic, torch.empty(4, 5))
+
+
+def test_nested_inputs():
+    class Sum(nn.Module):
+        def forward(self, xs, y):
+            return torch.cat(xs, 1) + y
+
+    nested = ([torch.empty(4, 3), torch.empty(4, 5)], torch.empty(4, 8))
+    assert [e.dst for e in from_module(Sum(), nested, include_io=True).edges] == ["cat", "add", "add", "output"]
+    program = torch.export.export(Sum(), nested)
+    graph = from_exported(program, nested, include_io=True)
+    assert graph == from_exported(program, include_io=True)
+    assert graph["cat"].input_shapes == ((4, 3), (4, 5))
+
+
+def test_a_program_as_a_module(convolutions):
+    """It refuses to change to inference, but is in it; its check of the inputs is no kernel."""
+    for inputs in (None, torch.empty(IMAGE)):
+        graph = from_fx(convolutions.module(), inputs)
+        assert [name for name in graph.names if graph[name].kernels] == list(from_exported(convolutions).names)
+
+
+def test_not_a_program():
+    with pytest.raises(GraphError, match=r"a torch.export.ExportedProgram is needed, not Encoder"):
+        from_exported(Encoder())
+
+
+@pytest.mark.parametrize("granularity", ["operator", "unit"])
+def test_what_is_imported_can_be_scheduled(encoder, granularity):
+    """An encoder layer, and an LSTM, which is one operator of 10 steps, 4 gates of 16 x 24 weights, 2 sequences."""
+    recurrent = from_module(Recurrent(), torch.empty(2, 10, 8), granularity=granularity, device="a100")
+    assert recurrent["lstm"].flops == 2 * 20 * 4 * 16 * 24
+    assert recurrent["lstm"].attributes == {"steps": 10, "hidden": 16}
+    cluster = ss.Cluster.preset("a100", n_gpus=1)
+    for graph in (recurrent, from_exported(encoder, granularity=granularity, device="a100")):
+        trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
+        assert {span.op for span in trace.spans if span.op} == set(graph.names)
+        assert trace.makespan > 0

@@ -1,0 +1,397 @@
+"""Modules of PyTorch, traced by torch.fx."""
+
+import logging
+from math import prod
+
+import pytest
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
+from simsched.errors import GraphError, UnknownNameError  # noqa: E402
+from workloads.formats.torch_fx import from_fx, from_module  # noqa: E402
+from workloads.models.network import Network  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::DeprecationWarning")]
+
+
+class Forward(nn.Module):
+    """A module that calls a function on itself."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self._forward = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self._forward(self, x)
+
+
+def imported(forward, *shape, granularity="operator", include_io=False, dtype=torch.float32, **layers):
+    x = torch.empty(shape, dtype=dtype, device="meta")
+    return from_module(Forward(forward, **layers), x, granularity=granularity, include_io=include_io)
+
+
+class Inception(nn.Module):
+    """Two branches of an Inception block and their concatenation."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Conv2d(8, 16, 1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.three = nn.Conv2d(8, 16, 3, padding=1)
+        self.pool = nn.MaxPool2d(3, stride=1, padding=1, ceil_mode=True)
+
+    def forward(self, x):
+        return torch.cat([F.relu(self.norm(self.one(x)), inplace=True), torch.relu(self.three(x)), self.pool(x)], 1)
+
+
+class Residual(nn.Module):
+    """A basic block of ResNet, and its classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.drop = nn.Dropout()
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.relu(self.norm(self.conv(x)) + x)
+        return self.fc(self.drop(torch.flatten(self.pool(x), 1)))
+
+
+def by_hand(granularity):
+    """The same as `Inception`, layer by layer."""
+    net = Network("Inception", granularity=granularity)
+    x = net.input(1, 8, 7, 7)
+    one = net.conv("one", x, 16, 1, norm=True)
+    three = net.conv("three", x, 16, 3, padding=1)
+    pool = net.pool("pool", x, "max", 3, padding=1, ceil_mode=True)
+    net.concat("cat", [one, three, pool])
+    return net.graph()
+
+
+@pytest.mark.parametrize("granularity", ["operator", "unit"])
+def test_costs_and_kernels_are_those_of_our_networks(granularity):
+    theirs = from_module(Inception(), torch.empty(1, 8, 7, 7), granularity=granularity)
+    ours = by_hand(granularity)
+    names = {"norm": "one.norm", "relu": "one.relu", "relu_1": "three.relu"}
+    assert theirs.name == "Inception"
+    assert [names.get(op.name, op.name) for op in theirs.operators] == list(ours.names)
+    for op, expected in zip(theirs.operators, ours.operators, strict=True):
+        for field in ("kind", "flops", "nbytes", "weight_nbytes", "kernels", "intensity", "attributes",
+                      "input_shapes", "output_shape", "time", "dtype"):  # fmt: skip
+            assert getattr(op, field) == getattr(expected, field), (op.name, field)
+    assert [(names.get(e.src, e.src), names.get(e.dst, e.dst), e.nbytes) for e in theirs.edges] == [
+        (e.src, e.dst, e.nbytes) for e in ours.edges
+    ]
+
+
+def test_vertices_of_torch_fx():
+    """Placeholder, 8 calls and output; the sum reads the input too, 1 x 8 x 4 x 4 values of 4 bytes."""
+    graph = from_module(Residual(), torch.empty(1, 8, 4, 4), include_io=True)
+    assert graph.names == ("x", "conv", "norm", "add", "relu", "pool", "flatten", "drop", "fc", "output")
+    assert [graph[name].kind for name in graph.names] == [
+        "placeholder", "conv", "batch_norm", "add", "relu", "pool", "flatten", "dropout", "linear", "output",
+    ]  # fmt: skip
+    assert [(e.src, e.nbytes) for e in graph.edges if e.dst == "add"] == [("norm", 512.0), ("x", 512.0)]
+    assert [name for name in graph.names if not graph[name].kernels] == ["x", "flatten", "drop", "output"]
+    assert all(graph[name].time == 0.0 for name in ("x", "flatten", "drop", "output"))
+    assert from_module(Residual(), torch.empty(1, 8, 4, 4)).names == graph.names[1:-1]
+
+
+def test_units():
+    """The sum of two tensors takes its activation, the convolution its normalisation; the views go."""
+    graph = from_module(Residual(), torch.empty(1, 8, 4, 4), granularity="unit")
+    assert graph.names == ("conv", "add", "pool", "fc")
+    assert graph["add"].attributes == {"activation": "relu"}
+    assert graph["conv"].weight_nbytes == 4 * (8 * 8 * 9 + 8)
+    assert [(e.src, e.dst) for e in graph.edges] == [("conv", "add"), ("add", "pool"), ("pool", "fc")]
+
+
+def test_the_module_stays_as_it_was():
+    """In training, with one layer in inference; statistics and gradients untouched."""
+    module = Residual()
+    module.norm.eval()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    assert "drop" in from_module(module, torch.empty(2, 8, 4, 4)).names
+    assert (module.training, module.norm.training, module.drop.training) == (True, False, True)
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+
+
+def test_a_module_that_counts_its_calls_counts_none():
+    layer = nn.BatchNorm1d(3)  # keeps a buffer of statistics, and one that counts batches
+    layer.register_buffer("calls", torch.zeros(3))
+
+    def forward(m, x):
+        m.layer.calls.add_(1.0)
+        return x + m.layer.calls
+
+    imported(forward, 2, 3, layer=layer)
+    assert layer.calls.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_nothing_is_computed():
+    """A layer of 4 TB of weights on a tensor of 4 TB: only sizes are looked at."""
+    with torch.device("meta"):
+        module = nn.Linear(10**6, 10**6)
+    (op,) = from_module(module, torch.empty(10**6, 10**6, device="meta")).operators
+    assert (op.flops, op.weight_nbytes) == (2e18, 4e12 + 4e6)
+
+
+def test_a_tensor_read_twice_is_one_edge():
+    graph = imported(lambda m, x: (y := x.exp()) * y, 2, 3)
+    assert [(e.src, e.dst, e.nbytes) for e in graph.edges] == [("exp", "mul", 24.0)]
+    assert graph["mul"].nbytes == 48.0
+
+
+def test_parts_of_a_split():
+    """Parts of 2 x 4 and 2 x 2 values; the sum reads 16 bytes of the second, the product both."""
+
+    def forward(m, x):
+        a, b = torch.split(x.exp(), [4, 2], 1)
+        return a.sum(1), torch.cat([b, a], 1)
+
+    graph = imported(forward, 2, 6)
+    assert [(e.src, e.dst, e.nbytes) for e in graph.edges] == [
+        ("exp", "split", 48.0), ("split", "getitem", 32.0), ("split", "getitem_1", 16.0), ("getitem", "sum_1", 32.0),
+        ("getitem_1", "cat", 16.0), ("getitem", "cat", 32.0),
+    ]  # fmt: skip
+    assert [graph[name].time for name in ("split", "getitem", "getitem_1")] == [0.0] * 3
+    units = imported(forward, 2, 6, granularity="unit")
+    assert [(e.src, e.dst, e.nbytes) for e in units.edges] == [
+        ("exp", "sum_1", 32.0), ("exp", "cat", 16.0), ("exp", "cat", 32.0),
+    ]  # fmt: skip
+
+
+def test_sizes_are_no_tensors():
+    """size() and what is computed of it have edges of 0 bytes, no kernels and no time; units forget them."""
+    graph = imported(lambda m, x: x.exp().view(x.size(0) * 2, -1).neg(), 4, 6)
+    assert graph.names == ("exp", "size", "mul", "view", "neg")
+    assert graph["mul"].time == 0.0
+    assert [(e.src, e.dst, e.nbytes) for e in graph.edges] == [
+        ("size", "mul", 0.0), ("exp", "view", 96.0), ("mul", "view", 0.0), ("view", "neg", 96.0),
+    ]  # fmt: skip
+    units = imported(lambda m, x: x.exp().view(x.size(0) * 2, -1).neg(), 4, 6, granularity="unit")
+    assert [(e.src, e.dst) for e in units.edges] == [("exp", "neg")]
+
+
+def test_what_is_shuffled_is_copied():
+    """Reshaping a transposed tensor moves it, 24 values read and written; a slice of it does not."""
+    graph = imported(lambda m, x: x.transpose(0, 1).reshape(24), 4, 6)
+    assert [(op.kind, op.nbytes) for op in graph.operators] == [("transpose", 0.0), ("copy", 192.0)]
+    assert imported(lambda m, x: x.reshape(24), 4, 6, include_io=True)["reshape"].nbytes == 0.0
+
+
+def test_an_expanded_tensor_is_as_large_as_in_memory():
+    """A row of 3 values expanded to 5 rows, added to 5 x 3: 12 + 60 bytes read, 60 written."""
+    graph = imported(lambda m, x: x.exp() + x[:1].exp().expand(5, 3), 5, 3)
+    assert graph["add"].nbytes == 132.0
+
+
+def test_formats():
+    """A cast of 6 values from 4 to 2 bytes moves 36; then 2 bytes each. Indices have 8 bytes."""
+    graph = imported(lambda m, x: x.half().exp(), 6)
+    assert [(op.kind, op.dtype, op.nbytes) for op in graph.operators] == [("half", "fp16", 36.0), ("exp", "fp16", 24.0)]
+    table = imported(lambda m, x: m.table(x), 2, 5, dtype=torch.int64, table=nn.Embedding(100, 8))
+    assert (table["table"].nbytes, table["table"].dtype) == (2 * 2 * 5 * 8 * 4 + 2 * 5 * 8, "fp32")
+    assert imported(lambda m, x: x.float(), 3, include_io=True)["float_1"].time == 0.0  # it is that already
+
+
+def test_weights_read_by_functions():
+    """A matrix of 8 x 16 and a bias used as they are, the matrix also transposed: weights, not operators."""
+    layer = nn.Linear(8, 16)
+
+    def forward(m, x):
+        return F.linear(x, m.layer.weight, m.layer.bias), x @ m.layer.weight.t()
+
+    graph = imported(forward, 4, 8, layer=layer)
+    assert graph.names == ("linear", "matmul")
+    for name, bias in (("linear", 16), ("matmul", 0)):
+        assert graph[name].kind == "linear"
+        assert graph[name].flops == 2 * 4 * 8 * 16
+        assert graph[name].weight_nbytes == 4 * (128 + bias)
+        assert graph[name].nbytes == 4 * (128 + bias + 32 + 64)
+        assert graph[name].attributes == {"in_features": 8, "out_features": 16, "bias": bool(bias)}
+
+
+def test_arguments_by_name_in_any_order():
+    layer = nn.Conv2d(3, 8, 3)
+
+    def forward(m, x):
+        return F.conv2d(bias=m.layer.bias, padding=1, weight=m.layer.weight, input=x)
+
+    op = imported(forward, 1, 3, 6, 6, layer=layer)["conv2d"]
+    assert (op.flops, op.attributes["padding"], op.input_shapes) == (2 * 8 * 36 * 27, [1, 1], ((1, 3, 6, 6),))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "kind", "macs"),
+    [
+        (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
+        (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
+        (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
+        (nn.Conv3d(2, 4, 2), (1, 2, 3, 3, 3), "conv", 4 * 8 * 16),
+        (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
+        (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
+        (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
+        (nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True), (2, 10, 8), "lstm", 20 * 128 * (24 + 48)),
+        (nn.GRU(8, 16), (10, 8), "gru", 10 * 3 * 16 * 24),
+    ],
+)
+def test_products(layer, shape, kind, macs):
+    """Multiply-adds: outputs times window and channels; of a transposed convolution, inputs times both.
+
+    An LSTM of 8 features and 16 hidden has 4 gates of 16 x (8 + 16) weights for each of 10 steps x 2 sequences;
+    the second of two layers in both directions reads 32.
+    """
+    graph = imported(lambda m, x: m.layer(x), *shape, layer=layer)
+    op = graph["layer"]
+    assert (op.kind, op.flops / 2, op.intensity) == (kind, macs, "compute")
+    assert op.weight_nbytes == 4 * sum(p.numel() for p in layer.parameters())
+    assert op.kernels
+
+
+def test_products_of_tensors():
+    """Stacks of 6 products of 4 x 5 by 5 x 7; attention of 6 heads, 4 queries and keys of 5 features.
+
+    Scores and their sums are 2 x 4 x 4 x 5 multiply-adds a head, and a softmax 5 FLOP for each of 4 x 4 scores.
+    """
+    graph = imported(lambda m, x: (x @ x.transpose(2, 3).exp(), torch.einsum("abij,abkj->abik", x, x)), 2, 3, 4, 5)
+    assert graph["matmul"].flops == graph["einsum"].flops == 2 * 6 * 4 * 4 * 5
+    assert graph["matmul"].kernels[0].blocks == 6
+    attention = imported(lambda m, x: F.scaled_dot_product_attention(x, x, x.exp()), 2, 3, 4, 5)
+    assert attention["scaled_dot_product_attention"].flops == 6 * (4 * 4 * 4 * 5 + 5 * 16)
+
+
+def test_attention_of_one_layer():
+    """10 queries and keys of 32 features, 2 sequences: 4 projections of 32 x 32, and 4 heads of 8 features."""
+    layer = nn.MultiheadAttention(32, 4, batch_first=True)
+    graph = imported(lambda m, x: m.layer(x, x, x)[0], 2, 10, 32, layer=layer)
+    inner = 2 * 4 * (4 * 10 * 10 * 8 + 5 * 100)
+    assert graph["layer"].flops == 2 * 20 * 4 * 32 * 32 + inner
+    assert graph["layer"].nbytes == 4 * (4 * 32 * 33 + 2 * 640 + 200)
+
+
+def test_rows():
+    """A block per row: 6 rows, in a group norm 2 images x 2 groups; FLOP per element 8, 5, 8."""
+    graph = imported(lambda m, x: m.g(m.n(x).softmax(-1)), 2, 4, 3, n=nn.LayerNorm((4, 3)), g=nn.GroupNorm(2, 4))
+    assert [(op.kind, op.kernels[0].blocks, op.flops) for op in graph.operators] == [
+        ("layer_norm", 2, 192.0), ("softmax", 8, 120.0), ("group_norm", 4, 192.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "attributes", "flops"),
+    [
+        (lambda x: F.max_pool2d(x, 2), {"pool": "max", "kernel": [2, 2], "stride": [2, 2], "padding": [0, 0]}, 64),
+        (lambda x: F.avg_pool2d(x, 3, 1, 1),
+         {"pool": "avg", "kernel": [3, 3], "stride": [1, 1], "padding": [1, 1]}, 576),
+        (lambda x: F.adaptive_avg_pool2d(x, 1),
+         {"pool": "global_avg", "kernel": [8, 8], "stride": [1, 1], "padding": [0, 0]}, 64),
+        (lambda x: F.adaptive_max_pool2d(x, (4, 2)),
+         {"pool": "max", "kernel": [2, 4], "stride": [2, 4], "padding": [0, 0]}, 64),
+    ],
+)  # fmt: skip
+def test_pools(function, attributes, flops):
+    """Of 8 x 8 values; a window's FLOP for each output: 16 x 4, 64 x 9, 1 x 64, 8 x 8."""
+    (op,) = imported(lambda m, x: function(x), 1, 1, 8, 8).operators
+    assert (op.kind, op.attributes, op.flops) == ("pool", attributes, flops)
+
+
+def test_reductions_fills_and_what_moves():
+    def forward(m, x):
+        total = x.mean((2, 3)).cumsum(1)
+        return total + torch.zeros(3), F.interpolate(x, scale_factor=2.0), F.pad(x, (1, 1)), x[torch.tensor([0, 0])]
+
+    graph = imported(forward, 2, 3, 4, 4)
+    found = {op.name: (op.kind, op.flops, op.nbytes) for op in graph.operators}
+    assert found["mean"] == ("reduce", 96.0, 4 * (96 + 6))
+    assert found["cumsum"] == ("reduce", 6.0, 4 * 12)
+    assert found["interpolate"] == ("interpolate", 0.0, 2 * 4 * 384)
+    assert found["pad"] == ("pad", 0.0, 2 * 4 * 144)
+    assert found["getitem"] == ("index", 0.0, 2 * 4 * 96 + 2 * 8)
+
+
+def test_an_unknown_operation_counts_its_bytes(caplog):
+    with caplog.at_level(logging.WARNING, "workloads"):
+        graph = imported(lambda m, x: torch.fft.fft(torch.fft.fft(x)).real, 4, 4)
+    fft = graph["fft_fft"]
+    assert (fft.kind, fft.flops, fft.nbytes, len(fft.kernels)) == ("fftfft", 0.0, 64 + 128, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Forward: 2 operators of unknown kinds count their bytes and no FLOP: fftfft (2)"
+    ]
+
+
+def test_a_graph_module_that_knows_its_shapes():
+    """As ShapeProp leaves it; without shapes, example inputs are asked for, and its nodes are left as they are."""
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    traced = torch.fx.symbolic_trace(Residual().eval())
+    with pytest.raises(GraphError, match="node 'x' has no shape; give example inputs"):
+        from_fx(traced)
+    expected = from_fx(traced, torch.empty(1, 8, 4, 4))
+    assert not any("val" in node.meta for node in traced.graph.nodes)
+    ShapeProp(traced).propagate(torch.zeros(1, 8, 4, 4))
+    assert from_fx(traced) == expected == from_fx(traced, torch.empty(1, 8, 4, 4, dtype=torch.float32))
+    assert from_fx(traced, name="mine").name == "mine"
+
+
+def test_errors_name_what_is_wrong():
+    x = torch.empty(1, 8, 4, 4)
+    with pytest.raises(GraphError, match="granularity must be 'unit' or 'operator', not 'layer'"):
+        from_module(Residual(), x, granularity="layer")
+    with pytest.raises(UnknownNameError, match="unknown device 'b52'"):
+        from_module(Residual(), x, device="b52")
+    with pytest.raises(GraphError, match=r"a torch.nn.Module is needed, not str"):
+        from_module("resnet", x)
+    with pytest.raises(GraphError, match=r"a torch.fx.GraphModule is needed, not Residual"):
+        from_fx(Residual(), x)
+    with pytest.raises(GraphError, match=r"Residual: does not run on the example inputs, at 'conv': .*channels"):
+        from_module(Residual(), torch.empty(1, 3, 4, 4))
+    with pytest.raises(GraphError, match="does not run on the example inputs, at 'x'"):
+        from_module(Residual(), ())
+    with pytest.raises(GraphError, match="Residual: 2 example inputs more than it takes"):
+        from_module(Residual(), (x, x, x))
+    with pytest.raises(GraphError, match="not in a dict"):
+        from_module(Residual(), {"x": x})
+    with pytest.raises(GraphError, match="nothing but inputs, outputs and views"):
+        imported(lambda m, y: y, 3)
+
+
+@pytest.mark.parametrize("inputs", ["text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(())])
+def test_any_wrong_input_is_one_line_and_nothing_printed(inputs, capfd):
+    with pytest.raises(GraphError, match=r"^Linear: does not run on the example inputs, at '\w+': [^\n]{1,200}$"):
+        from_module(nn.Linear(3, 4), inputs)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_module_raises_is_one_line(capfd):
+    with pytest.raises(GraphError, match=r"^Forward: .*division by zero[^\n]*$"):
+        from_module(Forward(lambda m, x: 1 / 0), torch.empty(1))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_launch_shapes_of_a_device():
+    """A portable tile is 64 x 64; on an A100 the smallest, to have blocks for 108 SMs."""
+    portable = from_module(Inception(), torch.empty(1, 8, 28, 28))
+    a100 = from_module(Inception(), torch.empty(1, 8, 28, 28), device="a100")
+    assert portable["three"].kernels[0].blocks == 13
+    assert a100["three"].kernels[0].blocks == 25
+
+
+@pytest.mark.parametrize("granularity", ["operator", "unit"])
+@pytest.mark.parametrize(("module", "shape"), [(Inception, (1, 8, 28, 28)), (Residual, (1, 8, 28, 28))])
+def test_what_is_imported_can_be_scheduled(module, shape, granularity):
+    graph = from_module(module(), torch.empty(shape), granularity=granularity, device="a100")
+    assert graph["conv" if module is Residual else "one"].input_shapes[0] == shape
+    cluster = ss.Cluster.preset("a100", n_gpus=1)
+    trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
+    assert {span.op for span in trace.spans if span.op} == set(graph.names)
+    assert trace.makespan > 0
+    assert prod(shape) * 4 <= graph.nbytes.sum()

@@ -1,0 +1,217 @@
+"""The formats by name: which file is in which, and who reads and writes it."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from simsched.errors import FileError, FormatError, UnknownNameError
+
+if TYPE_CHECKING:
+    from simsched.graph import OpGraph
+    from simsched.profile import Profile
+    from simsched.program import Program
+    from simsched.schedules import Schedule
+
+    Found = OpGraph | Schedule | Program | Profile
+
+_HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
+_GZIP: Final = b"\x1f\x8b"
+
+
+class Format(NamedTuple):
+    """A format: what it holds, the functions that read and write it (``module:function``), and how it is known."""
+
+    holds: str
+    read: str
+    write: str | None = None
+    suffixes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    graph: str | None = None
+    """Reads the graph alone, where `read` gives a schedule."""
+
+
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
+    {
+        "simsched": Format(
+            "graph, schedule, program or profile", "native:read_native", "native:write_native", (".json",),
+            graph="native:read_native_graph",
+        ),
+        "onnx": Format("graph", "onnx_models:read_onnx", None, (".onnx",)),
+        "dot": Format("graph", "dot:read_dot", "dot:write_dot", (".dot", ".gv")),
+        "stg": Format("graph", "stg:read_stg", "stg:write_stg", (".stg",)),
+        "kineto": Format(
+            "profile", "kineto:read_kineto", None, (".json.gz",), ("traceEvents", "deviceProperties"),
+        ),
+        "hios": Format(
+            "schedule", "hios:read_hios", "hios:write_hios", (), ("rank",),
+        ),
+        "ios": Format(
+            "schedule", "ios:read_ios", "ios:write_ios", (), ("inner_nodes", "enter_node"), graph="ios:read_ios_graph",
+        ),
+        "hios-graph": Format("graph", "hios_graph:read_hios_graph", "hios_graph:write_hios_graph", (".txt",)),
+        "wfcommons": Format("graph", "wfcommons:read_wfcommons", "wfcommons:write_wfcommons", (), ("workflow",)),
+        "chakra": Format(
+            "graph", "chakra:read_chakra", "chakra:write_chakra", (),
+            ("ctrl_deps", "ctrlDeps", "data_deps", "dataDeps", "duration_micros", "durationMicros"),
+        ),
+    }
+)  # fmt: skip
+"""Those of JSON are told apart by the keys that stand near their beginning, in this order."""
+
+SUFFIXES: Final = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the name of the format a file is in, by its suffix and, among JSON files, by its first 64 KiB.
+
+    Raises
+    ------
+    FileError
+        If the file has to be looked into and cannot be read.
+    FormatError
+        If the suffix is none that is known.
+    """
+    name = _by_suffix(path)
+    if name != "simsched":
+        return name
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD)
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if head.startswith(_GZIP):
+        return "kineto"
+    if re.search(rb'"format"\s*:\s*"simsched\.', head):
+        return "simsched"
+    keys = set(re.findall(rb'"([A-Za-z_]+)"\s*:', head))
+    return next((key for key, entry in FORMATS.items() if any(k.encode() in keys for k in entry.keys)), "simsched")
+
+
+def read(
+    path: str | os.PathLike[str],
+    format: str | None = None,  # the word that users know it by
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Any,
+) -> "Found":
+    """Read a file in any of the `FORMATS`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    format
+        Name of its format; None for `format_of`.
+    shapes
+        Sizes of inputs that the file leaves open, where the format knows such (ONNX).
+    **options
+        Of the format's reader, such as ``granularity=`` or ``batch=``.
+
+    Returns
+    -------
+    OpGraph, Schedule, Program or Profile
+        By what the format holds.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such format.
+    FormatError
+        If the reader has no such option, or the file is not in the format.
+    FileError
+        If the file cannot be read.
+    """
+    name = _checked(format) if format is not None else format_of(path)
+    found: Found = _reader(FORMATS[name].read, name, shapes, options)(path)
+    return found
+
+
+def read_graph(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Any,
+) -> "OpGraph":
+    """Read the graph of a file; parameters and errors are those of `read`. A profile has no graph."""
+    name = _checked(format) if format is not None else format_of(path)
+    entry = FORMATS[name]
+    if entry.holds == "profile":
+        raise FormatError(f"{path}: a {name} trace holds times, not a graph; read it as a profile of a graph")
+    found = _reader(entry.graph or entry.read, name, shapes, options)(path)
+    graph: OpGraph = getattr(found, "graph", found)
+    return graph
+
+
+def write(subject: "Found", path: str | os.PathLike[str], format: str | None = None) -> str:
+    """Write a graph, schedule, program or profile; return the name of the format.
+
+    Parameters
+    ----------
+    subject
+        What to write. A format that holds graphs alone gets the graph of a schedule.
+    path
+        The file, written whole or not at all.
+    format
+        Name of the format; None takes it from the suffix, ".json" being ours.
+
+    Raises
+    ------
+    UnknownNameError, FormatError
+        If there is no such format, or nothing writes it.
+    GraphError, FileError
+        If the subject cannot be expressed in it, or the file not be written.
+    """
+    name = _by_suffix(path) if format is None else _checked(format)
+    entry = FORMATS[name]
+    if entry.write is None:
+        known = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
+        raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {known}")
+    if entry.holds == "graph":
+        subject = getattr(subject, "graph", subject)
+    _function(entry.write)(subject, path)
+    return name
+
+
+def reader_of(path: str | os.PathLike[str], *, graph: bool = True) -> "Callable[..., Found]":
+    """Return the function that reads a file, or the graph in it; its keywords are the options."""
+    entry = FORMATS[format_of(path)]
+    return _function((entry.graph if graph else None) or entry.read)
+
+
+def _by_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the format of a suffix; all of JSON is "simsched" here."""
+    ending = os.fspath(path).lower()
+    for name, entry in FORMATS.items():
+        if entry.suffixes and ending.endswith(entry.suffixes):
+            return name
+    raise FormatError(f"{path}: the format is not known by its suffix; known are: {', '.join(SUFFIXES)}")
+
+
+def _checked(name: str) -> str:
+    if name not in FORMATS:
+        raise UnknownNameError("format", name, list(FORMATS))
+    return name
+
+
+def _function(place: str) -> Callable[..., Any]:
+    module, _, function = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
+    return found
+
+
+def _reader(
+    place: str, name: str, shapes: Mapping[str, Sequence[int]] | None, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    function = _function(place)
+    given = dict(options) | ({} if not shapes else {"shapes": shapes})
+    known = [key for key in signature(function).parameters if key != "path"]
+    for key in given:
+        if key not in known:
+            raise FormatError(f"format {name}: there is no option {key!r}; known are: {', '.join(known) or 'none'}")
+    return lambda path: function(path, **given)

@@ -1,0 +1,387 @@
+"""Graphs in the DOT language of Graphviz, as data.
+
+The reader is our own: the grammar has twelve rules, pydot (with which networkx reads DOT) needs pyparsing and took
+tens of seconds for 2,000 nodes and 4,000 edges, and pygraphviz is compiled against an installed Graphviz.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NoReturn
+
+from simsched.errors import FormatError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.io import parse_json, write_file
+from workloads.formats.reading import build, read_text, real, shown
+
+Attributes = dict[str, str]
+
+_NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "transfer")
+_TEXTS: Final = ("kind", "block", "intensity", "dtype")
+_STRUCTURES: Final[Mapping[str, type]] = {
+    "kernels": list,
+    "attributes": dict,
+    "input_shapes": list,
+    "output_shape": list,
+}
+_KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
+_OF_EDGES: Final = frozenset(("nbytes", "transfer"))
+_OF_NODES: Final = _KNOWN - {"transfer"}
+_KEYWORDS: Final = ("strict", "graph", "digraph", "subgraph", "node", "edge")
+_MOST_NESTED: Final = 100
+_MOST_EDGES: Final = 10**7
+
+_LETTER: Final = r"A-Za-z_\x80-\U0010ffff"
+_TOKEN: Final = re.compile(
+    rf"""(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/|^\#[^\n]*+)*+
+    (?:(?P<name>[{_LETTER}][0-9{_LETTER}]*+)
+    | (?P<text>-?(?:\.[0-9]++|[0-9]++(?:\.[0-9]*+)?)(?![.{_LETTER}]))
+    | "(?P<quoted>(?:[^"\\]++|\\.)*+)"
+    | (?P<mark>->|--|[{{}}\[\];,:=+<])
+    | (?P<end>\Z))""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+# The most usual attribute at once, which halves the time: no comment, no escape, no keyword, nothing joined by +.
+_PAIR: Final = re.compile(
+    rf"""[ \t\r\n]*+(?P<key>(?!(?i:{"|".join(_KEYWORDS)})\b)[A-Za-z_]\w*+)[ \t]*+=[ \t]*+
+    (?:"(?P<quoted>[^"\\]*+)"|(?P<value>-?[0-9]++(?:\.[0-9]++)?))[ \t\r\n]*+(?:[,;]|(?=\]))""",
+    re.VERBOSE | re.ASCII,
+)
+_ESCAPE: Final = re.compile(r'\\(\r?\n|["\\])')
+_ANGLE: Final = re.compile("[<>]")
+
+
+def read_dot(path: str | os.PathLike[str]) -> OpGraph:
+    """Read a graph from a DOT file; see `parse_dot`."""
+    return parse_dot(read_text(path), source=str(path))
+
+
+def write_dot(graph: OpGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph to a DOT file, whole or not at all; see `to_dot`."""
+    write_file(path, to_dot(graph))
+
+
+def parse_dot(text: str, source: str = "DOT") -> OpGraph:
+    """Return the graph that a text in the DOT language describes.
+
+    Parameters
+    ----------
+    text
+        One ``digraph``, strict or not.
+    source
+        How errors name it.
+
+    Raises
+    ------
+    FormatError
+        If it is not DOT, an undirected graph, or an attribute has a value that cannot be; the
+        message names the line or the operator.
+    GraphError
+        If the graph is empty or has a cycle.
+
+    Notes
+    -----
+    The whole language [1]_ is read: edge chains, subgraphs as ends of edges, defaults of nodes and
+    edges and their scopes, ports (left out), HTML strings (kept as text), comments, ``+`` between
+    strings. In ``strict`` graphs the last of several edges between the same ends counts.
+
+    Of nodes the attributes `time`, `flops`, `nbytes`, `weight_nbytes`, `utilization` (numbers),
+    `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `attributes`, `input_shapes`,
+    `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
+    FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
+    other attributes are for pictures and are ignored.
+
+    Operators stand in the order in which their nodes first appear, edges in the order in which they
+    are written. Where Graphviz keeps both characters of an escaped backslash we read one backslash,
+    so that every name can be written. Subgraphs may be nested 100 deep, and edges between subgraphs
+    may multiply to 10^7. O(text + edges).
+
+    References
+    ----------
+    .. [1] The DOT language, https://graphviz.org/doc/info/lang.html
+
+    >>> graph = parse_dot('digraph net { node [time=3]; a -> {b c} -> d [nbytes=8]; d [time=1.5, color=red] }')
+    >>> graph.names, graph.time.tolist(), len(graph.edges)
+    (('a', 'b', 'c', 'd'), [3.0, 3.0, 3.0, 1.5], 4)
+    """
+    reader = _Reader(text, source)
+    reader.run()
+    operators = [
+        build(source, Operator, name, **_values(source, (name,), row, _OF_NODES)) for name, row in reader.nodes.items()
+    ]
+    edges = [
+        build(source, Edge, src, dst, **_values(source, (src, dst), row, _OF_EDGES)) for src, dst, row in reader.edges
+    ]
+    return build(source, OpGraph, operators, edges, reader.name)
+
+
+def to_dot(graph: OpGraph) -> str:
+    """Return a graph as text in the DOT language that `parse_dot` reads back as an equal graph.
+
+    Everything an operator and an edge has is written, as attributes in quotes; what is at its default
+    is left out. O(V + E).
+
+    >>> from simsched.graph import Edge, Operator
+    >>> print(to_dot(OpGraph([Operator("a", time=3.0), Operator("b")], [Edge("a", "b", nbytes=8)])), end="")
+    digraph "graph" {
+      "a" [time="3.0"];
+      "b";
+      "a" -> "b" [nbytes="8.0"];
+    }
+    """
+    document = graph.to_dict()
+    lines = [f"digraph {_quoted(graph.name)} {{"]
+    for row in document["operators"]:
+        lines.append(f"  {_quoted(row.pop('name'))}{_attribute_list(row)};")
+    for row in document["edges"]:
+        lines.append(f"  {_quoted(row.pop('src'))} -> {_quoted(row.pop('dst'))}{_attribute_list(row)};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _attribute_list(row: dict[str, Any]) -> str:
+    """Return the attributes that are not at their defaults, with a space before them."""
+    written = [
+        f"{key}={_quoted(value if isinstance(value, str) else json.dumps(value, allow_nan=False))}"
+        for key, value in row.items()
+        if (key, value) not in (("kind", "op"), ("nbytes", 0.0))
+    ]
+    return f" [{', '.join(written)}]" if written else ""
+
+
+def _values(source: str, names: tuple[str, ...], row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
+    """Return the attributes of a node or of an edge between two as fields of an operator or an edge."""
+    found: dict[str, Any] = {}
+    for key, text in row.items():
+        if key not in keys or not text:
+            continue
+        if key in _TEXTS:
+            found[key] = text
+            continue
+        found[key] = real(text) if key in _NUMBERS else _structure(source, names, key, text)
+        if found[key] is None:
+            raise FormatError(f"{_where(source, names, key)} must be a number, not {shown(text)}")
+    return found
+
+
+def _where(source: str, names: tuple[str, ...], key: str) -> str:
+    return f"{source}: {shown(' -> '.join(names))}, attribute {key!r}"
+
+
+def _structure(source: str, names: tuple[str, ...], key: str, text: str) -> Any:
+    where = _where(source, names, key)
+    value = parse_json(text, where)
+    if not isinstance(value, _STRUCTURES[key]):
+        raise FormatError(f"{where} must be {'an object' if key == 'attributes' else 'a list'}, not {shown(value)}")
+    return build(where, _kernels, value) if key == "kernels" else value
+
+
+def _kernels(rows: Any) -> tuple[Kernel, ...]:
+    return tuple(Kernel(**row) for row in rows)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A pair of braces: its defaults, the nodes in it and in all of its name, the edge chain that is being read."""
+
+    node: Attributes = field(default_factory=dict)
+    edge: Attributes = field(default_factory=dict)
+    members: dict[str, None] = field(default_factory=dict)
+    of_name: dict[str, None] = field(default_factory=dict)
+    chain: list[tuple[str, ...]] = field(default_factory=list)
+
+
+class _Reader:
+    """The grammar, one token ahead; braces are kept on a stack of our own, not on Python's."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.name = "graph"
+        self.nodes: dict[str, Attributes] = {}
+        self.edges: list[tuple[str, str, Attributes]] = []
+        self._text = text
+        self._source = source
+        self._strict = False
+        self._first: dict[tuple[str, str], Attributes] = {}  # edges of a strict graph
+        self._named: dict[str, dict[str, None]] = {}  # members of subgraphs that have a name
+        self._end = 0  # of the token that is being looked at
+        self._next()
+
+    def _next(self) -> None:
+        """Look at the next token: a "name" or a keyword, a "text", a "quoted" one, a mark, or the "end"."""
+        match = _TOKEN.match(self._text, self._end)
+        if match is None:
+            self._at = self._end
+            self._fail("cannot be read from here on (text with other characters stands in quotes)")
+        kind = match.lastgroup or "end"
+        self._value, self._at, self._end = match[kind], match.start(kind), match.end()
+        if kind == "name":
+            keyword = self._value.lower()
+            self._kind = keyword if keyword in _KEYWORDS else kind
+        elif kind == "quoted":
+            self._kind = kind
+            if "\\" in self._value:
+                self._value = _ESCAPE.sub(lambda found: "" if "\n" in found[1] else found[1], self._value)
+        elif kind != "mark":
+            self._kind = kind
+        elif self._value == "<":
+            self._kind, self._end = "text", self._end_of_html()
+            self._value = self._text[self._at : self._end]
+        else:
+            self._kind = self._value
+
+    def _end_of_html(self) -> int:
+        depth = 0
+        for bracket in _ANGLE.finditer(self._text, self._at):
+            depth += 1 if bracket[0] == "<" else -1
+            if not depth:
+                return bracket.end()
+        return self._fail("a '<' that no '>' closes")
+
+    def _fail(self, what: str) -> NoReturn:
+        line = self._text.count("\n", 0, self._at) + 1
+        raise FormatError(f"{self._source}: not DOT at line {line}: {what}")
+
+    def _expect(self, kind: str) -> None:
+        if self._kind != kind:
+            self._fail(f"expected {kind!r}, not {self._found()}")
+        self._next()
+
+    def _found(self) -> str:
+        return "the end" if self._kind == "end" else shown(self._value)
+
+    def _id(self, what: str) -> str:
+        """Take an identifier, and strings joined to it by ``+``."""
+        if self._kind not in ("name", "text", "quoted"):
+            self._fail(f"expected {what}, not {self._found()} (a keyword as a name stands in quotes)")
+        parts, joins = [self._value], self._kind == "quoted"
+        self._next()
+        while joins and self._kind == "+":
+            self._next()
+            if self._kind != "quoted":
+                self._fail(f"expected a string in quotes after '+', not {self._found()}")
+            parts.append(self._value)
+            self._next()
+        return "".join(parts)
+
+    def run(self) -> None:
+        """Read the whole text."""
+        if self._kind == "strict":
+            self._strict = True
+            self._next()
+        if self._kind == "graph":
+            self._fail("an undirected graph; operators need to know which reads from which: write 'digraph' and '->'")
+        self._expect("digraph")
+        if self._kind != "{":
+            self.name = self._id("a name or '{'")
+        self._expect("{")
+        scopes = [_Scope()]
+        while scopes:
+            self._statement(scopes)
+        if self._kind != "end":
+            self._fail(f"{self._found()} behind the graph; a file holds one graph")
+
+    def _statement(self, scopes: list[_Scope]) -> None:
+        """Read a statement, or the part of one that ends with an opened or closed brace."""
+        scope = scopes[-1]
+        if self._kind in ("{", "subgraph"):
+            self._open(scopes)
+        elif self._kind in ("name", "text", "quoted"):
+            name = self._id("a node")
+            if self._kind == "=" and not scope.chain:  # an attribute of the graph
+                self._next()
+                self._id("a value")
+                return
+            for _ in range(2):  # a port and a compass point
+                if self._kind == ":":
+                    self._next()
+                    self._id("a port")
+            if name not in self.nodes:
+                self.nodes[name] = dict(scope.node)
+            scope.members[name] = None
+            self._operand(scope, (name,), is_node=True)
+        elif scope.chain:
+            self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
+        elif self._kind in ("graph", "node", "edge"):
+            defaults = {"graph": {}, "node": scope.node, "edge": scope.edge}[self._kind]
+            self._next()
+            if self._kind != "[":
+                self._fail(f"expected '[', not {self._found()}")
+            defaults.update(self._attributes())
+        elif self._kind == "}":
+            self._next()
+            scopes.pop()
+            scope.of_name.update(scope.members)
+            if scopes:
+                scopes[-1].members.update(scope.members)
+                is_end = self._kind == "->" or bool(scopes[-1].chain)
+                self._operand(scopes[-1], tuple(scope.of_name) if is_end else (), is_node=False)
+        else:
+            self._expect(";")
+
+    def _open(self, scopes: list[_Scope]) -> None:
+        scope = _Scope(dict(scopes[-1].node), dict(scopes[-1].edge))
+        if self._kind == "subgraph":
+            self._next()
+            if self._kind != "{":
+                scope.of_name = self._named.setdefault(self._id("a name or '{'"), {})
+        self._expect("{")
+        if len(scopes) > _MOST_NESTED:
+            self._fail(f"subgraphs nested more than {_MOST_NESTED} deep")
+        scopes.append(scope)
+
+    def _operand(self, scope: _Scope, names: tuple[str, ...], is_node: bool) -> None:
+        """Go on behind a node or a subgraph: with an arrow, or with attributes and the end of the statement."""
+        if self._kind == "--":
+            self._fail("'--' is an edge without direction; write '->'")
+        if self._kind == "->":
+            scope.chain.append(names)
+            self._next()
+        elif scope.chain:
+            row = scope.edge | self._attributes()
+            chain = [*scope.chain, names]
+            scope.chain = []
+            for sources, targets in pairwise(chain):
+                self._connect(sources, targets, row)
+        elif is_node:
+            self.nodes[names[0]].update(self._attributes())
+
+    def _connect(self, sources: tuple[str, ...], targets: tuple[str, ...], row: Attributes) -> None:
+        if len(self.edges) + len(sources) * len(targets) > _MOST_EDGES:
+            self._fail(f"edges between subgraphs multiply to more than {_MOST_EDGES}")
+        for src in sources:
+            for dst in targets:
+                if (src, dst) in self._first:
+                    self._first[src, dst].update(row)
+                elif self._strict:
+                    self._first[src, dst] = own = dict(row)
+                    self.edges.append((src, dst, own))
+                else:
+                    self.edges.append((src, dst, row))
+
+    def _attributes(self) -> Attributes:
+        """Read the attribute lists that stand here, if any, and return what of them is known."""
+        found: Attributes = {}
+        while self._kind == "[":
+            while (pair := _PAIR.match(self._text, self._end)) is not None:
+                if pair["key"] in _KNOWN:
+                    found[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
+                self._end = pair.end()
+            self._next()
+            while self._kind != "]":
+                key, value = self._id("an attribute or ']'"), "true"
+                if self._kind == "=":
+                    self._next()
+                    value = self._id("a value")
+                if key in _KNOWN:
+                    found[key] = value
+                if self._kind in (",", ";"):
+                    self._next()
+            self._next()
+        return found

@@ -1,0 +1,193 @@
+"""Single operators to schedule units: what importers do at granularity "unit".
+
+`fuse` takes a graph of single operators, as an importer makes it, and returns the graph of units that a runtime
+launches. It follows what `workloads.models.network.Network` builds at granularity "unit". It needs of an importer:
+
+*   The kinds of `Network` ("conv", "linear", "matmul", "add", "batch_norm", "relu", ...), `output_shape` where
+    known, and an operand that is a weight counted in `weight_nbytes` and read over no edge.
+*   What launches nothing (a reshape, a dropout in inference, a part of a tuple) without kernels, FLOP and bytes,
+    with ``time=0.0``.
+*   One edge per tensor read. An edge of 0 bytes says that only a size was read.
+*   What the network returns read by an operator of kind "output", and what it is given written by one of kind
+    "placeholder" (see `IO_KINDS`), or else a tensor that is both returned and read by one operator inside looks
+    as if it were only read inside. `without_io` takes them out afterwards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from types import MappingProxyType
+from typing import Final
+
+from simsched.errors import GraphError
+from simsched.graph import DTYPE_NBYTES, Edge, Operator, OpGraph
+
+IO_KINDS: Final = ("placeholder", "output")
+"""Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
+
+ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "relu": 1, "relu6": 2, "leaky_relu": 2, "prelu": 2, "hard_sigmoid": 4, "sigmoid": 4, "tanh": 4, "silu": 5,
+        "hard_swish": 5, "elu": 5, "selu": 6, "softplus": 6, "mish": 10, "gelu": 8,
+    }
+)  # fmt: skip
+"""FLOP per element of the activations that `fuse` folds into what they follow."""
+
+_PRODUCTS: Final = ("conv", "conv_transpose", "linear", "matmul")
+_HEADS: Final = (*_PRODUCTS, "add", "mul")  # the last two take an activation and nothing else
+_CHANNEL_AXIS: Final = {"conv": 1, "conv_transpose": 1}
+
+
+def fuse(graph: OpGraph) -> OpGraph:
+    """Return the graph with views left out and chains of operators that one kernel can do made one operator.
+
+    Views (no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: who reads a view reads
+    what the view reads, the same number of bytes. Then a convolution or matrix product takes in sums with a bias
+    and batch normalisations that follow, and at last an activation, and a sum or product of elements an
+    activation, as long as each intermediate tensor is read exactly once.
+
+    A unit has the name, place, kind, FLOP, kernels, intensity and attributes of its first operator, plus
+    ``attributes["activation"]``; the shape and format of its last; as bytes the inputs and weights of the first and
+    the output of the last. Sums and normalisations become one bias per channel, if there was none yet. Times,
+    where all have one, add up.
+
+    Raises
+    ------
+    GraphError
+        If there are only views.
+
+    Notes
+    -----
+    A sum counts as a bias if it reads one tensor and no more weights than one per channel. A normalisation is
+    folded only into what has weights. Convolutions have their channels on axis 1, other products on the last.
+    O(V + E), operators and edges in the order given.
+
+    Examples
+    --------
+    >>> from workloads.models.network import Network
+    >>> net = Network("net", granularity="operator")
+    >>> wide = net.conv("wide", net.input(1, 3, 8, 8), 16, 3, norm=True)
+    >>> flat = net.view("flat", wide, (1, 576))
+    >>> fuse(net.graph()).names, net.graph().names
+    (('wide',), ('wide', 'wide.norm', 'wide.relu', 'flat'))
+    """
+    return _fold(_without_views(graph))
+
+
+def without_io(graph: OpGraph) -> OpGraph:
+    """Return the graph without the vertices of `IO_KINDS` and their edges.
+
+    Raises
+    ------
+    GraphError
+        If nothing is left.
+    """
+    return _kept(graph, {op.name: op.name for op in graph.operators if op.kind not in IO_KINDS}, {})
+
+
+def _without_views(graph: OpGraph) -> OpGraph:
+    """Drop the operators that launch nothing; where one reads several operators it stays, as a join of them."""
+    reads: dict[str, list[Edge]] = {name: [] for name in graph.names}
+    for edge in graph.edges:
+        reads[edge.dst].append(edge)
+    source: dict[str, str | None] = {}  # what to read instead; None for an input of the network
+    for name in graph.order:
+        source[name] = name
+        if _launches_nothing(graph[name]):
+            carrying = [edge for edge in reads[name] if edge.nbytes > 0] or reads[name]
+            roots = dict.fromkeys(source[edge.src] for edge in carrying)
+            if len(roots) < 2:
+                source[name] = next(iter(roots), None)
+    return _kept(graph, source, {})
+
+
+def _launches_nothing(op: Operator) -> bool:
+    return not op.kernels and op.time == 0.0 and not op.flops and not op.nbytes and op.kind not in IO_KINDS
+
+
+def _fold(graph: OpGraph) -> OpGraph:
+    """Make one operator of each chain."""
+    readers: dict[str, list[str]] = {name: [] for name in graph.names}
+    n_reads = dict.fromkeys(graph.names, 0)
+    for edge in graph.edges:
+        readers[edge.src].append(edge.dst)
+        n_reads[edge.dst] += 1
+    unit_of: dict[str, str | None] = {}
+    units: dict[str, Operator] = {}
+    for name in graph.order:
+        if name in unit_of:
+            continue
+        unit, last = graph[name], name
+        while unit.kind in _HEADS and len(readers[last]) == 1 and n_reads[readers[last][0]] == 1:
+            follower = graph[readers[last][0]]
+            if not _can_take_in(unit, follower):
+                break
+            unit, last = _folded(unit, follower), follower.name
+            unit_of[last] = name
+        unit_of[name] = name
+        units[name] = unit
+    return _kept(graph, unit_of, units)
+
+
+def _can_take_in(unit: Operator, op: Operator) -> bool:
+    if "activation" in unit.attributes or len(op.input_shapes) > 1:
+        return False
+    if op.kind in ACTIVATION_FLOPS:
+        return not unit.output_shape or not op.output_shape or prod(unit.output_shape) == prod(op.output_shape)
+    if unit.kind not in _PRODUCTS or not unit.output_shape or unit.output_shape != op.output_shape:
+        return False
+    if op.kind == "add":
+        return 0 < op.weight_nbytes <= _bias_nbytes(unit)
+    return op.kind == "batch_norm" and unit.weight_nbytes > 0 and _bias_nbytes(unit) > 0
+
+
+def _folded(unit: Operator, op: Operator) -> Operator:
+    """Return a unit with one operator more in it."""
+    attributes, weights = dict(unit.attributes), 0.0
+    if op.kind in ACTIVATION_FLOPS:
+        attributes["activation"] = op.kind
+        weights = op.weight_nbytes
+    elif not _has_bias(unit):
+        weights = _bias_nbytes(unit)
+        if "bias" in attributes:
+            attributes["bias"] = True
+    grown = (op.output_nbytes or 0.0) - (unit.output_nbytes or 0.0)  # of another format, perhaps
+    return replace(
+        unit,
+        nbytes=max(0.0, unit.nbytes + weights + grown),
+        weight_nbytes=unit.weight_nbytes + weights,
+        time=None if unit.time is None or op.time is None else unit.time + op.time,
+        attributes=attributes,
+        output_shape=op.output_shape or unit.output_shape,
+    )
+
+
+def _bias_nbytes(unit: Operator) -> float:
+    """Return the bytes of one value per channel, 0 if there is no such axis."""
+    shape, axis = unit.output_shape or (), _CHANNEL_AXIS.get(unit.kind, -1)
+    return float(shape[axis] * DTYPE_NBYTES[unit.dtype]) if -len(shape) <= axis < len(shape) else 0.0
+
+
+def _has_bias(unit: Operator) -> bool:
+    """Say whether there are more weights than the products need: FLOP are 2 per weight and pixel or row."""
+    if "bias" in unit.attributes or not unit.output_shape:
+        return bool(unit.attributes.get("bias"))
+    width = DTYPE_NBYTES[unit.dtype]
+    n_rows = prod(unit.output_shape) * width / _bias_nbytes(unit)
+    return unit.weight_nbytes > unit.flops / 2 / n_rows * width
+
+
+def _kept(graph: OpGraph, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> OpGraph:
+    """Return the graph of the operators that keep their name, with the edges that these read by.
+
+    `name_of` says who writes now what an operator wrote; None, or no entry, is nobody.
+    """
+    operators = [changed.get(op.name, op) for op in graph.operators if name_of.get(op.name) == op.name]
+    if not operators:
+        raise GraphError(f"graph {graph.name!r}: it has nothing but inputs, outputs and views; there is nothing to run")
+    edges = []
+    for edge in graph.edges:
+        src = name_of.get(edge.src)
+        if src is not None and name_of.get(edge.dst) == edge.dst:
+            edges.append(replace(edge, src=src))
+    return OpGraph(operators, edges, graph.name)

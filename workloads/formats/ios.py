@@ -1,0 +1,199 @@
+"""Graphs and schedules of IOS, the inter-operator scheduler, as its released code writes them.
+
+One JSON file holds the graph that runs and, block by block, the stages that run it. Its form was read
+in `ios/ir.py` of [1]_ (`Graph.export_config` and `Graph.from_config`) and tried on the schedules for
+Inception v3 that stand beside it.
+
+Operators
+    A schedule unit of the file is an operator here, under its name. An input is a sum of values, and
+    several of them one behind the other: what adds and concatenates in front of an operator is part of
+    it, with a kernel of its own (`attributes["parts"]`, see `workloads.models.network.Network.unit`).
+    An `identity` is of kind "concat" or "add" if that is all it does, and "identity" if it copies or does
+    both; `element` is "add" or "mul", `activation` goes by the name of its function. A `sequential` is one
+    operator with the kernels of its nodes. A convolution merged from several has their names in
+    `attributes["merged"]`. Where an operator reads some channels of another, or the input of the network
+    beside an operator, `attributes["reads"]` lists what it reads as [name, begin, end]. The name that the
+    file shows to people is kept as `attributes["hint_name"]` if it differs.
+
+Edges
+    One for each value that an operator reads from another, of the bytes of its channels.
+
+Blocks
+    "block0", "block1", ...: the file does not name them, nor record the parts that long ones were cut into.
+
+References
+----------
+.. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: Inter-operator scheduler for CNN acceleration", MLSys 2021,
+   arXiv:2011.01302; code at https://github.com/mit-han-lab/inter-operator-scheduler (MIT licence).
+"""
+
+import os
+from typing import Any
+
+from simsched.cluster import Device
+from simsched.errors import FormatError, ScheduleError
+from simsched.graph import OpGraph
+from simsched.io import dump_json, read_json, write_file
+from simsched.schedules import Placement, Schedule
+from workloads.formats.ios_read import Block, GraphReader, Stages, stage_lists
+from workloads.formats.ios_write import document, staged
+
+
+def read_ios_graph(
+    path: str | os.PathLike[str], *, batch: int = 1, dtype: str = "fp32", device: str | Device | None = None
+) -> OpGraph:
+    """Read the graph of a file of IOS, whether or not it holds stages.
+
+    Parameters
+    ----------
+    path
+        The file.
+    batch
+        Images at a time; the file does not record it.
+    dtype
+        Number format of tensors and weights, which is not recorded either; IOS itself runs fp32.
+    device
+        Preset device whose launch rules the kernels follow, or None for portable ones (`workloads.costs`).
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If it is not such a file; the message names the operator and the field. Shapes are worked out
+        anew, and an `output_shape` that contradicts them is refused. An operator may only read what
+        stands before it, as in IOS itself, so there can be no cycle.
+    GraphError
+        If an operator cannot be, such as a window that is larger than the image.
+
+    Notes
+    -----
+    Fields that the format does not have are passed over. O(size of the file).
+    """
+    return GraphReader(read_json(path), str(path), batch, dtype, device).graph
+
+
+def read_ios(
+    path: str | os.PathLike[str],
+    *,
+    batch: int = 1,
+    dtype: str = "fp32",
+    device: str | Device | None = None,
+    on: str = "gpu0",
+) -> Schedule:
+    """Read a schedule of IOS with its graph.
+
+    Parameters
+    ----------
+    path, batch, dtype, device
+        As for `read_ios_graph`.
+    on
+        Name of the device that everything is placed on.
+
+    Returns
+    -------
+    Schedule
+        Of `execution` "stages". Stages are numbered through all blocks; the groups of a stage are
+        numbered as they stand, group j on stream j. The launch order is that of IOS's engine: stage
+        by stage, group by group.
+
+    Raises
+    ------
+    FileError, FormatError, GraphError
+        As for `read_ios_graph`; also if a block has no stages, or its stages name an operator that
+        is not in the block, name one twice or leave one out.
+
+    Notes
+    -----
+    The stages are given as they are: whether they respect every dependency is not looked into, since
+    other tools write such that do not. `Schedule.check` names the first that is broken, and
+    `simulate` refuses it.
+    """
+    reader = GraphReader(read_json(path), str(path), batch, dtype, device)
+    rows: list[Placement] = []
+    stage = 0
+    for block in reader.blocks:
+        for groups in _stages(block):
+            rows += [Placement(op, on, j, stage, j) for j, group in enumerate(groups) for op in group]
+            stage += 1
+    return Schedule(reader.graph, rows, "stages", scheduler="ios")
+
+
+def _stages(block: Block) -> Stages:
+    """Return the stages of a block, in which each of its operators stands once."""
+    if block.stages is None:
+        raise FormatError(f"{block.where}: field 'stages' is missing; a graph alone is read with read_ios_graph")
+    stages = stage_lists(block.stages, block.where)
+    left = dict.fromkeys(block.names)
+    for op in (op for groups in stages for group in groups for op in group):
+        if op not in left:
+            why = "twice" if op in block.names else "and it is no operator of the block"
+            raise FormatError(f"{block.where}: field 'stages' names {op!r} {why}")
+        del left[op]
+    if left:
+        raise FormatError(f"{block.where}: field 'stages' leaves out operator {next(iter(left))!r}")
+    return stages
+
+
+def write_ios(subject: Schedule | OpGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph, or a schedule with its graph, as a file of IOS.
+
+    Parameters
+    ----------
+    subject
+        What to write. A graph is written without stages. A schedule must run in stages on one device.
+    path
+        The file to write, whole or not at all.
+
+    Raises
+    ------
+    GraphError
+        Naming the first operator that the format cannot express. It has convolutions, pools, sums,
+        products and concatenations along the channels, copies, "relu", "sigmoid" and "tanh", and units
+        of them in a row of which only the first reads other operators; on tensors of four axes and one
+        input of the network. Their `attributes`, `input_shapes` and `output_shape` must be those that
+        `workloads.models` and `read_ios` give.
+    ScheduleError
+        If the schedule is not of `execution` "stages", uses several devices, or cannot run.
+    FileError
+        If the file cannot be written.
+
+    Notes
+    -----
+    Read back, the file gives the same operators and edges, in topological order, and the same stages,
+    numbered from 0 without gaps, groups and streams too. What the format has no room for is lost:
+    number format, batch, times, labels of blocks, names of the parts of a unit. Blocks are the graph's
+    own where IOS's rules allow: they follow each other in topological order, of a block only the last
+    operator is read in the next and none in later ones, the network's input is read only in the first,
+    and the stages of a block come before those of the next. Others are joined.
+
+    The network's input gets as many channels as are read of it. IOS's own tools want names that are
+    whole numbers where a block is cut into parts; names are written as they are. O(V + E), and it is
+    read once to prove that it can be.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from workloads.models.squeezenet import squeezenet
+    >>> with TemporaryDirectory() as folder:
+    ...     write_ios(squeezenet(), f"{folder}/net.json")
+    ...     read_ios_graph(f"{folder}/net.json")
+    OpGraph('squeezenet', 50 operators, 65 edges)
+    """
+    write_file(path, dump_json(_document(subject, str(path))))
+
+
+def _document(subject: Schedule | OpGraph, source: str) -> dict[str, Any]:
+    if isinstance(subject, OpGraph):
+        found = document(subject)
+    else:
+        if len(subject.devices_used) > 1:
+            raise ScheduleError(
+                f"schedule of {subject.graph.name!r}: IOS has one device, not {', '.join(subject.devices_used)}; "
+                "write_hios writes schedules on several"
+            )
+        found = document(subject.graph, subject)
+        for block, stages in zip(found["blocks"], staged(subject, found), strict=True):
+            block["stages"] = [groups for _, groups in stages]
+    GraphReader(found, source, 1, "fp32", None)  # what is written can be read: shapes agree with attributes
+    return found

@@ -1,0 +1,332 @@
+"""Operators of IOS's graph JSON, and of HIOS's, which extends it, as operators of an `OpGraph`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from simsched.cluster import Device
+from simsched.errors import FormatError, GraphError
+from simsched.graph import OpGraph
+from simsched.io import Record
+from simsched.numeric import is_count
+from workloads.checks import whole
+from workloads.formats.reading import shown
+from workloads.models.network import Network, Tensor
+
+ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")
+NO_ACTIVATION: Final = "identity"
+POOLS: Final = ("max", "avg", "global_max", "global_avg")
+LARGEST: Final = 2**31 - 1
+"""Of any size in a file: products of a few of them are still floats."""
+
+Stages = list[list[list[str]]]
+
+
+class Block(NamedTuple):
+    """A block as it stands in a file: its operators, exit last, and its `stages`, not looked into."""
+
+    where: str
+    names: tuple[str, ...]
+    stages: Any
+
+
+class _Value(NamedTuple):
+    """A slice of channels that an operator reads."""
+
+    name: str
+    begin: int
+    end: int
+    tensor: Tensor
+
+
+class GraphReader:
+    """Reads the graph of one file.
+
+    Parameters
+    ----------
+    data
+        The decoded file.
+    source
+        How errors name it.
+    batch, dtype, device
+        What the file does not record; see `workloads.formats.ios.read_ios`.
+    ranked
+        Whether it is a file of HIOS, whose operators have a rank and whose values have seven entries.
+
+    Attributes
+    ----------
+    graph
+        The graph, operators in file order.
+    blocks
+        The blocks, in file order.
+    ranks
+        Rank of each operator, if `ranked`.
+    """
+
+    def __init__(
+        self, data: Any, source: str, batch: int, dtype: str, device: str | Device | None, *, ranked: bool = False
+    ) -> None:
+        top = Record(data, source)
+        self.ranks: dict[str, int] = {}
+        self._source = source
+        self._batch = whole(source, "batch", batch, most=LARGEST)
+        self._ranked = ranked
+        self._net = Network(top.take("name", str), dtype, device=device)
+        self._tensors: dict[str, Tensor] = {}
+        self._extra: dict[str, dict[str, Any]] = {}
+        self._reads: list[_Value] = []
+        enter = self._placeholder(top.take("input", dict))
+        blocks: list[Block] = []
+        for i, row in enumerate(top.records("blocks")):
+            found = row.take("enter_name", str)
+            if found != enter:
+                raise FormatError(
+                    f"{row.where}: field 'enter_name' is {found!r}, but the block before ends in {enter!r}"
+                )
+            self._net.block = f"block{i}"
+            nodes = [*row.take("inner_nodes", list), row.take("exit_node", dict)]
+            names = tuple(self._operator(node, f"{row.where}: operator {j}") for j, node in enumerate(nodes))
+            blocks.append(Block(row.where, names, row.take("stages", list, None)))
+            enter = names[-1]
+        if not blocks:
+            raise FormatError(f"{source}: field 'blocks' is empty; a graph needs at least one operator")
+        self.blocks = tuple(blocks)
+        bare = self._net.graph()
+        operators = [replace(op, attributes={**op.attributes, **self._extra[op.name]}) for op in bare.operators]
+        self.graph = OpGraph(operators, bare.edges, bare.name)
+
+    def _placeholder(self, data: dict[str, Any]) -> str:
+        row = Record(data, f"{self._source}: input")
+        name: str = row.take("name", str)
+        shape = _sizes(row, "output_shape", 3)
+        try:
+            self._tensors[name] = self._net.input(self._batch, *shape)
+        except GraphError as error:
+            raise GraphError(f"{row.where}: {error}") from error
+        return name
+
+    def _operator(self, data: Any, where: str) -> str:
+        name: str = Record(data, where).take("name", str)
+        row = Record(data, f"{self._source}: operator {name!r}")
+        if not name or name in self._tensors:
+            raise FormatError(f"{where}: field 'name' is {name!r}, which is {'taken' if name else 'empty'}")
+        kind, hint = row.take("type", str), row.take("hint_name", str, name)
+        if self._ranked:
+            self.ranks[name] = row.take("rank", int)
+        self._reads = []
+        try:
+            with self._net.unit(name, kind):
+                found = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
+        except GraphError as error:
+            raise GraphError(f"{row.where}: {error}") from error
+        self._tensors[name] = found
+        extra: dict[str, Any] = {}
+        if kind == "conv" and len(hint.split()) > 1:
+            extra["merged"] = hint.split()
+        elif hint != name:
+            extra["hint_name"] = hint
+        producers = [self._tensors[value.name].producer for value in self._reads]
+        if self._sliced() or (None in producers and any(producers)):
+            extra["reads"] = [[value.name, value.begin, value.end] for value in self._reads]
+        self._extra[name] = extra
+        return name
+
+    def _sliced(self) -> bool:
+        return any(value.tensor.shape != self._tensors[value.name].shape for value in self._reads)
+
+    def _compound(self, row: Record) -> Tensor:
+        """Add the parts of a `sequential`, of which only the first reads what is outside."""
+        parts: dict[str, Tensor] = {}
+        nodes = row.records("nodes")
+        if not nodes:
+            raise FormatError(f"{row.where}: field 'nodes' is empty")
+        for node in nodes:
+            name = node.take("name", str)
+            if name in parts:
+                raise FormatError(f"{node.where}: field 'name' is {name!r}, which is taken")
+            found = self._node(node, parts or self._tensors)
+            parts[name] = found
+        _check_shape(row, found)
+        return found
+
+    def _node(self, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
+        """Add what one node of the file does, reading tensors of `scope`."""
+        kind = row.take("type", str)
+        if kind not in _MAKERS or (kind == "mpi_sr" and not self._ranked):
+            known = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
+            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {known}"
+            raise FormatError(f"{row.where}: field 'type' is {kind!r}, which {what}")
+        terms = self._terms(row, scope)
+        found = _MAKERS[kind](self._net, row, terms)
+        if scope is self._tensors:  # in the order in which `_combined` has the network read them: sums first
+            self._reads += [value for term in terms if len(term) > 1 for value in term]
+            self._reads += [term[0] for term in terms if len(term) == 1]
+        _check_shape(row, found)
+        return found
+
+    def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> list[list[_Value]]:
+        """Return what a node reads: the sum of the values of each term, the terms one behind the other."""
+        terms = row.take("inputs", list)
+        if not terms or not all(isinstance(term, list) and term for term in terms):
+            raise FormatError(f"{row.where}: field 'inputs' must be a list of lists of values, none empty")
+        found = [[self._value(value, row, scope) for value in term] for term in terms]
+        image = found[0][0].tensor.shape[2:]
+        for term in found:
+            for value in term:
+                if value.tensor.shape[2:] != image or value.tensor.shape != term[0].tensor.shape:
+                    raise FormatError(
+                        f"{row.where}: field 'inputs' puts {_channels(value)} together with "
+                        f"{_channels(term[0] if value.tensor.shape[2:] == image else found[0][0])}: their shapes differ"
+                    )
+        return found
+
+    def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> _Value:
+        form = "[name, begin, end, height, width, rank, tag]" if self._ranked else "[name, begin, end]"
+        if not isinstance(data, list) or len(data) != (7 if self._ranked else 3) or not isinstance(data[0], str):
+            other = "" if self._ranked else "; values of seven are HIOS's"
+            raise FormatError(f"{row.where}: field 'inputs' must hold values {form}{other}, not {shown(data)}")
+        name, begin, end = data[:3]
+        if name not in scope:
+            place = "no operator before it" if scope is self._tensors else "no earlier part of the operator"
+            raise FormatError(f"{row.where}: field 'inputs' names {name!r}, which is {place}")
+        whole_tensor = scope[name]
+        channels, *image = whole_tensor.shape[1:]
+        if not (is_count(begin) and is_count(end) and begin < end <= channels):
+            raise FormatError(
+                f"{row.where}: field 'inputs' reads channels {shown(begin)} to {shown(end)} of {name!r}, "
+                f"which has {channels}"
+            )
+        if scope is not self._tensors and end - begin != channels:
+            raise FormatError(f"{row.where}: field 'inputs' reads a slice of {name!r}; a part must be read whole")
+        if self._ranked and data[3:5] != image:
+            raise FormatError(f"{row.where}: field 'inputs' gives {name!r} the size {shown(data[3:5])}; it is {image}")
+        tensor = replace(whole_tensor, shape=(self._batch, end - begin, *image))
+        return _Value(name, begin, end, tensor)
+
+
+def _channels(value: _Value) -> str:
+    return f"{value.name!r} ({' x '.join(str(size) for size in value.tensor.shape[1:])})"
+
+
+def _sizes(row: Record, key: str, length: int, *, least: int = 1) -> tuple[int, ...]:
+    """Return a field that is a list of so many whole numbers."""
+    value = row.take(key, list)
+    if len(value) != length or not all(is_count(n, least) and n <= LARGEST for n in value):
+        raise FormatError(
+            f"{row.where}: field {key!r} must be {length} whole numbers from {least} to {LARGEST}, not {shown(value)}"
+        )
+    return tuple(value)
+
+
+def _count(row: Record, key: str) -> int:
+    value: int = row.take(key, int)
+    if not 1 <= value <= LARGEST:
+        raise FormatError(f"{row.where}: field {key!r} must be from 1 to {LARGEST}, not {shown(value)}")
+    return value
+
+
+def _choice(row: Record, key: str, choices: Sequence[str]) -> str:
+    value: str = row.take(key, str)
+    if value not in choices:
+        raise FormatError(f"{row.where}: field {key!r} is {value!r}; known are: {', '.join(choices)}")
+    return value
+
+
+def _check_shape(row: Record, found: Tensor) -> None:
+    """Refuse a recorded shape that the operator does not make; a file may leave it out."""
+    if row.take("output_shape", list, None) is None:
+        return
+    given = _sizes(row, "output_shape", 3)
+    if given != found.shape[1:]:
+        raise FormatError(
+            f"{row.where}: field 'output_shape' is {list(given)}, but its inputs and attributes make "
+            f"{list(found.shape[1:])}"
+        )
+
+
+def _combined(net: Network, terms: Sequence[Sequence[_Value]], kind: str = "add") -> Tensor:
+    """Add the sums (or products) and the concatenation that stand in front of an operator, if there are any."""
+    tensors = [[value.tensor for value in term] for term in terms]
+    several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(tensors) if len(xs) > 1}
+    each = [several.get(i, xs[0]) for i, xs in enumerate(tensors)]
+    return each[0] if len(each) == 1 else net.concat("inputs", each)
+
+
+def _identity(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+    x = _combined(net, terms)
+    return net.copy("copy", x, x.shape, kind=row.take("type", str)) if sum(map(len, terms)) == 1 else x
+
+
+def _element(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+    kind = _choice(row, "op_type", ("add", "mul"))
+    if any(len(term) < 2 for term in terms):
+        raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
+    return _combined(net, terms, kind)
+
+
+def _window(row: Record) -> tuple[tuple[int, int], ...]:
+    """Return kernel, stride and padding, each as (height, width)."""
+    pairs = (_sizes(row, key, 2, least=least) for key, least in (("kernel", 1), ("stride", 1), ("padding", 0)))
+    return tuple((height, width) for height, width in pairs)
+
+
+def _conv(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+    act = _choice(row, "act", (*ACTIVATIONS, NO_ACTIVATION))
+    kernel, stride, padding = _window(row)
+    return net.conv(
+        "conv",
+        _combined(net, terms),
+        _count(row, "out_channels"),
+        kernel,
+        stride=stride,
+        padding=padding,
+        groups=_count(row, "groups"),
+        activation=None if act == NO_ACTIVATION else act,
+    )
+
+
+def _pool(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+    pool = _choice(row, "pool_type", POOLS)
+    x = _combined(net, terms)
+    if pool == "global_avg":
+        return net.global_pool("pool", x)
+    if pool == "global_max":
+        shape = (*x.shape[:2], 1, 1)
+        attributes = {"pool": pool, "kernel": x.shape[2:], "stride": (1, 1), "padding": (0, 0)}
+        return net.add_operator("pool", "pool", [x], shape, net.costs.pool(shape, x.shape[2:]), attributes)
+    kernel, stride, padding = _window(row)
+    return net.pool("pool", x, pool, kernel, stride=stride, padding=padding)
+
+
+def _activation(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+    kind = "relu" if row.take("type", str) == "relu" else _choice(row, "act_type", ACTIVATIONS)
+    return net.activation(kind, _combined(net, terms), kind)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Network, Record, Sequence[Sequence[_Value]]], Tensor]]] = {
+    "conv": _conv,
+    "pool": _pool,
+    "relu": _activation,
+    "activation": _activation,
+    "element": _element,
+    "identity": _identity,
+    "mpi_sr": _identity,
+}
+
+
+def stage_lists(value: Any, where: str) -> Stages:
+    """Return a list of stages, each a list of groups, each a list of operator names; HIOS has names as numbers too."""
+
+    def listed(value: Any, what: str) -> list[Any]:
+        if not isinstance(value, list) or not value:
+            raise FormatError(f"{where}: field 'stages': a {what} must be a list that is not empty, not {shown(value)}")
+        return value
+
+    def named(value: Any) -> str:
+        if not isinstance(value, str) and not is_count(value):
+            raise FormatError(f"{where}: field 'stages': a group must hold operator names, not {shown(value)}")
+        return str(value)
+
+    if not isinstance(value, list):
+        raise FormatError(f"{where}: field 'stages' must be a list, not {shown(value)}")
+    return [[[named(name) for name in listed(group, "group")] for group in listed(stage, "stage")] for stage in value]

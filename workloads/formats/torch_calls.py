@@ -1,0 +1,187 @@
+"""What PyTorch calls an operation, and what it is to us.
+
+An operation goes by many names: the module ``nn.MaxPool2d``, the functions ``F.max_pool2d`` and ``relu_``, the
+overload ``aten.max_pool2d_with_indices.default``, a method of a tensor. Without case and underscores they fall
+together, so each has one `Call.key`, such as ``"maxpool2d"``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+Shape = tuple[int, ...]
+
+
+class Operand(NamedTuple):
+    """A tensor that a call reads or writes; `dtype` None stands for whole numbers and the like."""
+
+    shape: Shape
+    width: int  # bytes per element
+    dtype: str | None
+    n_stored: int  # elements in memory: an axis along which a tensor is expanded repeats them
+    contiguous: bool
+    is_weight: bool
+
+    @property
+    def n(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> float:
+        """Its bytes in memory."""
+        return float(self.n_stored * self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an operation: the tensors it reads, in the order of its arguments, and writes."""
+
+    key: str
+    operands: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """The operands that are not weights."""
+        return tuple(x for x in self.operands if not x.is_weight)
+
+    @property
+    def weights(self) -> tuple[Operand, ...]:
+        """The operands that are weights."""
+        return tuple(x for x in self.operands if x.is_weight)
+
+    @property
+    def output(self) -> Operand:
+        """The first tensor it writes."""
+        return self.outputs[0]
+
+
+def key_of(name: str) -> str:
+    """Return a name without case, underscores and what only says where it writes.
+
+    >>> key_of("MaxPool2d"), key_of("max_pool2d_with_indices"), key_of("relu_"), key_of("__iadd__")
+    ('maxpool2d', 'maxpool2d', 'relu', 'add')
+    """
+    plain = name.lower().replace("_", "") or name
+    return _SAME.get(plain, plain)
+
+
+_SAME: Final = {
+    "iadd": "add", "radd": "add", "isub": "sub", "imul": "mul", "rmul": "mul", "itruediv": "div", "truediv": "div",
+    "maxpool1dwithindices": "maxpool1d", "maxpool2dwithindices": "maxpool2d", "maxpool3dwithindices": "maxpool3d",
+    "nativelayernorm": "layernorm", "nativegroupnorm": "groupnorm", "nativebatchnorm": "batchnorm",
+    "nativebatchnormlegitnotraining": "batchnorm", "cudnnbatchnorm": "batchnorm", "batchnorm1d": "batchnorm",
+    "batchnorm2d": "batchnorm", "batchnorm3d": "batchnorm", "syncbatchnorm": "batchnorm",
+    "instancenorm1d": "instancenorm", "instancenorm2d": "instancenorm", "instancenorm3d": "instancenorm",
+    "fusedrmsnorm": "rmsnorm", "concat": "cat", "concatenate": "cat", "hardtanh": "relu6", "swish": "silu",
+    "rnntanh": "rnn", "rnnrelu": "rnn", "softmax2d": "softmax", "unsafeview": "view", "reshapealias": "view",
+    "tocopy": "to", "imatmul": "matmul", "upsample": "interpolate",
+}  # fmt: skip
+
+
+def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function or method by name, those whose place is known by their places.
+
+    >>> settings_of("linear", ["x"], {"bias": "b", "weight": "w"})
+    {'input': 'x', 'weight': 'w', 'bias': 'b'}
+    """
+    known = _PARAMETERS.get(key, ())
+    names = [*known, *(f"argument {i}" for i in range(len(known), len(arguments)))]
+    given = dict(zip(names, arguments, strict=False)) | dict(keywords)
+    return {name: given[name] for name in (*known, *given) if name in given}
+
+
+_CONV: Final = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_CONV_TRANSPOSE: Final = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+_MAX_POOL: Final = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+_AVG_POOL: Final = ("input", "kernel_size", "stride", "padding", "ceil_mode")
+_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {f"conv{d}d": _CONV for d in (1, 2, 3)}
+    | {f"convtranspose{d}d": _CONV_TRANSPOSE for d in (1, 2, 3)}
+    | {f"maxpool{d}d": _MAX_POOL for d in (1, 2, 3)}
+    | {f"avgpool{d}d": _AVG_POOL for d in (1, 2, 3)}
+    | {
+        "cat": ("tensors", "dim"),
+        "stack": ("tensors", "dim"),
+        "softmax": ("input", "dim"),
+        "logsoftmax": ("input", "dim"),
+        "groupnorm": ("input", "num_groups"),
+        "layernorm": ("input", "normalized_shape"),
+        "rmsnorm": ("input", "normalized_shape"),
+        "einsum": ("equation",),
+        "linear": ("input", "weight", "bias"),
+        "embedding": ("input", "weight"),
+        "batchnorm": ("input", "running_mean", "running_var", "weight", "bias"),
+        "scaleddotproductattention": ("query", "key", "value"),
+        "matmul": ("input", "other"),
+        "bmm": ("input", "mat2"),
+        "mm": ("input", "mat2"),
+        "addmm": ("input", "mat1", "mat2"),
+        "baddbmm": ("input", "batch1", "batch2"),
+    }
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS: Final = _words(
+    """
+    view viewas reshape reshapeas flatten unflatten ravel squeeze unsqueeze transpose permute t swapaxes swapdims
+    movedim moveaxis numpyt adjoint mt expand expandas broadcastto chunk split splitwithsizes
+    tensorsplit unsafechunk unsafesplit unsafesplitwithsizes unbind select slice narrow getitem detach alias
+    liftfreshcopy identity dropout dropout1d dropout2d dropout3d alphadropout featurealphadropout nativedropout
+    stochasticdepth droppath contiguous diagonal asstrided real imag viewasreal viewascomplex requiresgrad getattr
+    """
+)
+"""Operations that launch nothing unless they have to copy; dropouts do nothing in inference."""
+
+COPIED_IF_SCATTERED: Final = ("reshape", "reshapeas", "flatten", "ravel", "contiguous")
+"""Views that copy a tensor whose elements do not lie one after the other, as after a transposition."""
+
+SIZES_ONLY: Final = ("viewas", "reshapeas", "expandas", "typeas")
+"""Operations that want only the shape or format of their second tensor."""
+
+MOVES: Final = _words(
+    """
+    clone copy to type typeas float half bfloat16 double int long bool repeat tile repeatinterleave flip rot90 roll
+    pad constantpadnd constantpad1d constantpad2d constantpad3d zeropad1d zeropad2d zeropad3d reflectionpad1d
+    reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d replicationpad3d gather indexselect index
+    take scatter scatteradd indexput maskedfill maskedscatter where tril triu slicescatter selectscatter
+    pixelshuffle pixelunshuffle channelshuffle interpolate upsamplenearest1d upsamplenearest2d
+    upsamplenearest3d upsamplebilinear2d upsamplebicubic2d im2col unfold col2im fold topk sort argsort onehot
+    """
+)
+"""Operations that move elements and compute nothing."""
+
+FILLS: Final = _words(
+    """
+    zeros ones full empty arange linspace eye zeroslike oneslike fulllike emptylike newzeros newones newfull
+    newempty scalartensor rand randn randlike randnlike bernoulli
+    """
+)
+"""Operations that make a tensor of nothing."""
+
+ELEMENTWISE: Final = _words(
+    """
+    add sub rsub mul div floordivide floordiv remainder fmod pow maximum minimum max min clamp clampmin clampmax clip
+    neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sin cos tan asin acos atan atan2
+    sinh cosh erf erfc floor ceil round trunc frac eq ne lt le gt ge isnan isinf isfinite logicaland logicalor
+    logicalnot logicalxor bitwiseand bitwiseor bitwisenot invert and or lerp addcmul addcdiv nantonum logsigmoid
+    softsign tanhshrink hardshrink softshrink threshold celu sigmoidcrossentropy
+    """
+)
+"""Operations of one FLOP per element of output."""
+
+REDUCTIONS: Final = _words(
+    """
+    mean sum nansum amax amin aminmax max min argmax argmin norm linalgvectornorm vectornorm var std varmean stdmean
+    prod any all cumsum cumprod logsumexp median countnonzero normalize cosinesimilarity
+    """
+)
+"""Operations of one FLOP per element of input."""

@@ -1,0 +1,300 @@
+"""What a call of PyTorch costs: kind, work and attributes, as `workloads.models.network.Network` has them."""
+
+import re
+from collections.abc import Callable, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from workloads.costs import Costs, Work
+from workloads.formats.fusion import ACTIVATION_FLOPS
+from workloads.formats.torch_calls import (
+    COPIED_IF_SCATTERED,
+    ELEMENTWISE,
+    FILLS,
+    MOVES,
+    REDUCTIONS,
+    VIEWS,
+    Call,
+    Shape,
+)
+
+COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
+"""Kinds whose intensity is "compute" on no device in particular."""
+
+_NOTHING: Final = Work(0.0, 0, None)
+_SOFTMAX_FLOPS: Final = 5  # per element, as of `Network.softmax`
+_NORM_FLOPS: Final = 8  # per element, as of `Network.layer_norm`
+_POOL = re.compile(r"(adaptive)?(max|avg)pool([123])d")
+_BY_KEY: Final = VIEWS | REDUCTIONS | ELEMENTWISE | FILLS | MOVES
+_ACTIVATIONS: Final = {kind.replace("_", ""): kind for kind in ACTIVATION_FLOPS}
+
+
+class Cost(NamedTuple):
+    """A call as an operator; `nbytes` None stands for all that it reads and writes."""
+
+    kind: str
+    work: Work
+    attributes: dict[str, Any] = {}  # noqa: RUF012 - a default that nobody changes
+    nbytes: float | None = None
+
+
+def cost_of(call: Call, costs: Costs) -> Cost | None:
+    """Return what a call costs, or None if the operation is not known."""
+    key = call.key
+    if key in _RULES:
+        return _RULES[key](call, costs)
+    if key in VIEWS and not _copies(call):
+        return Cost("dropout" if "drop" in key else key, _NOTHING, nbytes=0.0)
+    shape = call.output.shape
+    if key in _ACTIVATIONS:
+        kind = _ACTIVATIONS[key]
+        return Cost(kind, costs.elementwise(shape, flops=ACTIVATION_FLOPS[kind]))
+    if _POOL.fullmatch(key):
+        return _pool(call, costs)
+    if key in REDUCTIONS and (len(call.operands) == 1 or key not in ELEMENTWISE):
+        work = costs.elementwise(shape)
+        return Cost("reduce", work._replace(flops=float(call.operands[0].n)), {"reduction": key})
+    if key in ELEMENTWISE:
+        return Cost(key, costs.elementwise(shape, flops=1))
+    if key in FILLS:
+        return Cost("fill", costs.elementwise(shape), nbytes=call.output.nbytes)
+    if key in MOVES or key in VIEWS:
+        return _move(call, costs)
+    return None
+
+
+def is_known(key: str) -> bool:
+    """Say whether there is a rule for the operations of a key."""
+    return key in _RULES or key in _ACTIVATIONS or key in _BY_KEY or _POOL.fullmatch(key) is not None
+
+
+def unknown(call: Call, costs: Costs) -> Cost:
+    """Return the cost of an operation that is not known: all its bytes and no FLOP."""
+    return Cost(call.key, costs.elementwise(call.output.shape))
+
+
+def _copies(call: Call) -> bool:
+    """Say whether what is usually a view has to move elements."""
+    return call.key in COPIED_IF_SCATTERED and bool(call.operands) and not call.operands[0].contiguous
+
+
+def _move(call: Call, costs: Costs) -> Cost:
+    """Make a copy, which reads what it writes; a cast to the format there is already is none."""
+    read, out = call.operands[0] if call.operands else call.output, call.output
+    if call.key in ("to", "type", "typeas", "float", "half", "bfloat16", "double") and read.dtype == out.dtype:
+        return Cost("view", _NOTHING, nbytes=0.0)
+    indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None)
+    nbytes = float(out.n * read.width) + out.nbytes + indices
+    kind = "copy" if call.key in VIEWS or call.key in ("clone", "to", "type", "typeas") else call.key
+    return Cost(kind, costs.elementwise(out.shape), nbytes=nbytes)
+
+
+def _conv(call: Call, costs: Costs) -> Cost | None:
+    if len(call.operands) < 2 or len(call.operands[1].shape) < 3:
+        return None
+    x, weight = call.operands[:2]
+    n_axes = len(weight.shape) - 2
+    window = weight.shape[2:]
+    settings = call.settings
+    transposed = call.key.startswith("convtranspose") or settings.get("transposed") is True
+    output = _batched(call.output.shape, n_axes)
+    in_channels = _batched(x.shape, n_axes)[1]
+    groups = settings.get("groups", 1)
+    attributes = {
+        "kernel": window,
+        "stride": _per_axis(settings.get("stride", 1), n_axes),
+        "padding": _per_axis(settings.get("padding", 0), n_axes),
+        "groups": groups,
+        "out_channels": output[1],
+    }
+    dilation = _per_axis(settings.get("dilation", 1), n_axes)
+    if dilation != (1,) * n_axes:
+        attributes["dilation"] = dilation
+    bias = len(call.operands) > 2
+    work = costs.conv(output, in_channels, window, groups=groups, bias=bias)
+    if not transposed:
+        return Cost("conv", work, attributes)
+    # each pixel that is read goes through all the weights of its channel
+    flops = 2.0 * prod(_batched(x.shape, n_axes)) * weight.shape[1] * prod(window)
+    return Cost("conv_transpose", work._replace(flops=flops), attributes | {"bias": bias})
+
+
+def _linear(call: Call, costs: Costs) -> Cost:
+    features, out = call.operands[0].shape[-1], call.output.shape[-1:]
+    bias = len(call.operands) > 2
+    rows = call.output.n // prod(out)
+    attributes = {"in_features": features, "out_features": prod(out), "bias": bias}
+    return Cost("linear", costs.linear(rows, features, prod(out), bias=bias), attributes)
+
+
+def _product(call: Call, costs: Costs) -> Cost | None:
+    """Make a product of matrices; with a matrix of weights on the right it is "linear"."""
+    a, b = call.operands[-2:]
+    k = a.shape[-1]
+    if b.is_weight and len(b.shape) == 2 and not a.is_weight:
+        bias = len(call.operands) > 2 and call.operands[0].is_weight
+        n = b.shape[1]
+        attributes = {"in_features": k, "out_features": n, "bias": bias}
+        return Cost("linear", costs.linear(call.output.n // n, k, n, bias=bias), attributes)
+    n = b.shape[-1] if len(b.shape) > 1 else 1
+    m = a.shape[-2] if len(a.shape) > 1 else 1
+    return Cost("matmul", costs.matmul(max(1, call.output.n // (m * n)), m, k, n))
+
+
+def _einsum(call: Call, costs: Costs) -> Cost | None:
+    """Make a sum of products: a multiply-add for each value of all indices together."""
+    equation = str(call.settings.get("equation", "")).replace(" ", "")
+    terms = equation.partition("->")[0].split(",")
+    if "." in equation or [len(term) for term in terms] != [len(x.shape) for x in call.operands]:
+        return None
+    sizes = {axis: size for term, x in zip(terms, call.operands, strict=True) for axis, size in zip(term, x.shape,
+             strict=True)}  # fmt: skip
+    n = call.output.shape[-1] if call.output.shape else 1
+    rows = call.output.n // n
+    return Cost("matmul", costs.matmul(1, rows, prod(sizes.values()) // max(1, call.output.n), n))
+
+
+def _attention(call: Call, costs: Costs) -> Cost | None:
+    """Make softmax(q k) v for all heads, as one kernel that writes no scores."""
+    q, k, v = (x.shape for x in call.operands[:3])
+    if min(len(q), len(k), len(v)) < 2:
+        return None
+    return _scores(costs, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1])
+
+
+def _scores(costs: Costs, batch: int, m: int, n: int, depth: int, width: int) -> Cost:
+    work = costs.matmul(batch, m, depth + width, n)
+    softmax = float(_SOFTMAX_FLOPS * batch * m * n)
+    return Cost("attention", Work(work.flops + softmax, 0, costs.matmul(batch, m, n, width).kernel))
+
+
+def _multihead(call: Call, costs: Costs) -> Cost:
+    """Make projections and attention in one: each matrix of weights is applied to each position once."""
+    heads, embedding = call.settings["num_heads"], call.settings["embed_dim"]
+    q, k = call.operands[0].shape, call.operands[1].shape
+    axis = -2 if call.settings.get("batch_first") or len(q) == 2 else -3
+    batch = prod(q[:-1]) // q[axis]
+    inner = _scores(costs, batch * heads, q[axis], k[axis], embedding // heads, embedding // heads)
+    matrices = sum(x.n for x in call.weights if len(x.shape) == 2)
+    # a quarter of the weights each for queries, keys, values and output, of which half go by the number of keys
+    flops = 2.0 * batch * matrices * (q[axis] + k[axis]) / 2
+    return Cost("attention", inner.work._replace(flops=inner.work.flops + flops), {"num_heads": heads})
+
+
+def _recurrent(call: Call, costs: Costs) -> Cost | None:
+    """Make all steps of a recurrent network one operator, whose kernel is that of one step."""
+    matrices = [x.shape for x in call.weights if len(x.shape) == 2]
+    if not matrices or not call.inputs:
+        return None
+    x = call.inputs[0]
+    steps_and_batch = x.n // x.shape[-1]
+    state = call.outputs[-1].shape  # (layers and directions, batch, features)
+    batch = state[-2] if len(state) > 2 else 1
+    gates, features = matrices[0]
+    kernel = costs.linear(batch, features, gates).kernel
+    flops = 2.0 * steps_and_batch * sum(rows * columns for rows, columns in matrices)
+    attributes = {"steps": steps_and_batch // batch, "hidden": state[-1]}
+    return Cost(call.key, Work(flops, 0, kernel), attributes)
+
+
+def _batch_norm(call: Call, costs: Costs) -> Cost:
+    return Cost("batch_norm", costs.elementwise(call.output.shape, flops=2))
+
+
+def _row_norm(call: Call, costs: Costs) -> Cost:
+    """Make a normalisation over the last axes, or over the channels of each group."""
+    shape, kind = call.output.shape, {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}.get(call.key, "group_norm")
+    if kind == "group_norm":
+        groups = call.settings.get("num_groups", shape[1] if len(shape) > 1 else 1)
+        rows = shape[0] * groups
+    else:
+        normalized = call.settings.get("normalized_shape") or shape[-1:]
+        over = (normalized,) if isinstance(normalized, int) else tuple(normalized)
+        rows = call.output.n // prod(over)
+    flops = _NORM_FLOPS // 2 if kind == "rms_norm" else _NORM_FLOPS
+    return Cost(kind, costs.rows((rows, call.output.n // max(1, rows)), flops=flops))
+
+
+def _softmax(call: Call, costs: Costs) -> Cost:
+    shape, axis = call.output.shape or (1,), call.settings.get("dim")
+    length = shape[axis if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1]
+    return Cost("softmax", costs.rows((call.output.n // length, length), flops=_SOFTMAX_FLOPS))
+
+
+def _embedding(call: Call, costs: Costs) -> Cost:
+    indices = sum(x.nbytes for x in call.inputs)
+    table = next((x for x in call.weights if len(x.shape) == 2), call.output)
+    attributes = {"rows": table.shape[0], "features": table.shape[-1]}
+    return Cost("embedding", costs.elementwise(call.output.shape), attributes, 2.0 * call.output.nbytes + indices)
+
+
+def _concat(call: Call, costs: Costs) -> Cost:
+    axis = call.settings.get("dim", 0)
+    n_axes = len(call.output.shape)
+    where = axis + n_axes if isinstance(axis, int) and axis < 0 else axis
+    return Cost("concat", costs.elementwise(call.output.shape), {"axis": where})
+
+
+def _pool(call: Call, costs: Costs) -> Cost | None:
+    found = _POOL.fullmatch(call.key)
+    if found is None or not call.operands:
+        return None
+    adaptive, pool, axes = found.groups()
+    n_axes = int(axes)
+    output, settings = call.output.shape, call.settings
+    attributes: dict[str, Any] = {"pool": pool}
+    if adaptive:
+        before, after = call.operands[0].shape[-n_axes:], output[-n_axes:]
+        window = tuple(-(-a // b) for a, b in zip(before, after, strict=True))
+        if after == (1,) * n_axes:
+            attributes = {"pool": f"global_{pool}", "kernel": window}
+            attributes |= {"stride": (1,) * n_axes, "padding": (0,) * n_axes}
+        else:
+            step = tuple(a // b for a, b in zip(before, after, strict=True))
+            attributes |= {"kernel": window, "stride": step, "padding": (0,) * n_axes}
+    else:
+        window = _per_axis(settings.get("kernel_size", 1), n_axes)
+        attributes |= {"kernel": window, "stride": _per_axis(settings.get("stride") or window, n_axes)}
+        attributes["padding"] = _per_axis(settings.get("padding", 0), n_axes)
+        if settings.get("ceil_mode"):
+            attributes["ceil_mode"] = True
+    return Cost("pool", costs.pool(output, window), attributes)
+
+
+def _batched(shape: Shape, n_axes: int) -> Shape:
+    """Return the shape with a batch of 1 in front if it has no batch."""
+    return shape if len(shape) > n_axes + 1 else (1, *shape)
+
+
+def _per_axis(value: Any, n_axes: int) -> Any:
+    """Return a setting as one number per axis; "same" and "valid" stay as they are."""
+    if isinstance(value, str):
+        return value
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * n_axes if len(values) == 1 else values
+
+
+_RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(
+    {f"conv{d}d": _conv for d in (1, 2, 3)}
+    | {f"convtranspose{d}d": _conv for d in (1, 2, 3)}
+    | dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addbmm"), _product)
+    | dict.fromkeys(("layernorm", "rmsnorm", "groupnorm", "instancenorm", "localresponsenorm"), _row_norm)
+    | dict.fromkeys(("lstm", "gru", "rnn"), _recurrent)
+    | {
+        "convolution": _conv,
+        "linear": _linear,
+        "einsum": _einsum,
+        "scaleddotproductattention": _attention,
+        "scaleddotproductflashattention": _attention,
+        "scaleddotproductflashattentionforcpu": _attention,
+        "scaleddotproductefficientattention": _attention,
+        "multiheadattention": _multihead,
+        "batchnorm": _batch_norm,
+        "softmax": _softmax,
+        "logsoftmax": _softmax,
+        "embedding": _embedding,
+        "cat": _concat,
+        "stack": _concat,
+    }
+)

@@ -1,0 +1,313 @@
+"""Graphs of PyTorch (extra ``torch``): modules, torch.fx graph modules, programs of `torch.export`.
+
+Nothing is computed and no weight is read: shapes come from running the calls on fake tensors, which have a shape
+and a format and no elements. Modules are read as in inference and left as they were.
+
+What becomes what
+    A call of a module, function or method is an operator under the name of its node; kinds and attributes are
+    those of `workloads.models.network`, costs those of `workloads.costs` with the actual bytes of each tensor.
+    Parameters, buffers and constants are weights of the operators that read them, and so are views of them. A
+    weight that several operators read counts for each. A recurrent network (`nn.LSTM`, `nn.GRU`, `nn.RNN`) is one
+    operator, whose kernel is that of one step. Operations that are not known count their bytes and no FLOP; a
+    warning of the logger ``workloads.formats.torch_graph`` lists them.
+Views
+    What changes only how a tensor is looked at (reshape, transpose, a slice, the parts of a split, `getitem`) has
+    no kernel and takes no time, and neither has a dropout, a size or a check. Reshaping a tensor whose elements
+    do not lie one after the other copies it.
+Edges
+    One for each distinct node that a node reads, in the order of its arguments (``Node.all_input_nodes``): what is
+    read twice by one operator is moved once. A part of a tuple is as large as itself. Where only the size of a
+    tensor is read, the edge has 0 bytes.
+Files
+    There is no reader for the ``.pt2`` files of `torch.export.save`: `torch.export.load` unpickles, and what is
+    unpickled can run code. Load a file of your own and pass the program to `from_exported`.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from simsched.cluster import Device
+from simsched.errors import GraphError, MissingDependencyError
+from simsched.graph import OpGraph
+from workloads.formats.torch_graph import graph_of, is_composite
+
+
+def from_module(
+    module: Any,
+    example_inputs: Any,
+    *,
+    granularity: str = "operator",
+    device: str | Device | None = None,
+    name: str | None = None,
+    include_io: bool = False,
+) -> OpGraph:
+    """Return the graph of a `torch.nn.Module`.
+
+    The module is traced as by `torch.fx.symbolic_trace`, which keeps the layers of `torch.nn` whole (but those made
+    of others of which nothing is known as a whole, such as `nn.TransformerEncoderLayer`, are looked into). If that
+    fails, as it does where control flow depends on a tensor, `torch.export` is used, whose operators are those of
+    ATen, under other names.
+
+    Parameters
+    ----------
+    module
+        Its mode (training or not) and weights do not matter; it may be on the device "meta".
+    example_inputs
+        A tensor, or a sequence with one for each argument. Only shapes and formats count.
+    granularity
+        "operator", or "unit": views left out and chains folded, see `workloads.formats.fusion.fuse`.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    name
+        Of the graph; by default the class of the module.
+    include_io
+        Whether inputs and the output are operators too (kinds "placeholder" and "output", without kernels, time 0),
+        which makes the operators those that torch.fx counts.
+
+    Raises
+    ------
+    MissingDependencyError
+        If PyTorch is not installed.
+    GraphError
+        If the module cannot be traced, does not run on the inputs, or a parameter is out of range.
+    UnknownNameError
+        If there is no such preset device.
+
+    Examples
+    --------
+    With torchvision, the 316 vertices of torch.fx without input and output::
+
+        module = torchvision.models.inception_v3(weights=None)
+        graph = from_module(module, torch.empty(1, 3, 299, 299, device="meta"))
+        assert len(graph) == 314
+    """
+    torch = _torch()
+    if not isinstance(module, torch.nn.Module):
+        raise GraphError(f"a torch.nn.Module is needed, not {type(module).__name__}")
+    name = name or type(module).__name__
+    options: dict[str, Any] = {"granularity": granularity, "device": device, "name": name, "include_io": include_io}
+    inputs = _inputs(example_inputs)
+    with _inference(module):
+        try:
+            traced = _traced(module)
+        except Exception as untraceable:  # whatever the module's own code raises
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # they are about running what was exported
+                    program = torch.export.export(module, tuple(inputs))
+            except Exception as error:
+                raise GraphError(
+                    f"{name}: cannot be traced by torch.fx ({_line(untraceable)}) nor by torch.export ({_line(error)})"
+                ) from error
+            return from_exported(program, **options)
+        return from_fx(traced, inputs, **options)
+
+
+def from_fx(
+    graph_module: Any,
+    example_inputs: Any = None,
+    *,
+    granularity: str = "operator",
+    device: str | Device | None = None,
+    name: str | None = None,
+    include_io: bool = False,
+) -> OpGraph:
+    """Return the graph of a `torch.fx.GraphModule`.
+
+    Parameters
+    ----------
+    graph_module
+        What was traced; its nodes are not changed.
+    example_inputs
+        As for `from_module`; None if the nodes know their shapes (``meta["val"]`` or ``meta["tensor_meta"]``, as
+        `torch.fx.passes.shape_prop.ShapeProp` leaves them).
+    granularity, device, name, include_io
+        See `from_module`.
+
+    Raises
+    ------
+    MissingDependencyError, GraphError
+        See `from_module`; also if a node has no shape and there are no example inputs.
+    """
+    torch = _torch()
+    if not isinstance(graph_module, torch.fx.GraphModule):
+        raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
+    name = name or type(graph_module).__name__
+    nodes = list(graph_module.graph.nodes)
+    if example_inputs is None:
+        values = _values_in_meta(name, nodes)
+    else:
+        with _inference(graph_module):
+            values = _propagated(name, graph_module, _inputs(example_inputs))
+    weights = {node: _attribute(name, graph_module, node.target) for node in nodes if node.op == "get_attr"}
+    modules = dict(graph_module.named_modules(remove_duplicate=False))
+    return graph_of(
+        nodes, values, weights, modules, name=name, granularity=granularity, device=device, include_io=include_io
+    )
+
+
+def from_exported(
+    program: Any,
+    example_inputs: Any = None,
+    *,
+    granularity: str = "operator",
+    device: str | Device | None = None,
+    name: str | None = None,
+    include_io: bool = False,
+) -> OpGraph:
+    """Return the graph of a `torch.export.ExportedProgram`.
+
+    Parameters
+    ----------
+    program
+        What `torch.export.export` returns, decomposed or not.
+    example_inputs
+        Needed if a size is dynamic: one tensor for each input of the program, in its order, nested or not.
+    granularity, device, name, include_io
+        See `from_module`.
+
+    Raises
+    ------
+    MissingDependencyError, GraphError
+        See `from_module`; also if a size is dynamic and there are no example inputs.
+    """
+    torch = _torch()
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise GraphError(f"a torch.export.ExportedProgram is needed, not {type(program).__name__}")
+    name = name or "exported"
+    nodes = list(program.graph.nodes)
+    given = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    user_input = torch.export.graph_signature.InputKind.USER_INPUT
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    weights = {node: node.meta.get("val") for node in placeholders if given[node.name] is not user_input}
+    if example_inputs is None:
+        values = _values_in_meta(name, nodes)
+    else:
+        inputs = iter(torch.utils._pytree.tree_leaves(_inputs(example_inputs)))
+        arguments = [weights[node] if node in weights else next(inputs, None) for node in placeholders]
+        arguments += inputs
+        values = _propagated(name, program.graph_module, arguments)
+    for node in nodes:
+        if node.op == "get_attr":
+            weights[node] = _attribute(name, program.graph_module, node.target)
+    return graph_of(
+        nodes, values, weights, {}, name=name, granularity=granularity, device=device, include_io=include_io
+    )
+
+
+def _torch() -> Any:
+    try:
+        import torch
+        import torch.export
+        import torch.fx
+        import torch.utils._pytree
+    except ImportError as error:
+        raise MissingDependencyError(
+            "PyTorch is needed to read its graphs; install it with: pip install 'simsched[torch]'"
+        ) from error
+    return torch
+
+
+def _traced(module: Any) -> Any:
+    """Return a module as a graph module."""
+    fx = _torch().fx
+    tracer = fx.Tracer()
+    tracer.proxy_buffer_attributes = True  # or else what is done to buffers is done while tracing
+    usual = tracer.is_leaf_module
+    tracer.is_leaf_module = lambda layer, path: usual(layer, path) and not is_composite(layer)
+    return fx.GraphModule(module, tracer.trace(module))
+
+
+@contextmanager
+def _inference(module: Any) -> Iterator[None]:
+    """Have a module behave as in inference, and leave it as it was."""
+    modes = [(part, part.training) for part in module.modules()]
+    for part, _ in modes:
+        part.training = False  # `eval` does no more, and some modules refuse it
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def _inputs(example_inputs: Any) -> Sequence[Any]:
+    if isinstance(example_inputs, list | tuple):
+        return example_inputs
+    if isinstance(example_inputs, Mapping):
+        raise GraphError("example inputs must stand in the order of the arguments, not in a dict")
+    return (example_inputs,)
+
+
+def _propagated(name: str, graph_module: Any, arguments: Sequence[Any]) -> dict[Any, Any]:
+    """Return what each node of a graph makes of the arguments, as fake tensors."""
+    torch = _torch()
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    tensors = (*graph_module.parameters(), *graph_module.buffers())
+    modes = [x.fake_mode for x in (*arguments, *tensors) if isinstance(x, FakeTensor)]
+    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    where = next((x.device for x in tensors), None)
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        made = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+        return made if where is None else made.to(where)
+
+    n_wanted = sum(node.op == "placeholder" for node in graph_module.graph.nodes)
+    if len(arguments) > n_wanted:
+        raise GraphError(f"{name}: {len(arguments) - n_wanted} example inputs more than it takes; leave them out")
+    interpreter = torch.fx.Interpreter(graph_module, garbage_collect_values=False)
+    usual = interpreter.fetch_attr
+    interpreter.fetch_attr = lambda path: fake(usual(path))  # of a true tensor in it a graph might change the values
+    try:
+        with mode, torch.no_grad(), _silent("torch._subclasses.fake_tensor"):
+            interpreter.run(*(torch.fx.node.map_aggregate(value, fake) for value in arguments))
+    except Exception as error:  # whatever the module's own code raises
+        at = next((node.name for node in graph_module.graph.nodes if node not in interpreter.env), "output")
+        raise GraphError(f"{name}: does not run on the example inputs, at {at!r}: {_line(error)}") from error
+    return dict(interpreter.env)
+
+
+def _values_in_meta(name: str, nodes: Sequence[Any]) -> dict[Any, Any]:
+    """Return what the nodes say that they make."""
+    values = {}
+    for node in nodes:
+        if node.op in ("output", "get_attr"):
+            continue
+        found = [node.meta[key] for key in ("val", "tensor_meta") if key in node.meta]
+        # a node that makes no tensor may say nothing, but what a tensor is made of has to be known
+        if not found and (node.op == "placeholder" or node.users):
+            raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
+        values[node] = found[0] if found else None
+    return values
+
+
+def _attribute(name: str, module: Any, path: str) -> Any:
+    """Return an attribute of a module by its dotted path."""
+    for part in path.split("."):
+        if not hasattr(module, part):
+            raise GraphError(f"{name}: the graph reads {path!r}, which its module has not")
+        module = getattr(module, part)
+    return module
+
+
+@contextmanager
+def _silent(logger: str) -> Iterator[None]:
+    """Keep a logger of PyTorch from printing what is about to be raised."""
+    log = logging.getLogger(logger)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def _line(error: BaseException) -> str:
+    """Return an error of others as one line, without what PyTorch adds about the node."""
+    text = " ".join(str(error).partition("While executing")[0].split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:197]}..."

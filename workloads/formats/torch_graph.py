@@ -1,0 +1,293 @@
+"""From the calls in a graph of torch.fx to an `OpGraph`: names, kinds, costs, edges.
+
+Nothing here imports PyTorch: a node, a module and a tensor are what they are given as.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+from simsched.cluster import Device
+from simsched.errors import GraphError
+from simsched.graph import Edge, Operator, OpGraph
+from workloads.costs import Costs
+from workloads.formats.fusion import fuse, without_io
+from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
+from workloads.formats.torch_costs import COMPUTES, Cost, cost_of, is_known, unknown
+from workloads.models.builder import GRANULARITIES
+
+_logger = logging.getLogger(__name__)
+
+_FORMATS: Final = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8",
+}  # fmt: skip
+_LARGEST_GRID: Final = 2**31 - 1
+_MODULE_SETTINGS: Final = (
+    "stride", "padding", "dilation", "groups", "kernel_size", "ceil_mode", "num_groups", "normalized_shape", "dim",
+    "num_heads", "embed_dim", "batch_first",
+)  # fmt: skip
+
+
+def graph_of(
+    nodes: Any,
+    values: Mapping[Any, Any],
+    weights: Mapping[Any, Any],
+    modules: Mapping[str, Any],
+    *,
+    name: str,
+    granularity: str,
+    device: str | Device | None,
+    include_io: bool,
+) -> OpGraph:
+    """Return the graph of nodes of torch.fx.
+
+    Parameters
+    ----------
+    nodes
+        In an order in which they can run.
+    values
+        What each node makes: a tensor or a nest of tensors and other values. Only shapes and formats are read.
+    weights
+        The nodes that are parameters or constants, with their tensors.
+    modules
+        By the names that nodes call.
+    name, granularity, device, include_io
+        See `workloads.formats.torch_fx`.
+
+    Raises
+    ------
+    GraphError
+        If a value is out of range, a size is not a number, or nothing launches anything.
+    """
+    if granularity not in GRANULARITIES:
+        raise GraphError(f"{name}: granularity must be 'unit' or 'operator', not {granularity!r}")
+    importer = _Importer(name, values, weights, modules, device)
+    for node in nodes:
+        importer.read(node)
+    importer.warn()
+    graph = OpGraph(importer.operators, importer.edges, name)
+    if granularity == "unit":
+        graph = fuse(graph)
+    return graph if include_io else without_io(graph)
+
+
+class _Importer:
+    """The operators and edges of the nodes read so far."""
+
+    def __init__(
+        self,
+        name: str,
+        values: Mapping[Any, Any],
+        weights: Mapping[Any, Any],
+        modules: Mapping[str, Any],
+        device: str | Device | None,
+    ) -> None:
+        self.operators: list[Operator] = []
+        self.edges: list[Edge] = []
+        self._name = name
+        self._modules = modules
+        self._values = values
+        self._costs = {"fp32": Costs("fp32", device)}
+        self._device = device
+        self._unknown: dict[str, int] = {}
+        self._weights: dict[Any, tuple[Operand, ...]] = {}
+        for node, tensor in weights.items():
+            self._weights[node] = self._operands(node, tensor, is_weight=True)
+
+    def read(self, node: Any) -> None:
+        """Add what a node stands for."""
+        if node in self._weights:
+            return
+        outputs = tuple(x for x in self._operands(node, self._values.get(node)) if x.n)
+        if node.op in ("placeholder", "output"):
+            shape = outputs[0].shape if outputs and node.op == "placeholder" else None
+            self.operators.append(Operator(node.name, node.op, time=0.0, output_shape=shape))
+            self._link(node, outputs)
+            return
+        call = self._call(node, outputs)
+        if call.key in VIEWS and call.operands and all(x.is_weight for x in call.operands) and outputs:
+            self._weights[node] = tuple(x._replace(is_weight=True) for x in outputs)
+            return
+        self._link(node, outputs, call.key)
+        self._add(node, call)
+
+    def warn(self) -> None:
+        """Say once which operations were not known."""
+        if self._unknown:
+            listed = ", ".join(f"{key} ({n})" for key, n in self._unknown.items())
+            n = sum(self._unknown.values())
+            _logger.warning(
+                "%s: %d operators of unknown kinds count their bytes and no FLOP: %s", self._name, n, listed
+            )
+
+    def _call(self, node: Any, outputs: tuple[Operand, ...]) -> Call:
+        if node.op != "call_module":
+            key, settings = self._function(node)
+            return Call(key, self._reads(_read_by(settings), node, outputs), outputs, settings)
+        module = self._modules[node.target]
+        settings = {key: getattr(module, key) for key in _MODULE_SETTINGS if hasattr(module, key)}
+        buffers = (x for x in module.buffers() if x.dim() and x.is_floating_point())
+        weights = self._operands(node, [*module.parameters(), *buffers], is_weight=True)
+        operands = self._reads(_read_by((node.args, node.kwargs)), node, outputs)
+        return Call(_module_key(module), (*operands, *weights), outputs, settings)
+
+    def _function(self, node: Any) -> tuple[str, dict[str, Any]]:
+        """Return the key of a function or method, and its arguments by name."""
+        target = node.target
+        key = key_of(target if isinstance(target, str) else _function_name(target))
+        if key == "getitem" and any(_tensors(self._values.get(index)) for index in _read_by(node.args[1:])):
+            key = "index"  # elements picked by a tensor: a copy, where numbers and slices make a view
+        schema = getattr(target, "_schema", None)
+        if schema is None:
+            return key, settings_of(key, node.args, node.kwargs)
+        names = [argument.name for argument in schema.arguments]
+        return key, dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+
+    def _add(self, node: Any, call: Call) -> None:
+        """Add the operator of a call."""
+        if not call.outputs:  # a size, a check, a tensor without elements
+            self.operators.append(Operator(node.name, call.key, time=0.0))
+            return
+        dtype = next((x.dtype for x in (*call.outputs, *call.operands) if x.dtype), "fp32")
+        if dtype not in self._costs:
+            self._costs[dtype] = Costs(dtype, self._device)
+        costs = self._costs[dtype]
+        cost = self._cost(node, call, costs)
+        weight_nbytes = sum(x.nbytes for x in call.weights) if cost.work.kernel else 0.0
+        read = [x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight]
+        nbytes = cost.nbytes
+        if nbytes is None:
+            nbytes = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
+        kernel = cost.work.kernel
+        if kernel is not None and kernel.blocks > _LARGEST_GRID:
+            raise GraphError(
+                f"{self._name}: {node.name}: {kernel.blocks} thread blocks are more than a grid can have; use "
+                "smaller example inputs"
+            )
+        self.operators.append(
+            Operator(
+                node.name,
+                kind=cost.kind,
+                flops=cost.work.flops,
+                nbytes=nbytes,
+                weight_nbytes=weight_nbytes,
+                time=None if kernel else 0.0,
+                kernels=(kernel,) if kernel else (),
+                intensity=costs.intensity(cost.kind in COMPUTES, cost.work.flops, nbytes),
+                dtype=dtype,
+                attributes=cost.attributes,
+                input_shapes=tuple(x.shape for x in read if x.n),
+                output_shape=call.output.shape,
+            )
+        )
+
+    def _cost(self, node: Any, call: Call, costs: Costs) -> Cost:
+        """Return what a call costs; one that does not look as expected counts as unknown."""
+        try:
+            found = cost_of(call, costs)
+        except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError):
+            _logger.debug("%s: %s: unexpected use of %s", self._name, node.name, call.key, exc_info=True)
+            found = None
+        if found is not None:
+            return found
+        self._unknown[call.key] = self._unknown.get(call.key, 0) + 1
+        return unknown(call, costs)
+
+    def _link(self, node: Any, outputs: tuple[Operand, ...], key: str = "") -> None:
+        """Add an edge for each operator that a node reads, in the order of its arguments."""
+        for i, producer in enumerate(node.all_input_nodes):
+            if producer in self._weights:
+                continue
+            sizes_only = (key in SIZES_ONLY and i > 0) or (not outputs and node.op != "output")
+            nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
+            self.edges.append(Edge(producer.name, node.name, nbytes))
+
+    def _reads(self, producers: Iterable[Any], node: Any, outputs: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        """Return the tensors that a node reads of others; `getitem` reads of several only what it returns."""
+        found: list[Operand] = []
+        for producer in producers:
+            made = self._weights.get(producer)
+            if made is None:
+                made = self._operands(producer, self._values.get(producer))
+            picks = len(made) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
+            found += outputs if picks else made
+        return tuple(found)
+
+    def _operands(self, node: Any, value: Any, *, is_weight: bool = False) -> tuple[Operand, ...]:
+        return tuple(
+            Operand(
+                self._sizes(node, tensor),
+                tensor.dtype.itemsize,
+                _FORMATS.get(str(tensor.dtype).removeprefix("torch.")),
+                prod(size for size, step in zip(tensor.shape, _strides(tensor), strict=True) if step),
+                _dense(tensor),
+                is_weight,
+            )
+            for tensor in _tensors(value)
+        )
+
+    def _sizes(self, node: Any, tensor: Any) -> Shape:
+        for axis, size in enumerate(tensor.shape):
+            if type(size) is not int:
+                what = "input" if node.op == "placeholder" else "operator"
+                raise GraphError(
+                    f"{self._name}: {what} {node.name!r} has no fixed size on axis {axis} (it is {size}); give "
+                    "example inputs of the sizes to schedule for (--shape on the command line)"
+                )
+        return tuple(tensor.shape)
+
+
+def _read_by(arguments: Any) -> list[Any]:
+    """Return the nodes among arguments, each as often as it stands there."""
+    return _found(arguments, lambda value: hasattr(value, "all_input_nodes"))
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Return the tensors in a value, in order."""
+    return _found(value, lambda part: hasattr(part, "dtype") and hasattr(part, "shape"))
+
+
+def _found(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
+    """Return the wanted values in a nest of them, in order."""
+    if wanted(value):
+        return [value]
+    if isinstance(value, slice):
+        value = (value.start, value.stop, value.step)
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [found for part in parts for found in _found(part, wanted)]
+
+
+def _strides(tensor: Any) -> Sequence[int]:
+    strides: Sequence[int] = tensor.stride() if callable(tensor.stride) else tensor.stride
+    return strides
+
+
+def _dense(tensor: Any) -> bool:
+    """Say whether the elements of a tensor lie one after the other."""
+    expected = 1
+    for size, step in zip(reversed(tensor.shape), reversed(_strides(tensor)), strict=True):
+        if size != 1 and step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _function_name(target: Any) -> str:
+    """Return the name of a function, of an overload of ATen that of the operation."""
+    packet = getattr(target, "overloadpacket", target)
+    return str(getattr(packet, "__name__", None) or type(packet).__name__)
+
+
+def is_composite(module: Any) -> bool:
+    """Say whether a layer is best looked into: it is made of others and nothing is known of it as a whole."""
+    return next(module.children(), None) is not None and not is_known(_module_key(module))
+
+
+def _module_key(module: Any) -> str:
+    """Return the key of the layer of PyTorch that a module is, or of its class if it is none."""
+    for kind in type(module).__mro__:
+        if kind.__module__.startswith("torch.nn.modules") and kind.__name__ not in ("Module", "Sequential"):
+            return key_of(kind.__name__)
+    return key_of(type(module).__name__)
