@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from simsched.cluster import Cluster, Device, Link
     from simsched.comparison import Comparison, compare
     from simsched.costmodel import CostModel, default_cost, roofline
+    from simsched.drawing import to_dot, to_svg
     from simsched.errors import SimschedError
     from simsched.graph import Edge, Kernel, Operator, OpGraph
+    from simsched.profile import Profile
     from simsched.program import Program
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
@@ -28,8 +30,10 @@ _HOME = {
     "cluster": ("Cluster", "Device", "Link"),
     "comparison": ("Comparison", "compare"),
     "costmodel": ("CostModel", "default_cost", "roofline"),
+    "drawing": ("to_dot", "to_svg"),
     "errors": ("SimschedError",),
     "graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "profile": ("Profile",),
     "program": ("Program",),
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
@@ -52,6 +56,7 @@ __all__ = [
     "OpGraph",
     "Operator",
     "Placement",
+    "Profile",
     "Program",
     "Schedule",
     "Scheduler",
@@ -67,6 +72,8 @@ __all__ = [
     "simulate",
     "simulate_batch",
     "simulate_many",
+    "to_dot",
+    "to_svg",
 ]
 
 

@@ -139,7 +139,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     >>> from_spec("random:layered,n_ops=20,n_layers=5", seed=1)
     OpGraph('layered-20', 20 operators, 40 edges)
     """
-    path, settings = _split_path(spec)
+    path, settings = split_path(spec)
     if path is not None:
         return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _options(reader_of(path))))
     if shapes:
@@ -155,7 +155,7 @@ def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -
 
     Parameters and errors are those of `from_spec`.
     """
-    path, settings = _split_path(spec)
+    path, settings = split_path(spec)
     if path is None:
         return from_spec(spec, shapes=shapes)
     options = _options(reader_of(path, graph=False))
@@ -167,7 +167,7 @@ def _options(reader: Callable[..., Any]) -> dict[str, Any]:
     return {key: kind for key, kind in _parameters(reader).items() if key not in ("path", "shapes")}
 
 
-def _split_path(spec: str) -> tuple[str | None, list[str]]:
+def split_path(spec: str) -> tuple[str | None, list[str]]:
     """Return the path that a spec begins with, None if it is a workload, and the settings behind it."""
     whole = spec.strip()
     parts = whole.split(",")

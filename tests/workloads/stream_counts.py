@@ -56,7 +56,9 @@ def opara_streams(graph):
 def nimble_streams(graph):
     """Chain and stream of each operator, the transitive reduction by producer, and how many of its edges match."""
     reached = closure(len(graph), pairs(graph))
-    children = [sorted({j for i, j in pairs(graph) if i == v}) for v in range(len(graph))]
+    children = [[] for _ in graph.names]
+    for i, j in sorted(set(pairs(graph))):
+        children[i].append(j)
     reduced = [[c for c in row if not any(reached[d] >> c & 1 for d in row)] for row in children]
     producer = matching(reduced)
     chain, ends = chains_of(producer)
