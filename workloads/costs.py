@@ -28,14 +28,24 @@ Intensity
 These are launch shapes as ordinary libraries choose them, not those of a particular release of one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from simsched.cluster import DEVICES, Cluster, Device
 from simsched.errors import GraphError, UnknownNameError
 from simsched.graph import DTYPE_NBYTES, Kernel
+from workloads.checks import shown
+
+ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "relu": 1, "relu6": 2, "leaky_relu": 2, "prelu": 2, "hard_sigmoid": 4, "sigmoid": 4, "tanh": 4, "silu": 5,
+        "hard_swish": 5, "elu": 5, "selu": 6, "softplus": 6, "mish": 10, "gelu": 8,
+    }
+)  # fmt: skip
+"""FLOP per element of each activation."""
 
 T = TypeVar("T")
 
@@ -97,7 +107,7 @@ class Costs:
     Raises
     ------
     GraphError
-        If the number format is not known.
+        If the number format is not known, or `device` is nothing of the kind.
     UnknownNameError
         If there is no such preset.
 
@@ -112,12 +122,14 @@ class Costs:
     """
 
     def __init__(self, dtype: str = "fp32", device: str | Device | None = None) -> None:
-        if dtype not in DTYPE_NBYTES:
-            raise GraphError(f"unknown dtype {dtype!r}; known are: {', '.join(DTYPE_NBYTES)}")
+        if not isinstance(dtype, str) or dtype not in DTYPE_NBYTES:
+            raise GraphError(f"unknown dtype {shown(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
         if isinstance(device, str):
             if device not in DEVICES:
                 raise UnknownNameError("device", device, list(DEVICES))
             device = Cluster.preset(device).devices[0]
+        elif device is not None and not isinstance(device, Device):
+            raise GraphError(f"device must be the name of a preset or a Device, not {shown(device)}")
         self.dtype = dtype
         self.width = DTYPE_NBYTES[dtype]
         self._sms = 0 if device is None else device.sms

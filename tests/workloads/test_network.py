@@ -130,7 +130,7 @@ def empty(net, x):
         (empty, "empty: the unit is empty"),
         (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
         (lambda net, x: net.add("sum", [x, net.input(1, 4)]), r"sum: the shapes \(1, 4\) and \(1, 4, 8, 8\) differ"),
-        (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, sigmoid"),
+        (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, relu6"),
         (lambda net, x: net.conv("c", net.input(4, 4), 4, 1), r"c: needs a tensor of 4 axes, not of shape \(4, 4\)"),
         (lambda net, x: net.matmul("m", x, x.__class__(None, (1, 4, 7, 8))), "m: cannot multiply"),
         (lambda net, x: net.view("v", x, (3,)), r"v: \(1, 4, 8, 8\) cannot become \(3,\)"),

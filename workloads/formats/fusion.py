@@ -16,29 +16,21 @@ launches. It follows what `workloads.models.network.Network` builds at granulari
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from simsched.errors import GraphError
 from simsched.graph import DTYPE_NBYTES, Edge, Operator, OpGraph
+from workloads.costs import ACTIVATION_FLOPS
 
 IO_KINDS: Final = ("placeholder", "output")
 """Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
-
-ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "relu": 1, "relu6": 2, "leaky_relu": 2, "prelu": 2, "hard_sigmoid": 4, "sigmoid": 4, "tanh": 4, "silu": 5,
-        "hard_swish": 5, "elu": 5, "selu": 6, "softplus": 6, "mish": 10, "gelu": 8,
-    }
-)  # fmt: skip
-"""FLOP per element of the activations that `fuse` folds into what they follow."""
 
 _PRODUCTS: Final = ("conv", "conv_transpose", "linear", "matmul")
 _HEADS: Final = (*_PRODUCTS, "add", "mul")  # the last two take an activation and nothing else
 _CHANNEL_AXIS: Final = {"conv": 1, "conv_transpose": 1}
 
 
-def fuse(graph: OpGraph) -> OpGraph:
+def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     """Return the graph with views left out and chains of operators that one kernel can do made one operator.
 
     Views (no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: who reads a view reads
@@ -49,12 +41,12 @@ def fuse(graph: OpGraph) -> OpGraph:
     A unit has the name, place, kind, FLOP, kernels, intensity and attributes of its first operator, plus
     ``attributes["activation"]``; the shape and format of its last; as bytes the inputs and weights of the first and
     the output of the last. Sums and normalisations become one bias per channel, if there was none yet. Times,
-    where all have one, add up.
+    where all have one, add up. Without `io`, the vertices of `IO_KINDS` go last, as `without_io` takes them out.
 
     Raises
     ------
     GraphError
-        If there are only views.
+        If nothing is left.
 
     Notes
     -----
@@ -71,7 +63,8 @@ def fuse(graph: OpGraph) -> OpGraph:
     >>> fuse(net.graph()).names, net.graph().names
     (('wide',), ('wide', 'wide.norm', 'wide.relu', 'flat'))
     """
-    return _fold(_without_views(graph))
+    rows = _folded_chains(_without_views(_rows(graph)))
+    return (rows if io else _without_io(rows)).graph()
 
 
 def without_io(graph: OpGraph) -> OpGraph:
@@ -82,51 +75,88 @@ def without_io(graph: OpGraph) -> OpGraph:
     GraphError
         If nothing is left.
     """
-    return _kept(graph, {op.name: op.name for op in graph.operators if op.kind not in IO_KINDS}, {})
+    return _without_io(_rows(graph)).graph()
 
 
-def _without_views(graph: OpGraph) -> OpGraph:
+class _Rows(NamedTuple):
+    """A graph that is being changed: operators by name as given, edges, and a topological order of all names."""
+
+    name: str
+    operators: dict[str, Operator]
+    edges: list[Edge]
+    order: tuple[str, ...]
+
+    def kept(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
+        """Return the rows of the operators that keep their name, with the edges that these read by.
+
+        `name_of` says who writes now what an operator wrote; None, or no entry, is nobody.
+        """
+        operators = {name: changed.get(name, op) for name, op in self.operators.items() if name_of.get(name) == name}
+        edges = []
+        for edge in self.edges:
+            src = name_of.get(edge.src)
+            if src is not None and name_of.get(edge.dst) == edge.dst:
+                edges.append(edge if src == edge.src else Edge(src, edge.dst, edge.nbytes, edge.transfer))
+        return self._replace(operators=operators, edges=edges)
+
+    def graph(self) -> OpGraph:
+        if not self.operators:
+            raise GraphError(
+                f"graph {self.name!r}: it has nothing but inputs, outputs and views; there is nothing to run"
+            )
+        return OpGraph(self.operators.values(), self.edges, self.name)
+
+
+def _rows(graph: OpGraph) -> _Rows:
+    return _Rows(graph.name, {op.name: op for op in graph.operators}, list(graph.edges), graph.order)
+
+
+def _without_io(rows: _Rows) -> _Rows:
+    return rows.kept({name: name for name, op in rows.operators.items() if op.kind not in IO_KINDS}, {})
+
+
+def _without_views(rows: _Rows) -> _Rows:
     """Drop the operators that launch nothing; where one reads several operators it stays, as a join of them."""
-    reads: dict[str, list[Edge]] = {name: [] for name in graph.names}
-    for edge in graph.edges:
+    reads: dict[str, list[Edge]] = {name: [] for name in rows.operators}
+    for edge in rows.edges:
         reads[edge.dst].append(edge)
     source: dict[str, str | None] = {}  # what to read instead; None for an input of the network
-    for name in graph.order:
+    for name in rows.order:
         source[name] = name
-        if _launches_nothing(graph[name]):
+        if _launches_nothing(rows.operators[name]):
             carrying = [edge for edge in reads[name] if edge.nbytes > 0] or reads[name]
             roots = dict.fromkeys(source[edge.src] for edge in carrying)
             if len(roots) < 2:
                 source[name] = next(iter(roots), None)
-    return _kept(graph, source, {})
+    return rows.kept(source, {})
 
 
 def _launches_nothing(op: Operator) -> bool:
     return not op.kernels and op.time == 0.0 and not op.flops and not op.nbytes and op.kind not in IO_KINDS
 
 
-def _fold(graph: OpGraph) -> OpGraph:
+def _folded_chains(rows: _Rows) -> _Rows:
     """Make one operator of each chain."""
-    readers: dict[str, list[str]] = {name: [] for name in graph.names}
-    n_reads = dict.fromkeys(graph.names, 0)
-    for edge in graph.edges:
+    readers: dict[str, list[str]] = {name: [] for name in rows.operators}
+    n_reads = dict.fromkeys(rows.operators, 0)
+    for edge in rows.edges:
         readers[edge.src].append(edge.dst)
         n_reads[edge.dst] += 1
     unit_of: dict[str, str | None] = {}
     units: dict[str, Operator] = {}
-    for name in graph.order:
-        if name in unit_of:
+    for name in rows.order:
+        if name in unit_of or name not in rows.operators:
             continue
-        unit, last = graph[name], name
+        unit, last = rows.operators[name], name
         while unit.kind in _HEADS and len(readers[last]) == 1 and n_reads[readers[last][0]] == 1:
-            follower = graph[readers[last][0]]
+            follower = rows.operators[readers[last][0]]
             if not _can_take_in(unit, follower):
                 break
             unit, last = _folded(unit, follower), follower.name
             unit_of[last] = name
         unit_of[name] = name
         units[name] = unit
-    return _kept(graph, unit_of, units)
+    return rows.kept(unit_of, units)
 
 
 def _can_take_in(unit: Operator, op: Operator) -> bool:
@@ -175,19 +205,3 @@ def _has_bias(unit: Operator) -> bool:
     width = DTYPE_NBYTES[unit.dtype]
     n_rows = prod(unit.output_shape) * width / _bias_nbytes(unit)
     return unit.weight_nbytes > unit.flops / 2 / n_rows * width
-
-
-def _kept(graph: OpGraph, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> OpGraph:
-    """Return the graph of the operators that keep their name, with the edges that these read by.
-
-    `name_of` says who writes now what an operator wrote; None, or no entry, is nobody.
-    """
-    operators = [changed.get(op.name, op) for op in graph.operators if name_of.get(op.name) == op.name]
-    if not operators:
-        raise GraphError(f"graph {graph.name!r}: it has nothing but inputs, outputs and views; there is nothing to run")
-    edges = []
-    for edge in graph.edges:
-        src = name_of.get(edge.src)
-        if src is not None and name_of.get(edge.dst) == edge.dst:
-            edges.append(replace(edge, src=src))
-    return OpGraph(operators, edges, graph.name)

@@ -6,8 +6,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from workloads.costs import Costs, Work
-from workloads.formats.fusion import ACTIVATION_FLOPS
+from workloads.costs import ACTIVATION_FLOPS, Costs, Work
 from workloads.formats.torch_calls import (
     COPIED_IF_SCATTERED,
     ELEMENTWISE,

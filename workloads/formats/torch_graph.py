@@ -69,7 +69,7 @@ def graph_of(
     importer.warn()
     graph = OpGraph(importer.operators, importer.edges, name)
     if granularity == "unit":
-        graph = fuse(graph)
+        return fuse(graph, io=include_io)
     return graph if include_io else without_io(graph)
 
 

@@ -21,13 +21,12 @@ from typing import Any, Final
 
 from simsched.errors import GraphError
 from workloads.checks import whole
-from workloads.costs import Work
+from workloads.costs import ACTIVATION_FLOPS, Work
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
 from workloads.models.windows import Pair, sliding, window_output
 
 __all__ = ["Network", "Tensor"]
 
-_ACTIVATION_FLOPS: Final = {"relu": 1, "sigmoid": 4, "tanh": 4, "gelu": 8}
 _INDEX_NBYTES: Final = 8
 
 
@@ -195,10 +194,10 @@ class Network(Builder):
         return self._with_epilogue(name, kind, xs, shape, work, {}, activation, False)
 
     def activation(self, name: str, x: Tensor, kind: str = "relu") -> Tensor:
-        """Add an activation: "relu", "sigmoid", "tanh" or "gelu"."""
-        if kind not in _ACTIVATION_FLOPS:
-            raise GraphError(f"{name}: unknown activation {kind!r}; known are: {', '.join(_ACTIVATION_FLOPS)}")
-        work = self.costs.elementwise(x.shape, flops=_ACTIVATION_FLOPS[kind])
+        """Add an activation, one of `ACTIVATION_FLOPS`: "relu", "gelu", ..."""
+        if kind not in ACTIVATION_FLOPS:
+            raise GraphError(f"{name}: unknown activation {kind!r}; known are: {', '.join(ACTIVATION_FLOPS)}")
+        work = self.costs.elementwise(x.shape, flops=ACTIVATION_FLOPS[kind])
         return self.add_operator(name, kind, [x], x.shape, work)
 
     def batch_norm(self, name: str, x: Tensor) -> Tensor:

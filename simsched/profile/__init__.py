@@ -1,0 +1,15 @@
+"""Measured times of operators, and where they came from."""
+
+from simsched.profile.device import MeasuredDevice
+from simsched.profile.measured import MeasuredCopy, MeasuredKernel, MeasuredOperator, Summary
+from simsched.profile.profile import Profile, Provenance
+
+__all__ = [
+    "MeasuredCopy",
+    "MeasuredDevice",
+    "MeasuredKernel",
+    "MeasuredOperator",
+    "Profile",
+    "Provenance",
+    "Summary",
+]

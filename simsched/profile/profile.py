@@ -1,0 +1,232 @@
+"""`Profile`: measured times of operators, which serves as a cost model."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+from simsched.cluster import Device
+from simsched.errors import CostError
+from simsched.graph import Kernel, Operator, OpGraph
+from simsched.numeric import is_count
+from simsched.profile.device import MeasuredDevice
+from simsched.profile.measured import MeasuredKernel, MeasuredOperator, require_text
+
+if TYPE_CHECKING:
+    from simsched.costmodel import CostModel
+
+# a kernel too short for its time to be seen still has a share, because a share is never 0
+_SMALLEST_SHARE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where measured times came from.
+
+    Parameters
+    ----------
+    source
+        The file or the backend.
+    profiler
+        The tool and its version.
+    cuda_runtime, cuda_driver
+        Versions, as the profiler prints them.
+    date
+        Of the measurement, ISO 8601, UTC.
+    iterations
+        How many were measured and kept.
+    discarded
+        How many came before them and were left out.
+    """
+
+    source: str | None = None
+    profiler: str | None = None
+    cuda_runtime: str | None = None
+    cuda_driver: str | None = None
+    date: str | None = None
+    iterations: int = 1
+    discarded: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("iterations", "discarded"):
+                if not is_count(value):
+                    raise CostError(f"provenance: {field.name} must be a whole number, not {value!r}")
+            elif value is not None:
+                require_text(value, f"provenance: {field.name}")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Measured times of operators, their kernels and copies, and where they came from.
+
+    A cost model: ``profile(op, device)`` is the median time of the operator of that name, whatever
+    the device that is asked about; times of another device are the business of a calibration.
+
+    Parameters
+    ----------
+    operators
+        What was measured; a name stands once.
+    device
+        What it ran on, or None if that is not known (or was the CPU).
+    provenance
+        Where the times came from.
+
+    Raises
+    ------
+    CostError
+        If there is no operator, or a name stands twice.
+
+    Examples
+    --------
+    >>> profile = Profile((MeasuredOperator("conv", (11.0, 10.0, 30.0)),))
+    >>> profile(Operator("conv", flops=1e9), device=None), profile["conv"].summary.p10
+    (11.0, 10.2)
+    >>> profile.apply(OpGraph([Operator("conv")]))["conv"].time
+    11.0
+    """
+
+    operators: tuple[MeasuredOperator, ...]
+    device: MeasuredDevice | None = None
+    provenance: Provenance = Provenance()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", tuple(self.operators))
+        if not self.operators:
+            raise CostError("a profile needs at least one operator")
+        seen: dict[str, None] = {}
+        for op in self.operators:
+            if op.name in seen:
+                raise CostError(f"operator {op.name!r} stands twice in the profile")
+            seen[op.name] = None
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each operator by its name."""
+        return {op.name: i for i, op in enumerate(self.operators)}
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.index
+
+    def __getitem__(self, name: str) -> MeasuredOperator:
+        """Return what was measured of an operator."""
+        found = self.index.get(name)
+        if found is None:
+            raise CostError(f"the profile{self._origin} has no operator {name!r}; it has {self._some()}")
+        return self.operators[found]
+
+    def __call__(self, op: Operator, device: Device | None, *, fallback: "CostModel | None" = None) -> float:
+        """Return the median time of the operator of that name in us.
+
+        Parameters
+        ----------
+        op
+            Asked about; its name counts.
+        device
+            Asked of `fallback`; measured times are what they are.
+        fallback
+            Cost model for operators that were not measured; ``partial(profile, fallback=roofline)``
+            is a cost model with it.
+
+        Raises
+        ------
+        CostError
+            If the operator was not measured and there is no fallback.
+        """
+        found = self.index.get(op.name)
+        if found is not None:
+            return self.operators[found].median
+        if fallback is None or device is None:
+            raise CostError(
+                f"operator {op.name!r} was not measured: the profile{self._origin} has {self._some()}; "
+                f"give fallback= a cost model, or profile the graph under its own names"
+            )
+        return fallback(op, device)
+
+    def apply(self, graph: OpGraph, *, partial: bool = False) -> OpGraph:
+        """Return the graph with measured times and kernels in place of what it had.
+
+        Parameters
+        ----------
+        graph
+            Its operators are looked up by name; what else was measured does not matter.
+        partial
+            Whether operators that were not measured stay as they are; otherwise they are an error.
+
+        Raises
+        ------
+        CostError
+            If an operator was not measured and `partial` is false.
+
+        Notes
+        -----
+        `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
+        each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
+        """
+        return OpGraph([self._measured(op, graph, partial) for op in graph.operators], graph.edges, graph.name)
+
+    def _measured(self, op: Operator, graph: OpGraph, partial: bool) -> Operator:
+        if op.name not in self.index:
+            if partial:
+                return op
+            raise CostError(
+                f"operator {op.name!r} of graph {graph.name!r} was not measured: the profile{self._origin} has "
+                f"{self._some()}; partial=True leaves such operators as they are"
+            )
+        found = self[op.name]
+        kernels = _with_shares(found.kernels)
+        return replace(op, time=found.median, kernels=kernels or op.kernels)
+
+    @property
+    def _origin(self) -> str:
+        return f" from {self.provenance.source}" if self.provenance.source else ""
+
+    def _some(self) -> str:
+        names = [op.name for op in self.operators[:3]]
+        return ", ".join(map(repr, names)) + (f" and {len(self) - 3} more" if len(self) > 3 else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as a JSON document, format ``simsched.profile`` version 1."""
+        from simsched.profile.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "profile") -> "Profile":
+        """Make a profile from a decoded ``simsched.profile`` document; `source` names it in errors."""
+        from simsched.profile.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the profile to a JSON file, whole or not at all."""
+        from simsched.io import dump_json, write_file
+
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Profile":
+        """Read a profile from a JSON file."""
+        from simsched.io import read_json
+
+        return cls.from_dict(read_json(path), str(path))
+
+
+def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:
+    """Return the launches with their shares of the time, or nothing if one is not known."""
+    medians = [kernel.median for kernel in kernels]
+    longest = max(medians, default=0.0) or 1.0
+    parts = [max(median / longest, _SMALLEST_SHARE) for median in medians]  # of the longest: no sum overflows
+    total = fsum(parts)
+    found = []
+    for kernel, part in zip(kernels, parts, strict=True):
+        if kernel.launch is None:
+            return ()
+        found.append(replace(kernel.launch, share=part / total))
+    return tuple(found)

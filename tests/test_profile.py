@@ -1,0 +1,295 @@
+"""Measured times as data: statistics, a cost model, times of a graph, JSON."""
+
+import copy
+import json
+import pickle
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import simsched as ss
+from simsched.cluster import DEVICES
+from simsched.costmodel import operator_times
+from simsched.errors import CostError, SimschedError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.io import parse_json
+from simsched.profile import (
+    MeasuredCopy,
+    MeasuredDevice,
+    MeasuredKernel,
+    MeasuredOperator,
+    Profile,
+    Provenance,
+    Summary,
+)
+
+A100 = ss.Cluster.preset("a100").devices[0]
+
+
+def a_profile():
+    kernels = (
+        MeasuredKernel("to_nhwc", (4.0, 6.0), Kernel(128)),
+        MeasuredKernel("gemm", (15.0, 15.0), Kernel(2160, 256, 32, 67_584), stream=3),
+    )
+    clear = MeasuredCopy("memset", "Memset (Device)", (1.0, 1.0), nbytes=4096.0)
+    return Profile(
+        (
+            MeasuredOperator("conv", (20.0, 22.0), kernels, (clear,)),
+            MeasuredOperator("view", (0.0, 0.0)),
+            MeasuredOperator("fc", (8.0, 9.0), (MeasuredKernel("sgemm", (8.0, 9.0)),)),
+        ),
+        MeasuredDevice("NVIDIA A100-SXM4-40GB", sms=108, compute_capability="8.0", memory=42e9),
+        Provenance("trace.json", "torch.profiler", "12.1", "12.4", "2023-09-27T17:25:35+00:00", 2, 1),
+    )
+
+
+GRAPH = OpGraph(
+    [Operator("conv", "conv", flops=5.0, time=1.0), Operator("view", "view"), Operator("fc", kernels=(Kernel(7),))],
+    [Edge("conv", "view", 8.0), Edge("view", "fc", 8.0)],
+    "net",
+)
+
+
+# Statistics and costs ----------------------------------------------------------------------------
+
+
+def test_summary_by_hand():
+    """Of 10, 20, 30, 40, 50 the percentiles 10 and 90 lie 0.4 steps inside: 14 and 46."""
+    op = MeasuredOperator("a", (50.0, 10.0, 40.0, 20.0, 30.0))
+    assert op.summary == Summary(n=5, median=30.0, p10=14.0, p90=46.0)
+    assert op.samples[0] == 50.0  # in the order of the iterations
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20))
+def test_summary_is_ordered_and_within_the_samples(samples):
+    found = MeasuredKernel("k", tuple(samples)).summary
+    slack = 1e-9 * max(samples)
+    assert min(samples) - slack <= found.p10 <= found.median + slack
+    assert found.median <= found.p90 + slack
+    assert found.p90 <= max(samples) + slack
+
+
+def test_cost_model():
+    """Medians 21, 0 and 8.5, whatever the device."""
+    profile = a_profile()
+    h100 = ss.Cluster.preset("h100").devices[0]
+    assert operator_times(GRAPH, h100, profile).tolist() == [21.0, 0.0, 8.5]
+    schedule = ss.schedule(GRAPH, ss.Cluster.preset("a100").without_overheads(), "sequential", cost=profile)
+    assert schedule.estimate == 29.5
+
+
+def test_cost_of_an_operator_that_was_not_measured():
+    profile = a_profile()
+    unknown = Operator("gelu", time=3.0)
+    with pytest.raises(
+        CostError, match=r"'gelu' was not measured: the profile from trace\.json has 'conv', 'view', 'f"
+    ):
+        profile(unknown, A100)
+    assert profile(unknown, A100, fallback=ss.default_cost) == 3.0
+    assert operator_times(OpGraph([unknown]), A100, partial(profile, fallback=ss.default_cost)).tolist() == [3.0]
+    with pytest.raises(CostError, match=r"the profile from trace\.json has no operator 'gelu'; it has 'conv'"):
+        profile["gelu"]
+    assert "conv" in profile
+    assert "gelu" not in profile
+
+
+def test_apply():
+    """Shares are 5 / 20 and 15 / 20; the launch of fc's kernel is not known, so its kernels stay."""
+    found = a_profile().apply(GRAPH)
+    assert [op.time for op in found.operators] == [21.0, 0.0, 8.5]
+    assert found["conv"].kernels == (Kernel(128, share=0.25), Kernel(2160, 256, 32, 67_584, share=0.75))
+    assert found["fc"].kernels == (Kernel(7),)
+    assert (found["conv"].flops, found["conv"].kind) == (5.0, "conv")
+    assert (found.edges, found.name) == (GRAPH.edges, "net")
+    assert GRAPH["conv"].time == 1.0
+
+
+def test_apply_to_a_graph_that_was_not_measured_in_full():
+    graph = OpGraph([Operator("conv"), Operator("gelu", time=3.0)])
+    with pytest.raises(CostError, match=r"operator 'gelu' of graph 'graph' was not measured: .*; partial=True leaves"):
+        a_profile().apply(graph)
+    assert [op.time for op in a_profile().apply(graph, partial=True).operators] == [21.0, 3.0]
+
+
+@pytest.mark.parametrize("times", [(0.0, 0.0), (0.0, 5.0), (1e-300, 1e300), (1e308, 1e308, 1e308)])
+def test_shares_add_up_even_if_a_kernel_takes_no_time(times):
+    kernels = tuple(MeasuredKernel(f"k{i}", (time,), Kernel(1)) for i, time in enumerate(times))
+    profile = Profile((MeasuredOperator("a", (1.0,), kernels),))
+    (op,) = profile.apply(OpGraph([Operator("a")])).operators
+    assert sum(kernel.share for kernel in op.kernels) == pytest.approx(1.0, abs=1e-12)
+    assert all(kernel.share > 0 for kernel in op.kernels)
+
+
+def test_occupancy_needs_the_launch():
+    with pytest.raises(CostError, match="kernel 'sgemm': its grid was not recorded"):
+        a_profile()["fc"].kernels[0].occupancy(A100)
+
+
+# Devices -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "preset"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 108, "a100"),
+        ("NVIDIA A100 80GB PCIe", None, "a100"),
+        ("Tesla V100-SXM2-16GB", 80, "v100"),
+        ("Tesla V100S-PCIE-32GB", 80, "v100s-pcie"),
+        ("NVIDIA A40", 84, "a40"),
+        ("Tesla K80", 13, "k80"),
+        ("NVIDIA H200", 132, "h200"),
+        ("NVIDIA H100 80GB HBM3", 132, "h100"),
+        ("NVIDIA GeForce RTX 2080 Ti", 68, "rtx2080ti"),
+        ("NVIDIA GeForce RTX 2080 SUPER", 48, "rtx2080super"),
+        ("GeForce RTX 3080", 68, "rtx3080"),
+        ("NVIDIA H100 PCIe", 114, None),  # another product under the same number
+        ("NVIDIA H100 NVL", None, None),
+        ("NVIDIA GeForce RTX 3080 Ti", None, None),
+        ("NVIDIA RTX A4000", 48, None),
+        ("NVIDIA A40-48Q", 84, None),
+        ("NVIDIA", None, None),
+        ("???", None, None),
+    ],
+)
+def test_preset_of_a_device(name, sms, preset):
+    device = MeasuredDevice(name, sms=sms)
+    assert device.preset == preset
+    found = device.to_device("gpu3")
+    assert (found is None) == (preset is None)
+    assert found is None or (found.name, found.model, found.sms) == ("gpu3", preset, DEVICES[preset]["sms"])
+
+
+def test_measured_limits_replace_those_of_the_preset():
+    device = MeasuredDevice("NVIDIA A100-SXM4-80GB", shared_memory_per_block=99_000, memory=8e10).to_device()
+    assert (device.memory, device.shared_memory_per_block, device.threads_per_sm) == (8e10, 99_000, 2048)
+    assert device.bandwidth == A100.bandwidth
+
+
+# Bad values --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Profile(()), "a profile needs at least one operator"),
+        (lambda: Profile((MeasuredOperator("a", (1.0,)),) * 2), "operator 'a' stands twice in the profile"),
+        (lambda: MeasuredOperator("", (1.0,)), "an operator's name must be a text that is not empty"),
+        (lambda: MeasuredOperator("a\ud800", (1.0,)), "an operator's name holds half of a character"),
+        (lambda: MeasuredOperator("a", ()), "operator 'a': there must be at least one sample"),
+        (lambda: MeasuredOperator("a", 3.0), "operator 'a': samples must be a sequence of times in us, not 3.0"),
+        (lambda: MeasuredOperator("a", "12"), "operator 'a': samples must be a sequence"),
+        (lambda: MeasuredOperator("a", (-1.0,)), "a sample must be a finite time in us that is not negative, not -1.0"),
+        (lambda: MeasuredOperator("a", (float("nan"),)), "a sample must be a finite time"),
+        (lambda: MeasuredOperator("a", (float("inf"),)), "a sample must be a finite time"),
+        (lambda: MeasuredOperator("a", (True,)), "a sample must be a finite time"),
+        (lambda: MeasuredKernel("k", (1.0,), stream=-1), "kernel 'k': stream must be a whole number, not -1"),
+        (lambda: MeasuredCopy("move", "c", (1.0,)), "copy 'c': kind must be one of memcpy, memset, not 'move'"),
+        (lambda: MeasuredCopy("memcpy", "c", (1.0,), nbytes=-1), "copy 'c': nbytes must be finite and not negative"),
+        (lambda: MeasuredCopy("memcpy", "c", (1.0,), stream="7"), "copy 'c': stream must be a whole number"),
+        (
+            lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
+            "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration",
+        ),
+        (lambda: MeasuredDevice("A40", sms=0), "device 'A40': sms must be a whole number of at least 1, not 0"),
+        (lambda: MeasuredDevice("A40", compute_capability="eight"), "compute_capability must be like '8.0'"),
+        (lambda: MeasuredDevice("A40", memory=-1.0), "device 'A40': memory must be positive and finite, not -1.0"),
+        (lambda: Provenance(iterations=-1), "provenance: iterations must be a whole number, not -1"),
+        (lambda: Provenance(date=2023), "provenance: date must be a text that is not empty, not 2023"),
+    ],
+)
+def test_refused(make, message):
+    with pytest.raises(CostError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def test_profiles_cannot_be_changed_but_sent_elsewhere():
+    profile = a_profile()
+    assert pickle.loads(pickle.dumps(profile)) == profile
+    with pytest.raises(AttributeError):
+        profile.operators = ()
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded(tmp_path):
+    profile = a_profile()
+    profile.save(tmp_path / "p.json")
+    assert Profile.load(tmp_path / "p.json") == profile
+    small = Profile((MeasuredOperator("a", (1, 2)),))
+    assert Profile.from_dict(parse_json(json.dumps(small.to_dict()))) == small
+
+
+DOCUMENT = a_profile().to_dict()
+
+
+def changed(way, value):
+    document = copy.deepcopy(DOCUMENT)
+    *path, last = way
+    place = document
+    for step in path:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("way", "value", "message"),
+    [
+        (["format"], "simsched.graph", "field 'format' is 'simsched.graph'; expected 'simsched.profile'"),
+        (["version"], 2, "field 'version' is 2; this release reads simsched.profile 1"),
+        (["operators"], ..., "field 'operators' is missing"),
+        (["operators"], [], "a profile needs at least one operator"),
+        (["operators", 1, "name"], "conv", "operator 'conv' stands twice"),
+        (["operators", 1, "colour"], 1, "operators[1]: unknown field 'colour'"),
+        (["operators", 1, "samples"], 3, "operators[1]: field 'samples' must be a list"),
+        (["operators", 1, "samples"], [], "operators[1]: operator 'view': there must be at least one sample"),
+        (["operators", 1, "samples", 0], "1", "operators[1]: field 'samples' must be a list of numbers; one is '1'"),
+        (["operators", 1, "samples", 0], -1, "operators[1]: operator 'view': a sample must be"),
+        (["operators", 1, "samples", 0], 10**400, "operators[1]: field 'samples' holds too large a number"),
+        (["operators", 0, "kernels", 1, "launch"], 3, "operators[0].kernels[1]: field 'launch' must be an object"),
+        (["operators", 0, "kernels", 1, "launch", "blocks"], 0, "operators[0].kernels[1].launch: kernel: blocks must"),
+        (["operators", 0, "kernels", 1, "launch", "share"], 1, "launch: unknown field 'share'"),
+        (["operators", 0, "kernels", 1, "samples"], [1.0], "'gemm' has 1 samples where the operator has 2"),
+        (["operators", 0, "copies", 0, "kind"], ..., "operators[0].copies[0]: field 'kind' is missing"),
+        (["operators", 0, "copies", 0, "nbytes"], 1e999, "copies[0]: copy 'Memset (Device)': nbytes must be finite"),
+        (["device"], [], "field 'device' must be an object"),
+        (["device", "sms"], "108", "file.json: device: field 'sms' must be a whole number"),
+        (["device", "memory"], 0, "file.json: device: device 'NVIDIA A100-SXM4-40GB': memory must be positive"),
+        (["provenance", "iterations"], 1.5, "file.json: provenance: field 'iterations' must be a whole number"),
+        (["provenance", "host"], "x", "file.json: provenance: unknown field 'host'"),
+    ],
+)
+def test_wrong_document(way, value, message):
+    with pytest.raises(SimschedError) as caught:
+        Profile.from_dict(changed(way, value), "file.json")
+    assert "file.json" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def places(value, way=()):
+    yield way
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*way, key))
+
+
+@settings(max_examples=100)
+@given(
+    way=st.sampled_from([*places(DOCUMENT)][1:]),
+    value=st.sampled_from([None, True, -1, 0, 10**30, 1e308, "", "x", "\ud800", [], [0], [[]], {}, {"a": 1}, ...]),
+)
+def test_changed_documents(way, value):
+    """Whatever is read can be written and read again."""
+    try:
+        profile = Profile.from_dict(changed(way, value), "file.json")
+    except SimschedError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert Profile.from_dict(parse_json(json.dumps(profile.to_dict()))) == profile

@@ -1,0 +1,322 @@
+"""The events of a torch.profiler trace by columns, times in whole nanoseconds."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import prod
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+
+from simsched.errors import FormatError, GraphError
+from simsched.graph import Kernel
+from simsched.graph.columns import Floats, Ints
+from simsched.numeric import is_count
+from workloads.formats.kineto_text import Readers, place, walk
+
+_LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
+_LONGEST: Final = float(2**43)  # us, 101 days
+# Up to here a float of us tells every nanosecond from the next: its steps are 2^-10 us.
+_EXACT_FLOAT: Final = float(2**43)
+_PEEKED: Final = 200
+
+_first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
+_graph_launch = re.compile(r"cu(da)?GraphLaunch").match
+
+# Releases before 1.11 called the categories otherwise.
+_HOST: Final = ("cpu_op", "Operator")
+_ANNOTATION: Final = ("user_annotation",)
+_LAUNCH: Final = ("cuda_runtime", "cuda_driver", "Runtime")
+_KERNEL: Final = ("kernel", "Kernel")
+_COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
+
+
+class MeasuredKind(NamedTuple):
+    """What a trace says of an activity but for its times; `what` is "kernel", "memcpy" or "memset"."""
+
+    what: str
+    name: str
+    launch: Kernel | None = None
+    nbytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostEvents:
+    """Operators or annotations on the host's threads; times in ns, `name` indexes `names`."""
+
+    start: Ints
+    end: Ints
+    thread: Ints
+    external: Ints
+    name: Ints
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Ints) -> "HostEvents":
+        """Return some of the events."""
+        return HostEvents(
+            self.start[rows], self.end[rows], self.thread[rows], self.external[rows], self.name[rows], self.names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Calls of the CUDA runtime and driver that have a correlation id."""
+
+    correlation: Ints
+    start: Ints
+    thread: Ints
+    external: Ints
+    of_graph: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Activities:
+    """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0."""
+
+    start: Ints
+    duration: Ints
+    device: Ints
+    stream: Ints
+    correlation: Ints
+    external: Ints
+    node: Ints
+    what: Ints
+    kinds: tuple[MeasuredKind, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Ints) -> "Activities":
+        """Return some of the activities."""
+        names = [name for name in self.__dataclass_fields__ if name != "kinds"]
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A trace: what the host did, what the GPU did, and the fields beside the events."""
+
+    operators: HostEvents
+    annotations: HostEvents
+    launches: Launches
+    activities: Activities
+    header: dict[str, Any]
+
+
+def read_events(text: str, source: str) -> Events:
+    """Return the events of a trace.
+
+    Times come in three formats: whole us, us since 1970 with a decimal point, and us since the field
+    `baseTimeNanoseconds`. The second is beyond what a float can tell apart (its steps are 0.25 us), so such a trace is
+    read with decimal numbers.
+
+    Raises
+    ------
+    FormatError
+        If it is not such a trace; the message names the line, or the event and the field.
+    """
+    peeked = [float(m.group(1)) for m, _ in zip(_first_times(text), range(_PEEKED), strict=False)]
+    exact = max(peeked, default=0.0) >= _EXACT_FLOAT
+    try:
+        return _collect(text, source, exact)
+    except _InexactError:  # only if the first events have other times than the rest
+        return _collect(text, source, True)
+
+
+def _collect(text: str, source: str, exact: bool) -> Events:
+    found = _Collector(text, source)
+    return found.events(walk(text, source, found.readers, exact=exact))
+
+
+class _InexactError(Exception):
+    """A time was read as a float that is too large for it."""
+
+
+class _Codes(dict[Any, int]):
+    """Numbers in the order in which they are first asked for."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = code = len(self)
+        return code
+
+
+class _Collector:
+    """Takes of each event what is needed; types are checked later, a column at a time.
+
+    What is taken goes into one flat list per category: a tuple per event would be one more object for
+    the garbage collector to visit again and again, which takes as long as all the rest.
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+        self._names, self._threads, self._kinds = _Codes(), _Codes(), _Codes()
+        self._first_of_kind: list[int] = []
+        self._host: list[Any] = []
+        self._annotations: list[Any] = []
+        self._launches: list[Any] = []
+        self._activities: list[Any] = []
+        self.readers: Readers = (
+            dict.fromkeys(_HOST, self._on_host)
+            | dict.fromkeys(_ANNOTATION, self._on_annotation)
+            | dict.fromkeys(_LAUNCH, self._on_launch)
+            | dict.fromkeys(_KERNEL, self._on_kernel)
+            | dict.fromkeys(_COPY, self._on_copy)
+        )
+
+    def _on_host(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        name = self._names[event["name"]]
+        thread = self._threads[event["pid"], event["tid"]]
+        self._host.extend((at, event["ts"], event["dur"], thread, _external(args), name))
+
+    def _on_annotation(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        name = self._names[event["name"]]
+        thread = self._threads[event["pid"], event["tid"]]
+        self._annotations.extend((at, event["ts"], event["dur"], thread, _external(args), name))
+
+    def _on_launch(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        correlation = args.get("correlation", 0)
+        if correlation:
+            thread = self._threads[event["pid"], event["tid"]]
+            of_graph = _graph_launch(event["name"]) is not None
+            self._launches.extend((at, event["ts"], thread, _external(args), correlation, of_graph))
+
+    def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
+        what = (event["name"], grid, block, args.get("registers per thread", 0), args.get("shared memory", 0))
+        self._on_activity(at, event, args, what)
+
+    def _on_copy(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        self._on_activity(at, event, args, (event["name"], _COPY[event["cat"]], args.get("bytes")))
+
+    def _on_activity(self, at: int, event: dict[str, Any], args: dict[str, Any], what: tuple[Any, ...]) -> None:
+        kind = self._kinds[what]
+        if kind == len(self._first_of_kind):
+            self._first_of_kind.append(at)
+        get = args.get
+        self._activities.extend(
+            (
+                at, event["ts"], event["dur"], get("device", 0), get("stream", 0), args["correlation"],
+                get("External id") or get("external id", 0), get("graph node id", 0), kind,
+            )
+        )  # fmt: skip
+
+    def events(self, header: dict[str, Any]) -> Events:
+        """Return what was taken, checked."""
+        for name in self._names:
+            _require_name(name, self._source)
+        operators, annotations = self._host_events(self._host), self._host_events(self._annotations)
+        at, start, thread, external, correlation, of_graph = (self._launches[k::6] for k in range(6))
+        launches = Launches(
+            _ids(correlation), self._times(start, at, "ts", _LATEST), np.array(thread, np.int64), _ids(external),
+            np.array(of_graph, np.int64),
+        )  # fmt: skip
+        rows = self._activities
+        at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
+        activities = Activities(
+            self._times(start, at, "ts", _LATEST), self._times(duration, at, "dur", _LONGEST),
+            self._counts(device, at, "args.device"), self._counts(stream, at, "args.stream"), _ids(correlation),
+            _ids(external), _ids(node), np.array(what, np.int64), self._checked_kinds(),
+        )  # fmt: skip
+        return Events(operators, annotations, launches, activities, header)
+
+    def _host_events(self, rows: list[Any]) -> HostEvents:
+        at, start, duration, thread, external, name = (rows[k::6] for k in range(6))
+        begin = self._times(start, at, "ts", _LATEST)
+        end = begin + self._times(duration, at, "dur", _LONGEST)
+        codes = np.array(name, np.int64)
+        return HostEvents(begin, end, np.array(thread, np.int64), _ids(external), codes, tuple(self._names))
+
+    def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
+        found = []
+        for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
+            where = place(self._text, self._source, at)
+            _require_name(kind[0], where)
+            found.append(_copy_of(kind, where) if len(kind) == 3 else _kernel_of(kind, where))
+        return tuple(found)
+
+    def _times(self, values: Sequence[Any], at: Sequence[int], field: str, most: float) -> Ints:
+        """Return times in us as whole nanoseconds."""
+        kinds = set(map(type, values))
+        if not kinds <= {int, float, Decimal}:
+            self._refuse(values, at, field, lambda x: type(x) in (int, float, Decimal), "must be a number")
+        try:
+            us: Floats = np.array(values, np.float64)
+            valid = bool(((us >= 0) & (us < most)).all())
+        except OverflowError:  # a whole number beyond the largest float
+            valid = False
+        if not valid:
+            self._refuse(values, at, field, lambda x: 0 <= x < most, f"must be a time in us from 0 to {most:.0f}")
+        if Decimal in kinds:
+            return np.array([round(1000 * value) for value in values], np.int64)
+        if float in kinds and us.max() >= _EXACT_FLOAT:
+            raise _InexactError
+        whole = np.floor(us)
+        # apart from each other both are exact, and the digits behind the point decide the nanosecond
+        return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+
+    def _counts(self, values: Sequence[Any], at: Sequence[int], field: str) -> Ints:
+        if not set(map(type, values)) <= {int} or not all(0 <= value < 2**31 for value in set(values)):
+            self._refuse(values, at, field, lambda x: type(x) is int and 0 <= x < 2**31, "must be a number below 2^31")
+        return np.array(values, np.int64)
+
+    def _refuse(
+        self, values: Sequence[Any], places: Sequence[int], field: str, holds: Callable[[Any], bool], phrase: str
+    ) -> NoReturn:
+        at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
+        shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:57]}..."
+        raise FormatError(f"{place(self._text, self._source, at)}: field {field!r} {phrase}, not {shown}")
+
+
+def _external(args: dict[str, Any]) -> Any:
+    found = args.get("External id")
+    return args.get("external id", 0) if found is None else found
+
+
+def _ids(values: Sequence[Any]) -> Ints:
+    """Return ids; what is none (2^64 - 1 is how Kineto writes that there is none) becomes 0."""
+    if set(map(type, values)) <= {int}:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass
+    return np.array([x if type(x) is int and 0 <= x < 2**63 else 0 for x in values], np.int64)
+
+
+def _kernel_of(kind: tuple[Any, ...], where: str) -> MeasuredKind:
+    """Return a kernel with what it was launched with, or without if the trace does not say."""
+    name, grid, block, registers, shared_memory = kind
+    if not grid or not block:
+        return MeasuredKind("kernel", name)
+    for field, sizes in (("grid", grid), ("block", block)):
+        if not all(is_count(size, 1) for size in sizes):
+            raise FormatError(f"{where}: field 'args.{field}' must be whole numbers of at least 1, not {list(sizes)!r}")
+    for field, value in (("registers per thread", registers), ("shared memory", shared_memory)):
+        if not is_count(value):
+            raise FormatError(f"{where}: field 'args.{field}' must be a whole number, not {value!r}")
+    try:
+        # no registers stands for "not reported": the fewest there are, which limit nothing
+        launch = Kernel(prod(grid), prod(block), max(1, registers), shared_memory)
+    except GraphError as error:
+        raise FormatError(f"{where}: {error}") from error
+    return MeasuredKind("kernel", name, launch)
+
+
+def _copy_of(kind: tuple[Any, ...], where: str) -> MeasuredKind:
+    name, what, nbytes = kind
+    if nbytes is not None and not is_count(nbytes):
+        raise FormatError(f"{where}: field 'args.bytes' must be a whole number, not {nbytes!r}")
+    return MeasuredKind(what, name, nbytes=None if nbytes is None else float(nbytes))
+
+
+def _require_name(name: Any, where: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise FormatError(f"{where}: field 'name' must be a text that is not empty, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"{where}: field 'name' holds half of a character: {name!a}") from None

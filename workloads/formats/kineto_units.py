@@ -1,0 +1,172 @@
+"""Operators of a torch.profiler trace: by level, by annotation, or in the order of a graph."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simsched.errors import FormatError
+from simsched.graph.columns import Ints
+from workloads.formats.kineto_events import Activities, HostEvents
+from workloads.formats.kineto_join import Iterations, Nesting, Origin
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A trace whose activities know where they came from."""
+
+    source: str
+    operators: Nesting
+    annotations: HostEvents
+    activities: Activities
+    origin: Origin
+    iterations: Iterations
+
+
+@dataclass(slots=True)
+class Run:
+    """An operator in an iteration: rows of its activities in launch order, and its time on the host in ns."""
+
+    name: str
+    activities: list[int]
+    host: int = 0
+
+
+def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list[list[Run]]:
+    """Return what ran in each iteration: an operator per operator of the host, or per graph node."""
+    nesting, origin = joined.operators, joined.origin
+    ops = nesting.events
+    if not len(joined.activities):
+        chosen = np.flatnonzero(nesting.outermost == np.arange(len(ops)) if level == "top" else nesting.innermost)
+        units = np.arange(len(chosen))
+        names = [ops.names[code] for code in ops.name[chosen].tolist()]
+        return _numbered(_runs(joined, names, ops.start[chosen], ops.end[chosen] - ops.start[chosen], units[:0]))
+    has_op = (origin.operator >= 0) & ~origin.of_graph
+    of_op = nesting.outermost[origin.operator[has_op]] if level == "top" else origin.operator[has_op]
+    chosen, unit = np.unique(of_op, return_inverse=True)
+    owner = np.full(len(joined.activities), -1)
+    owner[has_op] = unit
+    names = [ops.names[code] for code in ops.name[chosen].tolist()]
+    # a kernel that no operator launched stands for itself
+    alone = np.flatnonzero((origin.operator < 0) & ~origin.of_graph)
+    owner[alone] = len(names) + np.arange(len(alone))
+    names += [joined.activities.kinds[code].name for code in joined.activities.what[alone].tolist()]
+    start = np.concatenate([ops.start[chosen], origin.time[alone]])
+    runs = _numbered(_runs(joined, names, start, np.zeros(len(names), np.int64), owner))
+    for i, nodes in enumerate(_graph_nodes(joined)):
+        runs[i] += nodes if captured is None else _captured(joined, nodes, captured, i)
+    return runs
+
+
+def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[Run]]:
+    """Return what ran in each iteration inside the annotations that are called as the operators of a graph."""
+    found, origin, ops = marks.events, joined.origin, joined.operators
+    labels = [found.names[code] for code in found.name.tolist()]
+    host = np.zeros(len(labels), np.int64)
+    if not len(joined.activities):
+        top = np.flatnonzero(ops.outermost == np.arange(len(ops.events)))
+        inside = marks.around(ops.events.thread[top], ops.events.start[top])
+        time = ops.events.end[top] - ops.events.start[top]
+        np.add.at(host, inside[inside >= 0], time[inside >= 0])
+    runs = _runs(joined, labels, found.start, host, marks.around(origin.thread, origin.time))
+    n_outside = len(joined.activities) - sum(len(run.activities) for part in runs for run in part)
+    if n_outside:
+        _logger.warning("%s: %d kernels and copies belong to no operator of the graph", joined.source, n_outside)
+    for i, part in enumerate(runs):
+        seen: dict[str, None] = {}
+        for run in part:
+            if run.name in seen:
+                raise FormatError(
+                    f"{joined.source}: operator {run.name!r} is annotated twice in iteration {i}; "
+                    f"call the profiler's step() after each iteration"
+                )
+            seen[run.name] = None
+        if part:
+            missing = next((name for name in names if name not in seen), None)
+            if missing is not None:
+                raise FormatError(
+                    f"{joined.source}: operator {missing!r} of the graph is not annotated in iteration {i}"
+                )
+    return runs
+
+
+def outermost_runs(joined: Joined) -> list[list[Run]]:
+    """Return the outermost operators of each iteration in order, also those that launch nothing."""
+    nesting, origin = joined.operators, joined.origin
+    ops = nesting.events
+    top = np.flatnonzero(nesting.outermost == np.arange(len(ops)))
+    unit = np.full(len(ops), -1)
+    unit[top] = np.arange(len(top))
+    has_op = (origin.operator >= 0) & ~origin.of_graph
+    owner = np.full(len(joined.activities), -1)
+    owner[has_op] = unit[nesting.outermost[origin.operator[has_op]]]
+    names = [ops.names[code] for code in ops.name[top].tolist()]
+    host = ops.end[top] - ops.start[top]
+    return _runs(joined, names, ops.start[top], host if not len(joined.activities) else 0 * host, owner)
+
+
+def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: Ints) -> list[list[Run]]:
+    """Return units by iteration and start, each with the activities that it owns."""
+    activities = joined.activities
+    rows = np.flatnonzero(owner >= 0)
+    rows = rows[np.lexsort((activities.start[rows], activities.correlation[rows], owner[rows]))]
+    ptr = np.searchsorted(owner[rows], np.arange(len(names) + 1)).tolist()
+    listed = rows.tolist()
+    found: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    iteration, hosts = joined.iterations.of(start).tolist(), host.tolist()
+    for u in np.argsort(start, kind="stable").tolist():
+        if iteration[u] >= 0:
+            found[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
+    return found
+
+
+def _numbered(runs: list[list[Run]]) -> list[list[Run]]:
+    """Give each operator the number of operators of its name before it in the iteration."""
+    for part in runs:
+        n_before: dict[str, int] = {}
+        for run in part:
+            number = n_before.get(run.name, 0)
+            n_before[run.name] = number + 1
+            run.name = f"{run.name}#{number}"
+    return runs
+
+
+def _graph_nodes(joined: Joined) -> list[list[Run]]:
+    """Return the nodes of the CUDA graphs launched in each iteration, in order of launch and node.
+
+    Nodes are numbered by their id, or where the trace has none by stream and then start: of two streams
+    the order in time may change from launch to launch, that within a stream does not.
+    """
+    activities, origin = joined.activities, joined.origin
+    rows = np.flatnonzero(origin.of_graph)
+    stream = np.where(activities.node[rows] > 0, 0, activities.stream[rows])
+    keys = (activities.start[rows], stream, activities.node[rows], activities.correlation[rows], origin.time[rows])
+    rows = rows[np.lexsort(keys)]
+    iteration = joined.iterations.of(origin.time[rows])
+    found: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    last, n_launches, n_nodes = (-1, -1), 0, 0
+    for row, i in zip(rows.tolist(), iteration.tolist(), strict=True):
+        launch = (i, int(activities.correlation[row]))
+        if launch != last:
+            n_launches, n_nodes = (n_launches + 1 if launch[0] == last[0] else 0), 0
+            last = launch
+        if i >= 0:
+            found[i].append(Run(f"cudaGraphLaunch#{n_launches}.{n_nodes}", [row]))
+        n_nodes += 1
+    return found
+
+
+def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
+    """Return the operators of which the nodes were captured."""
+    if nodes and len(nodes) != len(captured):
+        raise FormatError(
+            f"{joined.source}: iteration {i} launches {len(nodes)} graph nodes, but captured= names the operators "
+            f"of {len(captured)}"
+        )
+    found: dict[str, Run] = {}
+    for node, name in zip(nodes, captured if nodes else (), strict=True):
+        found.setdefault(name, Run(name, [])).activities += node.activities
+    return list(found.values())

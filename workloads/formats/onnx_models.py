@@ -1,0 +1,261 @@
+"""ONNX models as operator graphs."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from simsched.cluster import Device
+from simsched.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError
+from simsched.graph import Edge, Operator, OpGraph
+from workloads.formats.fusion import fuse
+from workloads.formats.onnx_operators import Described, describe
+from workloads.formats.onnx_shapes import ShapeReader
+from workloads.formats.onnx_tensors import Formats, Step, Tensor, plain
+from workloads.formats.reading import build
+from workloads.models.builder import GRANULARITIES
+
+if TYPE_CHECKING:
+    import onnx
+
+_logger = logging.getLogger(__name__)
+
+_MOST_NBYTES: Final = 2**31 - 1  # that protobuf reads
+_LARGEST_GRID: Final = 2**31 - 1
+_MOST_KINDS_NAMED: Final = 12
+
+
+def read_onnx(
+    path: str | os.PathLike[str],
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    granularity: str = "unit",
+    dtype: str | None = None,
+    device: str | Device | None = None,
+) -> OpGraph:
+    """Return the graph of an ONNX file, named as the file is without its suffix.
+
+    Parameters are those of `from_onnx`. Weights that the model keeps in other files are counted and not read, so
+    these files need not be there; a file itself may have up to 2 GB.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If it is not an ONNX model, or one that cannot be imported; see `from_onnx`.
+    MissingDependencyError
+        If the package onnx is not installed.
+    """
+    _require_onnx()
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    try:
+        nbytes = Path(path).stat().st_size
+        if nbytes > _MOST_NBYTES:
+            raise FormatError(
+                f"{path}: {nbytes} bytes are more than protobuf reads (2 GB); save the model with its weights in "
+                f"another file: onnx.save(model, path, save_as_external_data=True)"
+            )
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        if isinstance(error, SimschedError):
+            raise
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not content:
+        raise FormatError(f"{path}: the file is empty")
+    model = ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise FormatError(f"{path}: not an ONNX model, or cut off ({' '.join(str(error).split())})") from error
+    return from_onnx(
+        model,
+        name=Path(path).stem,
+        source=str(path),
+        shapes=shapes,
+        granularity=granularity,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def from_onnx(
+    model: "onnx.ModelProto",
+    *,
+    name: str | None = None,
+    source: str = "model",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    granularity: str = "unit",
+    dtype: str | None = None,
+    device: str | Device | None = None,
+) -> OpGraph:
+    """Return the graph of an ONNX model.
+
+    Parameters
+    ----------
+    model
+        The decoded model, of operator set 7 or later.
+    name
+        Of the graph; by default that of the model's graph.
+    source
+        How errors name the model.
+    shapes
+        Sizes of an input by its name, in place of those in the model; needed where the model leaves sizes open.
+        What is written by an operator whose output cannot be inferred may be given here as well; what the model
+        declares for it holds as long as no size that the model fixes is given otherwise.
+    granularity
+        "operator" keeps single operators; "unit" makes units of them as `workloads.formats.fusion.fuse` does.
+    dtype
+        Counts all floating-point tensors and weights in this number format; None keeps the model's own.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+
+    Raises
+    ------
+    FormatError
+        If the model is not valid, an input has a size that is not known (the message lists the sizes to give), or
+        the costs of a supported operator depend on a shape that cannot be inferred. The message names the
+        operator.
+    GraphError
+        If granularity or number format is not known.
+    MissingDependencyError
+        If the package onnx is not installed.
+    UnknownNameError
+        If there is no such device.
+
+    Notes
+    -----
+    Operators stand in the order of the model, under the names they have there, or else the name of their first
+    output, or else their number; a name that stands there already gets ``#2``, ``#3`` and so on. Kinds, attributes,
+    costs and kernels are those of `workloads.models.network.Network`. What depends on constants and shapes only is
+    no operator. Reading a tensor that another operator writes makes one edge, each time it is read. An operator with
+    several outputs has the shape of the first, a split that of the whole.
+
+    Initialisers are weights, in bytes of their own format; a weight that two operators read counts for both. An
+    operator that is not supported (of another domain, a function of the model, control flow, or one without a rule)
+    keeps its bytes, as far as its tensors' shapes are known, and counts no FLOP; one warning counts these.
+
+    O(V + E); inference runs once for each operator type, attributes and shapes that occur.
+
+    References
+    ----------
+    .. [1] Open Neural Network Exchange, intermediate representation and operator specifications,
+       https://onnx.ai/onnx/repo-docs/IR.html
+    """
+    _require_onnx()
+    if granularity not in GRANULARITIES:
+        raise GraphError(f"{source}: granularity must be 'unit' or 'operator', not {granularity!r}")
+    formats = Formats(dtype, device)
+    try:
+        if not model.HasField("graph"):
+            raise FormatError(f"{source}: not an ONNX model: it has no graph")
+        _check_version(model, source)
+        reader = ShapeReader(model, shapes or {}, source)
+        title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
+        graph = _graph(title, reader, formats, granularity, source)
+    except (OverflowError, RecursionError, UnicodeError) as error:
+        raise FormatError(f"{source}: {' '.join(str(error).split())}") from error
+    return graph
+
+
+def _require_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("reading ONNX models needs onnx: pip install 'simsched[onnx]'") from None
+
+
+def _check_version(model: "onnx.ModelProto", source: str) -> None:
+    from onnx import IR_VERSION
+
+    if model.ir_version < 1:
+        raise FormatError(f"{source}: not an ONNX model: field 'ir_version' is missing")
+    if model.ir_version > IR_VERSION:
+        raise FormatError(
+            f"{source}: field 'ir_version' is {model.ir_version}; this onnx knows up to {IR_VERSION}; upgrade it"
+        )
+    if not model.opset_import:
+        raise FormatError(f"{source}: field 'opset_import' is missing: which operators are meant is not known")
+
+
+def _graph(title: str, reader: ShapeReader, formats: Formats, granularity: str, source: str) -> OpGraph:
+    if not reader.steps:
+        raise FormatError(f"{source}: the model has no operator that depends on an input")
+    described = [build(source, describe, step, formats) for step in reader.steps]
+    names = _unique([step.name for step in reader.steps] + [tensor.name for tensor in reader.results])
+    operators, edges = [], []
+    for name, one in zip(names, described, strict=False):
+        operators.append(build(source, _operator, name, one, formats))
+        edges += [_edge(names, tensor, name, formats) for tensor in one.reads if tensor.producer is not None]
+    _warn(source, reader.steps, described)
+    if granularity == "operator":
+        return build(source, OpGraph, operators, edges, title)
+    for name, tensor in zip(names[len(operators) :], reader.results, strict=True):
+        operators.append(Operator(name, kind="output"))
+        if tensor.producer is not None:
+            edges.append(_edge(names, tensor, name, formats))
+    return build(source, fuse, OpGraph(operators, edges, title), io=False)
+
+
+def _edge(names: list[str], tensor: Tensor, reader: str, formats: Formats) -> Edge:
+    assert tensor.producer is not None
+    return Edge(names[tensor.producer], reader, nbytes=formats.nbytes(tensor))
+
+
+def _operator(name: str, one: Described, formats: Formats) -> Operator:
+    kernels = one.kernels or (() if one.work.kernel is None else (one.work.kernel,))
+    blocks = max((kernel.blocks for kernel in kernels), default=0)
+    if blocks > _LARGEST_GRID:
+        raise FormatError(
+            f"operator {name!r}: {blocks} thread blocks are more than a grid can have; give it smaller inputs"
+        )
+    launches_nothing = not kernels and one.supported and not one.work.flops and not one.nbytes
+    costs = formats.costs(one.elem)
+    return Operator(
+        name,
+        kind=one.kind,
+        flops=one.work.flops,
+        nbytes=one.nbytes,
+        weight_nbytes=one.weight_nbytes,
+        time=0.0 if launches_nothing else None,
+        kernels=kernels,
+        intensity=costs.intensity(one.computes, one.work.flops, one.nbytes),
+        dtype=costs.dtype,
+        attributes=one.attributes,
+        input_shapes=tuple(tensor.shape for tensor in one.reads if tensor.shape is not None),
+        output_shape=one.shape,
+    )
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Return names of which none stands twice, the first of equal ones unchanged."""
+    taken, count = set(names), Counter[str]()
+    found = []
+    for name in names:
+        count[name] += 1
+        unique = name
+        while count[name] > 1 and unique in taken:
+            unique = f"{name}#{count[name]}"
+            count[name] += unique in taken
+        taken.add(unique)
+        found.append(unique)
+    return found
+
+
+def _warn(source: str, steps: list[Step], described: list[Described]) -> None:
+    """Log one line that counts what is not supported."""
+    left = [(step, one) for step, one in zip(steps, described, strict=True) if not one.supported]
+    if not left:
+        return
+    kinds = Counter(plain(f"{step.domain}.{step.op_type}" if step.domain else step.op_type) for step, _ in left)
+    shown = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common(_MOST_KINDS_NAMED))
+    rest = f" and {len(kinds) - _MOST_KINDS_NAMED} kinds more" if len(kinds) > _MOST_KINDS_NAMED else ""
+    unsized = sum(any(out is not None and out.shape is None for out in step.outputs) for step, _ in left)
+    ending = f"; {unsized} of them write tensors of unknown size, which count nothing" if unsized else ""
+    _logger.warning(
+        "%s: operators that are not supported count their bytes and no FLOP: %s%s%s", source, shown, rest, ending
+    )

@@ -1,0 +1,272 @@
+"""Tensors and nodes of an ONNX graph as the importer holds them: shapes and formats, hardly ever numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster import Device
+from simsched.errors import FormatError
+from simsched.graph import DTYPE_NBYTES
+from workloads.costs import Costs
+from workloads.formats.reading import shown
+
+if TYPE_CHECKING:
+    import onnx
+
+Shape = tuple[int, ...]
+Array = npt.NDArray[Any]
+
+MOST_NUMBERS: Final = 4096  # of a constant that is computed with; shapes, axes and pads are far smaller
+_MOST_ELEMENTS: Final = 2**40  # of a tensor: more than any device holds
+_MOST_AXES: Final = 64
+_MOST_NAME_SHOWN: Final = 200
+
+# ONNX's element types: bytes of an element, and the number format of that size in which a device computes with it
+_ELEMENTS: Final[Mapping[int, tuple[float, str]]] = {
+    1: (4, "fp32"), 2: (1, "int8"), 3: (1, "int8"), 4: (2, "fp16"), 5: (2, "fp16"), 6: (4, "fp32"), 7: (8, "fp64"),
+    9: (1, "int8"), 10: (2, "fp16"), 11: (8, "fp64"), 12: (4, "fp32"), 13: (8, "fp64"), 14: (8, "fp64"),
+    15: (16, "fp64"), 16: (2, "bf16"), 17: (1, "fp8"), 18: (1, "fp8"), 19: (1, "fp8"), 20: (1, "fp8"),
+    21: (0.5, "int8"), 22: (0.5, "int8"), 23: (0.5, "fp8"), 24: (1, "fp8"), 25: (0.25, "int8"), 26: (0.25, "int8"),
+    27: (0.75, "fp8"), 28: (0.75, "fp8"),
+}  # fmt: skip
+_REAL_ELEMENTS: Final = (1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28)
+FLOAT: Final = 1
+STRING: Final = 8
+BOOL: Final = 9
+INT32: Final = 6
+INT64: Final = 7
+_COMPUTABLE: Final = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)  # those that numpy itself knows
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A tensor: its element type (0 if unknown), its shape if known, and which step writes it.
+
+    `constant` says that it depends on no input of the network; `stored` are the bytes that its weights
+    take in the file if these are not those of its own element type (weights that are kept quantised).
+    """
+
+    name: str
+    elem: int = 0
+    shape: Shape | None = None
+    producer: int | None = None
+    constant: bool = False
+    proto: "onnx.TensorProto | None" = None
+    array: Array | None = None
+    stored: float | None = None
+
+    def numbers(self) -> Array | None:
+        """Return the elements of a small constant, or None if they are not at hand."""
+        if self.array is None and self.proto is not None:
+            self.array = numbers_of(self.proto)
+            self.proto = None if self.array is None else self.proto
+        return self.array
+
+
+class Step(NamedTuple):
+    """A node that is not folded away: `inputs` and `outputs` have None where the node leaves one out."""
+
+    where: str
+    name: str
+    domain: str
+    op_type: str
+    version: int
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor | None, ...]
+    attributes: Mapping[str, Any]
+    captured: tuple[Tensor, ...] = ()
+
+    def input(self, i: int) -> Tensor | None:
+        """Return an input, None if it is left out."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def shape_in(self, i: int) -> Shape:
+        """Return the shape of an input that the operator's costs need."""
+        tensor = self.input(i)
+        if tensor is None:
+            raise FormatError(f"{self.where}: input {i} is missing")
+        return self.known(tensor)
+
+    def shape_out(self) -> Shape:
+        """Return the shape of the first output; if it is not known, an input of unknown shape is to blame."""
+        out = self.written()[0]
+        if out.shape is None:
+            return self.known(next((x for x in self.inputs if x is not None and x.shape is None), out))
+        return out.shape
+
+    def written(self) -> list[Tensor]:
+        """Return the outputs that are not left out."""
+        found = [tensor for tensor in self.outputs if tensor is not None]
+        if not found:
+            raise FormatError(f"{self.where}: it has no output")
+        return found
+
+    def known(self, tensor: Tensor) -> Shape:
+        """Return a tensor's shape, which the operator's costs need."""
+        return known_shape(self.where, tensor)
+
+    def integers(self, key: str, n: int, default: int, least: int) -> Shape:
+        """Return an attribute that is a list of `n` whole numbers of at least `least`."""
+        values = self.attributes.get(key) or (default,) * n
+        if not isinstance(values, tuple) or len(values) != n or not all(isinstance(v, int) for v in values):
+            raise FormatError(f"{self.where}: attribute {key!r} must be {n} whole numbers, not {shown(values)}")
+        if min(values, default=least) < least:
+            raise FormatError(f"{self.where}: attribute {key!r} must be at least {least}, not {shown(values)}")
+        return values
+
+    def integer(self, key: str, default: int) -> int:
+        """Return an attribute that is a whole number."""
+        value = self.attributes.get(key, default)
+        if not isinstance(value, int):
+            raise FormatError(f"{self.where}: attribute {key!r} must be a whole number, not {shown(value)}")
+        return value
+
+    def text(self, key: str, default: str) -> str:
+        """Return an attribute that is a text."""
+        value = self.attributes.get(key, default)
+        if not isinstance(value, str):
+            raise FormatError(f"{self.where}: attribute {key!r} must be a text, not {shown(value)}")
+        return value
+
+    def axis(self, default: int, rank: int) -> int:
+        """Return attribute `axis`, counted from the front."""
+        axis = self.integer("axis", default)
+        if not -rank <= axis <= rank:
+            raise FormatError(f"{self.where}: axis {axis} is not one of {rank}")
+        return axis + rank if axis < 0 else axis
+
+
+class Formats:
+    """What the elements of a model count: bytes, number formats, rules of cost.
+
+    Parameters
+    ----------
+    dtype
+        Counts all floating-point tensors in this number format; None for those of the model.
+    device
+        As for `Costs`.
+    """
+
+    def __init__(self, dtype: str | None, device: str | Device | None) -> None:
+        self._costs = {dtype or "fp32": Costs(dtype or "fp32", device)}
+        self._dtype = dtype
+        self._device = device
+
+    def dtype(self, elem: int) -> str:
+        """Return the number format of an element type."""
+        if self._dtype is not None and elem in _REAL_ELEMENTS:
+            return self._dtype
+        return _ELEMENTS.get(elem, (0, self._dtype or "fp32"))[1]
+
+    def costs(self, elem: int) -> Costs:
+        """Return the rules of cost for an element type."""
+        dtype = self.dtype(elem)
+        if dtype not in self._costs:
+            self._costs[dtype] = Costs(dtype, self._device)
+        return self._costs[dtype]
+
+    def nbytes(self, tensor: Tensor) -> float:
+        """Return the bytes of a tensor, 0 if its shape or element type is not known."""
+        if tensor.shape is None:
+            return 0.0
+        if tensor.stored is not None:
+            return tensor.stored
+        if self._dtype is not None and tensor.elem in _REAL_ELEMENTS:
+            return float(prod(tensor.shape) * DTYPE_NBYTES[self._dtype])
+        return stored_nbytes(tensor)
+
+
+def stored_nbytes(tensor: Tensor) -> float:
+    """Return the bytes of a tensor whose shape is known in its own element type, 0 if that is not known."""
+    assert tensor.shape is not None
+    return float(prod(tensor.shape) * _ELEMENTS.get(tensor.elem, (0.0, ""))[0])
+
+
+def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1) -> Shape:
+    """Return a shape whose sizes are at least `least` and that a device might hold."""
+    shape = tuple(sizes)
+    if len(shape) > _MOST_AXES:
+        raise FormatError(f"{where}: {shown(name)} has {len(shape)} axes; at most {_MOST_AXES} are read")
+    if min(shape, default=least) < least:
+        raise FormatError(f"{where}: {shown(name)} has shape {shown(shape)}; sizes must be at least {least}")
+    if prod(shape) > _MOST_ELEMENTS:
+        raise FormatError(f"{where}: {shown(name)} of shape {shown(shape)} is more than any device holds")
+    return shape
+
+
+def plain(name: str) -> str:
+    """Return a name as it is typed, but on one line that is not too long."""
+    return repr(name)[1:-1][:_MOST_NAME_SHOWN]
+
+
+def known_shape(where: str, tensor: Tensor) -> Shape:
+    """Return a tensor's shape, or refuse to go on without."""
+    if tensor.shape is None:
+        raise FormatError(
+            f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: "
+            f"--shape {plain(tensor.name)}=1,3,224,224"
+        )
+    return tensor.shape
+
+
+def numbers_of(proto: "onnx.TensorProto") -> Array | None:
+    """Return the numbers of a small tensor that stand in the file itself, or None."""
+    from onnx import TensorProto, numpy_helper
+
+    if proto.data_location == TensorProto.EXTERNAL or proto.data_type not in _COMPUTABLE or len(proto.dims) > 32:
+        return None
+    if any(size < 0 for size in proto.dims) or prod(proto.dims) > MOST_NUMBERS:
+        return None
+    try:
+        return np.asarray(numpy_helper.to_array(proto))
+    except (TypeError, ValueError):  # fewer numbers than the shape says
+        return None
+
+
+@lru_cache(maxsize=64)
+def numpy_type(elem: int) -> "np.dtype[Any] | None":
+    """Return numpy's type for an element type, or None if it is not computed with."""
+    from onnx import helper
+
+    return np.dtype(helper.tensor_dtype_to_np_dtype(elem)) if elem in _COMPUTABLE else None
+
+
+def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
+    """Return a node's attributes as Python values; graphs and types are left out."""
+    from onnx import AttributeProto as Kind
+
+    found: dict[str, Any] = {}
+    for one in node.attribute:
+        if one.type == Kind.INT:
+            found[one.name] = one.i
+        elif one.type == Kind.INTS:
+            found[one.name] = tuple(one.ints)
+        elif one.type == Kind.FLOAT:
+            found[one.name] = one.f
+        elif one.type == Kind.FLOATS:
+            found[one.name] = tuple(one.floats)
+        elif one.type == Kind.STRING:
+            found[one.name] = one.s.decode(errors="replace")
+        elif one.type == Kind.STRINGS:
+            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
+        elif one.type == Kind.TENSOR:
+            found[one.name] = one.t
+        elif one.type == Kind.SPARSE_TENSOR:
+            found[one.name] = one.sparse_tensor
+    return found
+
+
+def read_inside(node: "onnx.NodeProto") -> Iterator[str]:
+    """Yield the names of tensors that the graphs of a control-flow node read, its own among them."""
+    graphs = [graph for one in node.attribute for graph in (one.g, *one.graphs) if graph.node or graph.output]
+    for graph in graphs:
+        for inner in graph.node:
+            yield from inner.input
+            yield from read_inside(inner)
+        for output in graph.output:
+            yield output.name
