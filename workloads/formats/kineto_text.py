@@ -183,27 +183,23 @@ class _Walk:
         except StopIteration:
             raise json.JSONDecodeError("Expecting value", self._text, i) from None
 
-    def _operator(self, i: int) -> tuple[Any, int] | None:
+    def _operator(self, head: re.Match[str]) -> tuple[Any, int] | None:
         """Return an operator with its External id as its only argument, and where it ends, if it is laid out as usual.
 
         With `record_shapes` the arguments are most of the text, and decoding them most of the time. They stand on a
         line of their own, the id first; the rest of that line is not looked at.
         """
-        head = _operator_head(self._text, i)
-        if head is None:
-            return None
         line = self._text.find("\n", head.end(), head.end() + _FAR)
         if not self._text.startswith(_END, line):
             return None
         name, pid, tid, ts, dur, external = head.groups()
-        event = {"cat": "cpu_op", "ph": "X", "name": name, "pid": int(pid), "tid": int(tid)}
-        event |= {"ts": self._number(ts), "dur": self._number(dur), "args": {"External id": int(external)}}
+        real = Decimal if self._exact else float
+        event = {
+            "cat": "cpu_op", "ph": "X", "name": name, "pid": int(pid), "tid": int(tid),
+            "ts": int(ts) if ts.isdigit() else real(ts), "dur": int(dur) if dur.isdigit() else real(dur),
+            "args": {"External id": int(external)},
+        }  # fmt: skip
         return event, line + len(_END)
-
-    def _number(self, text: str) -> int | float | Decimal:
-        if text.isdigit():
-            return int(text)
-        return Decimal(text) if self._exact else float(text)
 
     def _events(self, i: int, readers: Readers) -> int:
         """Hand on the events and return where their list ends."""
@@ -218,7 +214,8 @@ class _Walk:
             while self._at(i) == "{":
                 while True:  # the usual way from one event to the next, without a call of ours
                     start = i
-                    usual = self._operator(i)
+                    head = _operator_head(text, i)
+                    usual = None if head is None else self._operator(head)
                     event, i = scan(text, i) if usual is None else usual
                     read = reader_of(event.get("cat"))
                     if read is not None and event["ph"] == "X":
