@@ -1,13 +1,25 @@
 """Errors of the library: one tree, each error also the builtin kind it is closest to."""
 
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 _MOST_LISTED: Final = 16
+_HEAD, _TAIL = 330, 150  # characters of a long text that are kept: who and what, and the remedy
 
 
 class SimschedError(Exception):
-    """Root of every error the library raises on purpose."""
+    r"""Root of every error the library raises on purpose.
+
+    Its text is one line that can be printed, of at most 500 characters, whatever names and values it quotes.
+
+    >>> print(SimschedError("names no operator: a\nb"))
+    names no operator: a\nb
+    """
+
+    def __init__(self, text: str = "") -> None:
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        super().__init__(text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} ... {text[-_TAIL:]}")
 
 
 class GraphError(SimschedError, ValueError):
@@ -46,10 +58,14 @@ class UnknownNameError(SimschedError, LookupError):
     """A scheduler, workload, preset, ... that is not known; the message lists those that are, or the closest."""
 
     def __init__(self, what: str, name: str, known: list[str], also: str = "") -> None:
+        self._given = what, name, known, also
         listed, introduced = known, "known are"
         if len(known) > _MOST_LISTED:
             listed, introduced = get_close_matches(name, known, n=4, cutoff=0.0), f"closest of {len(known)} known"
         super().__init__(f"unknown {what} {name!r}; {introduced}: {', '.join(listed)}{also}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnknownNameError, self._given  # worker processes send errors back
 
 
 class FormatError(SimschedError, ValueError):

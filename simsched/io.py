@@ -54,6 +54,40 @@ def _umask() -> int:
     return mask
 
 
+def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
+    """Return what a file holds, or its first `most` bytes.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(most)
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def decode_text(data: bytes | bytearray, source: str) -> str:
+    """Return UTF-8 text as it stands, less a byte-order mark; `source` names it in errors.
+
+    Raises
+    ------
+    FormatError
+        If it is not UTF-8; the message names the byte.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{source}: not a text file ({error.reason} at byte {error.start})") from error
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a UTF-8 file; errors are those of `read_bytes` and `decode_text`."""
+    return decode_text(read_bytes(path), str(path))
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Return what a JSON file holds; NaN, infinities and repeated keys are refused.
 
@@ -64,13 +98,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     FormatError
         If it is not JSON; the message names the line.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_json(text, source=str(path))
+    return parse_json(read_text(path), source=str(path))
 
 
 def parse_json(text: str, source: str = "JSON") -> Any:

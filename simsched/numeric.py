@@ -1,6 +1,7 @@
 """What counts as a number: checks shared by everything that is made from values a user gives."""
 
 from numbers import Integral, Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ LARGEST_COUNT = 2**53
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number, Python's or numpy's; truth values are none."""
+    """Return whether a value is a real number that floats reach, Python's or numpy's; truth values are none."""
     kind = type(value)
-    if kind is float or kind is int:  # nearly always, and told much faster
+    if kind is float:  # nearly always, and told much faster
         return True
+    if kind is int:
+        return bool(-float_info.max <= value <= float_info.max)
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 

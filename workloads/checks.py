@@ -1,31 +1,31 @@
 """Checks of the parameters of workloads: each raises a `GraphError` of one line."""
 
-from sys import float_info
+from math import inf
 from typing import Any, Final
 
 import numpy as np
 
 from simsched.errors import GraphError
+from simsched.numeric import is_number
 
 _MOST_SHOWN: Final = 80
-_REALS: Final = (int, float, np.integer, np.floating)
 
 
 def whole(subject: str, name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
     """Return a whole number in ``[least, most]``; `why` ends the message if it is not."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise GraphError(f"{subject}: {name} must be a whole number, not {_shown(value)}")
+        raise GraphError(f"{subject}: {name} must be a whole number, not {shown(value)}")
     if value < least:
-        raise GraphError(f"{subject}: {name} must be at least {least}{why}, not {_shown(int(value))}")
+        raise GraphError(f"{subject}: {name} must be at least {least}{why}, not {shown(int(value))}")
     if most is not None and value > most:
-        raise GraphError(f"{subject}: {name} must be at most {most}{why}, not {_shown(int(value))}")
+        raise GraphError(f"{subject}: {name} must be at most {most}{why}, not {shown(int(value))}")
     return int(value)
 
 
 def real(subject: str, name: str, value: Any) -> float:
     """Return a finite number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, _REALS) or not 0 <= value <= float_info.max:
-        raise GraphError(f"{subject}: {name} must be a finite number of at least 0, not {_shown(value)}")
+    if not is_number(value) or not 0 <= value < inf:
+        raise GraphError(f"{subject}: {name} must be a finite number of at least 0, not {shown(value)}")
     return float(value)
 
 
@@ -34,11 +34,18 @@ def interval(subject: str, name: str, value: Any) -> tuple[float, float]:
     try:
         low, high = value
     except (TypeError, ValueError):
-        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {_shown(value)}") from None
+        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {shown(value)}") from None
     low, high = real(subject, f"low end of {name}", low), real(subject, f"high end of {name}", high)
     if low > high:
         raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")
     return low, high
+
+
+def one_of(subject: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return a value that is among some texts."""
+    if not isinstance(value, str) or value not in choices:
+        raise GraphError(f"{subject}: {name} must be {' or '.join(map(repr, choices))}, not {shown(value)}")
+    return value
 
 
 def generator(subject: str, rng: Any) -> np.random.Generator:
@@ -48,7 +55,7 @@ def generator(subject: str, rng: Any) -> np.random.Generator:
     return np.random.default_rng(whole(subject, "rng (the seed)", rng, least=0))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as errors show it: on one line, not too long, whatever it is."""
     try:
         text = repr(value)

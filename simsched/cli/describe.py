@@ -81,8 +81,8 @@ def format_table() -> Table:
     for heading in ("name", "suffix", "holds", "read", "write"):
         table.add_column(heading)
     for name, entry in FORMATS.items():
-        suffix = " ".join(entry.suffixes if name != "kineto" else (".json", *entry.suffixes)) or ".json"
-        table.add_row(name, suffix, entry.holds, "yes", "-" if entry.write is None else "yes")
+        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
+        table.add_row(name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes")
     return table
 
 

@@ -44,11 +44,13 @@ def show(
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
     from simsched.cli.describe import describe_graph
-    from simsched.errors import SchedulerError
+    from simsched.errors import FormatError, SchedulerError
     from simsched.io import write_file
     from simsched.schedules import Schedule
 
     check_outputs(graph, svg, dot)
+    if svg is not None and not svg.lower().endswith(".svg"):
+        raise FormatError(f"--svg {svg}: the file must end in .svg")
     cluster = make_cluster(gpu, gpus, link)
     if svg is None and dot is None:
         if scheduler or option or plan:
@@ -126,13 +128,14 @@ def convert(
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
     from workloads import read_spec
-    from workloads.formats import read, write
+    from workloads.formats import FORMATS, read, write
 
     check_outputs(source, target)
     shapes = read_shapes(shape)
     found = read_spec(source, shapes=shapes) if read_as is None else read(source, read_as, shapes=shapes)
     name = write(found, target, write_as)
-    print(f"{found!r} written to {target} ({name})")
+    written = getattr(found, "graph", found) if FORMATS[name].holds == "graph" else found
+    print(f"{written!r} written to {target} ({name})")
 
 
 def formats() -> None:

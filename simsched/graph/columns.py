@@ -76,7 +76,7 @@ def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
     """Return an array of n rows, or a scalar repeated, as a column."""
     try:
         given = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
     if given.ndim == 0:
         return np.broadcast_to(given.copy(), (n,))

@@ -72,7 +72,7 @@ def _read_operator(row: Record) -> Operator:
         nbytes=row.take("nbytes", float, 0.0),
         weight_nbytes=row.take("weight_nbytes", float, 0.0),
         time=row.take("time", float, None),
-        kernels=tuple(_read_kernel(kernel) for kernel in row.records("kernels", [])),
+        kernels=tuple(read_kernel(kernel) for kernel in row.records("kernels", [])),
         utilization=row.take("utilization", float, None),
         intensity=row.take("intensity", str, None),
         dtype=row.take("dtype", str, "fp32"),
@@ -83,7 +83,8 @@ def _read_operator(row: Record) -> Operator:
     )
 
 
-def _read_kernel(row: Record) -> Kernel:
+def read_kernel(row: Record) -> Kernel:
+    """Return a kernel as documents hold it."""
     values: dict[str, Any] = {"blocks": row.take("blocks", int)}
     for key in ("threads", "registers", "shared_memory"):
         values[key] = row.take(key, int, _KERNEL_DEFAULTS[key])

@@ -171,7 +171,7 @@ class Operator:
             _refuse(subject, "utilization", self.utilization, "utilization")
         if self.intensity is not None and self.intensity not in INTENSITIES:
             raise GraphError(f"{subject}: intensity must be 'compute', 'memory' or None, not {self.intensity!r}")
-        if self.dtype not in DTYPE_NBYTES:
+        if not isinstance(self.dtype, str) or self.dtype not in DTYPE_NBYTES:
             raise GraphError(f"{subject}: unknown dtype {self.dtype!r}; known are: {', '.join(DTYPE_NBYTES)}")
         if self.kernels and abs(sum(k.share for k in self.kernels) - 1.0) > _SHARE_TOLERANCE:
             total = sum(k.share for k in self.kernels)

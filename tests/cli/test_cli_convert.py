@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ import simsched as ss
 from simsched.cli.inputs import read_shapes
 from simsched.cli.run import run
 from simsched.errors import GraphError
+from simsched.profile import MeasuredOperator, Profile
 from workloads import load
 from workloads.formats import read
 
@@ -53,6 +55,58 @@ def test_there_and_back(succeeds, tmp_path):
     assert out == f"OpGraph('tiny_inception', 10 operators, 12 edges) written to {dot} (dot)\n"
     succeeds("convert", dot, back)
     assert ss.OpGraph.load(str(back)) == load("tiny_inception")
+
+
+def test_a_profile_is_said_in_a_line(succeeds, tmp_path):
+    """The trace of torch.profiler has six operators; what is printed does not list their samples."""
+    trace, profile = Path(__file__).parents[1] / "workloads" / "kineto_cpu.json.gz", tmp_path / "profile.json"
+    assert succeeds("convert", trace, profile) == (
+        f"Profile(6 operators from {trace}) written to {profile} (simsched)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "format", "held"),
+    [
+        ("a.dot", "dot", "graph"),
+        ("a.stg", "stg", "graph"),
+        ("a.json", "ios", "schedule"),
+        ("a.json", "chakra", "graph"),
+    ],
+)
+def test_a_profile_has_no_graph_to_write(refused, tmp_path, target, format, held):
+    profile = tmp_path / "profile.json"
+    Profile((MeasuredOperator("a", (1.0,)),)).save(profile)
+    assert refused("convert", profile, tmp_path / target, "--to", format) == (
+        f"error: {tmp_path / target}: a profile cannot be written as {format}, which holds a {held}\n"
+    )
+
+
+def test_a_program_is_no_schedule(refused, succeeds, tmp_path):
+    """Its graph can be written, but IOS and HIOS want stages."""
+    program, target = tmp_path / "program.json", tmp_path / "a.json"
+    succeeds("schedule", "tiny_inception", "-o", tmp_path / "plan.json", "--program", program)
+    assert "a program cannot be written as ios, which holds a schedule" in refused(
+        "convert", program, target, "--to", "ios"
+    )
+    succeeds("convert", program, tmp_path / "a.dot")
+
+
+def test_a_graph_as_ios_and_back(succeeds, tmp_path):
+    """A file of IOS without stages, which `convert` itself writes, is a graph."""
+    ios, back = tmp_path / "ios.json", tmp_path / "back.json"
+    succeeds("convert", "tiny_inception", ios, "--to", "ios")
+    assert "10 operators, 12 edges) written to" in succeeds("convert", f"{ios},batch=2", back)
+    assert ss.OpGraph.load(str(back))["join"].output_shape[0] == 2
+    assert "10 operators, 12 edges" in succeeds("simulate", ios, "--scheduler", "greedy")
+
+
+def test_what_is_written_is_said(succeeds, tmp_path):
+    """Of a schedule a format of graphs gets the graph alone."""
+    plan = tmp_path / "plan.json"
+    succeeds("schedule", "tiny_inception", "-o", plan)
+    assert succeeds("convert", plan, tmp_path / "a.dot").startswith("OpGraph('tiny_inception', 10 operators")
+    assert succeeds("convert", plan, tmp_path / "b.json").startswith("Schedule('lios' of 'tiny_inception'")
 
 
 def test_by_name_of_the_format(succeeds, tmp_path):

@@ -96,7 +96,7 @@ OPTIONS = {
                  "--threads": "threads", "--transfers": "transfers", "--events": "events", "--jitter": "x",
                  "--seed": "n", "--json": None, "--perfetto": "file", "--gantt": "picture", "--full": None,
                  "--brief": None},
-    "show": {"--gpu": "gpu", "--gpus": "n", "--link": "link", "--json": None, "--svg": "file", "--dot": "file",
+    "show": {"--gpu": "gpu", "--gpus": "n", "--link": "link", "--json": None, "--svg": "picture", "--dot": "file",
              "--scheduler": "scheduler", "--option": "option", "--schedule": "file", "--shape": "shape"},
     "convert": {"--from": "format", "--to": "format", "--shape": "shape"},
 }  # fmt: skip

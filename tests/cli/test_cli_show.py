@@ -118,3 +118,4 @@ def test_files_that_cannot_be_written(said, refused):
     assert "already uses the file" in refused("show", "plan.json", "--svg", "plan.json")
     assert "already uses the file" in refused("show", SMALL, "--schedule", "plan.json", "--dot", "plan.json")
     assert "without a name" in refused("show", SMALL, "--svg", "")
+    assert refused("show", SMALL, "--svg", "g.png") == "--svg g.png: the file must end in .svg"

@@ -4,12 +4,13 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from strategies import operators
 
 from simsched.errors import GraphError
-from simsched.graph import DTYPE_NBYTES, Edge, Kernel, Operator
+from simsched.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
 
 NAN, INF = float("nan"), float("inf")
 BAD_COSTS = [NAN, INF, -INF, -1.0, -1e-300]
@@ -30,6 +31,16 @@ def test_bad_edge_cost_names_edge_field_and_value(field, value):
         Edge("a", "b", **{field: value})
 
 
+def test_whole_numbers_beyond_floats():
+    with pytest.raises(GraphError, match="operator 'x': flops must be finite and not negative, not 1000"):
+        Operator("x", flops=10**400)
+    with pytest.raises(GraphError, match="edge a -> b: nbytes must be finite"):
+        Edge("a", "b", nbytes=10**400)
+    with pytest.raises(GraphError, match="column 'flops' must hold numbers"):
+        OpGraph.from_columns(["a"], [], [], flops=10**400)
+    assert Operator("x", flops=np.float32(1)).flops == 1
+
+
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.0000001, NAN, INF])
 def test_utilization_outside_its_range(value):
     with pytest.raises(GraphError, match=r"operator 'x': utilization must be in \(0, 1\]"):
@@ -47,6 +58,11 @@ def test_borders_of_ranges_are_allowed():
 def test_a_name_is_a_text(name):
     with pytest.raises(GraphError, match="name must be a text that is not empty"):
         Operator(name)
+
+
+def test_a_dtype_is_a_text():
+    with pytest.raises(GraphError, match="operator 'x': unknown dtype"):
+        Operator("x", dtype=["fp32"])
 
 
 def test_unknown_dtype_lists_the_known():

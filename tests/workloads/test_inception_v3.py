@@ -6,8 +6,8 @@ import pytest
 
 from simsched.errors import GraphError
 from simsched.graph import Kernel, OpGraph
-from workloads.models.network import Network
 from workloads.models.inception_v3 import inception_v3
+from workloads.models.network import Network
 
 
 @pytest.fixture(scope="module")

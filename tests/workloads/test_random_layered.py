@@ -289,10 +289,10 @@ def test_whole_draws():
     ("parameters", "message"),
     [
         ({"mode": "code"}, "mode must be 'paper' or 'impl', not 'code'"),
-        ({"mode": None}, "mode must be 'paper' or 'impl', not NoneType"),
+        ({"mode": None}, "mode must be 'paper' or 'impl', not None"),
         ({"layer_sizes": "equal"}, "layer_sizes must be 'uniform' or 'rounds', not 'equal'"),
         ({"numbering": "rounds"}, "numbering must be 'layers' or 'joining', not 'rounds'"),
-        ({"transfer_of": ["producer"]}, "transfer_of must be 'producer' or 'consumer', not list"),
+        ({"transfer_of": ["producer"]}, r"transfer_of must be 'producer' or 'consumer', not \['producer'\]"),
         ({"draws": ""}, "draws must be 'real' or 'whole', not ''"),
         ({"draws": "whole", "time": (1.01, 1.09)}, "time has no steps of 0.1 from 1.01 to 1.09"),
         ({"draws": "whole", "time": (0, 1e300)}, "time has no steps of 0.1 from 0.0 to 1e.300"),

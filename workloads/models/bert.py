@@ -107,7 +107,7 @@ def autograph_bert(
     8
     """
     net = Network("autograph_bert", dtype, granularity, device)
-    x = net.input(batch, sequence_length, 1024)
+    x = net.sequences(batch, sequence_length, 1024)
     for i in range(whole("autograph_bert", "layers", layers, most=_MOST_LAYERS)):
         net.block = f"layer{i}"
         x = attention(net, net.block, x, 16, 64)
@@ -125,8 +125,7 @@ def encoder_layer(net: Network, name: str, x: Tensor, *, heads: int) -> Tensor:
 
 
 def _bert(net: Network, batch: int, sequence_length: int, *, layers: int, features: int, heads: int) -> OpGraph:
-    whole(net.name, "sequence_length", sequence_length, most=_POSITIONS)
-    tokens = net.input(batch, sequence_length)
+    tokens = net.sequences(batch, sequence_length, most=_POSITIONS)
     net.block = "embeddings"
     with net.unit("embeddings", "embedding"):
         x = net.add(
@@ -141,7 +140,7 @@ def _bert(net: Network, batch: int, sequence_length: int, *, layers: int, featur
     for i in range(layers):
         x = encoder_layer(net, f"layer{i}", x, heads=heads)
     net.block = "pooler"
-    first = net.slice("pooler.first", x, (batch, features))
+    first = net.slice("pooler.first", x, (x.shape[0], features))
     net.linear("pooler", first, features, activation="tanh")
     return net.graph()
 

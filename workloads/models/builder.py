@@ -9,7 +9,7 @@ from typing import Any, Final
 from simsched.cluster import Device
 from simsched.errors import GraphError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
-from workloads.checks import whole
+from workloads.checks import one_of, whole
 from workloads.costs import Costs, Work, make_kernel
 
 Shape = tuple[int, ...]
@@ -69,11 +69,9 @@ class Builder:
     def __init__(
         self, name: str, dtype: str = "fp32", granularity: str = "unit", device: str | Device | None = None
     ) -> None:
-        if granularity not in GRANULARITIES:
-            raise GraphError(f"{name}: granularity must be 'unit' or 'operator', not {granularity!r}")
         self.name = name
         self.costs = Costs(dtype, device)
-        self.by_units = granularity == "unit"
+        self.by_units = one_of(name, "granularity", granularity, GRANULARITIES) == "unit"
         self.block: str | None = None
         self._operators: list[Operator] = []
         self._edges: list[Edge] = []

@@ -2,6 +2,7 @@
 
 from simsched.graph import OpGraph
 from workloads.checks import whole
+from workloads.models.builder import LARGEST_SIZE
 from workloads.models.network import Network, Tensor
 
 _MOST_FIELDS = 100_000
@@ -67,8 +68,10 @@ def deepfm(
     net = Network("deepfm", dtype, granularity, device)
     fields = whole("deepfm", "fields", fields, most=_MOST_FIELDS)
     layers = whole("deepfm", "layers", layers, most=_MOST_FIELDS)
-    for name, value in (("rows", rows), ("factors", factors), ("hidden", hidden)):
-        whole("deepfm", name, value, most=2**31 - 1)
+    batch, rows, factors, hidden = (
+        whole("deepfm", name, value, most=LARGEST_SIZE)
+        for name, value in (("batch", batch), ("rows", rows), ("factors", factors), ("hidden", hidden))
+    )
     index = net.input(batch)
     net.block = "embeddings"
     weights = [net.embedding(f"weight{i}", index, rows, 1) for i in range(fields)]

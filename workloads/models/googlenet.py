@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from simsched.errors import GraphError
 from simsched.graph import OpGraph
+from workloads.checks import one_of
 from workloads.models.network import Network, Tensor
 
 SMALLEST_IMAGES: Final = {"torchvision": 15, "paper": 31}  # of each form
@@ -76,9 +76,7 @@ def googlenet(
     (4, 1024, 7, 7)
     """
     net = Network("googlenet", dtype, granularity, device)
-    if form not in SMALLEST_IMAGES:
-        raise GraphError(f"googlenet: form must be 'torchvision' or 'paper', not {form!r}")
-    as_printed = form == "paper"
+    as_printed = one_of("googlenet", "form", form, tuple(SMALLEST_IMAGES)) == "paper"
     x = _stem(net, net.images(batch, 3, image_size, least=SMALLEST_IMAGES[form]))
     for block, channels in _INCEPTIONS.items():
         x = _inception(net, block, x, channels, window=5 if as_printed else 3)

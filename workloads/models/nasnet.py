@@ -3,13 +3,14 @@
 from functools import partial
 from typing import Final
 
-from simsched.errors import GraphError
 from simsched.graph import OpGraph
+from workloads.checks import one_of
 from workloads.models.network import Network, Tensor
 
 _REPEATS_LARGE: Final = 6
 _REPEATS_MOBILE: Final = 4
-SMALLEST_IMAGE: Final = 32
+SMALLEST_IMAGE: Final = 32  # five times halved
+_VARIANTS: Final = ("ios", "paper")
 
 
 def nasnet_a_large(
@@ -28,7 +29,8 @@ def nasnet_a_large(
     batch
         Images at a time, at least 1.
     image_size
-        Height and width of the images in pixels, at least 32. AutoGraph uses 224.
+        Height and width of the images in pixels, at least 32, which five reductions leave a pixel of. AutoGraph
+        uses 224.
     dtype
         Number format of tensors and weights.
     granularity
@@ -91,7 +93,7 @@ def nasnet_mobile(
     """Return the graph of NASNet-A (4 @ 1056), the mobile one, for 224 pixels.
 
     Parameters are those of `nasnet_a_large`, and so are the units; IOS did not use this network, so the
-    architecture is the published one: 278 operators, 435 edges, 0.564 G multiply-adds and 5.3 M parameters.
+    architecture is the published one: 278 operators, 433 edges, 0.564 G multiply-adds and 5.3 M parameters.
 
     Examples
     --------
@@ -124,9 +126,7 @@ def autograph_nasnet_a(
 
 
 def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, filters: int, repeats: int) -> OpGraph:
-    if variant not in ("ios", "paper"):
-        raise GraphError(f"{net.name}: variant must be 'ios' or 'paper', not {variant!r}")
-    published = variant == "paper"
+    published = one_of(net.name, "variant", variant, _VARIANTS) == "paper"
     net.block = "stem"
     stem = net.conv("stem.conv", image, stem_filters, 3, stride=2, activation=None, norm=True)
     before, x = stem, _first_stem_cell(net, stem, filters // 4, published)

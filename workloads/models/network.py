@@ -20,13 +20,15 @@ from math import prod
 from typing import Any, Final
 
 from simsched.errors import GraphError
-from workloads.checks import whole
+from simsched.numeric import is_count
+from workloads.checks import one_of, whole
 from workloads.costs import ACTIVATION_FLOPS, Work
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
 from workloads.models.windows import Pair, sliding, window_output
 
 __all__ = ["Network", "Tensor"]
 
+_NORMS: Final = {"layer_norm": (2, 8), "rms_norm": (1, 4)}  # weights per feature, FLOP per element
 _INDEX_NBYTES: Final = 8
 
 
@@ -76,6 +78,11 @@ class Network(Builder):
         batch = whole(self.name, "batch", batch, most=LARGEST_SIZE)
         return self.input(batch, channels, *2 * (whole(self.name, "image_size", size, least=least, most=LARGEST_SIZE),))
 
+    def sequences(self, batch: int, length: int, *features: int, most: int = LARGEST_SIZE) -> Tensor:
+        """Return an input of sequences of up to `most` tokens, each an index, or a vector of so many `features`."""
+        batch = whole(self.name, "batch", batch, most=LARGEST_SIZE)
+        return self.input(batch, whole(self.name, "sequence_length", length, most=most), *features)
+
     def conv(
         self,
         name: str,
@@ -93,8 +100,8 @@ class Network(Builder):
         """Add a convolution with its bias, if `bias`, or batch normalisation, and its activation if any."""
         self._need_rank(name, x, 4)
         n, channels, _, _ = x.shape
-        whole(name, "out_channels", out_channels)
-        if whole(name, "groups", groups) > 1 and (channels % groups or out_channels % groups):
+        out_channels, groups = whole(name, "out_channels", out_channels), whole(name, "groups", groups)
+        if channels % groups or out_channels % groups:
             raise GraphError(f"{name}: groups = {groups} does not divide {channels} channels into {out_channels}")
         window, step, margin = sliding(name, kernel, stride, padding)
         shape = (n, out_channels, *window_output(name, x.shape, window, step, margin))
@@ -117,7 +124,7 @@ class Network(Builder):
         self, name: str, x: Tensor, out_features: int, *, activation: str | None = None, bias: bool = True
     ) -> Tensor:
         """Add a product of the last axis with weights, with bias and activation if any."""
-        whole(name, "out_features", out_features)
+        out_features = whole(name, "out_features", out_features)
         *lead, features = x.shape
         work = self.costs.linear(prod(lead), features, out_features, bias=bias)
         attributes = {"in_features": features, "out_features": out_features, "bias": bias}
@@ -125,9 +132,9 @@ class Network(Builder):
 
     def matmul(self, name: str, a: Tensor, b: Tensor) -> Tensor:
         """Add the products of two stacks of matrices, (..., m, k) by (..., k, n)."""
-        *lead, m, k = a.shape
-        if (*lead, k) != b.shape[:-1]:
+        if min(len(a.shape), len(b.shape)) < 2 or (*a.shape[:-2], a.shape[-1]) != b.shape[:-1]:
             raise GraphError(f"{name}: cannot multiply {a.shape} by {b.shape}")
+        *lead, m, k = a.shape
         n = b.shape[-1]
         return self.add_operator(name, "matmul", [a, b], (*lead, m, n), self.costs.matmul(prod(lead), m, k, n))
 
@@ -168,6 +175,7 @@ class Network(Builder):
         if not xs:
             raise GraphError(f"{name}: there is nothing to concatenate")
         first = xs[0].shape
+        axis = whole(name, "axis", axis, least=0, most=len(first) - 1)
         for x in xs:
             if len(x.shape) != len(first) or any(
                 a != b for i, (a, b) in enumerate(zip(x.shape, first, strict=True)) if i != axis
@@ -195,19 +203,19 @@ class Network(Builder):
 
     def activation(self, name: str, x: Tensor, kind: str = "relu") -> Tensor:
         """Add an activation, one of `ACTIVATION_FLOPS`: "relu", "gelu", ..."""
-        if kind not in ACTIVATION_FLOPS:
-            raise GraphError(f"{name}: unknown activation {kind!r}; known are: {', '.join(ACTIVATION_FLOPS)}")
+        _need_activation(name, kind)
         work = self.costs.elementwise(x.shape, flops=ACTIVATION_FLOPS[kind])
         return self.add_operator(name, kind, [x], x.shape, work)
 
     def batch_norm(self, name: str, x: Tensor) -> Tensor:
         """Add a batch normalisation in inference: a scale and a shift per channel."""
+        self._need_rank(name, x, 4)
         work = self.costs.elementwise(x.shape, flops=2, n_weights=4 * x.shape[1])
         return self.add_operator(name, "batch_norm", [x], x.shape, work)
 
     def layer_norm(self, name: str, x: Tensor, *, kind: str = "layer_norm") -> Tensor:
         """Add a normalisation over the last axis: "layer_norm" (scale and shift), or "rms_norm" (scale)."""
-        per_feature, flops = {"layer_norm": (2, 8), "rms_norm": (1, 4)}[kind]
+        per_feature, flops = _NORMS[one_of(name, "kind", kind, tuple(_NORMS))]
         work = self.costs.rows(x.shape, flops=flops, n_weights=per_feature * x.shape[-1])
         return self.add_operator(name, kind, [x], x.shape, work)
 
@@ -217,6 +225,7 @@ class Network(Builder):
 
     def embedding(self, name: str, indices: Tensor, rows: int, features: int) -> Tensor:
         """Add a look-up: a row of a (rows, features) table for each index; only the rows looked up are moved."""
+        rows, features = (whole(name, what, n) for what, n in (("rows", rows), ("features", features)))
         shape = (*indices.shape, features)
         work = self.costs.elementwise(shape, n_weights=rows * features)
         nbytes = 2.0 * prod(shape) * self.costs.width + prod(indices.shape) * _INDEX_NBYTES
@@ -229,22 +238,20 @@ class Network(Builder):
 
         A single operator that launches nothing and takes no time; with units there is no operator.
         """
-        if prod(shape) != prod(x.shape):
+        if not _is_shape(shape) or prod(shape) != prod(x.shape):
             raise GraphError(f"{name}: {x.shape} cannot become {tuple(shape)}")
-        if self.by_units:
-            return Tensor(x.producer, tuple(shape), x.part)
-        return self.add_operator(name, kind, [x], tuple(shape), Work(0.0, 0, None), nbytes=0.0)
+        return self._seen_as(name, kind, x, tuple(shape))
 
     def slice(self, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Return a part of a tensor, read where it lies: as `view`, and with units an edge of that part only."""
-        if prod(shape) > prod(x.shape):
+        if not _is_shape(shape) or prod(shape) > prod(x.shape):
             raise GraphError(f"{name}: {tuple(shape)} is no part of {x.shape}")
-        if self.by_units:
-            return Tensor(x.producer, tuple(shape), x.part)
-        return self.add_operator(name, "slice", [x], tuple(shape), Work(0.0, 0, None), nbytes=0.0)
+        return self._seen_as(name, "slice", x, tuple(shape))
 
     def reduce(self, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Add sums of elements: each output element is that of ``prod(x.shape) / prod(shape)`` inputs."""
+        if not _is_shape(shape) or prod(x.shape) % prod(shape):
+            raise GraphError(f"{name}: {x.shape} cannot be summed up to {tuple(shape)}")
         work = self.costs.elementwise(shape, flops=prod(x.shape) / prod(shape))
         return self.add_operator(name, "reduce_sum", [x], tuple(shape), work)
 
@@ -266,6 +273,11 @@ class Network(Builder):
         x = self.view(f"{name}.flatten", x, (x.shape[0], prod(x.shape[1:])), kind="flatten")
         return self.linear(f"{name}.linear", x, classes)
 
+    def _seen_as(self, name: str, kind: str, x: Tensor, shape: Shape) -> Tensor:
+        if self.by_units:
+            return Tensor(x.producer, shape, x.part)
+        return self.add_operator(name, kind, [x], shape, Work(0.0, 0, None), nbytes=0.0)
+
     def _with_epilogue(
         self,
         name: str,
@@ -280,6 +292,7 @@ class Network(Builder):
         """Add an operator and what follows it at once, in it or after it."""
         if self.by_units:
             if activation is not None:
+                _need_activation(name, activation)
                 attributes["activation"] = activation
             return self.add_operator(name, kind, xs, shape, work, attributes)
         x = self.add_operator(name, kind, xs, shape, work, attributes)
@@ -290,3 +303,12 @@ class Network(Builder):
     def _need_rank(self, name: str, x: Tensor, rank: int) -> None:
         if len(x.shape) != rank:
             raise GraphError(f"{name}: needs a tensor of {rank} axes, not of shape {x.shape}")
+
+
+def _is_shape(shape: Sequence[int]) -> bool:
+    return all(is_count(size, 1) for size in shape)
+
+
+def _need_activation(name: str, activation: str) -> None:
+    if activation not in ACTIVATION_FLOPS:
+        raise GraphError(f"{name}: unknown activation {activation!r}; known are: {', '.join(ACTIVATION_FLOPS)}")

@@ -11,7 +11,7 @@ from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 from workloads.random_dags import random_watts_strogatz
 
-SMALLEST_IMAGE: Final = 32
+SMALLEST_IMAGE: Final = 32  # five times halved
 _STAGE_SIZES: Final = (16, 32, 32, 32)
 # With these 6, 4, 5 and 6 operators begin the stages, and 1, 5, 2 and 4 end them.
 _USUAL_SEEDS: Final = (340, 22, 100, 26)
@@ -43,7 +43,7 @@ def randwire(
     batch
         Images at a time, at least 1.
     image_size
-        Height and width of the images in pixels, at least 32.
+        Height and width of the images in pixels, at least 32, of which five strides of 2 leave one.
     dtype
         Number format of tensors and weights.
     granularity

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from simsched.errors import GraphError
 from simsched.graph import OpGraph
+from workloads.checks import one_of
 from workloads.models.network import Network, Tensor
 
 CARDINALITY: Final = 32
@@ -116,10 +116,9 @@ def resnext50(
     33
     """
     net = Network("resnext50", dtype, granularity, device)
-    if form not in FORMS:
-        raise GraphError(f"resnext50: form must be 'grouped' or 'branches', not {form!r}")
     grouped = partial(_convolutions, widening=_WIDENING, groups=CARDINALITY)
-    return _resnet(net, batch, image_size, grouped if form == "grouped" else _branches)
+    is_grouped = one_of("resnext50", "form", form, FORMS) == "grouped"
+    return _resnet(net, batch, image_size, grouped if is_grouped else _branches)
 
 
 def _resnet(net: Network, batch: int, image_size: int, middle: _Middle) -> OpGraph:

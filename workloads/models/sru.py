@@ -65,9 +65,8 @@ def rnntc_sru(
     """
     net = Network("rnntc_sru", dtype, granularity, device)
     layers = whole("rnntc_sru", "layers", layers, most=_MOST_CELLS)
-    whole("rnntc_sru", "sequence_length", sequence_length, most=_MOST_CELLS // layers)
-    whole("rnntc_sru", "features", features, most=2**20)
-    x = net.input(batch, sequence_length, features)
+    features = whole("rnntc_sru", "features", features, most=2**20)
+    x = net.sequences(batch, sequence_length, features, most=_MOST_CELLS // layers)
     for i in range(layers):
         x = _layer(net, f"layer{i}", x)
     net.block = "head"

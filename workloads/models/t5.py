@@ -79,14 +79,13 @@ def t5_base_encoder(
 def _encoder(
     net: Network, batch: int, sequence_length: int, *, layers: int, features: int, heads: int, inner: int
 ) -> OpGraph:
-    tokens = net.input(batch, sequence_length)
+    tokens = net.sequences(batch, sequence_length)
+    n, length = tokens.shape
     net.block = "embeddings"
     x = net.embedding("embeddings.word", tokens, _VOCABULARY, features)
-    distances = net.input(sequence_length, sequence_length)
+    distances = net.input(length, length)
     table = net.embedding("embeddings.positions", distances, _DISTANCES, heads)
-    positions = net.copy(
-        "embeddings.positions.expand", table, (batch, heads, sequence_length, sequence_length), kind="expand"
-    )
+    positions = net.copy("embeddings.positions.expand", table, (n, heads, length, length), kind="expand")
     x = net.view("embeddings.dropout", x, x.shape, kind="dropout")
     for i in range(layers):
         name = net.block = f"layer{i}"

@@ -82,5 +82,5 @@ def tiny_transformer(
     OpGraph('tiny_transformer', 11 operators, 11 edges)
     """
     net = Network("tiny_transformer", dtype, granularity, device)
-    encoder_layer(net, "layer0", net.input(batch, sequence_length, 64), heads=4)
+    encoder_layer(net, "layer0", net.sequences(batch, sequence_length, 64), heads=4)
     return net.graph()

@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.errors import GraphError
 from simsched.graph import OpGraph
-from workloads.checks import whole
+from workloads.checks import one_of, whole
 from workloads.random_dags.edges import sorted_ends
 from workloads.random_dags.weights import (
     COMM_RATIO,
@@ -16,7 +16,6 @@ from workloads.random_dags.weights import (
     UTILIZATION,
     Weights,
     affordable,
-    one_of,
 )
 
 _FORMS: Final = ("recursive", "butterfly")

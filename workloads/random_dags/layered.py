@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.errors import GraphError
 from simsched.graph import OpGraph
-from workloads.checks import whole
+from workloads.checks import one_of, whole
 from workloads.random_dags.edges import ends_of, sorted_ends
 from workloads.random_dags.layered_edges import layered_edges
 from workloads.random_dags.weights import (
@@ -17,7 +17,6 @@ from workloads.random_dags.weights import (
     UTILIZATION,
     Ints,
     Weights,
-    one_of,
 )
 
 _SUBJECT: Final = "random_layered"

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from simsched.errors import GraphError
 from simsched.graph import OpGraph
 from workloads.checks import whole
 from workloads.random_dags.edges import sorted_ends
@@ -63,8 +62,7 @@ def random_wavefront(
     )
     rows = whole(subject, "rows", rows, most=MOST_OPS)
     columns = whole(subject, "columns", columns, most=MOST_OPS)
-    if whole(subject, "neighbours", neighbours) not in (2, 3):
-        raise GraphError(f"{subject}: neighbours must be 2 or 3, not {neighbours}")
+    neighbours = whole(subject, "neighbours", neighbours, least=2, most=3)
     n_ops = rows * columns
     affordable(subject, n_ops, neighbours * n_ops, "give fewer rows or columns")
     drawn = weights.draw(n_ops)

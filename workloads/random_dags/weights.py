@@ -167,14 +167,6 @@ def affordable(subject: str, n_ops: int, n_edges: int, remedy: str) -> None:
         )
 
 
-def one_of(subject: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return a value that is among some texts."""
-    if not isinstance(value, str) or value not in choices:
-        shown = repr(value) if isinstance(value, str) else type(value).__name__
-        raise GraphError(f"{subject}: {name} must be {' or '.join(map(repr, choices))}, not {shown}")
-    return value
-
-
 def probability(subject: str, name: str, value: Any) -> float:
     """Return a number in [0, 1]."""
     share = real(subject, name, value)

@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.errors import GraphError
 from simsched.graph import OpGraph
-from workloads.checks import whole
+from workloads.checks import one_of, whole
 from workloads.random_dags.edges import distinct, ends_of, first_of_each, is_in, joined
 from workloads.random_dags.weights import (
     COMM_RATIO,
@@ -17,7 +17,6 @@ from workloads.random_dags.weights import (
     Ints,
     Weights,
     affordable,
-    one_of,
     probability,
 )
 
