@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from simsched.drawing.picture import Picture, describe
 from simsched.drawing.style import ink, mixed, printable
 from simsched.graph import OpGraph
@@ -72,9 +74,8 @@ def _clusters(picture: Picture) -> Mapping[str, Sequence[int]]:
     if picture.stage is None:
         return picture.blocks
     found: dict[str, list[int]] = {}
-    for stage in range(int(picture.stage.max()) + 1):
-        ops = [i for i, of in enumerate(picture.stage.tolist()) if of == stage]
-        found[f"stage {picture.boxes[ops[0]].badge}"] = ops
+    for i in np.argsort(picture.stage, kind="stable").tolist():
+        found.setdefault(f"stage {picture.boxes[i].badge}", []).append(i)
     return found
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.drawing.layout import Arrangement, Layout, layout, pick_engine
 from simsched.drawing.picture import Box, Picture
@@ -88,6 +89,7 @@ def _frames(placed: Layout, blocks: dict[str, list[int]]) -> dict[str, Frame]:
         if u in block_of and block_of[u] == block_of.get(v):
             inside[block_of[u]].append(route[:, 0])
     found: dict[str, Frame] = {}
+    taken = np.empty((4, len(blocks)))  # sides of the frames found so far, as those of the boxes
     for label, ops in blocks.items():
         frame = Frame(
             label,
@@ -96,23 +98,26 @@ def _frames(placed: Layout, blocks: dict[str, list[int]]) -> dict[str, Frame]:
             float(np.concatenate([right[ops], *inside[label]]).max()) + _FRAME_SIDE,
             float(bottom[ops].max()) + _FRAME_BOTTOM,
         )
-        within = (left < frame.right) & (right > frame.left) & (top < frame.bottom) & (bottom > frame.top)
-        if within.sum() == len(ops) and not any(_overlap(frame, other) for other in found.values()):
+        within = _overlap(frame, left, top, right, bottom)
+        if within.sum() == len(ops) and not _overlap(frame, *taken[:, : len(found)]).any():
+            taken[:, len(found)] = frame[1:]
             found[label] = frame
     return found
 
 
-def _overlap(a: Frame, b: Frame) -> bool:
-    return a.left < b.right and b.left < a.right and a.top < b.bottom and b.top < a.bottom
+def _overlap(frame: Frame, left: Floats, top: Floats, right: Floats, bottom: Floats) -> npt.NDArray[np.bool_]:
+    """Return which of some rectangles, given by their sides, a frame overlaps."""
+    return (left < frame.right) & (right > frame.left) & (top < frame.bottom) & (bottom > frame.top)
 
 
 def _bands(placed: Layout, picture: Picture) -> list[Frame]:
     """Return a band for each stage, as wide as the picture."""
     assert picture.stage is not None
-    bands = []
-    for stage in range(int(picture.stage.max()) + 1):
-        ops = np.flatnonzero(picture.stage == stage)
-        top = float((placed.y - placed.height / 2)[ops].min()) - _BAND
-        bottom = float((placed.y + placed.height / 2)[ops].max()) + _BAND
-        bands.append(Frame(f"stage {picture.boxes[int(ops[0])].badge}", 0.0, top, placed.size[0], bottom))
-    return bands
+    _, first = np.unique(picture.stage, return_index=True)
+    top, bottom = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+    np.minimum.at(top, picture.stage, placed.y - placed.height / 2 - _BAND)
+    np.maximum.at(bottom, picture.stage, placed.y + placed.height / 2 + _BAND)
+    return [
+        Frame(f"stage {picture.boxes[i].badge}", 0.0, above, placed.size[0], below)
+        for i, above, below in zip(first.tolist(), top.tolist(), bottom.tolist(), strict=True)
+    ]

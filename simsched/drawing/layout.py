@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -105,8 +105,8 @@ def layout(
     Raises
     ------
     GraphError
-        If the graph has more than 10,000 operators, if its edges pass through more than 150,000 rows in all, or
-        if the engine is not known or fails.
+        If the graph has more than 10,000 operators, if its edges pass through more than 150,000 rows in all, if
+        a size or stage is none or an edge leads to an earlier stage, or if the engine is not known or fails.
     MissingDependencyError
         If `engine` is ``"graphviz"`` and there is no ``dot``.
 
@@ -124,8 +124,9 @@ def layout(
     ([0, 1, 1], [59.0, 25.0, 93.0], [10.0, 69.89, 69.89])
     """
     check_size(graph)
-    widths = np.broadcast_to(np.asarray(width, np.float64), len(graph))
-    heights = np.broadcast_to(np.float64(height), len(graph))
+    widths, heights = _sizes(graph, "width", width), _sizes(graph, "height", height)
+    if stage is not None:
+        _check_stages(graph, np.asarray(stage))
     if pick_engine(engine) == "graphviz":
         pairs = unique_pairs(graph)
         x, y, routes, size = dot_layout(graph.name, pairs, widths, heights)
@@ -148,6 +149,28 @@ def check_size(graph: OpGraph) -> None:
     if len(graph) > LARGEST:
         raise GraphError(
             f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST}; draw a part of it"
+        )
+
+
+def _sizes(graph: OpGraph, what: str, given: npt.ArrayLike) -> Floats:
+    """Return a size of each box."""
+    found = np.asarray(given, np.float64)
+    if found.shape not in ((), (len(graph),)) or not ((found >= 0) & (found < inf)).all():
+        raise GraphError(
+            f"graph {graph.name!r}: {what} must be a finite number of pixels of at least 0, or one for each of its "
+            f"{len(graph)} operators"
+        )
+    return np.broadcast_to(found, len(graph))
+
+
+def _check_stages(graph: OpGraph, stage: npt.NDArray[Any]) -> None:
+    if stage.shape != (len(graph),) or stage.dtype.kind not in "iu" or stage.min() < 0:
+        raise GraphError(f"graph {graph.name!r}: stage must be a whole number from 0 for each operator")
+    late = np.flatnonzero(stage[graph.src] > stage[graph.dst])
+    if len(late):
+        edge = graph.edge(int(late[0]))
+        raise GraphError(
+            f"graph {graph.name!r}: edge {edge.src} -> {edge.dst} leads to an earlier stage; lay it out without stages"
         )
 
 

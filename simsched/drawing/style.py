@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from simsched.figure import PALETTE
@@ -63,6 +64,7 @@ def text_width(text: str, size: float) -> float:
     return size * sum(map(_em, text))
 
 
+@lru_cache(maxsize=1024)
 def _em(character: str) -> float:
     if unicodedata.combining(character):
         return 0.0
@@ -84,13 +86,11 @@ def shortened(text: str, size: float, width: float) -> str:
     if text_width(text, size) <= width:
         return text
     room = width - text_width("\u2026", size)
-    head = tail = ""
-    for i in range(len(text)):
-        longer = text[: len(head) + 1], text[len(text) - len(tail) - 1 :]
-        if i % 2 == 0:
-            head, previous = longer[0], head
-        else:
-            tail, previous = longer[1], tail
-        if text_width(head + tail, size) > room:
-            return f"{previous}\u2026{tail}" if i % 2 == 0 else f"{head}\u2026{previous}"
-    return text
+    head, tail, taken = 0, len(text), 0.0  # what stands before and behind the ellipsis, and how wide it is in em
+    while head < tail:
+        from_head = head <= len(text) - tail  # in turn
+        taken += _em(text[head if from_head else tail - 1])
+        if size * taken > room:
+            break
+        head, tail = (head + 1, tail) if from_head else (head, tail - 1)
+    return f"{text[:head]}\u2026{text[tail:]}"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from sys import float_info
 from types import MappingProxyType
 from typing import Final
 
@@ -65,8 +65,10 @@ class MeasuredDevice:
         found = self.compute_capability
         if found is not None and not (isinstance(found, str) and _CAPABILITY.fullmatch(found)):
             raise CostError(f"device {self.name!r}: compute_capability must be like '8.0', not {found!r}")
-        if self.memory is not None and not (is_number(self.memory) and 0 < self.memory < inf):
-            raise CostError(f"device {self.name!r}: memory must be positive and finite, not {self.memory!r}")
+        if self.memory is not None:
+            if not (is_number(self.memory) and 0 < self.memory <= float_info.max):
+                raise CostError(f"device {self.name!r}: memory must be positive and finite, not {self.memory!r}")
+            object.__setattr__(self, "memory", float(self.memory))  # also as JSON has it: a large whole number is not
 
     @property
     def preset(self) -> str | None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, inf
+from math import floor
+from sys import float_info
 from typing import Any, Final
 
 from simsched.cluster import WARP, Device, occupancy
@@ -43,7 +44,7 @@ def _times(samples: Any, subject: str) -> tuple[float, ...]:
     if not samples:
         raise CostError(f"{subject}: there must be at least one sample")
     for sample in samples:
-        if not is_number(sample) or not 0 <= sample < inf:
+        if not is_number(sample) or not 0 <= sample <= float_info.max:
             raise CostError(f"{subject}: a sample must be a finite time in us that is not negative, not {sample!r}")
     return tuple(map(float, samples))
 
@@ -163,8 +164,10 @@ class MeasuredCopy(_Sampled):
         if self.kind not in COPY_KINDS:
             raise CostError(f"copy {self.name!r}: kind must be one of {', '.join(COPY_KINDS)}, not {self.kind!r}")
         object.__setattr__(self, "samples", _times(self.samples, f"copy {self.name!r}"))
-        if self.nbytes is not None and (not is_number(self.nbytes) or not 0 <= self.nbytes < inf):
-            raise CostError(f"copy {self.name!r}: nbytes must be finite and not negative, not {self.nbytes!r}")
+        if self.nbytes is not None:
+            if not (is_number(self.nbytes) and 0 <= self.nbytes <= float_info.max):
+                raise CostError(f"copy {self.name!r}: nbytes must be finite and not negative, not {self.nbytes!r}")
+            object.__setattr__(self, "nbytes", float(self.nbytes))
         if not is_count(self.stream):
             raise CostError(f"copy {self.name!r}: stream must be a whole number, not {self.stream!r}")
 

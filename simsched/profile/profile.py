@@ -108,6 +108,9 @@ class Profile:
         """Position of each operator by its name."""
         return {op.name: i for i, op in enumerate(self.operators)}
 
+    def __repr__(self) -> str:
+        return f"Profile({len(self)} operators{self._origin})"
+
     def __len__(self) -> int:
         return len(self.operators)
 

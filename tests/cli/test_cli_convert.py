@@ -111,7 +111,7 @@ def test_what_is_written_is_said(succeeds, tmp_path):
 
 def test_by_name_of_the_format(succeeds, tmp_path):
     path = tmp_path / "a.json"
-    assert succeeds("convert", "tiny_inception", path, "--to", "wfcommons").endswith("(wfcommons)\n")
+    assert succeeds("convert", "random:layered,n_ops=9,n_layers=3", path, "--to", "wfcommons").endswith("(wfcommons)\n")
     assert json.loads(path.read_text())["schemaVersion"] == "1.5"
     assert "(dot)" in succeeds("convert", path, tmp_path / "b.gv", "--from", "wfcommons")
 

@@ -127,6 +127,23 @@ def test_too_many_long_edges():
         layout(ss.OpGraph.from_columns([f"v{i}" for i in range(n)], src, dst))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": [1.0, 2.0]}, "width must be a finite number of pixels"),
+        ({"width": float("nan")}, "width must be a finite number of pixels"),
+        ({"height": -1.0}, "height must be a finite number of pixels"),
+        ({"stage": [0, 1]}, "stage must be a whole number from 0 for each operator"),
+        ({"stage": [0, 0, -1]}, "stage must be a whole number from 0 for each operator"),
+        ({"stage": [0.0, 1.0, 2.0]}, "stage must be a whole number from 0 for each operator"),
+        ({"stage": [0, 2, 1]}, "edge b -> c leads to an earlier stage; lay it out without stages"),
+    ],
+)
+def test_sizes_and_stages_that_cannot_be(options, message):
+    with pytest.raises(GraphError, match=rf"^graph '\w+': {message}"):
+        layout(graph_of("ab", "bc"), **options)
+
+
 def test_unknown_engine():
     with pytest.raises(GraphError, match=r"^unknown engine of layouts 'neato'; known are: own, graphviz, auto$"):
         to_svg(graph_of("ab"), engine="neato")

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.drawing import layout, to_dot, to_svg
+from simsched.drawing.frames import lay_out
+from simsched.drawing.picture import describe
 from simsched.drawing.style import printable
 from simsched.errors import FileError, GraphError
 from simsched.figure import PALETTE
@@ -232,3 +234,20 @@ def test_thousands_of_operators():
     found = layout(graph)
     assert len(found.routes) == 2000
     assert (found.row[graph.src] < found.row[graph.dst]).all()
+
+
+@pytest.mark.parametrize("name", ["inception_v3", "randwire", "bert_base"])
+def test_frames_do_not_overlap(name):
+    """Nor does a frame hold a part of a box of another block: as many boxes touch it as its block has operators."""
+    graph = load(name)
+    plate = lay_out(graph, describe(graph), "own")
+    x, y, half, below = plate.layout.x, plate.layout.y, plate.layout.width / 2, plate.layout.height / 2
+    blocks = [graph.label("block", i) for i in range(len(graph))]
+    assert plate.frames
+    for frame in plate.frames:
+        beside = (
+            (x - half < frame.right) & (x + half > frame.left) & (y - below < frame.bottom) & (y + below > frame.top)
+        )
+        assert beside.sum() == blocks.count(frame.label)
+    for a, b in combinations(plate.frames, 2):
+        assert a.right <= b.left or b.right <= a.left or a.bottom <= b.top or b.bottom <= a.top

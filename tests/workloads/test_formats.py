@@ -51,6 +51,17 @@ def test_what_is_written_is_recognised_and_read(name, graph, plan, tmp_path):
     assert len(real) == len(graph)
 
 
+@pytest.mark.parametrize(("name", "said"), [("chakra", 1), ("wfcommons", 1), ("dot", 0), ("simsched", 0)])
+def test_what_a_format_has_no_place_for_is_said(name, said, graph, tmp_path, caplog):
+    """Ten operators of one kernel each; a graph without any loses nothing."""
+    path = tmp_path / NAMES[name]
+    write(timed(graph), path, name)
+    assert caplog.messages == []
+    write(graph, path, name)
+    expected = f"{path}: {name} has no place for kernels; 10 were left out, so nothing loads the GPU"
+    assert caplog.messages == [expected] * said
+
+
 def test_names_cover_all_formats():
     assert {name for name, entry in FORMATS.items() if entry.write is not None} == set(NAMES)
 

@@ -241,6 +241,8 @@ def test_schedules_that_cannot_be_written(file):
         write_hios(found, file, on=["gpu0"])
     with pytest.raises(ScheduleError, match="operator"):
         write_hios(ss.Schedule(found.graph, rows[::-1], "stages"), file)
+    with pytest.raises(ScheduleError, match=r"holds a schedule, which OpGraph is not; schedule the graph first$"):
+        write_hios(found.graph, file)
 
 
 def test_devices_are_ranked_by_number(file):

@@ -10,6 +10,7 @@ from kineto_traces import A100, KinetoTrace, small_network
 from simsched import Operator, OpGraph
 from simsched.errors import FormatError
 from simsched.profile import Profile
+from workloads.formats import kineto_match
 from workloads.formats.kineto import read_kineto
 
 KINDS = {"conv1": "conv", "relu": "relu", "flatten": "flatten", "fc": "linear"}
@@ -257,3 +258,16 @@ def test_profile_of_a_trace_is_saved_and_loaded(tmp_path):
     profile = read(small_network(), tmp_path, graph=GRAPH)
     profile.save(tmp_path / "profile.json")
     assert Profile.load(tmp_path / "profile.json") == profile
+
+
+def test_views_that_nothing_ran_for_are_passed_over_at_once(tmp_path, monkeypatch):
+    """One operator ran behind 1,000 views: each is looked at once or twice, not once for each before it."""
+    trace = KinetoTrace()
+    trace.launched("aten::relu", 0.0, 30.0, [(40.0, 3.0, {})])
+    asked = []
+    fits = kineto_match._fits
+    monkeypatch.setattr(kineto_match, "_fits", lambda kind, name: asked.append(kind) or fits(kind, name))
+    graph = OpGraph([Operator(f"view{i}", "view") for i in range(1000)] + [Operator("relu", "relu")])
+    profile = read_kineto(trace.write(tmp_path / "trace.json"), graph=graph)
+    assert [profile["relu"].median, profile["view0"].median, profile["view999"].median] == [3.0, 0.0, 0.0]
+    assert asked.count("view") <= 2000

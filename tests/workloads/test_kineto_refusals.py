@@ -92,7 +92,7 @@ def test_a_small_file_that_inflates_without_end(tmp_path, monkeypatch):
     most = 400 * path.stat().st_size
     assert most < 1 << 26
     with pytest.raises(FormatError, match=rf"bomb\.json\.gz: inflates to over {most} bytes, so it is not a trace"):
-        kineto_text.read_text(path)
+        kineto_text.read_trace(path)
 
 
 @pytest.mark.parametrize("version", [2, "1", None, True])

@@ -1,23 +1,26 @@
 """The formats by name: which file is in which, and who reads and writes it."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from simsched.errors import FileError, FormatError, UnknownNameError
+from simsched.errors import FormatError, UnknownNameError
+from simsched.graph import OpGraph
+from simsched.io import read_bytes
 
 if TYPE_CHECKING:
-    from simsched.graph import OpGraph
     from simsched.profile import Profile
     from simsched.program import Program
     from simsched.schedules import Schedule
 
     Found = OpGraph | Schedule | Program | Profile
+
+_logger = logging.getLogger(__name__)
 
 _HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
 _GZIP: Final = b"\x1f\x8b"
@@ -33,6 +36,7 @@ class Format(NamedTuple):
     keys: tuple[str, ...] = ()
     graph: str | None = None
     """Reads the graph alone, where `read` gives a schedule."""
+    loses_kernels: bool = False
 
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
@@ -51,13 +55,18 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             "schedule", "hios:read_hios", "hios:write_hios", (), ("rank",),
         ),
         "ios": Format(
-            "schedule", "ios:read_ios", "ios:write_ios", (), ("inner_nodes", "enter_node"), graph="ios:read_ios_graph",
+            "schedule", "ios:read_ios_file", "ios:write_ios", (), ("inner_nodes", "enter_node"),
+            graph="ios:read_ios_graph",
         ),
         "hios-graph": Format("graph", "hios_graph:read_hios_graph", "hios_graph:write_hios_graph", (".txt",)),
-        "wfcommons": Format("graph", "wfcommons:read_wfcommons", "wfcommons:write_wfcommons", (), ("workflow",)),
+        "wfcommons": Format(
+            "graph", "wfcommons:read_wfcommons", "wfcommons:write_wfcommons", (), ("workflow",),
+            loses_kernels=True,
+        ),
         "chakra": Format(
             "graph", "chakra:read_chakra", "chakra:write_chakra", (),
             ("ctrl_deps", "ctrlDeps", "data_deps", "dataDeps", "duration_micros", "durationMicros"),
+            loses_kernels=True,
         ),
     }
 )  # fmt: skip
@@ -79,11 +88,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     name = _by_suffix(path)
     if name != "simsched":
         return name
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD)
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    head = read_bytes(path, _HEAD)
     if head.startswith(_GZIP):
         return "kineto"
     if re.search(rb'"format"\s*:\s*"simsched\.', head):
@@ -163,7 +168,7 @@ def write(subject: "Found", path: str | os.PathLike[str], format: str | None = N
     Raises
     ------
     UnknownNameError, FormatError
-        If there is no such format, or nothing writes it.
+        If there is no such format, nothing writes it, or it holds nothing of the kind.
     GraphError, FileError
         If the subject cannot be expressed in it, or the file not be written.
     """
@@ -174,7 +179,15 @@ def write(subject: "Found", path: str | os.PathLike[str], format: str | None = N
         raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {known}")
     if entry.holds == "graph":
         subject = getattr(subject, "graph", subject)
+    kind = type(subject).__name__.lower()
+    if kind in ("profile", "program") and kind not in entry.holds:
+        raise FormatError(f"{path}: a {kind} cannot be written as {name}, which holds a {entry.holds}")
     _function(entry.write)(subject, path)
+    n_kernels = int(subject.kernel_ptr[-1]) if isinstance(subject, OpGraph) else 0
+    if entry.loses_kernels and n_kernels:
+        _logger.warning(
+            "%s: %s has no place for kernels; %d were left out, so nothing loads the GPU", path, name, n_kernels
+        )
     return name
 
 

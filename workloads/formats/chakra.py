@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from simsched.errors import FormatError
 from simsched.graph import Edge, Operator, OpGraph
-from simsched.io import Record, dump_json, parse_json, write_file
-from workloads.formats.reading import build, read_text, shown, whole
+from simsched.io import Record, dump_json, parse_json, read_text, write_file
+from workloads.checks import shown
+from workloads.formats.reading import build, whole
 
 _SCHEMA: Final = "0.0.4"
 _TYPES: Final = (

@@ -13,9 +13,11 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from simsched.errors import FormatError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import parse_json, write_file
-from workloads.formats.reading import build, read_text, real, shown
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.graph.convert import read_kernel
+from simsched.io import Record, parse_json, read_text, write_file
+from workloads.checks import shown
+from workloads.formats.reading import build, real
 
 Attributes = dict[str, str]
 
@@ -178,13 +180,12 @@ def _where(source: str, names: tuple[str, ...], key: str) -> str:
 def _structure(source: str, names: tuple[str, ...], key: str, text: str) -> Any:
     where = _where(source, names, key)
     value = parse_json(text, where)
-    if not isinstance(value, _STRUCTURES[key]):
+    fits = isinstance(value, _STRUCTURES[key])
+    if not fits:
         raise FormatError(f"{where} must be {'an object' if key == 'attributes' else 'a list'}, not {shown(value)}")
-    return build(where, _kernels, value) if key == "kernels" else value
-
-
-def _kernels(rows: Any) -> tuple[Kernel, ...]:
-    return tuple(Kernel(**row) for row in rows)
+    if key == "kernels":
+        return tuple(read_kernel(Record(row, f"{where}[{i}]")) for i, row in enumerate(value))
+    return value
 
 
 @dataclass(slots=True)

@@ -39,9 +39,9 @@ from simsched.errors import FormatError, ScheduleError
 from simsched.graph import OpGraph
 from simsched.io import Record, dump_json, read_json, write_file
 from simsched.schedules import Placement, Schedule
+from workloads.checks import shown
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
 from workloads.formats.ios_write import document, staged
-from workloads.formats.reading import shown
 
 _LOWEST_RANK: Final = -3
 _BROADCAST: Final = -1
@@ -198,7 +198,7 @@ def write_hios(schedule: Schedule, path: str | os.PathLike[str], *, on: Sequence
     GraphError
         Naming the first operator that the format cannot express; see `workloads.formats.ios.write_ios`.
     ScheduleError
-        If the schedule is not of `execution` "stages", cannot run, or uses a device that `on`
+        If it is no schedule, not of `execution` "stages", cannot run, or uses a device that `on`
         lacks or names twice.
     FileError
         If the file cannot be written.
@@ -227,6 +227,11 @@ def write_hios(schedule: Schedule, path: str | os.PathLike[str], *, on: Sequence
 
 
 def _document(schedule: Schedule, source: str, on: Sequence[str] | None) -> dict[str, Any]:
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(
+            f"{source}: a file of HIOS holds a schedule, which {type(schedule).__name__} is not; "
+            "schedule the graph first"
+        )
     _check_names(on)
     found = document(schedule.graph, schedule)
     names = sorted(schedule.devices_used, key=lambda name: (len(name), name)) if on is None else list(on)

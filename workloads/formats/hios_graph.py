@@ -16,10 +16,11 @@ import numpy as np
 
 from simsched.errors import FormatError, GraphError
 from simsched.graph import OpGraph
-from simsched.io import write_file
+from simsched.io import read_text, write_file
 from simsched.units import MS
 from workloads import checks
-from workloads.formats.reading import build, read_text, real, shown, whole
+from workloads.checks import shown
+from workloads.formats.reading import build, real, whole
 
 _OPERATOR: Final = ("id", "weight", "utilization")
 _EDGE: Final = ("producer", "consumer", "weight")

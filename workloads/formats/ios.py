@@ -109,7 +109,26 @@ def read_ios(
     other tools write such that do not. `Schedule.check` names the first that is broken, and
     `simulate` refuses it.
     """
+    return _schedule(GraphReader(read_json(path), str(path), batch, dtype, device), on)
+
+
+def read_ios_file(
+    path: str | os.PathLike[str],
+    *,
+    batch: int = 1,
+    dtype: str = "fp32",
+    device: str | Device | None = None,
+    on: str = "gpu0",
+) -> OpGraph | Schedule:
+    """Read what a file of IOS holds: a schedule, or the graph alone if no block has stages.
+
+    Parameters and errors are those of `read_ios`.
+    """
     reader = GraphReader(read_json(path), str(path), batch, dtype, device)
+    return reader.graph if all(block.stages is None for block in reader.blocks) else _schedule(reader, on)
+
+
+def _schedule(reader: GraphReader, on: str) -> Schedule:
     rows: list[Placement] = []
     stage = 0
     for block in reader.blocks:

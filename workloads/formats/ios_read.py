@@ -9,8 +9,7 @@ from simsched.errors import FormatError, GraphError
 from simsched.graph import OpGraph
 from simsched.io import Record
 from simsched.numeric import is_count
-from workloads.checks import whole
-from workloads.formats.reading import shown
+from workloads.checks import shown, whole
 from workloads.models.network import Network, Tensor
 
 ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")

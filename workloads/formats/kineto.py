@@ -18,7 +18,7 @@ from simsched.profile.measured import quantile
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
 from workloads.formats.kineto_match import by_order
-from workloads.formats.kineto_text import read_text
+from workloads.formats.kineto_text import read_trace
 from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level
 
 _logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def read_kineto(
             raise UnknownNameError(what, str(value), list(known))
     if skip is not None and not is_count(skip):
         raise FormatError(f"{source}: skip must be a whole number of iterations, not {skip!r}")
-    events = read_events(read_text(path), source)
+    events = read_events(read_trace(path), source)
     _check_schema(events.header, source)
     joined, number = _join(events, iteration, device, source)
     runs = _runs(joined, graph, level, captured)

@@ -13,6 +13,7 @@ from simsched.errors import FormatError, GraphError
 from simsched.graph import Kernel
 from simsched.graph.columns import Floats, Ints
 from simsched.numeric import is_count
+from workloads.checks import shown
 from workloads.formats.kineto_text import Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
@@ -268,8 +269,7 @@ class _Collector:
         self, values: Sequence[Any], places: Sequence[int], field: str, holds: Callable[[Any], bool], phrase: str
     ) -> NoReturn:
         at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
-        shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:57]}..."
-        raise FormatError(f"{place(self._text, self._source, at)}: field {field!r} {phrase}, not {shown}")
+        raise FormatError(f"{place(self._text, self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
 
 
 def _external(args: dict[str, Any]) -> Any:

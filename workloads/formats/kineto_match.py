@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -60,10 +61,12 @@ def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> l
 def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
     found: list[Run] = []
     for run in part:
-        while len(found) < len(names) and not _fits(kinds[len(found)], run.name) and _may_be_passed(kinds, found, run):
-            found.append(Run(names[len(found)], []))
-        if len(found) < len(names) and _fits(kinds[len(found)], run.name):
-            found.append(Run(names[len(found)], run.activities, run.host))
+        k = len(found)
+        while k < len(names) and kinds[k] in _SILENT and not _fits(kinds[k], run.name):
+            k += 1
+        if k < len(names) and _fits(kinds[k], run.name):
+            found += [Run(name, []) for name in names[len(found) : k]]  # nothing of these is in the trace
+            found.append(Run(names[k], run.activities, run.host))
         elif _launches(joined, run):
             k = len(found)
             expected = f"{names[k]!r} of kind {kinds[k]!r}" if k < len(names) else "no further operator"
@@ -81,19 +84,12 @@ def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Seque
     return found
 
 
-def _may_be_passed(kinds: Sequence[str], found: Sequence[Run], run: Run) -> bool:
-    """Return whether the next operator of the graph has nothing in the trace, because a later one fits."""
-    k = len(found)
-    while k < len(kinds) and kinds[k] in _SILENT and not _fits(kinds[k], run.name):
-        k += 1
-    return len(found) < k < len(kinds) and _fits(kinds[k], run.name)
-
-
 def _launches(joined: Joined, run: Run) -> bool:
     what, kinds = joined.activities.what, joined.activities.kinds
     return any(kinds[what[row]].what == "kernel" for row in run.activities)
 
 
+@lru_cache(maxsize=4096)
 def _fits(kind: str, name: str) -> bool:
     """Return whether an operator of PyTorch may be of a kind.
 

@@ -12,10 +12,10 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from simsched.errors import FileError, FormatError
+from simsched.errors import FormatError
+from simsched.io import decode_text, read_bytes
 
 EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"
@@ -46,7 +46,7 @@ _FLOW: Final = r'\{ "ph" : "[stf]" (?:[^"{}\[\]\\]++|"[^"\\]*+")*+ \}'
 _next_object = re.compile(rf" , (?:{_FLOW} , )*+ (?=\{{)".replace(" ", r"[ \t\n\r]*+")).match
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_trace(path: str | os.PathLike[str]) -> str:
     """Return the text of a trace, inflated if it is a gzip file, whatever its name.
 
     Raises
@@ -56,22 +56,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
     FormatError
         If it is damaged, or not text.
     """
-    try:
-        data: bytes | bytearray = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if data.startswith(_GZIP):
-        data = _inflate(data, str(path))
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
+    data = read_bytes(path)
+    return decode_text(_inflate(data, str(path)) if data.startswith(_GZIP) else data, str(path))
 
 
-def _inflate(data: bytes | bytearray, source: str) -> bytearray:
+def _inflate(data: bytes, source: str) -> bytearray:
     most = max(_SMALL, _MOST_INFLATED * len(data))
     found = bytearray()
-    rest = bytes(data)
+    rest = data
     try:
         while rest.startswith(_GZIP):  # a gzip file may be several, one behind the other
             member = zlib.decompressobj(wbits=31)

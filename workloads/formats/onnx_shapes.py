@@ -14,7 +14,7 @@ import numpy as np
 
 from simsched.errors import FormatError
 from simsched.graph.ordering import describe_cycle, topological_order
-from workloads.checks import whole
+from workloads.checks import shown, whole
 from workloads.formats.onnx_constants import RULES, evaluate
 from workloads.formats.onnx_inference import STANDARD, Inference
 from workloads.formats.onnx_tensors import (
@@ -33,7 +33,6 @@ from workloads.formats.onnx_tensors import (
     read_inside,
     stored_nbytes,
 )
-from workloads.formats.reading import shown
 
 if TYPE_CHECKING:
     import onnx

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from simsched.cluster import Device
 from simsched.errors import FormatError
 from simsched.graph import DTYPE_NBYTES
+from workloads.checks import shown
 from workloads.costs import Costs
-from workloads.formats.reading import shown
 
 if TYPE_CHECKING:
     import onnx

@@ -11,9 +11,10 @@ import numpy as np
 
 from simsched.errors import FormatError, GraphError
 from simsched.graph import Numbered, OpGraph
-from simsched.io import write_file
+from simsched.io import read_text, write_file
 from workloads.checks import real as checked_real
-from workloads.formats.reading import build, read_text, real, shown, whole
+from workloads.checks import shown
+from workloads.formats.reading import build, real, whole
 
 _WIDTH: Final = 10  # a field of the published files takes 11 characters; ours start with a space
 _EXACT: Final = 2**53

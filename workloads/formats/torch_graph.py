@@ -92,6 +92,7 @@ class _Importer:
         self._costs = {"fp32": Costs("fp32", device)}
         self._device = device
         self._unknown: dict[str, int] = {}
+        self._made: dict[Any, tuple[Operand, ...]] = {}  # what each node makes, once: of a split all parts read it
         self._weights: dict[Any, tuple[Operand, ...]] = {}
         for node, tensor in weights.items():
             self._weights[node] = self._operands(node, tensor, is_weight=True)
@@ -100,7 +101,7 @@ class _Importer:
         """Add what a node stands for."""
         if node in self._weights:
             return
-        outputs = tuple(x for x in self._operands(node, self._values.get(node)) if x.n)
+        outputs = tuple(x for x in self._made_by(node) if x.n)
         if node.op in ("placeholder", "output"):
             shape = outputs[0].shape if outputs and node.op == "placeholder" else None
             self.operators.append(Operator(node.name, node.op, time=0.0, output_shape=shape))
@@ -208,12 +209,18 @@ class _Importer:
         """Return the tensors that a node reads of others; `getitem` reads of several only what it returns."""
         found: list[Operand] = []
         for producer in producers:
-            made = self._weights.get(producer)
-            if made is None:
-                made = self._operands(producer, self._values.get(producer))
+            made = self._made_by(producer)
             picks = len(made) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
             found += outputs if picks else made
         return tuple(found)
+
+    def _made_by(self, node: Any) -> tuple[Operand, ...]:
+        """Return the tensors that a node makes, or the weights that it stands for."""
+        if node in self._weights:
+            return self._weights[node]
+        if node not in self._made:
+            self._made[node] = self._operands(node, self._values.get(node))
+        return self._made[node]
 
     def _operands(self, node: Any, value: Any, *, is_weight: bool = False) -> tuple[Operand, ...]:
         return tuple(

@@ -15,7 +15,8 @@ from simsched.errors import FormatError
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.io import Record, dump_json, read_json, write_file
 from simsched.units import SECOND
-from workloads.formats.reading import build, shown
+from workloads.checks import shown
+from workloads.formats.reading import build
 
 _logger = logging.getLogger(__name__)
 
