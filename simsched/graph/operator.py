@@ -51,9 +51,12 @@ def _json_value(value: Any) -> Any:
     if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
         return value
     if kind is list or kind is tuple:
-        return [_json_value(item) for item in value]
+        # mostly sizes of windows and tensors, for which a call each would take most of the time
+        return [
+            item if type(item) is int and -_LARGEST_INT <= item <= _LARGEST_INT else _json_value(item) for item in value
+        ]
     if kind is dict and all(type(key) is str for key in value):
-        return {key: _json_value(item) for key, item in value.items()}
+        return {key: item if type(item) is str else _json_value(item) for key, item in value.items()}
     return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
 
 
