@@ -13,6 +13,8 @@ _MOST_SHOWN: Final = 80
 
 def whole(subject: str, name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
     """Return a whole number in ``[least, most]``; `why` ends the message if it is not."""
+    if type(value) is int and value >= least and (most is None or value <= most):  # nearly always
+        return value
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise GraphError(f"{subject}: {name} must be a whole number, not {shown(value)}")
     if value < least:

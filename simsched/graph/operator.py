@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.errors import GraphError
-from simsched.numeric import is_count, is_number
+from simsched.numeric import LARGEST_COUNT, is_count, is_number
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
@@ -30,6 +30,8 @@ RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
 
 
 def _refuse(subject: str, name: str, value: object, rule: str) -> None:
+    if rule == "cost" and type(value) is float and 0.0 <= value < inf:  # nearly always
+        return
     holds, phrase = RULES[rule]
     if not is_number(value) or not holds(value):
         raise GraphError(f"{subject}: {name} {phrase}, not {value!r}")
@@ -66,6 +68,8 @@ def _shape(shape: Any, subject: str) -> tuple[int, ...]:
     except TypeError:
         sizes = (None,)
     for size in sizes:
+        if type(size) is int and 1 <= size <= LARGEST_COUNT:  # nearly always
+            continue
         if isinstance(shape, str) or not is_count(size, 1):
             raise GraphError(f"{subject}: a shape is a sequence of whole numbers of at least 1, not {shape!r}")
     return tuple(map(int, sizes))
