@@ -1,5 +1,6 @@
 """Traces of torch.profiler by hand: graphs, levels, devices, formats of files."""
 
+import gc
 import gzip
 import json
 import logging
@@ -271,3 +272,19 @@ def test_views_that_nothing_ran_for_are_passed_over_at_once(tmp_path, monkeypatc
     profile = read_kineto(trace.write(tmp_path / "trace.json"), graph=graph)
     assert [profile["relu"].median, profile["view0"].median, profile["view999"].median] == [3.0, 0.0, 0.0]
     assert asked.count("view") <= 2000
+
+
+@pytest.mark.parametrize("text", ['{"traceEvents": []}', "{"])
+@pytest.mark.parametrize("running", [True, False])
+def test_the_collector_is_left_as_it_was(text, running, tmp_path):
+    """It pauses while a trace is read, whether that succeeds or not; one that was off stays off."""
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    was = gc.isenabled()
+    try:
+        (gc.enable if running else gc.disable)()
+        with pytest.raises(FormatError):  # without events, or cut short
+            read_kineto(path)
+        assert gc.isenabled() == running
+    finally:
+        (gc.enable if was else gc.disable)()
