@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from simsched.errors import FileError, FormatError
 
 _REQUIRED = object()
+_LARGEST_INT = 2**63
 T = TypeVar("T")
 
 
@@ -135,6 +136,24 @@ def parse_json(text: str, source: str = "JSON") -> Any:
 def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
     """Return `data` as JSON text that ends in a newline."""
     return json.dumps(data, indent=indent, allow_nan=False) + "\n"
+
+
+def json_copy(value: Any) -> Any:
+    """Return a value as it comes back from a file: lists for tuples, and all of it copied.
+
+    Raises ValueError, TypeError or RecursionError if it is no JSON value.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
+        return value
+    if kind is list or kind is tuple:
+        # mostly sizes of windows and tensors, for which a call each would take most of the time
+        return [
+            item if type(item) is int and -_LARGEST_INT <= item <= _LARGEST_INT else json_copy(item) for item in value
+        ]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: item if type(item) is str else json_copy(item) for key, item in value.items()}
+    return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
 
 
 class Record:

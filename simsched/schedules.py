@@ -1,8 +1,9 @@
 """`Schedule`: what runs where and in which order, without times."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,13 +13,15 @@ from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Indices, compact, packed, unpacked
-from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.io import Record, document, dump_json, json_copy, read_json, write_file
 from simsched.numeric import freeze, is_number, whole_numbers
 
 if TYPE_CHECKING:
     from simsched.program import Program
 
 EXECUTIONS: Final = ("stages", "events", "graph")
+EVENT_PLANS: Final = ("minimal", "literal")
+_NO_SEARCH: Final[Mapping[str, Any]] = MappingProxyType({})
 FORMAT, VERSION = "simsched.schedule", 1
 
 
@@ -63,12 +66,18 @@ class Schedule:
         Makespan in us by the scheduler's own model, or None if it has none.
     scheduler
         Name of the scheduler that made it.
+    events
+        Event plan that `lower` makes unless it is told another: ``"minimal"`` or ``"literal"``.
+    search
+        What the scheduler says of its search, JSON values by name. Wall times stand under names that
+        end in ``_s``; they are not written to files, and two schedules that differ in `search` alone are equal.
 
     Raises
     ------
     ScheduleError
         If a placement names no operator or an operator is placed twice or never, a number is
-        negative, or `execution` is unknown. Whether the schedule can run is proved by `check`.
+        negative, `execution` or `events` is unknown, or `search` holds no JSON values. Whether the
+        schedule can run is proved by `check`.
 
     Notes
     -----
@@ -81,6 +90,8 @@ class Schedule:
     execution: str
     estimate: float | None
     scheduler: str
+    events: str
+    search: Mapping[str, Any]
     devices: tuple[str, ...]
     op: Indices
     device: Indices
@@ -96,6 +107,8 @@ class Schedule:
         execution: str = "events",
         estimate: float | None = None,
         scheduler: str = "custom",
+        events: str = "minimal",
+        search: Mapping[str, Any] = _NO_SEARCH,
     ) -> None:
         rows = tuple(placements)
         unknown = next((row for row in rows if row.op not in graph.index), None)
@@ -104,7 +117,7 @@ class Schedule:
         devices = tuple(dict.fromkeys(row.device for row in rows))
         number = {name: i for i, name in enumerate(devices)}
         self._fill(
-            graph, devices, execution, estimate, scheduler,
+            graph, devices, execution, estimate, scheduler, events, search,
             op=[graph.index[row.op] for row in rows],
             device=[number[row.device] for row in rows],
             **{key: [getattr(row, key) for row in rows] for key in _NUMBERS},
@@ -125,10 +138,12 @@ class Schedule:
         execution: str = "events",
         estimate: float | None = None,
         scheduler: str = "custom",
+        events: str = "minimal",
+        search: Mapping[str, Any] = _NO_SEARCH,
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread."""
         schedule = cls.__new__(cls)
-        schedule._fill(graph, tuple(devices), execution, estimate, scheduler, op=op, device=device,
+        schedule._fill(graph, tuple(devices), execution, estimate, scheduler, events, search, op=op, device=device,
                        stream=stream, stage=stage, group=group, priority=priority)  # fmt: skip
         return schedule
 
@@ -139,10 +154,13 @@ class Schedule:
         execution: str,
         estimate: float | None,
         scheduler: str,
+        events: str,
+        search: Mapping[str, Any],
         **columns: npt.ArrayLike,
     ) -> None:
-        if execution not in EXECUTIONS:
-            raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
+        for what, value, known in (("execution", execution, EXECUTIONS), ("events", events, EVENT_PLANS)):
+            if value not in known:
+                raise ScheduleError(f"unknown {what} {value!r}; known are: {', '.join(known)}")
         if estimate is not None:
             if not is_number(estimate) or not 0 <= estimate < inf:
                 raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
@@ -167,14 +185,17 @@ class Schedule:
                     f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}"
                 )
         self.__dict__.update(graph=graph, devices=devices, execution=execution, estimate=estimate, scheduler=scheduler)
+        self.__dict__.update(events=events, search=_search(search))
         self.__dict__.update(values)
         freeze(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: packed(value) for key, value in self.__dict__.items() if key != "_lowered"}
+        state = {key: packed(value) for key, value in self.__dict__.items() if key != "_lowered"}
+        return state | {"search": dict(self.search)}  # a mapping proxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({key: unpacked(value) for key, value in state.items()})
+        self.__dict__["search"] = MappingProxyType(state["search"])
         freeze(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -192,7 +213,7 @@ class Schedule:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        mine, theirs = ((s.execution, s.estimate, s.scheduler) for s in (self, other))
+        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
         return mine == theirs and self.graph == other.graph and self.placements == other.placements
 
     __hash__ = None  # type: ignore[assignment]
@@ -245,7 +266,7 @@ class Schedule:
         return self
 
     def lower(
-        self, cluster: Cluster, *, threads: str = "device", transfers: str = "async", events: str = "minimal"
+        self, cluster: Cluster, *, threads: str = "device", transfers: str = "async", events: str | None = None
     ) -> "Program":
         """Return the `Program`: what the host issues to run this schedule on a cluster.
 
@@ -261,7 +282,7 @@ class Schedule:
         events
             ``"minimal"``: only waits that nothing else implies, and one copy for equal edges of a
             producer to one device; ``"literal"``: a wait per consumer and producer on another
-            stream, a copy per edge.
+            stream, a copy per edge; None: the schedule's own.
 
         Raises
         ------
@@ -275,7 +296,9 @@ class Schedule:
         """
         from simsched.lowering import lower
 
-        return lower(self, cluster, threads=threads, transfers=transfers, events=events)
+        return lower(
+            self, cluster, threads=threads, transfers=transfers, events=self.events if events is None else events
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""
@@ -285,6 +308,8 @@ class Schedule:
             "scheduler": self.scheduler,
             "execution": self.execution,
             "estimate": self.estimate,
+            "events": self.events,
+            "search": {key: json_copy(value) for key, value in self.search.items() if not key.endswith("_s")},
             "graph": self.graph.to_dict(),
             "placements": [{key: getattr(row, key) for key in _FIELDS} for row in self.placements],
         }
@@ -301,6 +326,8 @@ class Schedule:
             execution=top.take("execution", str, "events"),
             estimate=top.take("estimate", float, None),
             scheduler=top.take("scheduler", str, "custom"),
+            events=top.take("events", str, "minimal"),
+            search=top.take("search", dict, {}),
         )
 
     def save(self, path: str) -> None:
@@ -332,6 +359,14 @@ def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
     if column.ndim != 1:
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     return compact(column)
+
+
+def _search(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is said of a search as a copy that cannot be changed."""
+    try:
+        return MappingProxyType(json_copy(dict(given)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ScheduleError(f"search must hold JSON values by name: {error}") from None
 
 
 def _read_placement(row: Record) -> Placement:

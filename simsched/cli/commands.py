@@ -132,7 +132,9 @@ def simulate(
     option: Option = None,
     threads: Annotated[str, typer.Option("--threads", help="Issuing host threads: device or one.")] = "device",
     transfers: Annotated[str, typer.Option("--transfers", help="async or blocking.")] = "async",
-    events: Annotated[str, typer.Option("--events", help="Event plan: minimal or literal.")] = "minimal",
+    events: Annotated[
+        str | None, typer.Option("--events", help="Event plan: minimal or literal; by default the schedule's own.")
+    ] = None,
     jitter: Jitter = None,
     seed: Seed = 0,
     as_json: Json = False,

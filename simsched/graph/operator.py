@@ -1,6 +1,5 @@
 """The rows of an `OpGraph`: operators, the kernels they launch, and the edges between them."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, prod
@@ -8,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.errors import GraphError
+from simsched.io import json_copy
 from simsched.numeric import LARGEST_COUNT, is_count, is_number
 
 INTENSITIES: Final = ("compute", "memory")
@@ -15,7 +15,6 @@ DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
     {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 )
 _SHARE_TOLERANCE = 1e-9
-_LARGEST_INT = 2**63
 
 # Each rule reads a float or a whole numpy column: one meaning for rows and for columns.
 RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
@@ -42,24 +41,10 @@ def _refuse(subject: str, name: str, value: object, rule: str) -> None:
 def _json_values(values: Mapping[str, Any], subject: str) -> dict[str, Any]:
     """Return attributes as they come back from a file: lists for tuples, and all of them copied."""
     try:
-        copied: dict[str, Any] = _json_value(dict(values))
+        copied: dict[str, Any] = json_copy(dict(values))
     except (TypeError, ValueError, RecursionError) as error:
         raise GraphError(f"{subject}: attributes must be JSON values: {error}") from None
     return copied
-
-
-def _json_value(value: Any) -> Any:
-    kind = type(value)
-    if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
-        return value
-    if kind is list or kind is tuple:
-        # mostly sizes of windows and tensors, for which a call each would take most of the time
-        return [
-            item if type(item) is int and -_LARGEST_INT <= item <= _LARGEST_INT else _json_value(item) for item in value
-        ]
-    if kind is dict and all(type(key) is str for key in value):
-        return {key: item if type(item) is str else _json_value(item) for key, item in value.items()}
-    return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
 
 
 def _shape(shape: Any, subject: str) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ from simsched.graph import OpGraph
 from simsched.lowering import layout
 from simsched.machine_code import load
 from simsched.program import Copies, Launches, Program, Small
-from simsched.schedules import EXECUTIONS, Schedule
+from simsched.schedules import EVENT_PLANS, EXECUTIONS, Schedule
 
-OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": ("minimal", "literal")}
+OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = (*sorted(_HERE.glob("*.py")), _HERE.parent / "machine_columns.py", _HERE.parent / "program.py")

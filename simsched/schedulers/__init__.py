@@ -2,9 +2,10 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, default_cost
@@ -13,12 +14,69 @@ from simsched.graph import OpGraph
 from simsched.schedulers.greedy import greedy
 from simsched.schedulers.inter_lp import inter_lp
 from simsched.schedulers.lios import lios
-from simsched.schedulers.protocol import Scheduler
+from simsched.schedulers.protocol import Scheduler, Tools
 from simsched.schedulers.round_robin import round_robin
 from simsched.schedulers.sequential import sequential
 from simsched.schedules import Schedule
 
-__all__ = ["FAST_UP_TO", "SCHEDULERS", "Scheduler", "resolve", "schedule", "scheduler_name"]
+if TYPE_CHECKING:
+    from simsched.simulator import Evaluator
+
+__all__ = ["FAST_UP_TO", "SCHEDULERS", "Scheduler", "Tools", "equipped", "resolve", "schedule", "scheduler_name"]
+
+
+class _Library:
+    """The `Tools` of this library."""
+
+    def stage_latency(
+        self, graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None
+    ) -> Callable[[Sequence[Sequence[str]]], float]:
+        from simsched.simulator import StageLatency
+
+        return StageLatency(graph, cluster, _or_none(cost), device=device)
+
+    def makespan(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
+        from simsched.simulator import simulate
+
+        return simulate(plan, cluster, _or_none(cost)).makespan
+
+    def evaluator(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
+        from simsched.simulator import Evaluator
+
+        return Evaluator(plan, cluster, _or_none(cost))
+
+    def schedule(
+        self, graph: OpGraph, cluster: Cluster, scheduler: str | Scheduler, cost: CostModel, **options: Any
+    ) -> Schedule:
+        return schedule(graph, cluster, scheduler, cost, **options)
+
+
+def _or_none(cost: CostModel) -> CostModel | None:
+    """Return None for the default model, of which the simulator keeps more between calls."""
+    return None if cost is default_cost else cost
+
+
+_TOOLS: Final[Tools] = _Library()
+
+
+def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
+    """Return a scheduler that needs no ``tools`` any more; one that never did, as it is."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin: Python knows no parameters of it
+        return function
+    asked = signature.parameters.get("tools")
+    if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
+        return function
+
+    @wraps(function)
+    def with_tools(*arguments: Any, **options: Any) -> Schedule:
+        return function(*arguments, tools=_TOOLS, **options)
+
+    rest = [p for name, p in signature.parameters.items() if name != "tools"]
+    with_tools.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+    return with_tools
+
 
 SCHEDULERS: Final[Mapping[str, Scheduler]] = MappingProxyType(
     {
@@ -65,8 +123,9 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
     """Return how tables call a scheduler."""
     if isinstance(scheduler, str):
         return scheduler
-    by_function = {id(function): name for name, function in SCHEDULERS.items()}
-    return by_function.get(id(scheduler), getattr(scheduler, "__name__", type(scheduler).__name__))
+    by_function = {id(inspect.unwrap(function)): name for name, function in SCHEDULERS.items()}
+    named: str = getattr(scheduler, "__name__", type(scheduler).__name__)
+    return by_function.get(id(inspect.unwrap(scheduler)), named)
 
 
 def schedule(
@@ -94,8 +153,8 @@ def schedule(
     ScheduleError
         If what it returns cannot run.
     """
-    function: Callable[..., Schedule] = resolve(scheduler)
     name = scheduler_name(scheduler)
+    function = equipped(resolve(scheduler))
     _check_options(function, name, options)
     plan = function(graph, cluster, cost or default_cost, **options)
     if not isinstance(plan, Schedule):

@@ -1,11 +1,15 @@
-"""What a scheduler is."""
+"""What a scheduler is, and what it may ask of the rest of the library."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
 from simsched.schedules import Schedule
+
+if TYPE_CHECKING:
+    from simsched.simulator import Evaluator
 
 
 class Scheduler(Protocol):
@@ -13,4 +17,31 @@ class Scheduler(Protocol):
 
     def __call__(self, graph: OpGraph, cluster: Cluster, cost: CostModel, /) -> Schedule:
         """Return a valid schedule of `graph`, or of a graph that computes the same, on `cluster`."""
+        ...
+
+
+class Tools(Protocol):
+    """What a scheduler is given when it asks for it by a keyword-only parameter ``tools`` without a default.
+
+    Schedulers know neither the simulator nor each other; through this they have both.
+    """
+
+    def stage_latency(
+        self, graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None
+    ) -> Callable[[Sequence[Sequence[str]]], float]:
+        """Return the simulated latency of a stage in us, a function of its groups of operator names."""
+        ...
+
+    def makespan(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
+        """Return the simulated makespan in us."""
+        ...
+
+    def evaluator(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
+        """Return what simulates a schedule that is changed step by step."""
+        ...
+
+    def schedule(
+        self, graph: OpGraph, cluster: Cluster, scheduler: str | Scheduler, cost: CostModel, **options: Any
+    ) -> Schedule:
+        """Return what another scheduler makes of a graph, proved valid."""
         ...

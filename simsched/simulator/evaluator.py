@@ -63,13 +63,14 @@ class Evaluator:
         *,
         threads: str = "device",
         transfers: str = "async",
-        events: str = "minimal",
+        events: str | None = None,
     ) -> None:
         schedule.check(cluster)
+        self._events = schedule.events if events is None else events
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
         names = tuple(device.name for device in cluster.devices)
         self._lowering = Lowering(
-            self.graph, names, self.execution, threads=threads, transfers=transfers, events=events
+            self.graph, names, self.execution, threads=threads, transfers=transfers, events=self._events
         )  # fmt: skip
         self._topological = threads == "one" or self.execution == "graph"
         self._priority = schedule.priority[np.argsort(schedule.op)]
@@ -182,6 +183,7 @@ class Evaluator:
             group=columns["stream"] if self.execution == "stages" else 0,
             priority=self._priority[columns["op"]],
             execution=self.execution,
+            events=self._events,
             estimate=estimate,
             scheduler=scheduler,
         )

@@ -1,0 +1,84 @@
+"""When a long search has to stop: a time limit, or Ctrl-C."""
+
+import logging
+import signal
+import threading
+from math import inf
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any
+
+from simsched.errors import SchedulerError
+from simsched.numeric import is_number
+
+_logger = logging.getLogger(__name__)
+
+
+class Deadline:
+    """Within ``with``, says whether a search has to end with the best it has.
+
+    Parameters
+    ----------
+    scheduler
+        Who searches, for the warning.
+    time_limit
+        Wall time in s from entering the block; None for no limit.
+
+    Attributes
+    ----------
+    reason
+        Why the search was stopped, ``"time limit"`` or ``"interrupted"``; None if it was not.
+
+    Raises
+    ------
+    SchedulerError
+        If `time_limit` is no number above 0.
+
+    Notes
+    -----
+    The first Ctrl-C is taken as the wish to stop; a second one interrupts as usual. Only in the main
+    thread does Ctrl-C arrive at all. A search that asks `over` and stops is warned about in the log.
+
+    >>> with Deadline("search", time_limit=3600.0) as deadline:
+    ...     deadline.over()
+    False
+    """
+
+    def __init__(self, scheduler: str, time_limit: float | None = None) -> None:
+        if time_limit is not None and not (is_number(time_limit) and time_limit > 0):
+            raise SchedulerError(f"{scheduler}: time_limit must be a number of seconds above 0, not {time_limit!r}")
+        self.reason: str | None = None
+        self._scheduler = scheduler
+        self._limit = inf if time_limit is None else float(time_limit)
+        self._end = inf
+        self._usual: Any = None
+        self._watches = False
+        self._interrupted = False
+
+    def __enter__(self) -> "Deadline":
+        self._end = monotonic() + self._limit
+        self._watches = threading.current_thread() is threading.main_thread()
+        if self._watches:
+            self._usual = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def over(self) -> bool:
+        """Return whether the search has to stop; the first time that is so, it is logged."""
+        if self.reason is None and (self._interrupted or monotonic() >= self._end):
+            self.reason = "interrupted" if self._interrupted else "time limit"
+            _logger.warning("%s: stopped (%s); this is the best schedule so far", self._scheduler, self.reason)
+        return self.reason is not None
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self._interrupted = True
+        self._restore()  # a second Ctrl-C is not asked
+
+    def _restore(self) -> None:
+        if self._watches:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if self._usual is None else self._usual)
+            self._watches = False

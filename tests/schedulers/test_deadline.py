@@ -1,0 +1,62 @@
+"""A search is stopped by time or by Ctrl-C, and says so."""
+
+import logging
+import signal
+import threading
+from itertools import count
+
+import pytest
+
+from simsched.errors import SchedulerError
+from simsched.schedulers.deadline import Deadline
+
+
+def test_a_time_limit(caplog):
+    """Some thousandths of a second are over after finitely many questions; the log says it once."""
+    with Deadline("search", 0.005) as deadline:
+        asked = next(i for i in count() if deadline.over())
+        assert deadline.over()
+    assert asked >= 0
+    assert deadline.reason == "time limit"
+    assert [r.getMessage() for r in caplog.records] == [
+        "search: stopped (time limit); this is the best schedule so far"
+    ]
+
+
+def test_no_limit():
+    with Deadline("search") as deadline:
+        assert not deadline.over()
+    assert deadline.reason is None
+
+
+def test_interrupted_once(caplog):
+    """The first Ctrl-C is taken, the second is not."""
+    caplog.set_level(logging.WARNING)
+    usual = signal.getsignal(signal.SIGINT)
+    with Deadline("ios") as deadline:
+        signal.raise_signal(signal.SIGINT)
+        assert deadline.over()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is usual
+    assert deadline.reason == "interrupted"
+    assert "ios: stopped (interrupted)" in caplog.text
+
+
+def test_in_another_thread():
+    found = []
+
+    def search():
+        with Deadline("search", 60.0) as deadline:
+            found.append(deadline.over())
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), "5", True])
+def test_what_is_no_limit(limit):
+    with pytest.raises(SchedulerError, match="search: time_limit must be a number of seconds above 0"):
+        Deadline("search", limit)

@@ -1,0 +1,118 @@
+"""What `stage_latency` may be, by hand."""
+
+import pytest
+
+import simsched as ss
+from simsched.costmodel import default_cost
+from simsched.errors import SchedulerError, UnknownNameError
+from simsched.schedulers import SCHEDULERS, equipped, schedule
+from simsched.schedulers.stage_costs import StageCost, StageFormula
+
+GRAPH = ss.OpGraph(
+    [ss.Operator("a", time=10.0, utilization=0.75), ss.Operator("b", time=4.0, utilization=0.5),
+     ss.Operator("c", time=6.0)]
+)  # fmt: skip
+CLUSTER = ss.Cluster.preset("a100")
+
+
+class Tools:
+    """Records what is asked of the simulator."""
+
+    def __init__(self):
+        self.stages = []
+
+    def stage_latency(self, graph, cluster, cost, *, device=None):
+        def ask(groups):
+            self.stages.append(groups)
+            return 7.0
+
+        return ask
+
+
+def stage_cost(option, tools=None, **options):
+    return StageCost("ios", option, GRAPH, CLUSTER, default_cost, tools or Tools(), **options)
+
+
+def test_formula():
+    """Two groups of 10 and 4 + 6 us: max(10, 10) * 1.1 + 3 = 14; one group of 10: 13."""
+    cost = stage_cost(StageFormula())
+    assert cost((("a",), ("b", "c"))) == pytest.approx(14.0)
+    assert cost((("a",),)) == 13.0
+    assert stage_cost(StageFormula(slowdown=0.0, constant=0.0))((("a",), ("b",))) == 10.0
+
+
+def test_hios_sim():
+    """a (10 us, 0.75) with b (4 us, 0.5): half of 14, and half of max(7.5 + 2, 10) = 10: 12.
+    a with c (6 us, unknown: 1): half of 16, and half of max(7.5 + 6, 10) = 13.5: 14.75."""
+    cost = stage_cost("hios-sim")
+    assert cost((("a",),)) == 10.0
+    assert cost((("b", "c"),)) == 10.0
+    assert cost((("a",), ("b",))) == 12.0
+    assert cost((("a",), ("c",))) == 14.75
+
+
+def test_simulated_and_functions_are_asked_once_per_stage():
+    tools = Tools()
+    cost = stage_cost("simulated", tools)
+    assert [cost((("a",), ("b",))) for _ in range(3)] == [7.0] * 3
+    assert tools.stages == [(("a",), ("b",))]
+    assert cost.n_asked == 1
+    asked = []
+    own = stage_cost(lambda groups, merged=False: asked.append((groups, merged)) or 2.5)
+    assert own((("a", "b"),), merged=True) == own((("a", "b"),), merged=True) == own((("a", "b"),)) == 2.5
+    assert asked == [((("a", "b"),), True), ((("a", "b"),), False)]
+
+
+def test_merged_operators_take_the_time_of_the_merged_one():
+    for option in ("simulated", "hios-sim", StageFormula()):
+        cost = stage_cost(option, merged_time=lambda names: 100.0 + len(names))
+        assert cost((("a", "b"),), merged=True) == 102.0
+        with pytest.raises(SchedulerError, match="ios: knows no time of merged operators"):
+            stage_cost(option)((("a", "b"),), merged=True)
+
+
+def test_table():
+    cost = stage_cost({(("a",),): 1.5})
+    assert cost((("a",),)) == 1.5
+    with pytest.raises(SchedulerError, match=r"ios: the stage_latency table has no stage \(\('b',\),\)"):
+        cost((("b",),))
+    with pytest.raises(SchedulerError, match="has no merged stage"):
+        cost((("b",),), merged=True)
+
+
+@pytest.mark.parametrize("answer", [None, -1.0, float("nan"), float("inf"), "3", True])
+def test_an_answer_that_is_no_time(answer):
+    with pytest.raises(SchedulerError, match=r"ios: stage_latency says .* of stage \(\('a',\),\)"):
+        stage_cost(lambda groups: answer)((("a",),))
+
+
+def test_what_is_no_stage_latency():
+    with pytest.raises(UnknownNameError, match="measured"):
+        stage_cost("measured")
+    with pytest.raises(SchedulerError, match=r"ios: stage_latency must be simulated, hios-sim, .* not 3"):
+        stage_cost(3)
+    for name in ("slowdown", "constant"):
+        with pytest.raises(SchedulerError, match=f"StageFormula: {name} must be finite and not negative, not -1"):
+            StageFormula(**{name: -1})
+
+
+def asking(graph, cluster, cost, *, tools, factor=1.0):
+    """A scheduler that uses all of its tools."""
+    plan = tools.schedule(graph, cluster, "sequential", cost)
+    alone = tools.stage_latency(graph, cluster, cost)([graph.names])
+    assert tools.evaluator(plan, cluster, cost).makespan == tools.makespan(plan, cluster, cost)
+    return ss.Schedule(
+        graph, plan.placements, estimate=factor * alone, scheduler="asking", search={"asked": 1, "time_s": 0.5}
+    )
+
+
+def test_tools_are_bound_by_the_front_door():
+    """A chain of 10, 4 and 6 us on one stream: 20 us, and tools are no option."""
+    plan = schedule(GRAPH, CLUSTER, asking, factor=2.0)
+    assert plan.estimate == 40.0
+    assert plan.search == {"asked": 1, "time_s": 0.5}
+    assert equipped(asking)(GRAPH, CLUSTER, default_cost) == schedule(GRAPH, CLUSTER, asking)
+    with pytest.raises(SchedulerError, match=r"scheduler 'asking' has no option 'tools'; known are: factor$"):
+        schedule(GRAPH, CLUSTER, asking, tools=None)
+    for function in SCHEDULERS.values():
+        assert equipped(function) is function
