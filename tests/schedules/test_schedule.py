@@ -172,6 +172,34 @@ def test_save_and_load(tmp_path):
     assert Schedule.load(str(tmp_path / "plan.json")) == schedule
 
 
+def test_a_schedule_says_its_event_plan_and_its_search(tmp_path):
+    """a and b on one stream, c on another reads both: minimal waits for b alone, literal for each."""
+    graph, rows = made("ac bc"), [Placement("a"), Placement("b"), Placement("c", stream=1)]
+    search = {"states": 7, "stopped": None, "rules": {"R1": 2}, "sizes": (1, 2), "time_s": 0.25}
+    minimal, literal = (Schedule(graph, rows, events=events, search=search) for events in ("minimal", "literal"))
+    cluster = Cluster.preset("a100")
+    assert [minimal.lower(cluster).n_syncs, literal.lower(cluster).n_syncs] == [1, 2]
+    assert literal.lower(cluster, events="minimal").n_syncs == 1
+    assert minimal != literal
+    assert minimal == Schedule(graph, rows)  # the search is not part of the decision
+    assert minimal.search == {"states": 7, "stopped": None, "rules": {"R1": 2}, "sizes": [1, 2], "time_s": 0.25}
+    with pytest.raises(TypeError):
+        minimal.search["states"] = 8
+    literal.save(str(tmp_path / "plan.json"))
+    again = Schedule.load(str(tmp_path / "plan.json"))
+    assert (again, again.events) == (literal, "literal")
+    assert again.search == {"states": 7, "stopped": None, "rules": {"R1": 2}, "sizes": [1, 2]}
+    assert pickle.loads(pickle.dumps(literal)).search == literal.search
+
+
+def test_unknown_event_plan_or_search():
+    with pytest.raises(ScheduleError, match="unknown events 'all'; known are: minimal, literal"):
+        Schedule(made("ab"), [Placement("a"), Placement("b")], events="all")
+    for search in ({"x": object()}, {"x": float("nan")}, {"x": {1, 2}}):
+        with pytest.raises(ScheduleError, match="search must hold JSON values by name"):
+            Schedule(made("ab"), [Placement("a"), Placement("b")], search=search)
+
+
 @pytest.mark.parametrize("estimate", [np.float32(4.0), np.float64(4.0), np.int64(4), 4])
 def test_any_kind_of_number_is_an_estimate(estimate):
     """What is computed with numpy can be written to a file."""
