@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simsched.drawing import to_dot, to_svg
     from simsched.errors import SimschedError
     from simsched.graph import Edge, Kernel, Operator, OpGraph
+    from simsched.optimum import Optimum, optimal
     from simsched.profile import Profile
     from simsched.program import Program
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
@@ -33,6 +34,7 @@ _HOME = {
     "drawing": ("to_dot", "to_svg"),
     "errors": ("SimschedError",),
     "graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "optimum": ("Optimum", "optimal"),
     "profile": ("Profile",),
     "program": ("Program",),
     "schedules": ("Placement", "Schedule"),
@@ -55,6 +57,7 @@ __all__ = [
     "Makespans",
     "OpGraph",
     "Operator",
+    "Optimum",
     "Placement",
     "Profile",
     "Program",
@@ -67,6 +70,7 @@ __all__ = [
     "compare",
     "default_cost",
     "lower_bound",
+    "optimal",
     "roofline",
     "schedule",
     "simulate",

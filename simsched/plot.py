@@ -14,7 +14,8 @@ from simsched.graph.columns import Floats
 from simsched.schedulers import SCHEDULERS
 from simsched.simulator import Makespans
 
-_HATCHES: Final = ("", "/////", "\\\\\\\\\\", "xxxxx")  # the palette over again, told apart
+# the palette over again, told apart
+_HATCHES: Final = ("", "/////", "\\\\\\\\\\", "xxxxx", ".....", "-----", "|||||", "+++++")
 _POINT: Final = 1 / 72  # inches
 _CHARACTER: Final = 0.6  # width of a character as a part of its height
 _TITLE, _LABEL, _TICK = 9.0, 8.0, 7.0  # heights of characters in points

@@ -1,16 +1,22 @@
 """Lower bounds by hand, and that simulations keep to them."""
 
 from dataclasses import replace
+from math import inf
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedulers.brute_force import best_makespan
 from strategies import clusters, graphs, schedules
 
 from simsched.bounds import bounds, lower_bound
+from simsched.bounds.areas import area
+from simsched.bounds.paths import alone
 from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.lowering.lowering import OPTIONS
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.simulator.workload import demand
@@ -41,10 +47,10 @@ def test_work_of_operators_with_a_utilization():
 
 
 def test_a_cost_model_may_tell_equal_devices_apart():
-    """Each operator at its fastest: 2 + 3 us, a on gpu1 and b on gpu0."""
-    graph = made([Operator("a"), Operator("b")], "ab")
+    """a takes 2 us on gpu1 and b, beside it, 3 on gpu0; elsewhere 9 and 8."""
+    graph = made([Operator("a"), Operator("b")])
     times = {"a": {"gpu0": 9.0, "gpu1": 2.0}, "b": {"gpu0": 3.0, "gpu1": 8.0}}
-    assert bounds(graph, TWO, lambda op, device: times[op.name][device.name]).critical_path == 5.0
+    assert bounds(graph, TWO, lambda op, device: times[op.name][device.name]).critical_path == 3.0
 
 
 def test_without_contention_only_the_critical_path_counts():
@@ -94,15 +100,127 @@ def test_devices_of_one_model_may_differ():
     assert demand(program, cluster, None).residency.tolist() == [864, 432]
 
 
-@settings(deadline=None, max_examples=80)
+def either_or(transfer, fast=2.0, slow=8.0):
+    """a -> b, a faster on gpu1, b faster on gpu0."""
+    graph = OpGraph([Operator("a"), Operator("b")], [Edge("a", "b", transfer=transfer)])
+    times = {"a": {"gpu0": slow, "gpu1": fast}, "b": {"gpu0": fast, "gpu1": slow}}
+    return bounds(graph, TWO, lambda op, device: times[op.name][device.name]).critical_path
+
+
+def test_the_faster_device_costs_a_transfer():
+    """2 + 8 us on either device, or 2 + transfer + 2: 9 with 5 us, and 10 where it takes 7."""
+    assert either_or(5.0) == 9.0
+    assert either_or(7.0) == 10.0
+
+
+def test_a_transfer_between_the_only_devices_that_will_do():
+    """a asks for the shared memory of gpu1 alone, b for the registers of gpu0 alone: 7 us, 5 to move, 1 more."""
+    other = replace(TWO.devices[1], shared_memory_per_sm=2**20, shared_memory_per_block=2**20, registers_per_sm=2**15)
+    cluster = Cluster((TWO.devices[0], other), TWO.links)
+    a = Operator("a", time=7.0, kernels=(Kernel(1, 256, 32, 2**19),))
+    b = Operator("b", time=1.0, kernels=(Kernel(1, 1024, 64),))
+    graph = OpGraph([a, b], [Edge("a", "b", transfer=5.0)])
+    assert lower_bound(graph, cluster) == pytest.approx(13.0)
+    assert lower_bound(graph, Cluster(cluster.devices)) == pytest.approx(13.0)
+    unmovable = OpGraph([a, b], [Edge("a", "b", nbytes=1.0)])
+    assert lower_bound(unmovable, Cluster(cluster.devices)) == inf
+    several = OpGraph([replace(a, name=n) for n in "acd"])
+    assert bounds(several, cluster).critical_path == pytest.approx(7.0)
+
+
+def test_a_join_waits_for_work_or_for_a_transfer():
+    """Two operators of 10 us that fill a device feed c of 1 us, each 4 us away: 20 us on one device, or 14 on two.
+
+    c starts at 14. With transfers of 15 us one device is better: 20.
+    """
+    for transfer, start in ((4.0, 14.0), (15.0, 20.0)):
+        operators = [Operator(n, time=t, utilization=1.0) for n, t in zip("abc", (10.0, 10.0, 1.0), strict=True)]
+        join = OpGraph(operators, [Edge(n, "c", transfer=transfer) for n in "ab"])
+        fork = OpGraph(operators, [Edge("c", n, transfer=transfer) for n in "ab"])
+        assert bounds(join, TWO).critical_path == start + 1.0
+        assert bounds(fork, TWO).critical_path == start + 1.0
+        assert bounds(join, ONE).critical_path == 21.0
+
+
+def test_work_between_what_comes_before_and_after():
+    """s of 5 us, then four that fill a device for 10 us each, then t of 3: two devices need 5 + 20 + 3 us.
+
+    All work together would be 48 / 2, and a path 18.
+    """
+    times = {"s": 5.0, "a": 10.0, "b": 10.0, "c": 10.0, "d": 10.0, "t": 3.0}
+    operators = [Operator(name, time=time, utilization=1.0) for name, time in times.items()]
+    graph = OpGraph(operators, [Edge(u, v, transfer=0.0) for n in "abcd" for u, v in (("s", n), (n, "t"))])
+    assert bounds(graph, TWO).sm_work == 28.0
+    assert lower_bound(graph, TWO) == 28.0
+
+
+def test_an_operator_that_nothing_runs_beside_takes_its_time():
+    """109 blocks of which 108 fit: two waves, of which interference might save a part if anything ran beside."""
+    kernel = Kernel(109, 1024, 32, 160 * 1024)
+    chain = made([Operator(n, time=10.0, kernels=(kernel,)) for n in "ab"], "ab")
+    assert lower_bound(chain, ONE) == pytest.approx(20.0)
+    beside = made([Operator(n, time=10.0, kernels=(kernel,)) for n in "ab"])
+    assert bounds(beside, ONE).critical_path == pytest.approx(1.75 * 5.0)
+    assert alone(made([Operator(n, time=1.0) for n in "abcd"], "ab ac bd cd")).tolist() == [True, False, False, True]
+
+
+def test_gaps_that_every_execution_has():
+    """A chain of three, 1 us each: a launch of 4 us (a graph's is 6), and two gaps of 0.9 (a wait's is 2)."""
+    chain = made([Operator(n, time=1.0) for n in "abc"], "ab bc")
+    cluster = Cluster.preset("a100")
+    assert lower_bound(chain, cluster) == pytest.approx(4.0 + 3.0 + 2 * 0.9)
+    assert simulate(Schedule(chain, [Placement(n) for n in "abc"]), cluster).makespan >= lower_bound(chain, cluster)
+    assert lower_bound(chain, cluster.replace_devices(gap=0.0)) == 7.0
+
+
+def test_an_operator_that_fits_nowhere():
+    huge = Operator("a", time=1.0, kernels=(Kernel(1, 256, 32, 2**20),))
+    assert lower_bound(made([huge]), TWO) == inf
+
+
+def test_area_is_the_best_of_all_pairs_of_thresholds():
+    """With few heads exactly; of 400, of which 256 are tried, nearly, and never above."""
+    rng = np.random.default_rng(0)
+    for n, exact in ((60, True), (400, False)):
+        head, work, tail = (rng.uniform(0, most, n) for most in (100.0, 10.0, 100.0))
+        best = 0.0
+        for h in head:
+            chosen = (head >= h) & (tail >= tail[:, None])  # (least tail, operator)
+            best = max(best, float((h + (chosen * work).sum(axis=1) / 5.0 + tail)[chosen.any(axis=1)].max()))
+        found = area(head, work, tail, 5.0)
+        assert found <= best * (1 + 1e-12)
+        assert found >= best * (1 - 1e-12 if exact else 0.99)
+
+
+@st.composite
+def mixed_clusters(draw):
+    """One to three devices that may differ, on the links of A100s."""
+    presets = draw(st.lists(st.sampled_from(["a100", "v100", "rtx2080ti"]), min_size=1, max_size=3))
+    devices = [replace(Cluster.preset(preset).devices[0], name=f"gpu{i}") for i, preset in enumerate(presets)]
+    cluster = Cluster(tuple(devices), Cluster.preset("a100", len(devices)).links)
+    if draw(st.booleans()):
+        cluster = cluster.without_overheads()
+    return cluster.replace_devices(contention=draw(st.sampled_from([True, True, False])))
+
+
+@settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_no_schedule_is_simulated_below_the_bound(data):
-    """Neither stages, events nor captured graphs, with or without overheads, on one to three devices."""
-    graph = data.draw(graphs(max_ops=6))
-    cluster = data.draw(clusters(max_gpus=3))
+    """Neither stages, events nor captured graphs, however lowered, on one to three devices, equal or not."""
+    graph = data.draw(graphs())
+    cluster = data.draw(clusters(max_gpus=3) | mixed_clusters())
     schedule = data.draw(schedules(graph, devices=tuple(cluster.index), valid_order=True))
+    options = {name: data.draw(st.sampled_from(values)) for name, values in OPTIONS.items()}
     try:
-        makespan = simulate(schedule, cluster).makespan
+        makespan = simulate(schedule.lower(cluster, **options), cluster).makespan
     except ScheduleError:
         return
     assert makespan >= lower_bound(graph, cluster) * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(graph=graphs(max_ops=5, timed=True), n=st.integers(1, 2))
+def test_no_contention_free_schedule_is_below_the_bound(graph, n):
+    """Without contention the simulator may run any number of operators at a time, as brute force on 5 streams."""
+    cluster = Cluster.preset("a100", n).without_overheads().replace_devices(contention=False)
+    assert lower_bound(graph, cluster) <= best_makespan(graph, cluster, streams=5) * (1 + 1e-9)

@@ -64,7 +64,9 @@ def test_rows_by_hand():
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_over_bound_is_at_least_one(n):
     graph = fork(utilization=0.5)
-    for row in compare(graph, Cluster.preset("a40", n), "all").rows:
+    rows = [row for row in compare(graph, Cluster.preset("a40", n), "all").rows if row.reason is None]
+    assert len(rows) == len(SCHEDULERS) - 1  # AutoGraph wants shapes
+    for row in rows:
         assert row.over_bound >= 1.0
         assert 0.0 <= row.sm_utilization <= 1.0
         assert 0.0 <= row.sm_efficiency <= 1.0
@@ -74,9 +76,9 @@ def test_sets():
     """`fast` leaves out what needs longer on so large a graph; both keep the order of `SCHEDULERS`."""
     small, large = fork(), OpGraph.from_columns([f"o{i}" for i in range(2000)], [], [], time=1.0)
     assert scheduler_set("all", large) == scheduler_set("all", small) == list(SCHEDULERS)
-    assert scheduler_set("fast", small) == list(SCHEDULERS)
+    assert scheduler_set("fast", small) == [name for name in SCHEDULERS if name != "search"]
     assert scheduler_set("fast", large) == [name for name in SCHEDULERS if FAST_UP_TO.get(name, 2000) >= 2000]
-    assert "inter-lp" not in scheduler_set("fast", large)
+    assert "ios" not in scheduler_set("fast", large)
     assert [row.scheduler for row in compare(small, FREE).rows] == scheduler_set("fast", small)
     assert [row.scheduler for row in compare(small, FREE, "all").rows] == list(SCHEDULERS)
 
@@ -91,7 +93,7 @@ def test_one_scheduler_by_name():
 
 
 def test_unknown_names():
-    with pytest.raises(UnknownNameError, match="unknown scheduler 'heft2'; known are: sequential"):
+    with pytest.raises(UnknownNameError, match=r"unknown scheduler 'heft2'; closest of [0-9]+ known: heft"):
         compare(fork(), FREE, ["sequential", "heft2"])
     with pytest.raises(UnknownNameError, match="unknown scheduler 'fats'"):
         compare(fork(), FREE, "fats")

@@ -11,11 +11,20 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, default_cost
 from simsched.errors import SchedulerError, UnknownNameError
 from simsched.graph import OpGraph
+from simsched.schedulers.autograph import autograph
+from simsched.schedulers.etf import etf
 from simsched.schedulers.greedy import greedy
-from simsched.schedulers.inter_lp import inter_lp
-from simsched.schedulers.lios import lios
+from simsched.schedulers.heft import heft
+from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
+from simsched.schedulers.ios import ios
+from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
+from simsched.schedulers.nimble import nimble
+from simsched.schedulers.opara import opara
+from simsched.schedulers.peft import peft
 from simsched.schedulers.protocol import Scheduler, Tools
 from simsched.schedulers.round_robin import round_robin
+
+# search
 from simsched.schedulers.sequential import sequential
 from simsched.schedules import Schedule
 
@@ -59,14 +68,19 @@ def _or_none(cost: CostModel) -> CostModel | None:
 _TOOLS: Final[Tools] = _Library()
 
 
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature of a function, or None of a builtin of which Python knows no parameters."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
 def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     """Return a scheduler that needs no ``tools`` any more; one that never did, as it is."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin: Python knows no parameters of it
-        return function
-    asked = signature.parameters.get("tools")
-    if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
+    signature = _signature(function)
+    asked = None if signature is None else signature.parameters.get("tools")
+    if signature is None or asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
         return function
 
     @wraps(function)
@@ -84,10 +98,23 @@ SCHEDULERS: Final[Mapping[str, Scheduler]] = MappingProxyType(
         "round-robin": round_robin,
         "greedy": greedy,
         "lios": lios,
+        "lios-rand1": lios_rand1,
+        "lios-rand2": lios_rand2,
+        "lios-rand": lios_rand,
+        "heft": heft,
+        "peft": peft,
+        "etf": etf,
+        "ios": equipped(ios),
         "inter-lp": inter_lp,
+        "hios-lp": equipped(hios_lp),
+        "inter-mr": inter_mr,
+        "hios-mr": equipped(hios_mr),
+        "nimble": nimble,
+        "opara": opara,
+        "autograph": equipped(autograph),
     }
 )
-FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"inter-lp": 800})
+FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})
 """Operators up to which a scheduler answers within a second; those not named here always do in practice."""
 
 
@@ -97,7 +124,7 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
     Raises
     ------
     UnknownNameError
-        If the name is not in `SCHEDULERS`; the message lists those that are.
+        If the name is not in `SCHEDULERS`; the message lists those that are, or the closest.
     SchedulerError
         If ``package.module:function`` cannot be imported.
     """
@@ -163,10 +190,10 @@ def schedule(
 
 
 def _check_options(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin: Python knows no parameters of it
+    signature = _signature(function)
+    if signature is None:
         return
+    parameters = list(signature.parameters.values())
     missing = [
         p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in options
     ]

@@ -1,73 +1,189 @@
-"""LIOS: list scheduling of the slowest ready operator onto the stream where it ends first."""
+"""LIOS: list scheduling of the slowest ready operator onto the stream where it ends first, and its random variants."""
 
-from heapq import heapify, heappop, heappush
+from typing import Final
+
+import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.schedulers.listing import readers, require_streams, sources
+from simsched.numeric import is_count
+from simsched.schedulers.list_scheduling import Draft
+from simsched.schedulers.listing import require_flag, require_streams
 from simsched.schedules import Schedule
 
+RANKS: Final = ("time", "upward")
+Rng = np.random.Generator | int
 
-def lios(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 8) -> Schedule:
-    """Place the ready operator of largest latency on the stream where it finishes first.
+
+def lios(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    streams: int = 8,
+    rank: str = "time",
+    overheads: bool = False,
+) -> Schedule:
+    """Place the ready operator of highest rank on the stream where it finishes first.
 
     Parameters
     ----------
     graph, cluster
         What to run, and on what; the first device is used.
     cost
-        Time of an operator alone on a device, in us: its rank.
+        Time of an operator alone on a device, in us.
     streams
         Streams of the device.
+    rank
+        ``"time"``: an operator's time, as in the paper. ``"upward"``: the longest path from it to an output,
+        itself included, so that what much depends on comes first (ours).
+    overheads
+        Whether launches and events enter the finish times (ours; the paper leaves them out and loses to one
+        stream on SqueezeNet). One host thread issues the operators in the order in which they are placed:
+        for each a `wait` per operator on another stream that it reads from, a `record` for each of those that
+        nothing has waited for yet, then a `launch` per kernel. It starts when its first kernel has been issued,
+        a `gap` behind the operator before it on its stream, and a `hop` behind those that it waits for;
+        it ends no earlier than its last kernel has been issued.
 
     Returns
     -------
     Schedule
-        With `execution="events"`; `estimate` is the makespan without launch, synchronisation and
-        contention, as the paper's model has it.
+        With `execution="events"`, launched in the order of placement; `estimate` is the makespan without
+        contention, and without launch and synchronisation unless `overheads` says so.
 
     Raises
     ------
     SchedulerError
-        If `streams` is not a whole number of at least 1.
+        If `streams` is not a whole number of at least 1, or another option is none of those above.
 
     Notes
     -----
     LIOS [1]_, Algorithm 1; an operator starts behind the one before it on its stream (no
-    insertion). Of equal latencies the operator that was released first comes first (operators
+    insertion). Of equal ranks the operator that was released first comes first (operators
     released together: in graph order); of equal finish times the lowest stream. Line 11 of the
     printed algorithm exchanges start and finish times; Definition 6 is followed. A heap makes it
-    O(V (log V + streams) + E) where the paper says O(streams V^2).
+    O(V (log V + streams) + E), in machine code, where the paper says O(streams V^2).
 
     References
     ----------
     .. [1] "LIOS", IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952.
+
+    Examples
+    --------
+    >>> graph = OpGraph.from_columns(["a", "b", "c"], [], [], time=[2.0, 3.0, 2.0])
+    >>> plan = lios(graph, Cluster.preset("a100"), lambda op, device: op.time, streams=2)
+    >>> plan.estimate, [(row.op, row.stream) for row in plan.placements]
+    (4.0, [('b', 0), ('a', 1), ('c', 1)])
     """
-    require_streams("lios", streams)
-    streams = min(streams, len(graph))  # of more streams than operators the rest would stay empty
-    times = operator_times(graph, cluster.devices[0], cost).tolist()
-    producers, consumers = sources(graph), readers(graph)
-    missing = [len(row) for row in producers]
-    waiting = [(-times[i], i, i) for i in range(len(graph)) if missing[i] == 0]  # (rank, turn, operator)
-    heapify(waiting)
-    turn = len(graph)
-    free = [0.0] * streams
-    finish = [0.0] * len(graph)
-    order: list[int] = []
-    stream_of: list[int] = []
-    while waiting:
-        i = heappop(waiting)[2]
-        inputs_there = max((finish[p] for p in producers[i]), default=0.0)
-        stream = min(range(streams), key=lambda s: max(free[s], inputs_there))
-        finish[i] = free[stream] = max(free[stream], inputs_there) + times[i]
-        order.append(i)
-        stream_of.append(stream)
-        for j in consumers[i]:
-            missing[j] -= 1
-            if missing[j] == 0:
-                heappush(waiting, (-times[j], turn, j))
-                turn += 1
-    return Schedule.from_columns(
-        graph, order, [cluster.devices[0].name], stream=stream_of, estimate=max(finish), scheduler="lios"
+    return _lios("lios", graph, cluster, cost, streams=streams, rank=rank, overheads=overheads)
+
+
+def lios_rand1(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    streams: int = 8,
+    overheads: bool = False,
+    rng: Rng = 0,
+) -> Schedule:
+    """Place any ready operator, on the stream where it finishes first: `lios` without its ranks.
+
+    Parameters
+    ----------
+    graph, cluster, cost, streams, overheads
+        As in `lios`.
+    rng
+        Generator, or the seed of one; 0 unless given, so that the name alone always gives the same schedule.
+
+    Returns
+    -------
+    Schedule
+        As of `lios`.
+
+    Raises
+    ------
+    SchedulerError
+        As by `lios`, and if `rng` is neither a generator nor a seed.
+
+    Notes
+    -----
+    For the ablation of LIOS (see `lios`): rand1 chooses the operator at random, rand2 the stream, rand both;
+    that the names mean this is our reading, as the text of the ablation was not at hand. All ready operators
+    are equally likely.
+    """
+    return _lios(
+        "lios-rand1", graph, cluster, cost, streams=streams, overheads=overheads, rng=rng, random=("op",)
+    )  # fmt: skip
+
+
+def lios_rand2(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    streams: int = 8,
+    rank: str = "time",
+    overheads: bool = False,
+    rng: Rng = 0,
+) -> Schedule:
+    """Place the ready operator of highest rank on any stream: `lios` without its finish times.
+
+    Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely.
+    """
+    return _lios(
+        "lios-rand2", graph, cluster, cost, streams=streams, rank=rank, overheads=overheads, rng=rng,
+        random=("stream",),
+    )  # fmt: skip
+
+
+def lios_rand(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    streams: int = 8,
+    overheads: bool = False,
+    rng: Rng = 0,
+) -> Schedule:
+    """Place any ready operator on any stream.
+
+    Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely.
+    """
+    return _lios(
+        "lios-rand", graph, cluster, cost, streams=streams, overheads=overheads, rng=rng, random=("op", "stream")
+    )  # fmt: skip
+
+
+def _lios(
+    scheduler: str,
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    streams: int,
+    overheads: bool,
+    rank: str = "time",
+    rng: Rng = 0,
+    random: tuple[str, ...] = (),
+) -> Schedule:
+    """Place all operators; `random` says what is chosen at random."""
+    require_streams(scheduler, streams)
+    require_flag(scheduler, "overheads", overheads)
+    if rank not in RANKS:
+        raise SchedulerError(f"{scheduler}: unknown rank {rank!r}; known are: {', '.join(RANKS)}")
+    if not isinstance(rng, np.random.Generator) and not is_count(rng):
+        raise SchedulerError(f"{scheduler}: rng must be a whole number of at least 0 or a numpy Generator, not {rng!r}")
+    draft = Draft(scheduler, graph, cluster, cost, streams, first_device=True)
+    draws = np.random.default_rng(rng).random((len(random), len(graph))) if random else None
+    drawn = {} if draws is None else dict(zip(random, draws, strict=True))
+    draft.place(
+        draft.mean_times if rank == "time" else draft.upward_rank(),
+        in_turn=True,
+        overheads=overheads,
+        draw_op=drawn.get("op"),
+        draw_stream=drawn.get("stream"),
     )
+    return draft.schedule(as_placed=True)

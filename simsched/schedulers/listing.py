@@ -1,17 +1,12 @@
-"""What list schedulers share: adjacency as plain lists, and placing operators one by one."""
+"""What schedulers share: adjacency as plain lists, and the refusal of options that cannot be."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.graph.structure import longest_from
 from simsched.numeric import is_count, is_number
-
-Neighbours = list[list[tuple[int, float]]]
 
 
 def require_streams(scheduler: str, streams: int) -> None:
@@ -20,6 +15,12 @@ def require_streams(scheduler: str, streams: int) -> None:
         raise SchedulerError(f"{scheduler}: streams must be at least 1, not {streams!r}")
     if not is_count(streams, 1):
         raise SchedulerError(f"{scheduler}: streams must be a whole number, not {streams!r}")
+
+
+def require_flag(scheduler: str, option: str, value: bool) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SchedulerError(f"{scheduler}: {option} must be True or False, not {value!r}")
 
 
 def readers(graph: OpGraph) -> list[list[int]]:
@@ -34,31 +35,3 @@ def sources(graph: OpGraph) -> list[list[int]]:
     ptr, edges = graph.incoming
     origins, bounds = graph.src[edges].tolist(), ptr.tolist()
     return [sorted(set(origins[a:b])) for a, b in pairwise(bounds)]
-
-
-def weighted_sources(graph: OpGraph, transfer: npt.ArrayLike) -> Neighbours:
-    """Return (producer, us to move its tensor to another device) of each operator; of parallel edges the longest."""
-    return _weighted(graph.src.tolist(), graph.dst.tolist(), transfer, len(graph))
-
-
-def weighted_readers(graph: OpGraph, transfer: npt.ArrayLike) -> Neighbours:
-    """Return (consumer, us to move the tensor to another device) of each operator; of parallel edges the longest."""
-    return _weighted(graph.dst.tolist(), graph.src.tolist(), transfer, len(graph))
-
-
-def _weighted(far: list[int], near: list[int], transfer: npt.ArrayLike, n: int) -> Neighbours:
-    found: list[dict[int, float]] = [{} for _ in range(n)]
-    for a, b, us in zip(near, far, np.asarray(transfer, np.float64).tolist(), strict=True):
-        found[a][b] = max(us, found[a].get(b, 0.0))
-    return [sorted(row.items()) for row in found]
-
-
-def upward_rank(graph: OpGraph, times: npt.ArrayLike, transfer: npt.ArrayLike) -> list[float]:
-    """Return the length in us of the longest path from each operator to an output, transfers included."""
-    ranks: list[float] = longest_from(graph, times, transfer).tolist()
-    return ranks
-
-
-def by_falling_rank(graph: OpGraph, rank: Sequence[float]) -> list[int]:
-    """Return operator indices by falling rank; equal ones in topological order."""
-    return sorted(graph.order_index.tolist(), key=lambda i: -rank[i])

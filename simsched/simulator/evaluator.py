@@ -1,5 +1,6 @@
 """One schedule after the other over one graph, each a little different: what a search simulates with."""
 
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -8,12 +9,15 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, placed_times
-from simsched.errors import ScheduleError, UnknownNameError
+from simsched.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.lowering import Lowering
+from simsched.program import Program
 from simsched.schedules import Schedule
+from simsched.simulator.compiled.engine import simulate_compiled
 from simsched.simulator.compiled.plan import Plan, launch_rows
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.workload import demand_of
+from simsched.trace import Trace
 
 Columns = dict[str, npt.NDArray[np.int64]]
 _COLUMNS = ("op", "device", "stream", "stage")
@@ -188,6 +192,18 @@ class Evaluator:
             scheduler=scheduler,
         )
 
+    def trace(self) -> Trace:
+        """Return the trace of the schedule as it is now.
+
+        Raises
+        ------
+        ScheduleError
+            If it could not run.
+        """
+        if self.makespan == inf:
+            raise ScheduleError("the schedule as it is cannot run: there is no trace of it")
+        return simulate_compiled(self._program(self._columns), self.cluster, self._cost, None, None)
+
     def _place(self, op: str) -> int:
         if op not in self.graph.index:
             raise UnknownNameError("operator", op, list(self.graph.names[:20]))
@@ -200,13 +216,21 @@ class Evaluator:
         return makespan
 
     def _simulate(self, columns: Columns) -> float:
-        program = self._lowering.program(
-            columns["op"], columns["device"], columns["stream"], columns["stage"], self._priority[columns["op"]]
-        )  # refuses what is no placement
+        program = self._program(columns)
         if not self._runs(columns):
             return inf
         launches = self._launches(columns)
-        return inf if launches is None else Run(Plan(program, self.cluster)).makespan(launches)
+        if launches is None:
+            return inf
+        with suppress(ClusterError):  # a copy without a way to its destination
+            return Run(Plan(program, self.cluster)).makespan(launches)
+        return inf
+
+    def _program(self, columns: Columns) -> Program:
+        """Return the program of what columns say; what is no placement is refused."""
+        return self._lowering.program(
+            columns["op"], columns["device"], columns["stream"], columns["stage"], self._priority[columns["op"]]
+        )
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""

@@ -42,7 +42,7 @@ class Running:
 
     def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], object]) -> None:
         self.row = row
-        self.order = order  # of dispatch: priority, arrival, row
+        self.order = order  # of dispatch: priority, arrival, place in the program
         self.ask = ask
         self.unissued = ask.blocks
         self.resident = 0
@@ -80,8 +80,8 @@ class Gpu:
         self._copy_load = 0.0
         self._curve: list[tuple[float, float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
 
-    def submit(self, row: int, ask: Ask, priority: int, done: Callable[[float], object]) -> None:
-        """Take a launch that has reached the head of its stream; `done(start)` is called when it ends."""
+    def submit(self, row: int, place: int, ask: Ask, priority: int, done: Callable[[float], object]) -> None:
+        """Take a launch, the instruction at `place`; `done(start)` is called when it ends."""
         now = self._env.now
         if ask.unit < float_info.min:  # no time at all, or so little that its rate overflows
             done(now)
@@ -89,7 +89,7 @@ class Gpu:
         if not self._device.contention or (ask.blocks == 0 and ask.sm_share == 0.0):
             self._env.at(now + ask.solo, COMPLETE, lambda: done(now))
             return
-        kernel = Running(row, (priority, now, row), ask, done)
+        kernel = Running(row, (priority, now, place), ask, done)
         if ask.blocks:
             insort(self._queue, kernel, key=lambda k: k.order)
         else:  # no grid: one piece of work that needs no place

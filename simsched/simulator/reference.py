@@ -245,7 +245,7 @@ class Reference:
             yield from self._pass_connection(lane.connection, i)
         cause = self._later_cause(lane, free, issued, host_span)
         ready, over = env.now, simpy.Event(env)
-        self._gpus[lane.device].submit(row, ask, self._priority[op], over.succeed)
+        self._gpus[lane.device].submit(row, i, ask, self._priority[op], over.succeed)
         start = yield over
         span = self._span(kinds.KERNEL, row, op, lane.device, lane.stream, start, ready, ask.solo, cause)
         lane.time, lane.cause = env.now, span

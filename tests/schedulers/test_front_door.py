@@ -32,12 +32,11 @@ class Callable:
         return one_by_one(graph, cluster, cost)
 
 
-def test_unknown_scheduler_lists_the_known():
+def test_unknown_scheduler_lists_the_closest():
     with pytest.raises(UnknownNameError) as caught:
         schedule(GRAPH, CLUSTER, "heft2")
-    assert str(caught.value).startswith("unknown scheduler 'heft2'; known are: sequential, round-robin, ")
-    assert str(caught.value).endswith("package.module:function")
-    assert all(name in str(caught.value) for name in SCHEDULERS)
+    known = len(SCHEDULERS) + 1  # and package.module:function
+    assert str(caught.value).startswith(f"unknown scheduler 'heft2'; closest of {known} known: heft, ")
 
 
 def test_a_function_of_the_user():

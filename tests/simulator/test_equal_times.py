@@ -35,13 +35,14 @@ def test_the_chains_differ_in_the_last_digits():
 
 
 @pytest.mark.parametrize("order", ["01234", "43210", "20413"])
-def test_arrivals_in_one_instant_go_by_operator(order):
-    """Five kernels that fill the GPU for 10 us arrive at 0.3, whichever float is least: operators in order."""
+@pytest.mark.parametrize("execution", ["events", "graph"])
+def test_arrivals_in_one_instant_go_by_launch(order, execution):
+    """Five kernels that fill the GPU for 10 us arrive at 0.3, whichever float is least: in launch order."""
     operators, edges, placements, last = chains()
-    operators += [grid(f"k{key}", 10, 10.0) for key in order]
-    edges += [ss.Edge(last[key], f"k{key}") for key in order]
-    placements += [ss.Placement(f"k{key}", stream=int(key)) for key in "01234"]
-    trace = run(operators, edges, placements, hand_made())
+    operators += [grid(f"k{key}", 10, 10.0) for key in "01234"]
+    edges += [ss.Edge(last[key], f"k{key}") for key in "01234"]
+    placements += [ss.Placement(f"k{key}", stream=int(key)) for key in order]
+    trace = run(operators, edges, placements, hand_made(), execution=execution)
     starts = [trace.operator_times()[f"k{key}"][0] for key in order]
     assert starts == pytest.approx([0.3, 10.3, 20.3, 30.3, 40.3], rel=1e-9)
     assert len({trace.operator_times()[last[key]][1] for key in CHAINS}) == 1  # all ended in the same instant

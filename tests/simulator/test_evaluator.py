@@ -101,6 +101,28 @@ def test_replace_undo_and_keep():
     assert search.columns["stream"].tolist() == [0, 1, 0]
 
 
+def test_the_trace_is_that_of_the_schedule_as_it_is():
+    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
+    search = Evaluator(ss.schedule(graph, cluster, "round-robin"), cluster, lambda op, device: 2.0 * op.time)
+    for step in range(3):
+        search.move(graph.names[step], device="gpu0", stream=1)
+        trace = search.trace()
+        assert trace.makespan == search.makespan
+        expected = ss.simulate(search.schedule(), cluster, lambda op, device: 2.0 * op.time)
+        assert trace.critical_path() == expected.critical_path()
+    search.replace(graph.order_index[::-1].copy(), 0, 0)
+    with pytest.raises(ScheduleError, match="cannot run: there is no trace"):
+        search.trace()
+
+
+def test_a_copy_without_a_way_is_inf():
+    graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"], [ss.Edge("a", "b", 10.0)])
+    cluster = ss.Cluster(hand_made(2).devices)
+    search = Evaluator(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), cluster)
+    assert search.move("b", device="gpu1") == inf
+    assert search.undo() == 2.0
+
+
 def test_a_deadlock_between_devices_is_inf():
     """a waits for d's device and c for b's: each behind the other on its stream."""
     graph = ss.OpGraph(

@@ -62,7 +62,7 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
         enters.setdefault(name, 2 * i)
         if enters[name] != _SINK:
             leaves[name] = 2 * i + 1
-    network = nx.DiGraph()
+    network: nx.DiGraph[int] = nx.DiGraph()
     network.add_nodes_from((_SOURCE, _SINK))
     for name, out in leaves.items():
         network.add_edge(enters[name], out, capacity=max(1, matches.get(name, 0)))

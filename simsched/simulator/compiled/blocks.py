@@ -26,7 +26,7 @@ from simsched.units import TIE
 
 @compiled
 def enqueue(s: Any, d: int, lane: int) -> None:
-    """Put a kernel among those with blocks to issue, by priority, arrival, row."""
+    """Put a kernel among those with blocks to issue, by priority, arrival, place in the program."""
     device, base = device_at(s, d), d * s.width
     i = device.n_queue
     while i > 0 and _before(s, lane, queued_at(s, base + i - 1).v):
@@ -38,14 +38,14 @@ def enqueue(s: Any, d: int, lane: int) -> None:
 
 @compiled
 def _before(s: Any, a: int, b: int) -> bool:
-    """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, row."""
+    """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, place."""
     mine, theirs = kernel_at(s, a), kernel_at(s, b)
     priority = launch_at(s, mine.row).priority - launch_at(s, theirs.row).priority
     if priority != 0:
         return bool(priority < 0)
     if mine.arrival != theirs.arrival:
         return bool(mine.arrival < theirs.arrival)
-    return bool(mine.row < theirs.row)
+    return bool(mine.place < theirs.place)
 
 
 @compiled

@@ -42,8 +42,8 @@ LEAST_UNIT = float_info.min
 
 
 @compiled
-def submit(s: Any, row: int, lane: int, d: int) -> None:
-    """Take a launch that has reached the head of its stream."""
+def submit(s: Any, row: int, lane: int, d: int, place: int) -> None:
+    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     now, launch, kernel, device = s.now, launch_at(s, row), kernel_at(s, lane), device_at(s, d)
     kernel.row, kernel.solo, kernel.unit, kernel.dram_share = row, launch.solo, launch.unit, launch.dram_share
     if s.jittered:
@@ -55,7 +55,7 @@ def submit(s: Any, row: int, lane: int, d: int) -> None:
     if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
         push(s, now + kernel.solo, COMPLETE, lane)
         return
-    kernel.arrival, kernel.start = now, -1.0
+    kernel.arrival, kernel.place, kernel.start = now, place, -1.0
     kernel.progress = kernel.anchor = kernel.rate = 0.0
     kernel.unissued = launch.blocks
     kernel.resident = kernel.skipped = kernel.n_cohorts = 0

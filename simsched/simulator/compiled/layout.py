@@ -44,7 +44,7 @@ FLOW: Final = _record("anchor moved rate")
 KERNEL: Final = _record(
     "unit dram_share solo arrival progress anchor rate start",
     "unissued resident skipped",
-    "row n_cohorts",
+    "row place n_cohorts",
 )
 COHORT: Final = _record("due", "count")
 HOST_THREAD: Final = _record("time start", "at", "state cause")

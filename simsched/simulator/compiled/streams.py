@@ -87,7 +87,7 @@ def _launch(s: Any, lane: Any, number: int, i: int, row: int) -> bool:
         _find_cause(s, lane, i, free)
         lane.ready = s.now
         lane.state = LAUNCH_OVER
-        submit(s, row, number, lane.device)
+        submit(s, row, number, lane.device, i)
         return False
     device = device_at(s, lane.device)
     if s.recording:

@@ -1,0 +1,236 @@
+"""A graph on a cluster as the contention-free model sees it, in us and in whole numbers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, gcd, inf
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.bounds.areas import areas
+from simsched.bounds.paths import Setting, heads, pairs_of, tails
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel, times_by_device
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.graph.columns import Floats, Ints
+from simsched.simulator.workload import demand_of
+
+_MOST_DIGITS = 6
+_COARSE_HORIZON = 2**20
+_LARGEST_HORIZON = 2**40
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Operators, devices of so many streams, and moves between devices, all times in one unit.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    streams
+        Operators that a device runs at a time.
+    times
+        Time of each operator on each device, shape (n_devices, n_ops); infinite where it does not fit.
+    moves
+        Time to move what each pair of producer and consumer needs, shape (n_pairs, n_devices, n_devices);
+        zero within a device, infinite where no links lead.
+    pairs
+        See `simsched.bounds.paths.pairs_of`.
+    """
+
+    graph: OpGraph
+    streams: int
+    times: Floats
+    moves: Floats
+    pairs: Ints
+
+    @cached_property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return len(self.times)
+
+    @cached_property
+    def producers(self) -> list[list[tuple[int, int]]]:
+        """For each operator what it reads from, and the row of the pair."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(len(self.graph))]
+        for row, (u, v) in enumerate(self.pairs.T.tolist()):
+            found[v].append((u, row))
+        return found
+
+    @cached_property
+    def rows(self) -> tuple[list[list[float]], list[list[list[float]]]]:
+        """`times` and `moves` as lists."""
+        return self.times.tolist(), self.moves.tolist()
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What bounds look at: each device a kind, its streams a resource of which an operator takes one."""
+        n = self.n_devices
+        moves = self.moves.transpose(1, 2, 0).copy()
+        moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
+        return Setting(
+            graph=self.graph,
+            count=np.ones(n, np.int64),
+            times=self.times,
+            work=self.times[None],
+            capacity=np.array([float(self.streams)]),
+            pairs=self.pairs,
+            moves=list(moves),
+        )
+
+    @cached_property
+    def reach(self) -> tuple[Floats, Floats]:
+        """`heads` and `tails`, shape (n_devices, n_ops) each."""
+        return heads(self.setting), tails(self.setting)
+
+    @cached_property
+    def bound(self) -> float:
+        """The largest of path and work bounds."""
+        head, tail = self.reach
+        path = float((head + self.times + tail).min(axis=0).max())
+        return max(path, float(areas(self.setting, head, tail).max()))
+
+    def finish(self, order: Sequence[int], device: Sequence[int], stream: Sequence[int]) -> list[float]:
+        """Return when each operator ends if each starts as soon as it can.
+
+        Parameters
+        ----------
+        order
+            Operators, in a topological order; each is behind those before it on its stream.
+        device, stream
+            Of each operator.
+        """
+        times, moves = self.rows
+        free: dict[tuple[int, int], float] = {}
+        found = [0.0] * len(order)
+        for i in order:
+            d, slot = device[i], (device[i], stream[i])
+            start = free.get(slot, 0.0)
+            for p, row in self.producers[i]:
+                start = max(start, found[p] + moves[row][device[p]][d])
+            found[i] = free[slot] = start + times[d][i]
+        return found
+
+
+def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> Instance:
+    """Return the instance in us.
+
+    Raises
+    ------
+    SchedulerError
+        If an operator fits on no device.
+    """
+    times = np.stack(times_by_device(graph, cluster, cost))
+    if len(graph.kernel_blocks):
+        times = np.where(_fits(graph, cluster), times, inf)
+        nowhere = np.flatnonzero(np.isinf(times).all(axis=0))
+        if len(nowhere):
+            raise SchedulerError(
+                f"optimal: operator {graph.names[nowhere[0]]!r} has a kernel of which no block fits on any device; "
+                "give it smaller blocks, or a cluster that holds them"
+            )
+    pairs, pair_of = pairs_of(graph)
+    n = len(cluster)
+    moves = np.zeros((pairs.shape[1], n, n))
+    here, there = (ends.ravel() for ends in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
+    other = here != there
+    here, there = here[other], there[other]
+    routes = cluster.routes(here, there)
+    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[here])
+    for a, b, latency, speed in zip(here.tolist(), there.tolist(), routes.latency, rate, strict=True):
+        way = latency + graph.edge_nbytes / speed if speed > 0 else np.full(len(graph.src), inf)
+        exact = graph.edge_transfer
+        np.maximum.at(moves[:, a, b], pair_of, np.where(np.isnan(exact), way, exact))
+    return Instance(graph, streams, times, moves, pairs)
+
+
+def _fits(graph: OpGraph, cluster: Cluster) -> npt.NDArray[np.bool_]:
+    """Return whether a block of every kernel of an operator fits, shape (n_devices, n_ops)."""
+    launches = np.maximum(1, np.diff(graph.kernel_ptr))
+    op = np.repeat(np.arange(len(graph)), launches)
+    rows = []
+    for kind in cluster.kinds:
+        place = np.broadcast_to(np.int64(cluster.index[kind.name]), len(op))
+        asked = demand_of(graph, cluster, place, np.ones(len(op)), refuse_unfit=False)
+        rows.append(np.bincount(op, np.isinf(asked.unit), len(graph)) == 0)
+    return np.stack(rows)[cluster.kind]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An instance whose times are whole numbers of a unit, none longer than in us.
+
+    Parameters
+    ----------
+    instance
+        The instance in units.
+    unit
+        In us.
+    exact
+        Whether units times `unit` are the times in us, but for the rounding of floats.
+    """
+
+    instance: Instance
+    unit: Fraction
+    exact: bool
+
+    @cached_property
+    def bound(self) -> int:
+        """The bound of the instance in units: a time of whole numbers is no less than the next one."""
+        return ceil(self.instance.bound * (1 - 1e-12) - 1e-6)
+
+    def us(self, units: float) -> float:
+        """Return units as us."""
+        return float(Fraction(units) * self.unit)
+
+
+def wholes_of(instance: Instance, horizon: float) -> Iterator[Whole]:
+    """Yield an instance in whole numbers, coarse ones first and such as can prove an optimum last.
+
+    Parameters
+    ----------
+    horizon
+        A time in us that no schedule of interest exceeds.
+
+    Notes
+    -----
+    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact
+    in the largest unit that divides them all. Others are rounded down to 2^-40 of the horizon, or to 10^-9
+    us if that is more: then the optimum in units is a lower bound of the optimum in us. Either way, if the
+    horizon is more than 2^20 units, times rounded down to 2^-20 of it come first: with small numbers the
+    solver is faster.
+    """
+    longest = horizon * (1 + 1e-9)
+    times, moves = (np.where(column > longest, inf, column) for column in (instance.times, instance.moves))
+    instance = replace(instance, times=times, moves=moves)
+    last = _finest(instance, horizon)
+    coarse = Fraction(horizon) / _COARSE_HORIZON
+    if last.unit < coarse:
+        yield _scaled(instance, coarse, exact=False)
+    yield last
+
+
+def _finest(instance: Instance, horizon: float) -> Whole:
+    values = np.unique(np.concatenate([instance.times.ravel(), instance.moves.ravel()]))
+    values = values[np.isfinite(values)]
+    for digits in range(_MOST_DIGITS + 1):
+        scale = 10**digits
+        if horizon * scale > _LARGEST_HORIZON:
+            break
+        if (np.round(values * scale) / scale == values).all():
+            numbers = np.round(values * scale).astype(np.int64).tolist()
+            return _scaled(instance, Fraction(gcd(*numbers) or 1, scale), exact=True)
+    return _scaled(instance, max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9)), exact=False)
+
+
+def _scaled(instance: Instance, unit: Fraction, exact: bool) -> Whole:
+    def units(values: Floats) -> Floats:
+        found = values / float(unit)
+        return np.round(found) if exact else np.floor(found * (1 - 1e-12))
+
+    whole = replace(instance, times=units(instance.times), moves=units(instance.moves))
+    return Whole(whole, unit, exact)

@@ -1,0 +1,19 @@
+"""Graphs rewritten into others that compute the same: merged convolutions and substitution rules."""
+
+from simsched.rewriting.draft import Draft
+from simsched.rewriting.merging import merge, merge_key, merged_operators, why_not_mergeable
+from simsched.rewriting.rows import Read, Row, Source
+from simsched.rewriting.rules import RULES, Rule
+
+__all__ = [
+    "RULES",
+    "Draft",
+    "Read",
+    "Row",
+    "Rule",
+    "Source",
+    "merge",
+    "merge_key",
+    "merged_operators",
+    "why_not_mergeable",
+]

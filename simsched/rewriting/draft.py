@@ -1,0 +1,318 @@
+"""`Draft`: a graph that is being rewritten; a change makes a new one that shares nearly all with the old."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from simsched.errors import GraphError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.rewriting.rows import KEY_MASK, Read, Row, Source
+from simsched.rewriting.slices import compose, slices_of, with_slices, without_slices
+
+T = TypeVar("T")
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+Readers = dict[str, tuple[tuple[str, int], ...]]
+
+
+class Draft:
+    """A graph that is being rewritten: operators by name, each with what it reads. Never changed, only replaced.
+
+    Parameters
+    ----------
+    rows
+        Operators and their reads; the order breaks ties, as in `OpGraph`.
+    name
+        Of the graph.
+    outside
+        Producers that are read but do not belong to the draft, by name: those before a part of a graph.
+    kept
+        Names of tensors that must go on to exist under their names because somebody outside reads them.
+
+    Attributes
+    ----------
+    rows : Mapping[str, Row]
+        By name.
+    readers : Mapping[str, tuple[tuple[str, int], ...]]
+        Who reads a tensor: name and input position, once per read. No entry for a tensor that nobody reads.
+    kept : Mapping[str, None]
+        As given, and the tensors that nobody reads in the graph the draft was made from: its outputs.
+
+    Raises
+    ------
+    GraphError
+        If a name stands twice or a read names no operator.
+
+    Examples
+    --------
+    >>> graph = OpGraph([Operator("a"), Operator("b"), Operator("c")], [Edge("a", "b"), Edge("b", "c")])
+    >>> draft = Draft.from_graph(graph)
+    >>> shorter = draft.replace(["b"], redirect={"b": Source("a")})
+    >>> shorter.rows["c"].reads[0].producer, len(draft.rows)
+    ('a', 3)
+    """
+
+    __slots__ = ("_found", "_signature", "kept", "name", "outside", "readers", "rows")
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        name: str = "graph",
+        *,
+        outside: Mapping[str, Operator] = _NOTHING,
+        kept: Iterable[str] = (),
+    ) -> None:
+        self.name = name
+        self.outside = outside
+        self.rows: dict[str, Row] = {}
+        readers: dict[str, list[tuple[str, int]]] = {}
+        for row in rows:
+            if row.operator.name in self.rows:
+                raise GraphError(f"graph {name!r} has two operators called {row.operator.name!r}")
+            self.rows[row.operator.name] = row
+            for i, read in enumerate(row.reads):
+                readers.setdefault(read.producer, []).append((row.operator.name, i))
+        for producer in readers:
+            if producer not in self.rows and producer not in outside:
+                raise GraphError(f"graph {name!r}: {readers[producer][0][0]} reads {producer!r}, which is no operator")
+        self.readers: Readers = {producer: tuple(found) for producer, found in readers.items()}
+        self.kept: Mapping[str, None] = dict.fromkeys(kept) | {k: None for k in self.rows if k not in readers}
+        self._signature = sum(row.key for row in self.rows.values()) & KEY_MASK
+        self._found: dict[Callable[[Draft], Any], Any] = {}
+
+    @classmethod
+    def from_graph(cls, graph: OpGraph) -> "Draft":
+        """Return the draft of a graph; slices stand in ``attributes["slices"]`` there and in the reads here."""
+        ptr, by_consumer = graph.incoming
+        edges, bounds = by_consumer.tolist(), ptr.tolist()
+        rows = []
+        for op, (begin, end) in zip(graph.operators, pairwise(bounds), strict=True):
+            slices = slices_of(op, end - begin)
+            found = [graph.edge(e) for e in edges[begin:end]]
+            reads = [Read(e.src, s, e.nbytes, e.transfer) for e, s in zip(found, slices, strict=True)]
+            rows.append(Row(without_slices(op), reads))
+        return cls(rows, graph.name)
+
+    def to_graph(self) -> OpGraph:
+        """Return the draft as a graph.
+
+        Raises
+        ------
+        GraphError
+            If the draft is part of a graph and reads from outside.
+        """
+        operators, edges = [], []
+        for name, row in self.rows.items():
+            operators.append(with_slices(row.operator, tuple(read.slice for read in row.reads)))
+            edges += [Edge(read.producer, name, read.nbytes, read.transfer) for read in row.reads]
+        return OpGraph(operators, edges, self.name)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Draft({self.name!r}, {len(self)} operators)"
+
+    def operator(self, name: str) -> Operator:
+        """Return an operator of the draft, or one outside that it reads."""
+        row = self.rows.get(name)
+        return self.outside[name] if row is None else row.operator
+
+    def only_reader(self, name: str) -> str | None:
+        """Return the one operator that reads a tensor, and that once, if it is nowhere else needed."""
+        found = self.readers.get(name, ())
+        return found[0][0] if len(found) == 1 and name not in self.kept else None
+
+    def about(self, find: Callable[["Draft"], T]) -> T:
+        """Return what a function finds out about the draft; it is asked once."""
+        try:
+            found: T = self._found[find]
+        except KeyError:
+            found = self._found[find] = find(self)
+        return found
+
+    def of_kind(self, kind: str) -> Sequence[str]:
+        """Return the names of the operators of a kind, in the order of the rows."""
+        return self.about(_by_kind).get(kind, ())
+
+    def can_be_sliced(self, name: str, axis: int) -> bool:
+        """Say whether all readers of a tensor can read it as a slice along an axis of another tensor."""
+        reads = (self.rows[reader].reads[i] for reader, i in self.readers.get(name, ()))
+        return all(read.slice is None or read.slice[0] == axis for read in reads)
+
+    def signature(self) -> int:
+        """Return a number that is equal for equal drafts, in whatever order they came about, and in every process."""
+        return self._signature
+
+    def order(self) -> tuple[str, ...]:
+        """Return the names in a topological order: by the steps from an input, then in the order of the rows."""
+        return self.about(_order)
+
+    def replace(
+        self, remove: Iterable[str] = (), add: Sequence[Row] = (), redirect: Mapping[str, Source] = _NOTHING
+    ) -> "Draft | None":
+        """Return a draft with other operators, or None if they would depend on each other in a circle.
+
+        Parameters
+        ----------
+        remove
+            Names of operators that go.
+        add
+            Operators that come, in the place of the first that goes; one that has the name of one that goes
+            takes its place and its readers, and must write the same tensor.
+        redirect
+            What to read instead of a tensor, by name: by all its readers, also those among `add`. A reader of a
+            slice then reads that part of the new slice.
+
+        Raises
+        ------
+        GraphError
+            If a tensor that goes is still read or must be kept, or a slice of a slice is along another axis.
+
+        Notes
+        -----
+        O(V) to copy, with a small constant; the search for circles looks only at what can be reached from what
+        is new.
+        """
+        changed: dict[str, Row | None] = dict.fromkeys(remove)
+        fresh: list[str] = []
+        for row in add:
+            name = row.operator.name
+            if name in self.rows and name not in changed:
+                raise GraphError(f"graph {self.name!r} already has an operator called {name!r}")
+            if name not in changed:
+                fresh.append(name)
+            changed[name] = _redirected(row, redirect)
+        for old in redirect:
+            for reader, _ in self.readers.get(old, ()):
+                if reader not in changed:
+                    changed[reader] = _redirected(self.rows[reader], redirect)
+        draft = self._with(changed, fresh)
+        return None if draft._has_circle(changed, self.about(_ranks)) else draft
+
+    def _with(self, changed: Mapping[str, Row | None], fresh: Sequence[str]) -> "Draft":
+        """Return a draft in which some rows are others (None: gone); `fresh` names are new."""
+        draft = Draft.__new__(Draft)
+        draft.name, draft.outside, draft.kept = self.name, self.outside, self.kept
+        draft._found = {}
+        rows: dict[str, Row] = {}
+        signature = self._signature
+        placed = not fresh
+        for name, row in self.rows.items():
+            if name not in changed:
+                rows[name] = row
+                continue
+            signature -= row.key
+            after = changed[name]
+            if not placed:  # the first place that changes
+                placed = True
+                _put(rows, fresh, changed)
+            if after is not None:
+                rows[name] = after
+        if not placed:
+            _put(rows, fresh, changed)
+        draft.rows = rows
+        draft.readers = self._new_readers(changed)
+        signature += sum(row.key for row in changed.values() if row is not None)
+        draft._signature = signature & KEY_MASK
+        for name, after in changed.items():
+            if after is None:
+                if name in draft.readers or name in self.kept:
+                    raise GraphError(f"graph {self.name!r}: {name!r} cannot go, its tensor is still needed")
+                continue
+            for read in after.reads:
+                if read.producer not in rows and read.producer not in self.outside:
+                    raise GraphError(f"graph {self.name!r}: {name} reads {read.producer!r}, which is no operator")
+        return draft
+
+    def _new_readers(self, changed: Mapping[str, Row | None]) -> Readers:
+        lost: dict[str, None] = {}
+        gained: dict[str, list[tuple[str, int]]] = {}
+        for name, after in changed.items():
+            before = self.rows.get(name)
+            if before is not None:
+                lost.update((read.producer, None) for read in before.reads)
+            if after is not None:
+                for i, read in enumerate(after.reads):
+                    gained.setdefault(read.producer, []).append((name, i))
+        readers = dict(self.readers)
+        for producer in lost | dict.fromkeys(gained):
+            left = [entry for entry in readers.get(producer, ()) if entry[0] not in changed]
+            left += gained.get(producer, ())
+            if left:
+                readers[producer] = tuple(left)
+            else:
+                readers.pop(producer, None)
+        return readers
+
+    def _has_circle(self, changed: Iterable[str], rank: Mapping[str, int]) -> bool:
+        """Say whether operators that changed depend on themselves; `rank` are positions in the order before.
+
+        Rows that did not change lead to higher ranks only, so a circle never gets beyond the highest rank that
+        a changed row reads from.
+        """
+        starts = [name for name in changed if name in self.rows]
+        limit = max((rank.get(read.producer, -1) for name in starts for read in self.rows[name].reads), default=-1)
+        readers = self.readers
+        done: set[str] = set()
+        path: dict[str, Iterator[tuple[str, int]]] = {}
+        for start in starts:
+            if start in done or rank.get(start, -1) > limit:
+                continue
+            path[start] = iter(readers.get(start, ()))
+            while path:
+                name, following = next(reversed(path.items()))
+                for reader, _ in following:
+                    if reader in path:
+                        return True
+                    if reader not in done and rank.get(reader, -1) <= limit:
+                        path[reader] = iter(readers.get(reader, ()))
+                        break
+                else:
+                    done.add(name)
+                    del path[name]
+        return False
+
+
+def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
+    """Return a row that reads from elsewhere, or the row itself."""
+    if not any(read.producer in redirect for read in row.reads):
+        return row
+    reads = []
+    for read in row.reads:
+        source = redirect.get(read.producer)
+        if source is not None:
+            read = read._replace(producer=source.producer, slice=compose(source.slice, read.slice))
+        reads.append(read)
+    return Row(row.operator, reads)
+
+
+def _put(rows: dict[str, Row], names: Iterable[str], changed: Mapping[str, Row | None]) -> None:
+    for name in names:
+        row = changed[name]
+        assert row is not None
+        rows[name] = row
+
+
+def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:
+    kinds: dict[str, list[str]] = {}
+    for name, row in draft.rows.items():
+        kinds.setdefault(row.operator.kind, []).append(name)
+    return kinds
+
+
+def _order(draft: Draft) -> tuple[str, ...]:
+    waiting = {name: sum(read.producer in draft.rows for read in row.reads) for name, row in draft.rows.items()}
+    ready = [name for name, n in waiting.items() if not n]
+    for name in ready:  # grows as it is read
+        for reader, _ in draft.readers.get(name, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return tuple(ready)
+
+
+def _ranks(draft: Draft) -> Mapping[str, int]:
+    return {name: i for i, name in enumerate(draft.order())}

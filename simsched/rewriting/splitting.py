@@ -1,0 +1,213 @@
+"""One operator for several: who read one of these reads a part of what the one writes.
+
+A part that lies in memory in one piece is read where it lies. Other parts are copied, by operators of kind "slice"
+that have the names of the operators replaced. A tensor that is an output of the network, or read beyond the part of
+the graph that is being rewritten, keeps its name: by such a copy, or by a view, which costs nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from simsched.graph import Operator
+from simsched.rewriting.draft import Draft
+from simsched.rewriting.rows import Read, Row, Source
+from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
+from simsched.rewriting.works import REMEMBERED, Shape, concat_of, slice_of, tensor_nbytes
+
+
+def new_name(draft: Draft, name: str) -> str:
+    """Return a name that no operator has yet: the one given, with dashes behind it if need be."""
+    while name in draft.rows or name in draft.outside:
+        name += "'"
+    return name
+
+
+def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
+    """Return some operators of a draft."""
+    return tuple(draft.rows[name].operator for name in names)
+
+
+def carries_all(draft: Draft, row: Row, i: int) -> bool:
+    """Say whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
+    if row.whole is None:
+        row.whole = _whole_inputs(draft, row)  # a name stands for one tensor, so this stays as it is
+    return row.whole[i]
+
+
+def _whole_inputs(draft: Draft, row: Row) -> tuple[bool, ...]:
+    op, reads = row.operator, row.reads
+    if len(op.input_shapes) != len(reads):
+        return (False,) * len(reads)  # inputs of the network have no edge: which one is it?
+    shapes = [draft.operator(read.producer).output_shape for read in reads]
+    return tuple(
+        shape is not None and sliced_shape(shape, read.slice) == given
+        for shape, read, given in zip(shapes, reads, op.input_shapes, strict=True)
+    )
+
+
+def sole_input(draft: Draft, row: Row) -> Source | None:
+    """Return where an operator of one input reads it, or None if that is not known."""
+    if len(row.reads) != 1 or not carries_all(draft, row, 0):
+        return None
+    return Source(row.reads[0].producer, row.reads[0].slice)
+
+
+def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple[list[Row], dict[str, Source]]:
+    """Return the operators that cut `whole` into parts, which are called `names`, and what to read instead of those.
+
+    The parts have the sizes that these operators' outputs have along the axis, in their order.
+    """
+    op, shape = whole.operator, whole.operator.output_shape
+    assert shape is not None
+    free = is_contiguous(shape, axis)
+    nbytes, begin = tensor_nbytes(shape, op.dtype), 0
+    rows: list[Row] = []
+    redirect: dict[str, Source] = {}
+    for name in names:
+        part = draft.rows[name].operator.output_shape
+        assert part is not None
+        end = begin + part[axis]
+        direct = free and draft.can_be_sliced(name, axis)
+        if direct and name in draft.readers:
+            redirect[name] = Source(op.name, (axis, begin, end))
+        if not direct or name in draft.kept:
+            rows.append(Row(slice_of(op, name, axis, begin, end, free), (Read(op.name, None, nbytes),)))
+        begin = end
+    return rows, redirect
+
+
+def replace_by_parts(
+    draft: Draft, names: Sequence[str], whole: Row, axis: int, *, before: Sequence[Row] = ()
+) -> Draft | None:
+    """Return the draft in which `whole`, behind the operators `before`, stands for several operators.
+
+    Concatenations that put together again what was cut are cleaned, as by rule R12.
+    """
+    rows, redirect = parts_of(draft, whole, names, axis)
+    after = draft.replace(names, [*before, whole, *rows], redirect)
+    if after is None:
+        return None
+    for name in dict.fromkeys(reader for part in names for reader, _ in draft.readers.get(part, ())):
+        if name in after.rows and after.rows[name].operator.kind == "concat":
+            after = joined(after, name) or after
+    return after
+
+
+def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple[str, ...]:
+    """Return two operators in the order in which a concatenation reads them behind each other, if one does."""
+    first, second = names
+    for reader, i in draft.readers.get(first, ()):
+        row = draft.rows[reader]
+        joins = row.operator.kind == "concat" and row.operator.attributes.get("axis") == axis
+        if joins and i and row.reads[i - 1].producer == second:
+            return second, first
+    return names
+
+
+def replace_behind_concat(draft: Draft, names: Sequence[str], axis: int, op: Operator) -> Draft | None:
+    """Return the draft in which `op`, behind a new concatenation of what some operators read, stands for them."""
+    before = joined_inputs(draft, names, axis, op.name)
+    whole = Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
+    after = replace_by_parts(draft, names, whole, axis, before=[before])
+    return None if after is None else joined(after, before.operator.name) or after
+
+
+def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
+    """Return the concatenation of what operators of one input read, for the operator of that name."""
+    rows = [draft.rows[each] for each in names]
+    ops = tuple(row.operator for row in rows)
+    shapes = tuple(op.input_shapes[0] for op in ops)
+    return Row(concat_of(ops, new_name(draft, f"{name}.input"), axis, shapes), [row.reads[0] for row in rows])
+
+
+def resolved(draft: Draft, read: Read) -> Source:
+    """Return what a read comes to if slices that are operators of their own are looked through."""
+    row = draft.rows.get(read.producer)
+    made = None if row is None else slice_made(row.operator)
+    if made is None or row is None or not carries_all(draft, row, 0):
+        return Source(read.producer, read.slice)
+    if read.slice is not None and read.slice[0] != made[0]:
+        return Source(read.producer, read.slice)
+    first = row.reads[0]
+    if first.slice is not None and first.slice[0] != made[0]:
+        return Source(read.producer, read.slice)
+    return Source(first.producer, compose(first.slice, compose(made, read.slice)))
+
+
+def joined(draft: Draft, name: str) -> Draft | None:
+    """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
+
+    If that is all it reads and all of the tensor, there is no need for it. None if there is nothing to do.
+    """
+    row = draft.rows[name]
+    axis = row.operator.attributes.get("axis")
+    if row.operator.output_shape is None or type(axis) is not int:
+        return None
+    if not all(carries_all(draft, row, i) for i in range(len(row.reads))):
+        return None
+    reads: list[Read] = []
+    for source, members in _runs(draft, row, axis):
+        shape = draft.operator(source.producer).output_shape
+        assert shape is not None
+        complete = source.slice is None or source.slice[1:] == (0, shape[axis])
+        if len(members) > 1 and (complete or is_contiguous(shape, axis)):
+            nbytes = sum(row.reads[i].nbytes for i in members)
+            reads.append(Read(source.producer, None if complete else source.slice, nbytes))
+        else:
+            reads += [row.reads[i] for i in members]
+    return _with_reads(draft, name, axis, reads) if len(reads) < len(row.reads) else None
+
+
+def _runs(draft: Draft, row: Row, axis: int) -> list[tuple[Source, list[int]]]:
+    """Return the inputs of a concatenation, those together that are slices behind each other of one tensor."""
+    runs: list[tuple[Source, list[int]]] = []
+    for i, read in enumerate(row.reads):
+        source = resolved(draft, read)
+        if runs and source.slice is not None:
+            producer, before = runs[-1][0]
+            behind = (axis, source.slice[1]) if source.slice[0] == axis else None
+            if producer == source.producer and before is not None and before[::2] == behind:
+                runs[-1] = (Source(producer, (axis, before[1], source.slice[2])), [*runs[-1][1], i])
+                continue
+        runs.append((source, [i]))
+    return runs
+
+
+def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Draft | None:
+    """Return the draft in which a concatenation has other reads; a view or nothing stands for one that has only one."""
+    row = draft.rows[name]
+    remove = [name, *_without_reader(draft, row, reads)]
+    first = reads[0]
+    if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
+        shapes = []
+        for read in reads:
+            shape = draft.operator(read.producer).output_shape
+            assert shape is not None
+            shapes.append(sliced_shape(shape, read.slice))
+        return draft.replace(remove, [Row(_reading(row.operator, tuple(shapes)), reads)])
+    if name not in draft.kept:
+        return draft.replace(remove, redirect={name: Source(first.producer, first.slice)})
+    producer = draft.operator(first.producer)
+    assert producer.output_shape is not None
+    _, begin, end = first.slice or (axis, 0, producer.output_shape[axis])
+    return draft.replace(remove, [Row(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])
+
+
+def _without_reader(draft: Draft, row: Row, reads: Sequence[Read]) -> list[str]:
+    """Return the slices that nobody needs any more if an operator has other reads."""
+    still = [read.producer for read in reads]
+    return [
+        name
+        for name in dict.fromkeys(read.producer for read in row.reads)
+        if name in draft.rows
+        and slice_made(draft.rows[name].operator) is not None
+        and name not in draft.kept
+        and name not in still
+        and all(reader == row.operator.name for reader, _ in draft.readers[name])
+    ]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _reading(op: Operator, input_shapes: tuple[Shape, ...]) -> Operator:
+    return replace(op, input_shapes=input_shapes)

@@ -1,0 +1,170 @@
+"""What operators cost that come from others: FLOP, bytes, kernels, time.
+
+Kernels
+    Those of the operator replaced that has the most thread blocks (then the most outputs per block), with the same
+    threads, registers and shared memory; as many blocks as the outputs need at that operator's outputs per block.
+    A new copy has a thread per 4 bytes, in blocks of 256 threads of 32 registers; none if the replaced have none.
+Time
+    None if one of those replaced has none, and so to be estimated. Otherwise their times scaled: the sum of the times
+    by the roofline estimate of the new operator over the sum of those of the replaced, all on an A100, because a rule
+    knows no device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
+Utilization
+    Of operators that ran beside each other the sum, at most 1; of those that ran after each other the largest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Any, Final
+
+from simsched.cluster import Cluster, Device
+from simsched.costmodel import roofline
+from simsched.graph import DTYPE_NBYTES, Kernel, Operator
+
+REMEMBERED: Final = 1 << 16
+"""How many results each function that makes operators remembers."""
+
+Shape = tuple[int, ...]
+
+_REFERENCE: Final = "a100"
+_THREADS: Final = 256
+_REGISTERS: Final = 32
+_WORD: Final = 4  # bytes that a thread of a copy handles
+
+
+def tensor_nbytes(shape: Sequence[int], dtype: str) -> float:
+    """Return the bytes of a tensor."""
+    return float(prod(shape) * DTYPE_NBYTES[dtype])
+
+
+def made_from(
+    ops: Sequence[Operator],
+    name: str,
+    *,
+    kind: str,
+    flops: float,
+    nbytes: float,
+    weight_nbytes: float,
+    attributes: Mapping[str, Any],
+    input_shapes: Sequence[Shape],
+    output_shape: Shape,
+    like: Operator | None = None,
+) -> Operator:
+    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's."""
+    loads = [op.utilization for op in ops if op.utilization is not None]
+    kernels = _kernels((like,) if like else ops, output_shape)
+    made = Operator(
+        name,
+        kind=kind,
+        flops=flops,
+        nbytes=nbytes if any(op.nbytes for op in ops) else 0.0,
+        weight_nbytes=weight_nbytes,
+        kernels=kernels,
+        utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
+        intensity=_intensity(ops),
+        dtype=ops[0].dtype,
+        attributes=attributes,
+        input_shapes=tuple(input_shapes),
+        output_shape=output_shape,
+        block=ops[0].block,
+    )
+    times = _times(ops)
+    if len(times) == len(ops) and not any(op.flops or op.nbytes for op in ops):
+        return replace(made, time=sum(times))
+    return _timed(made, ops)
+
+
+def copy_of(
+    ops: Sequence[Operator],
+    name: str,
+    *,
+    kind: str,
+    attributes: Mapping[str, Any],
+    input_shapes: Sequence[Shape],
+    output_shape: Shape,
+    flops: float = 0.0,
+    n_reads: int = 1,
+) -> Operator:
+    """Return an operator with a thread per output that `ops` make necessary, a copy if it has no `flops`.
+
+    It reads `n_reads` times as many bytes as it writes.
+    """
+    written = tensor_nbytes(output_shape, ops[0].dtype)
+    width = DTYPE_NBYTES[ops[0].dtype]
+    n_threads = -(-prod(output_shape) * width // max(_WORD, width))
+    has_kernels = any(op.kernels for op in ops)
+    made = Operator(
+        name,
+        kind=kind,
+        flops=flops,
+        nbytes=(1 + n_reads) * written,
+        kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
+        intensity="memory" if any(op.intensity for op in ops) else None,
+        dtype=ops[0].dtype,
+        attributes=attributes,
+        input_shapes=tuple(input_shapes),
+        output_shape=output_shape,
+        block=ops[0].block,
+    )
+    return _timed(made, ops)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
+    """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
+    assert op.output_shape is not None
+    shape = (*op.output_shape[:axis], end - begin, *op.output_shape[axis + 1 :])
+    made = copy_of(
+        (op,),
+        name,
+        kind="slice",
+        attributes={"axis": axis, "begin": begin, "end": end},
+        input_shapes=(op.output_shape,),
+        output_shape=shape,
+    )
+    return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
+
+
+@lru_cache(maxsize=REMEMBERED)
+def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tuple[Shape, ...]) -> Operator:
+    """Return the operator that joins the inputs of some operators for the one that replaces these."""
+    first = input_shapes[0]
+    shape = (*first[:axis], sum(other[axis] for other in input_shapes), *first[axis + 1 :])
+    return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
+
+
+def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]:
+    """Return the kernels of the largest of some operators, with the grid that so many outputs need."""
+    n = prod(output_shape)
+    sizes = [
+        (sum(kernel.blocks for kernel in op.kernels), prod(op.output_shape or output_shape), -i)
+        for i, op in enumerate(ops)
+        if op.kernels
+    ]
+    if not sizes:
+        return ()
+    _, outputs, i = max(sizes)
+    return tuple(replace(kernel, blocks=-(-kernel.blocks * n // outputs)) for kernel in ops[-i].kernels)
+
+
+def _intensity(ops: Sequence[Operator]) -> str | None:
+    found = [op.intensity for op in ops]
+    return next((kind for kind in ("compute", "memory") if kind in found), None)
+
+
+def _times(ops: Sequence[Operator]) -> list[float]:
+    return [op.time for op in ops if op.time is not None]
+
+
+def _timed(made: Operator, ops: Sequence[Operator]) -> Operator:
+    times = _times(ops)
+    if len(times) < len(ops) or not any(op.flops or op.nbytes for op in ops):
+        return made
+    device = _reference()
+    return replace(made, time=sum(times) * roofline(made, device) / sum(roofline(op, device) for op in ops))
+
+
+@lru_cache(maxsize=1)
+def _reference() -> Device:
+    return Cluster.preset(_REFERENCE).devices[0]

@@ -1,0 +1,208 @@
+"""AutoGraph: substitutions that shorten the whole of a graph on many streams, not only the sum of its operators."""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.numeric import is_number
+from simsched.rewriting import Draft, Rule
+from simsched.schedulers.autograph.backtracking import Backtracking
+from simsched.schedulers.autograph.cost import MixedCost
+from simsched.schedulers.autograph.options import (
+    chosen_rules,
+    require_numbers,
+    require_objective,
+    require_rest,
+    require_shapes,
+)
+from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
+from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.protocol import Scheduler, Tools
+from simsched.schedules import Schedule
+
+
+def autograph(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    rules: Iterable[str | Rule] | None = None,
+    dp: bool = True,
+    objective: str = "mixed",
+    alpha: float = 0.25,
+    beta: float = 1.1,
+    size_l: int = 40,
+    size_u: int = 120,
+    top: int = 20,
+    budget: int = 300,
+    rounds: int = 10,
+    measure: Callable[[Schedule], float] | None = None,
+    streams_by: str | Scheduler = "nimble",
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Schedule:
+    """Rewrite a graph into one that computes the same in less time on many streams of one device, and schedule that.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what; the first device is used.
+    cost
+        Time of an operator alone on a device, in us. It is asked about operators that substitutions make, too.
+    rules
+        Names of substitution rules (see `simsched.rewriting.RULES`), or rules of one's own; None for all,
+        ``()`` for none, which leaves the graph as it is.
+    dp
+        False: parts are rewritten each for itself, and never together with their neighbours.
+    objective
+        ``"mixed"``: sum of all times and `alpha` times that of the longest path; candidates are then measured.
+        ``"sum"``: sum of the times alone, as TASO and MetaFlow have it; the graph of the least sum is taken,
+        unless `measure` is given.
+    alpha
+        At least 0.
+    beta
+        A part is not rewritten further where it costs more than `beta` times the best found, at least 1.
+    size_l, size_u
+        The graph is cut until each piece has fewer than `size_l` operators; adjacent pieces are put together
+        again as long as they have at most `size_u`.
+    top
+        How many of the graphs of least cost are measured per round.
+    budget
+        Most graphs derived from a part.
+    rounds
+        Most times that the best graph is rewritten again.
+    measure
+        From a schedule to us, such as a hardware backend's; the simulated makespan by default.
+    streams_by
+        The scheduler that assigns streams to a rewritten graph.
+    time_limit
+        Cap in s; the best until then is returned.
+    progress
+        Called with what is being done.
+
+    Returns
+    -------
+    Schedule
+        Of the rewritten graph (`graph` itself where nothing was better); execution and `estimate` are those of
+        `streams_by`, for Nimble a captured graph and the list evaluation without contention. `search` holds
+        ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched; equal ones once),
+        ``"substitutions"`` (by rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the
+        result by the objective, us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range, or no operator has shapes.
+
+    Notes
+    -----
+    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`partition`), the best variants of
+    each part are searched (`backtracking`) by the mixed critical path cost (`cost`), runs of adjacent parts too,
+    which a dynamic program with lists of the `top` best chooses from (`intervals`), and the `top` graphs that come
+    out are measured on their streams. The fastest is rewritten again until none is faster; the start is measured
+    as well, so what is returned is never slower.
+
+    There is no released code, and the text leaves open what follows. The graph of least cost is tried next, up to
+    `budget`; a run begins with the best of its first parts and its last one, and of its first one and the others.
+    A graph has to be strictly faster to be gone on with, and is measured once. Ours: what each rule alone makes of
+    a part is searched from, too, and what it makes of all of them is measured, since substitutions that lower the
+    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; equal
+    parts are searched once; of graphs whose times add up to the same only the best is kept. Equal costs keep the
+    order in which graphs were found.
+
+    A cut takes O(V^2 E) at worst and a few milliseconds in practice; a graph derived from a part O(`size_u`), of
+    which there are at most `budget` for each of O(V size_u / size_l^2) runs.
+
+    References
+    ----------
+    .. [1] Zhao, Sun, He, Bai, Yu, "AutoGraph: optimizing DNN computation graph for parallel GPU kernel execution",
+       AAAI 2023, doi:10.1609/aaai.v37i9.26343.
+    """
+    begin = perf_counter()
+    require_objective(objective)
+    require_numbers(
+        {"size_l": (size_l, 2), "size_u": (size_u, 1), "top": (top, 1), "budget": (budget, 1), "rounds": (rounds, 1)},
+        {"alpha": (alpha, 0.0), "beta": (beta, 1.0)},
+    )
+    require_rest(dp, measure, streams_by)
+    if objective == "sum":
+        alpha = 0.0
+    used = chosen_rules(rules)
+    require_shapes(graph, used)
+
+    draft = Draft.from_graph(graph)
+    costs = MixedCost(draft, cluster.devices[0], cost, alpha)
+
+    def assess(rewritten: Rewritten, candidate: OpGraph) -> tuple[float, Rewritten, Schedule]:
+        plan = tools.schedule(candidate, cluster, streams_by, cost)
+        if measure is not None:
+            return _measured(measure, plan), rewritten, plan
+        us = rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost)
+        return us, rewritten, plan
+
+    best = assess(Rewritten(draft, (), costs(draft)), graph)
+    start_us, seen, done = best[0], {draft.signature()}, 0
+    with Deadline("autograph", time_limit) as deadline:
+        search = Backtracking(used, costs, beta, budget, top, deadline)
+        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or _say_nothing)
+        improved = bool(used)
+        while improved and done < rounds and not deadline.over():
+            improved = False
+            done += 1
+            for rewritten in rewrite(best[1], best[2].graph, f"round {done}"):
+                if rewritten.draft.signature() in seen or deadline.over():
+                    continue
+                seen.add(rewritten.draft.signature())
+                found = assess(rewritten, rewritten.draft.to_graph())
+                if found[0] < best[0]:
+                    best, improved = found, True
+    us, rewritten, plan = best
+    return _renamed(plan, {
+        "candidates": search.candidates,
+        "rounds": done,
+        "subgraphs": rewrite.subgraphs,
+        "substitutions": {name: n for name in used if (n := rewritten.rules.count(name))},
+        "measured": len(seen),
+        "cost": rewritten.cost.mixed,
+        "start_us": start_us,
+        "best_us": us,
+        "stopped": deadline.reason,
+        "time_s": perf_counter() - begin,
+    })  # fmt: skip
+
+
+def _say_nothing(_what: str) -> None:
+    """Stand in for `progress` where there is none."""
+
+
+def _measured(measure: Callable[[Schedule], float], plan: Schedule) -> float:
+    """Return what `measure` says, which has to be a time."""
+    us = measure(plan)
+    if not is_number(us) or not 0 <= us < inf:
+        raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
+    return float(us)
+
+
+def _renamed(plan: Schedule, search: Mapping[str, Any]) -> Schedule:
+    """Return a schedule as one of this scheduler."""
+    return Schedule.from_columns(
+        plan.graph,
+        plan.op,
+        plan.devices,
+        device=plan.device,
+        stream=plan.stream,
+        stage=plan.stage,
+        group=plan.group,
+        priority=plan.priority,
+        execution=plan.execution,
+        estimate=plan.estimate,
+        scheduler="autograph",
+        events=plan.events,
+        search=search,
+    )

@@ -1,0 +1,175 @@
+"""HIOS-LP: longest paths onto devices, then neighbours on a device into stages."""
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.graph import OpGraph
+from simsched.schedulers.hios import layout
+from simsched.schedulers.hios.instance import Instance
+from simsched.schedulers.hios.stages import Stages, finished, require_options, stage_costs
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.stage_costs import StageLatencyOption
+from simsched.schedules import Schedule
+
+
+def hios_lp(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    stage_latency: StageLatencyOption = "simulated",
+    w: int = 2,
+    insertion: bool = False,
+    mode: str = "paper",
+) -> Schedule:
+    """Map longest paths onto devices as `inter_lp` does, then run neighbours on a device side by side.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    stage_latency
+        What a stage of two operators or more takes, each a group of its own, see `StageCost`; an operator
+        alone takes its `cost`, and is not asked for. With ``"hios-sim"`` an operator without a
+        utilization counts as one that fills the device.
+    w
+        Operators in a window, at least 1; 1 leaves every operator a stage of its own.
+    insertion, mode
+        As in `inter_lp`.
+
+    Returns
+    -------
+    Schedule
+        ``execution="stages"``, the operators of a stage on streams 0, 1, ...; `estimate` is the
+        makespan if a stage starts when its device is free and all inputs of all its operators are there,
+        and takes its latency; without launch and synchronisation. `search` holds ``paths``, ``stages_tried``
+        (latencies asked for), ``stages_merged`` and ``stages_refused`` (operators that must not be one stage).
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithms 1 and 2. Algorithm 2: operators in falling priority; a window starts at each that is in no
+    stage of several yet and holds it and up to `w` - 1 that follow it on its device, as far as they
+    are in no such stage either. Its first 2, 3, ... `w` operators are tried as one stage; the one of
+    least makespan is kept if that is strictly less than without, of equal ones the smallest. The
+    order of a device never changes otherwise.
+
+    The operators of a stage must not depend on each other, and merging them must close no cycle. The
+    paper looks for one in the dependencies alone. That lets through stages for which an in-order
+    execution waits for ever: A, B on one device, C, D on another, A -> C, D -> B; {A, B} waits for D,
+    which is queued behind C, which waits for A. Here the orders of the devices count as well.
+
+    Each stage tried is evaluated from its place in the order on, until the makespan cannot be less any
+    more: O(V (V + E)) in all besides Algorithm 1, and up to V (w - 1) questions for a latency.
+
+    The released Algorithm 2 evaluates with the clock of a device instead of finish times and in the order of
+    numbers that are not topological, sums parallel edges between stages, accepts stages that gain
+    nothing and such as never finish. ``mode="impl"`` has none of that: its stages could not always run.
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator(name, time=5.0, utilization=0.5) for name in "abc"])
+    >>> plan = ss.schedule(graph, ss.Cluster.preset("a40"), hios_lp, stage_latency="hios-sim")
+    >>> [row.stage for row in plan.placements], plan.estimate, dict(plan.search)
+    ([0, 0, 1], 12.5, {'paths': 3, 'stages_tried': 1, 'stages_merged': 1, 'stages_refused': 0})
+    """
+    require_options("hios-lp", w=w, insertion=insertion, mode=mode)
+    instance = Instance(graph, cluster, cost)
+    return finished(
+        "hios-lp", *_mapped(instance, insertion, mode), w, stage_costs("hios-lp", stage_latency, instance, cost, tools)
+    )
+
+
+def inter_lp(
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, insertion: bool = False, mode: str = "paper"
+) -> Schedule:
+    """Map the longest path of what is left onto the device that gives the least latency, until all is mapped.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    insertion
+        Whether an operator may start in a gap between earlier ones on its device, in the first that is
+        long enough (ours); else it runs behind them, as the paper's worked example has it. With insertion the
+        whole list is evaluated for every path and device.
+    mode
+        ``"paper"``: the algorithm as printed; ``"impl"``: the mapping of the released code (see Notes),
+        with the stages, the order and the estimate of the paper.
+
+    Returns
+    -------
+    Schedule
+        One operator per stage, ``execution="stages"``; `estimate` is the makespan of the list schedule
+        below, without launch, synchronisation and contention. `search` holds ``paths``, their number.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithm 1 (HIOS-LP) without Algorithm 2. A path is valid if no operator of it but the
+    first and the last is next to a mapped one; its length counts operators, the edges between
+    them, and the longest edge from the mapped part to the first and from the last to the mapped part. The
+    longest is found by a dynamic program with two states (first operator or not), O(V + E), where the
+    paper says O(V^2 E). Each device is tried: mapped operators in falling priority (longest path to an
+    output, transfers included), each when its device and its inputs are there. Only those from the
+    path's first operator on are evaluated again, and only until the device cannot be the best any more.
+    O(paths x devices x (V + E)) in all.
+
+    Ties: priorities by topological position; equal paths go on rather than end, and then take the operator of
+    higher priority, from their first on; equal latencies to the lowest device, the first path to device 0.
+
+    On unequal devices priorities and lengths use the mean time over devices and, where links differ, the
+    mean transfer over pairs of devices; the evaluation uses the times of the devices and links in
+    question. Devices that links do not join to those before them get no operator, unless all
+    transfers are given as exact times. On one device transfers count nothing.
+
+    The released code peels edges rather than operators, so that a path may lead through mapped ones, does not
+    count the first operator of a path, gives ties to the last device, tries devices for the first path
+    too, and evaluates in the order of the operators given, with the clock of a device in place of
+    the finish times on it; this is ``mode="impl"``. Its rounding of slack to whole ms, for which it
+    never ends on some graphs, and its operators without edges, which it maps nowhere, are not followed (the
+    latter go to device 0).
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator(name, time=5.0) for name in "abc"])
+    >>> plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), inter_lp)
+    >>> [row.device for row in plan.placements], plan.estimate
+    (['gpu0', 'gpu1', 'gpu0'], 10.0)
+    """
+    require_options("inter-lp", insertion=insertion, mode=mode)
+    return finished("inter-lp", *_mapped(Instance(graph, cluster, cost), insertion, mode))
+
+
+def _mapped(instance: Instance, insertion: bool, mode: str) -> tuple[Stages, dict[str, int]]:
+    """Return the operators on their devices by Algorithm 1, and what to say of the search."""
+    if mode == "paper":
+        found = instance.mapping(layout.PATHS, insertion=insertion)
+    else:
+        found = instance.mapping(layout.RELEASED_PATHS)
+        found = instance.inserted(found) if insertion else found
+    return Stages(instance, found, insertion), {"paths": found.n_paths}

@@ -1,0 +1,5 @@
+"""IOS: dynamic programming over stages."""
+
+from simsched.schedulers.ios.scheduler import ios
+
+__all__ = ["ios"]

@@ -1,0 +1,227 @@
+"""IOS: stages by dynamic programming over the endings of each block."""
+
+import os
+from collections.abc import Sequence
+from math import prod
+from time import perf_counter
+from typing import Any, Final
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.numeric import is_count
+from simsched.rewriting import merge
+from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.ios.blocks import BLOCKS, blocks_of
+from simsched.schedulers.ios.merging import Merging
+from simsched.schedulers.ios.part import Limits
+from simsched.schedulers.ios.solving import Piece, Solver
+from simsched.schedulers.ios.stages import Stages
+from simsched.schedulers.listing import require_flag
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.stage_costs import StageCost, StageFormula, StageLatencyOption
+from simsched.schedules import Schedule
+
+STRATEGIES: Final = ("both", "parallel", "merge")
+ENDINGS: Final = ("exact", "single_root")
+MODES: Final = ("paper", "impl")
+_MOST_THREADS: Final = 8
+
+
+def ios(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    strategy: str = "both",
+    r: int | None = 3,
+    s: int | None = 8,
+    endings: str | None = None,
+    blocks: str = "labels",
+    max_part: int = 100,
+    max_transitions: int = 5_000_000,
+    max_stages: int = 200_000,
+    stage_latency: StageLatencyOption = "simulated",
+    merge_limits: bool = False,
+    mode: str = "paper",
+    threads: int | None = None,
+    time_limit: float | None = None,
+) -> Schedule:
+    """Cut each block into stages of groups side by side, by dynamic programming over all ways to do so.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what; the first device is used.
+    cost
+        Time of an operator alone on a device, in us.
+    tools
+        Simulates the stages; `simsched.schedule` passes it.
+    strategy
+        ``"parallel"``: stages of groups side by side. ``"merge"``: stages of one operator, or of several
+        convolutions merged into one. ``"both"``: all of these.
+    r, s
+        Most operators of a group and most groups of a stage; None for no limit.
+    endings
+        ``"exact"``: a stage may be any operators that no other operator still to be scheduled reads from; its
+        groups are those that edges connect. ``"single_root"``: of a group only one operator may read from none
+        of the stage, as in the released code, which made the figures of the paper. None: as `mode` says.
+    blocks
+        What is optimised on its own: ``"labels"``, the blocks of `OpGraph.blocks` (labels that read from each
+        other in a circle are one); ``"dominators"``, the pieces between operators that every path passes,
+        whatever the labels; ``"none"``, the graph as a whole.
+    max_part
+        Most operators that are optimised together; larger blocks are cut topologically into equal pieces.
+    max_transitions
+        Budget of a block, in endings looked at, those that `r` and `s` rule out among them. A block that needs
+        more is cut topologically in halves, each with half the budget, and so on.
+    max_stages
+        Budget of a block likewise, in stages to ask `stage_latency` for; none are asked with a formula.
+    stage_latency
+        Latency of a stage in us: ``"simulated"`` (without launch and barrier); ``"hios-sim"``; a `StageFormula`,
+        which is evaluated in machine code; a function of (groups, merged=False); or a table from groups to us.
+        Groups are a tuple of tuples of operator names: groups by their first operators, operators in
+        topological order. Operators to merge are one group, whose operators do not read from each other.
+    merge_limits
+        Whether at most `s` operators may be merged, as many as could run side by side; by default neither `r`
+        nor `s` limits merging, as in the released code.
+    mode
+        ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
+    threads
+        How many simulate stages at a time; None for one per core, up to 8. The schedule is the same for any.
+    time_limit
+        Wall time in s, a cap: blocks that are not done by then run one operator after the other. So does Ctrl-C.
+
+    Returns
+    -------
+    Schedule
+        With `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage
+        latencies. Its graph is the given one, or where operators were merged one rewritten by
+        `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
+        (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
+        merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
+        if feasible_schedules_exact, None beyond 1e308), distinct_stages and asked_stages (those that look
+        different; both 0 with a formula), merged (operators merged), stopped and time_s.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range, or with ``strategy="merge"`` no operator has what merging needs.
+    UnknownNameError
+        If `stage_latency` is a name that is not known.
+
+    Notes
+    -----
+    IOS [1]_, Algorithm 1 with the pruning of section 4.3. The program is run bottom-up over all sets that hold
+    with an operator what it reads from: the fastest way to run such a set is the fastest way to run what an
+    ending leaves, and then the ending. In a part of n operators and width d there are at most C(n/d + 2, 2)^d
+    transitions; each costs about 30 ns. Sets are bit masks of any length. Equal costs keep the ending found
+    first: by falling last operator, without merges before with them, so that what changes nothing is not merged.
+
+    A stage is asked for once, and stages that look the same are one: with the simulator, operators that differ
+    in names alone are. Blocks that look the same are solved once, and counted each.
+
+    Where the text leaves it open: in a stage of merged operators these read the same tensor in the same way
+    (`simsched.rewriting.why_not_mergeable`), and what the split takes counts. Any set of them up to 10 is tried,
+    of more those next to each other in topological order. The released code limits endings (above), tries a merge
+    before the same without, merges kernels that do not align, and does not count the split; only the first of
+    these is followed with ``mode="impl"``, results that are wrong never. It cuts blocks every `max_part`
+    operators.
+
+    References
+    ----------
+    .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
+       MLSys 2021, arXiv:2011.01302.
+    """
+    for option, value, known in (
+        ("strategy", strategy, STRATEGIES), ("endings", endings, (None, *ENDINGS)), ("blocks", blocks, BLOCKS),
+        ("mode", mode, MODES),
+    ):  # fmt: skip
+        if not (value is None or isinstance(value, str)) or value not in known:
+            raise SchedulerError(f"ios: {option} must be one of {', '.join(map(repr, known))}, not {value!r}")
+    for option, number in (("r", r), ("s", s), ("threads", threads)):
+        if number is not None and not is_count(number, 1):
+            raise SchedulerError(f"ios: {option} must be a whole number of at least 1, or None, not {number!r}")
+    for option, number in (("max_part", max_part), ("max_transitions", max_transitions), ("max_stages", max_stages)):
+        if not is_count(number, 1):
+            raise SchedulerError(f"ios: {option} must be a whole number of at least 1, not {number!r}")
+    require_flag("ios", "merge_limits", merge_limits)
+    start = perf_counter()
+    device = cluster.devices[0]
+    merging = None
+    if strategy != "parallel":
+        merging = Merging(graph, s if merge_limits else None, required=strategy == "merge")
+    merged_time = None if merging is None else merging.time(cost, device, stage_latency)
+
+    def ask() -> StageCost:
+        return StageCost("ios", stage_latency, graph, cluster, cost, tools, merged_time=merged_time)
+
+    stages = Stages(graph, device, cost, stage_latency, ask, threads or min(_MOST_THREADS, os.cpu_count() or 1))
+    limits = Limits(
+        r=1 if strategy == "merge" else r,
+        s=1 if strategy == "merge" else s,
+        single_root=(endings or ("exact" if mode == "paper" else "single_root")) == "single_root",
+        max_transitions=max_transitions,
+        max_stages=max_stages,
+    )
+    formula = stage_latency if isinstance(stage_latency, StageFormula) else None
+    with Deadline("ios", time_limit) as deadline:
+        solver = Solver(graph, stages, merging, limits, formula, deadline)
+        solved = [solver.solve(ops, max_part) for ops in blocks_of(graph, blocks)]
+    return _schedule(graph, device.name, solved, stages, deadline.reason, start)
+
+
+def _schedule(
+    graph: OpGraph,
+    device: str,
+    solved: Sequence[Sequence[Piece]],
+    costs: Stages,
+    stopped: str | None,
+    start: float,
+) -> Schedule:
+    """Put the stages of all pieces one after the other, with what the search saw."""
+    names = graph.names
+    pieces = [piece for block in solved for piece in block]
+    stages = [
+        (tuple(tuple(names[piece.ops[k]] for k in group) for group in stage), merged)
+        for piece in pieces
+        for stage, merged in piece.solution.stages
+    ]
+    estimate = sum(costs.latency(groups, merged) for groups, merged in stages)
+    sets = [groups[0] for groups, merged in stages if merged]
+    rewritten, replaced = merge(graph, sets) if sets else (graph, [])
+    new = iter(replaced)
+    rows = [
+        (rewritten.index[name], k, g)
+        for k, (groups, merged) in enumerate(stages)
+        for g, group in enumerate((next(new),) if merged else groups)
+        for name in group
+    ]
+    op, stage, group = zip(*rows, strict=True)
+    found = [piece.solution for piece in pieces]
+    counts = [solution.schedules for solution in found]
+    search: dict[str, Any] = {
+        "blocks": len(solved),
+        "parts": len(pieces),
+        "cut_blocks": [
+            {"block": k, "operators": sum(len(p.ops) for p in block), "parts": len(block), "reason": block[-1].reason}
+            for k, block in enumerate(solved)
+            if len(block) > 1
+        ],
+        "states": sum(solution.states for solution in found),
+        "transitions": sum(solution.transitions for solution in found),
+        "merged_transitions": sum(solution.merged_transitions for solution in found),
+        "feasible_schedules": None if None in counts else prod(count or 0 for count in counts),
+        "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
+        "distinct_stages": sum(solution.distinct_stages for solution in found),
+        "asked_stages": costs.n_asked,
+        "merged": sum(len(names) for names in sets),
+        "stopped": stopped,
+        "time_s": perf_counter() - start,
+    }
+    return Schedule.from_columns(
+        rewritten, op, [device], stream=group, stage=stage, group=group,
+        execution="stages", estimate=estimate, scheduler="ios", search=search,
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""PEFT: HEFT that looks ahead, by a table of what is left at best."""
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.graph import OpGraph
+from simsched.schedulers.list_scheduling import Draft
+from simsched.schedulers.listing import require_flag
+from simsched.schedules import Schedule
+
+
+def peft(
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None, insertion: bool = True
+) -> Schedule:
+    """Place ready operators where their finish time and the least that is left behind them are together least.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    streams
+        Streams of each device; each is a processor of the paper. None for 8 on a single device, and 2 on
+        each of several, as in `heft`.
+    insertion
+        Whether an operator may start in an idle interval between two others of a stream, as in `heft`.
+
+    Returns
+    -------
+    Schedule
+        With `execution="events"`, launched by start times; `estimate` is the makespan without launch,
+        synchronisation and contention, every transfer with the links to itself.
+
+    Raises
+    ------
+    SchedulerError
+        If `streams` is not a whole number of at least 1, or `insertion` no truth value.
+
+    Notes
+    -----
+    PEFT [1]_, section 4. The optimistic cost of an operator on a device is the largest, over those that read
+    from it, of the least, over devices, of their own optimistic cost, their time there, and the mean transfer
+    if that is another device; zero for outputs. Of the operators that are ready the one of largest mean
+    optimistic cost over devices is placed next, where its finish time plus optimistic cost is least. Mean
+    transfers, idle intervals and devices without links are as in `heft`. Equal means: the topological order;
+    equal sums: the first stream of the first device.
+
+    O(E devices + V (log V + streams)) in machine code: for each edge the least over devices is found once.
+
+    References
+    ----------
+    .. [1] Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
+       table", IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57.
+    """
+    require_flag("peft", "insertion", insertion)
+    draft = Draft("peft", graph, cluster, cost, streams)
+    ahead, mean = draft.optimistic_costs()
+    draft.place(mean, insertion=insertion, ahead=ahead)
+    return draft.schedule()

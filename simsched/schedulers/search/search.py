@@ -1,0 +1,191 @@
+"""Search: local changes to the best schedule of others, judged by the simulator."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.numeric import is_count
+from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.listing import require_streams
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
+from simsched.schedulers.search.candidate import Candidate
+from simsched.schedulers.search.stages import StageMoves
+from simsched.schedulers.search.starts import Start, most_streams, plans, require_starts, variants
+from simsched.schedulers.search.walk import Walk
+from simsched.schedules import EXECUTIONS, Schedule
+
+_STREAMS: Final = 8  # of a device at least, unless told otherwise
+_ARMS: Final = 3  # starts that are tried before one of them is followed
+_TRIAL: Final = 0.05  # of the evaluations, for each of those
+_NEAR: Final = 1.15  # a start is tried if its makespan is at most this times the best
+
+
+def search(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    starts: Sequence[str | Schedule] = (),
+    evaluations: int = 10_000,
+    time_limit: float | None = None,
+    rng: np.random.Generator | int = 0,
+    execution: str | None = None,
+    streams: int | None = None,
+) -> Schedule:
+    """Improve the best schedule of others step by step, judged by the simulated makespan itself.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    tools
+        Bound by `simsched.schedule`.
+    starts
+        Names of schedulers, or schedules (of this graph, or of one that computes the same: then the
+        search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
+        inter-lp, opara and nimble, without those that refuse the graph or the cluster.
+    evaluations
+        Simulations, those of the starts included; the starts are simulated however few there are.
+    time_limit
+        Most s; only a cap. Whatever stops the search, the best schedule so far is returned.
+    rng
+        Generator or seed.
+    execution
+        None: what runs quickest is part of the search, a placement by stages may be run by events or
+        as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
+    streams
+        Streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
+
+    Returns
+    -------
+    Schedule
+        No slower than the best start under the executions and streams that may be. Its model is the
+        simulator: `estimate` is the simulated makespan. `search` says how it was found: ``evaluations``, the ``start``
+        that it came from, ``start_makespan`` of the best start in us as it was given, ``accepted`` changes,
+        ``stopped`` (None, ``"time limit"``, ``"interrupted"`` or ``"nothing to change"``) and ``time_s``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range or no start can run as `execution` asks.
+
+    Notes
+    -----
+    Ours: simulated annealing [1]_ over devices, streams, stages and launch order at once. Each start is
+    simulated under each execution that a scheduler of its kind could use (by events and as a captured
+    graph always, by stages if it has them). The best one, and up to two near it of another execution or
+    scheduler, are annealed for a twentieth of the evaluations each; which of them is best then, for the rest.
+
+    What is simulated next comes from a walk [2]_ of up to 32 moves in machine code (`walk.Walk` lists them), each
+    judged by a quick model: operators share a device in proportion to what they fill of it, copies do
+    not meet, the host is charged for launches. The walk goes further the more of its ends the simulator accepts. What
+    is no worse is taken, what is worse by d with probability exp(-d / T), T falling from 0.4 % to 0.01 % of
+    the best makespan. In stages it is one move at a time, without the model: operators and groups change their
+    stage, stages are merged and split. Three times in ten the operator to begin with is one of the critical
+    path of the simulated trace, looked at every 100 evaluations (a look counts as one).
+
+    The launch order stays topological over all devices, so that without stages every candidate can run; priorities
+    stay as in the start. Of equal starts the first counts. O(evaluations (steps (V + E) + simulation)).
+
+    References
+    ----------
+    .. [1] Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing", Science 220(4598), 1983,
+       doi:10.1126/science.220.4598.671.
+    .. [2] Christen, Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational and
+       Graphical Statistics 14(4), 2005, doi:10.1198/106186005X76983.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> from simsched.schedulers.search import search
+    >>> graph = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.5) for name in "abcd"])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plan = ss.schedule(graph, cluster, search, starts="sequential", evaluations=200)
+    >>> plan.search["start_makespan"], plan.estimate
+    (40.0, 20.0)
+    """
+    _check(evaluations, execution, streams)
+    given, rng, began = require_starts(starts), _generator(rng), perf_counter()
+    with Deadline("search", time_limit) as deadline:
+        found: list[Start] = []
+        for name, plan in plans(given, graph, cluster, cost, tools):
+            found += variants(name, plan, cluster, cost, tools, execution, streams)
+            if found and deadline.over():
+                break
+        if not found:
+            raise SchedulerError(
+                f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
+            )
+        found.sort(key=lambda start: start.makespan)
+        start = found[0]
+        arms, spent = [], len(found)
+        for tried in _worth_a_trial(found):
+            arm = _arm(tried, cluster, cost, tools, streams)
+            spent += 1 + arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline)
+            arms.append(arm)
+        best = min(arms, key=lambda arm: arm.best)
+        best.restart()
+        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline)
+        stopped = deadline.reason or ("nothing to change" if best.idle else None)
+    plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
+    return Schedule.from_columns(
+        plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage, group=plan.group,
+        priority=plan.priority, execution=plan.execution, events=plan.events, estimate=makespan, scheduler="search",
+        search={
+            "evaluations": spent,
+            "start": best.name if best.best < start.makespan else start.name,
+            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+            "accepted": sum(arm.accepted for arm in arms),
+            "stopped": stopped,
+            "time_s": perf_counter() - began,
+        },
+    )  # fmt: skip
+
+
+def _check(evaluations: int, execution: str | None, streams: int | None) -> None:
+    if not is_count(evaluations, 1):
+        raise SchedulerError(f"search: evaluations must be a whole number of at least 1, not {evaluations!r}")
+    if execution is not None and execution not in EXECUTIONS:
+        raise SchedulerError(f"search: execution must be None, {', '.join(EXECUTIONS)}, not {execution!r}")
+    if streams is not None:
+        require_streams("search", streams)
+
+
+def _generator(rng: np.random.Generator | int) -> np.random.Generator:
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise SchedulerError(f"search: rng must be a Generator or a seed, not {rng!r}") from None
+
+
+def _worth_a_trial(found: list[Start]) -> list[Start]:
+    """Return the best start and those near it that are of another execution or of another scheduler."""
+    tried: list[Start] = []
+    for start in found:
+        if len(tried) == _ARMS or start.makespan > _NEAR * found[0].makespan:
+            break
+        alike = (start.plan.execution in {s.plan.execution for s in tried}, start.name in {s.name for s in tried})
+        if not all(alike):
+            tried.append(start)
+    return tried
+
+
+def _arm(start: Start, cluster: Cluster, cost: CostModel, tools: Tools, streams: int | None) -> Arm:
+    plan = start.plan
+    candidate = Candidate(plan, cluster, max(_STREAMS, most_streams(plan)) if streams is None else streams)
+    moves = (
+        StageMoves(candidate)
+        if candidate.staged
+        else Walk(candidate, plan.graph, cluster, cost, captured=plan.execution == "graph")
+    )
+    return Arm(start.name, tools.evaluator(plan, cluster, cost), candidate, moves)

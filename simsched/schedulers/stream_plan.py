@@ -1,0 +1,93 @@
+"""What schedulers that capture a CUDA graph share: operators on streams become a schedule of one device."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.costmodel import CostModel, operator_times
+from simsched.errors import SchedulerError
+from simsched.graph import OpGraph
+from simsched.numeric import is_count
+from simsched.schedules import Schedule
+
+
+def require_choice(scheduler: str, option: str, value: object, known: Sequence[str], hint: str = "") -> None:
+    """Refuse an option that is none of the texts known."""
+    if not isinstance(value, str) or value not in known:
+        raise SchedulerError(
+            f"{scheduler}: {option} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}{hint}"
+        )
+
+
+def require_max_streams(scheduler: str, max_streams: object) -> None:
+    """Refuse a cap that is neither None nor a whole number of at least 1."""
+    if max_streams is not None and not is_count(max_streams, 1):
+        raise SchedulerError(
+            f"{scheduler}: max_streams must be a whole number of at least 1, or None for no limit, not {max_streams!r}"
+        )
+
+
+def pooled(streams: Sequence[int], max_streams: int | None) -> list[int]:
+    """Return the streams of a pool that logical streams run on: i on i mod `max_streams`, None for no limit."""
+    return list(streams) if max_streams is None else [stream % max_streams for stream in streams]
+
+
+def captured(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    order: Sequence[int],
+    streams: Sequence[int],
+    *,
+    scheduler: str,
+    events: str,
+    search: Mapping[str, Any],
+) -> Schedule:
+    """Return the schedule of a captured graph on the first device.
+
+    Parameters
+    ----------
+    order
+        Operators in launch order, a topological one.
+    streams
+        Of each operator, in graph order.
+    search
+        What is said of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
+        consumer and a producer that are on two of them.
+
+    Notes
+    -----
+    The estimate is the list evaluation: an operator starts when the one before it on its stream and all that it reads
+    from are over, without contention, launches and waits. O(V + E log E).
+    """
+    device = cluster.devices[0]
+    stream = np.asarray(streams, np.int64)
+    crossing = stream[graph.src] != stream[graph.dst]
+    pairs = np.unique(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
+    return Schedule.from_columns(
+        graph,
+        order,
+        [device.name],
+        stream=stream[np.asarray(order)],
+        execution="graph",
+        estimate=_makespan(graph, operator_times(graph, device, cost).tolist(), order, streams),
+        scheduler=scheduler,
+        events=events,
+        search={**search, "streams": len(np.unique(stream)), "waits": len(pairs)},
+    )
+
+
+def _makespan(graph: OpGraph, times: list[float], order: Sequence[int], streams: Sequence[int]) -> float:
+    """Return the latest finish in us if nothing but streams and dependencies holds operators up."""
+    ptr, edges = graph.incoming
+    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
+    finish = [0.0] * len(graph)
+    free = [0.0] * (max(streams) + 1)
+    for v in order:
+        start = free[streams[v]]
+        for p in producers[bounds[v] : bounds[v + 1]]:
+            start = max(start, finish[p])
+        finish[v] = free[streams[v]] = start + times[v]
+    return max(finish)

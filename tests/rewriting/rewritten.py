@@ -1,0 +1,96 @@
+"""Graphs for rules, and what every substitution must keep."""
+
+from dataclasses import replace
+
+import numpy as np
+from interpreter import largest_error
+
+from simsched.graph import Operator, OpGraph
+from simsched.rewriting import RULES, Draft, Row
+from workloads.models.network import Network
+
+TOLERANCE = 1e-9
+
+
+def network(granularity="operator", dtype="fp32"):
+    return Network("net", dtype, granularity)
+
+
+def source(net, shape=(1, 4, 6, 6), name="x"):
+    """A tensor that an operator writes."""
+    return net.activation(name, net.input(*shape), "tanh")
+
+
+def block():
+    """An Inception-like block of three branches."""
+    net = network()
+    x = source(net)
+    outs = [net.conv(f"c{i}", x, 2, k, padding=k // 2, norm=True) for i, k in enumerate((1, 1, 3))]
+    net.pool("pool", net.concat("join", outs), "max", 2)
+    return net.graph()
+
+
+def cut(graph, *blocks):
+    """The operators of some blocks as a graph, behind an activation for each tensor that comes from outside."""
+    rows = [row for row in Draft.from_graph(graph).rows.values() if row.operator.block in blocks]
+    inside = [row.operator.name for row in rows]
+    outside = dict.fromkeys(read.producer for row in rows for read in row.reads if read.producer not in inside)
+    shapes = {name: graph[name].output_shape for name in outside}
+    sources = [Row(Operator(name, "tanh", input_shapes=(s,), output_shape=s)) for name, s in shapes.items()]
+    return Draft([*sources, *rows]).to_graph()
+
+
+def matches(rule, graph):
+    return list(RULES[rule].matches(Draft.from_graph(graph)))
+
+
+def check(draft):
+    """What a draft must be whatever was done to it: as if made at once from its rows."""
+    again = Draft(draft.rows.values(), draft.name, outside=draft.outside, kept=draft.kept)
+    assert draft.signature() == again.signature()
+    assert {k: sorted(v) for k, v in draft.readers.items()} == {k: sorted(v) for k, v in again.readers.items()}
+    assert dict(draft.kept) == dict(again.kept)
+    assert sorted(draft.order()) == sorted(draft.rows)
+    place = {name: i for i, name in enumerate(draft.order())}
+    for name, row in draft.rows.items():
+        assert all(place.get(read.producer, -1) < place[name] for read in row.reads)
+        assert not row.operator.input_shapes or len(row.reads) in (0, len(row.operator.input_shapes))
+
+
+def applied(rule, graph, match=None, original=None):
+    """The graph after the only match of a rule, or the one given, when it has been seen to compute the same."""
+    before = Draft.from_graph(graph)
+    if match is None:
+        (match,) = RULES[rule].matches(before)
+    assert match in list(RULES[rule].matches(before))
+    after = RULES[rule].apply(before, match)
+    assert after is not None
+    check(after)
+    rewritten = after.to_graph()
+    assert Draft.from_graph(rewritten).signature() == after.signature()
+    assert largest_error(graph, rewritten, original) < TOLERANCE
+    return rewritten
+
+
+def with_attributes(graph, name, **changed):
+    """A graph in which an operator has other attributes."""
+    rows = [replace(op, attributes={**op.attributes, **changed}) if op.name == name else op for op in graph.operators]
+    return OpGraph(rows, graph.edges, graph.name)
+
+
+def walked(graph, rng, steps, rules=RULES):
+    """The draft after random substitutions, the rules with few matches as often as those with many; and which."""
+    rng = np.random.default_rng(rng)
+    draft, used = Draft.from_graph(graph), []
+    for _ in range(steps):
+        found = {name: list(rule.matches(draft)) for name, rule in rules.items()}
+        names = [name for name, possible in found.items() if possible]
+        if not names:
+            break
+        name = names[rng.integers(len(names))]
+        match = found[name][rng.integers(len(found[name]))]
+        after = rules[name].apply(draft, match)
+        if after is not None:
+            draft = after
+            used.append((name, match))
+    return draft, used

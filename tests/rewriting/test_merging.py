@@ -1,0 +1,241 @@
+"""Merged convolutions: which may, what they cost, and that they compute the same."""
+
+from dataclasses import replace
+
+import pytest
+from interpreter import largest_error
+from rewritten import cut, with_attributes
+
+import workloads
+from simsched.cluster import Cluster
+from simsched.costmodel import roofline
+from simsched.errors import GraphError
+from simsched.graph import Kernel
+from simsched.rewriting import Draft, merge, merge_key, merged_operators, why_not_mergeable
+from workloads.models.network import Network
+
+
+def branches(*convs, batch=1, channels=4, size=8, joined=True, dtype="fp32"):
+    """A 1x1 convolution "x" and convolutions "c0", "c1", ... of it, (channels, kernel, options), then a join."""
+    net = Network("net", dtype)
+    x = net.conv("x", net.input(batch, 3, size, size), channels, 1)
+    outs = [net.conv(f"c{i}", x, out, kernel, **options) for i, (out, kernel, options) in enumerate(convs)]
+    if joined:
+        net.concat("join", outs)
+    return net.graph()
+
+
+POINT = (4, 1, {})
+SAME = (6, 3, {"padding": 1})
+
+
+def test_a_point_and_a_window_become_one_window():
+    """FLOP: (4 + 6) channels x 64 pixels x 4 inputs x 9 x 2 = 46,080. Weights: 10 x (36 + bias) x 4 bytes = 1480.
+    Bytes: input 4 x 64 x 4 = 1024 and output 10 x 64 x 4 = 2560 besides. One 64 x 64 tile for 384 outputs:
+    640 outputs need two."""
+    graph = branches(POINT, SAME)
+    after, names = merge(graph, [("c0", "c1")])
+    assert names == [("c0+c1",)]
+    op = after["c0+c1"]
+    assert (op.flops, op.weight_nbytes, op.nbytes) == (46_080.0, 1480.0, 5064.0)
+    assert op.kernels == (Kernel(2, 256, 64, 8704),)
+    assert (op.kind, op.intensity, op.dtype, op.time, op.block) == ("conv", "compute", "fp32", None, None)
+    assert op.input_shapes == ((1, 4, 8, 8),)
+    assert op.output_shape == (1, 10, 8, 8)
+    recipe = {"concat": [{"pad": {"of": "c0"}, "kernel": [3, 3]}, {"of": "c1"}], "axis": 0}
+    assert op.attributes == {
+        "kernel": [3, 3], "stride": [1, 1], "padding": [1, 1], "groups": 1, "out_channels": 10, "activation": "relu",
+        "weights": recipe,
+    }  # fmt: skip
+    assert after.names == ("x", "c0+c1", "join")
+    assert after["join"].attributes == {"axis": 1, "slices": {"0": [1, 0, 4], "1": [1, 4, 10]}}
+    assert [(edge.src, edge.nbytes) for edge in after.edges if edge.dst == "join"] == [
+        ("c0+c1", 1024.0),
+        ("c0+c1", 1536.0),
+    ]
+    assert merged_operators(graph, ("c0", "c1")) == (op,)
+    assert largest_error(graph, after) < 1e-9
+
+
+def test_of_a_batch_the_parts_are_copied():
+    """Two images: part c1 is 2 x 6 x 64 x 4 = 3072 bytes, read and written, by 768 threads."""
+    graph = branches(POINT, SAME, batch=2)
+    after, names = merge(graph, [("c0", "c1")])
+    assert names == [("c0+c1", "c0", "c1")]
+    assert after.names == ("x", "c0+c1", "c0", "c1", "join")
+    part = after["c1"]
+    assert (part.kind, part.flops, part.nbytes, part.kernels) == ("slice", 0.0, 6144.0, (Kernel(3, 256, 32),))
+    assert part.attributes == {"axis": 1, "begin": 4, "end": 10}
+    assert (part.input_shapes, part.output_shape) == (((2, 10, 8, 8),), (2, 6, 8, 8))
+    assert [op.name for op in merged_operators(graph, ("c0", "c1"))] == ["c0+c1", "c0", "c1"]
+    assert largest_error(graph, after) < 1e-9
+
+
+def test_outputs_of_the_network_keep_their_names_in_views():
+    graph = branches(POINT, SAME, joined=False)
+    after, names = merge(graph, [("c1", "c0")])
+    assert names == [("c1+c0", "c1", "c0")]
+    assert after.outputs == ("c0", "c1")
+    view = after["c0"]
+    assert (view.kind, view.time, view.nbytes, view.kernels) == ("slice", 0.0, 0.0, ())
+    assert view.attributes == {"axis": 1, "begin": 6, "end": 10}
+    assert largest_error(graph, after) < 1e-9
+
+
+MERGED = {
+    "one kernel": (POINT, (5, 1, {}), (1, 1, {})),
+    "1x3 and 3x1": ((4, (1, 3), {"padding": (0, 1)}), (4, (3, 1), {"padding": (1, 0)})),
+    "1, 3 and 5": (POINT, SAME, (2, 5, {"padding": 2})),
+    "strided": ((4, 1, {"stride": 2}), (4, 3, {"stride": 2, "padding": 1})),
+    "no activation": ((4, 1, {"activation": None}), (4, 3, {"padding": 1, "activation": None})),
+    "two even sizes": ((4, 2, {"stride": 2}), (4, 4, {"stride": 2, "padding": 1})),
+    "even in odd": ((4, 2, {"stride": 2, "size": 9}), (4, 3, {"stride": 2, "size": 9})),
+}
+
+
+@pytest.mark.parametrize("case", MERGED.values(), ids=MERGED)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_merged_convolutions_compute_the_same(case, batch):
+    sizes = [options.get("size", 8) for *_, options in case]
+    convs = [(out, kernel, {k: v for k, v in options.items() if k != "size"}) for out, kernel, options in case]
+    graph = branches(*convs, batch=batch, size=sizes[0])
+    names = [f"c{i}" for i in range(len(convs))]
+    for order in (names, names[::-1]):
+        assert why_not_mergeable(graph, order) is None
+        after, _ = merge(graph, [order])
+        assert largest_error(graph, after) < 1e-9
+
+
+REFUSED = {
+    "kernels do not align": ((4, 2, {"stride": 2}), (4, 3, {"stride": 2, "padding": 1})),  # paste at 0, read at -1
+    "output size differs": (POINT, (4, 3, {})),
+    "stride differs": ((4, 1, {"stride": 2}), (4, 1, {})),
+    "activation differs": (POINT, (4, 1, {"activation": None})),
+    "groups are not 1": ((4, 3, {"padding": 1, "groups": 2}), SAME),
+}
+
+
+@pytest.mark.parametrize(("reason", "convs"), REFUSED.items())
+def test_what_cannot_be_merged(reason, convs):
+    graph = branches(*convs, joined=False)
+    for names in (("c0", "c1"), ("c1", "c0")):
+        assert why_not_mergeable(graph, names) == reason
+    with pytest.raises(GraphError, match=f"cannot merge c0, c1: {reason}"):
+        merge(graph, [("c0", "c1")])
+    with pytest.raises(GraphError, match=reason):
+        merged_operators(graph, ("c0", "c1"))
+
+
+def test_kernels_whose_offset_is_not_their_padding():
+    """8 x 8 pixels, stride 4: a point reads pixels 0 and 4; pasted into 3 x 3 without padding it reads 1 and 5."""
+    graph = branches((4, 1, {"stride": 4}), (4, 3, {"stride": 4}))
+    assert why_not_mergeable(graph, ("c0", "c1")) == "kernels do not align"
+
+
+def test_a_padded_kernel_that_needs_fewer_steps():
+    """Per axis: 4 pixels, kernel 1 padding 0 and kernel 4 padding 2 (5 steps); never the same size: refused."""
+    graph = branches(POINT, (4, 4, {"padding": 2}), size=4, joined=False)
+    assert why_not_mergeable(graph, ("c0", "c1")) == "output size differs"
+
+
+def test_operators_of_other_tensors_and_kinds():
+    net = Network("net")
+    image = net.input(1, 4, 8, 8)
+    x, y = net.conv("x", image, 4, 1), net.conv("y", image, 4, 1)
+    net.conv("a", x, 4, 1)
+    net.conv("b", y, 4, 1)
+    net.pool("pool", x, "max", 3, padding=1)
+    graph = net.graph()
+    assert why_not_mergeable(graph, ("a", "b")) == "they do not read the same tensor"
+    assert why_not_mergeable(graph, ("a", "pool")) == "'pool' is no convolution whose shapes are known"
+    assert why_not_mergeable(graph, ("a", "a")) == "an operator stands twice"
+    assert why_not_mergeable(graph, ("pool",)) is None
+    unknown = "'x' does not read one tensor as another operator writes it"  # which input of the network?
+    assert why_not_mergeable(graph, ("x", "y")) == unknown
+    with pytest.raises(GraphError, match="has no operator 'z'"):
+        why_not_mergeable(graph, ("a", "z"))
+    assert merged_operators(graph, ("pool",)) == (graph["pool"],)
+
+
+def test_a_dilated_window_merges_with_its_like_only():
+    """Kernels with holes cannot be padded: only those of one size are merged."""
+    graph = branches(SAME, (4, 5, {"padding": 2}), SAME)
+    for i, padding in enumerate((2, 4, 2)):
+        graph = with_attributes(graph, f"c{i}", dilation=[2, 2], padding=[padding, padding])
+    assert why_not_mergeable(graph, ("c0", "c1")) == "kernels with dilation differ"
+    assert why_not_mergeable(graph, ("c0", "c2")) is None
+    assert largest_error(graph, merge(graph, [("c0", "c2")])[0]) < 1e-9
+
+
+def test_slices_of_one_tensor_are_the_same_only_if_they_are():
+    """Readers of c0 and of c1 read other parts of the merged tensor; two readers of c0 read the same part."""
+    net = Network("net")
+    x = net.conv("x", net.input(1, 3, 8, 8), 4, 1)
+    a, b = net.conv("a", x, 4, 1), net.conv("b", x, 4, 1)
+    outs = [net.conv("p", a, 4, 1), net.conv("q", a, 4, 3, padding=1), net.conv("r", b, 4, 1)]
+    net.concat("join", outs)
+    graph = net.graph()
+    once, _ = merge(graph, [("a", "b")])
+    assert why_not_mergeable(once, ("p", "q")) is None
+    assert why_not_mergeable(once, ("p", "r")) == "they do not read the same tensor"
+    twice, names = merge(graph, [("a", "b"), ("p", "q"), ("r",)])
+    assert names == [("a+b",), ("p+q",), ("r",)]
+    assert twice["p+q"].attributes["slices"] == {"0": [1, 0, 4]}
+    assert largest_error(graph, once) < 1e-9
+    assert largest_error(graph, twice) < 1e-9
+    assert merge(once, [("p", "q")])[0] == twice
+
+
+def test_a_merged_convolution_can_be_merged_again():
+    """(c0 + c1) + c2 is all three at once, but for the grid: 4 x 64 outputs a block, rounded up each time."""
+    graph = branches(POINT, (5, 1, {}), SAME)
+    once, _ = merge(graph, [("c0", "c1")])
+    twice, _ = merge(once, [("c0+c1", "c2")])
+    at_once, _ = merge(graph, [("c0", "c1", "c2")])
+    two, three = twice["c0+c1+c2"], at_once["c0+c1+c2"]
+    assert replace(two, kernels=()) == replace(three, kernels=())
+    assert twice["join"].attributes["slices"] == {"0": [1, 0, 4], "1": [1, 4, 9], "2": [1, 9, 15]}
+    assert largest_error(graph, twice) < 1e-9
+
+
+def test_times_scale_with_the_estimate():
+    """Kernels of 1x1: twice the FLOP, in the time that both took, by what is saved on an A100's estimate."""
+    graph = branches(POINT, POINT, channels=256, size=64)
+    timed = type(graph)([replace(op, time=7.0) if op.name != "x" else op for op in graph.operators], graph.edges)
+    device = Cluster.preset("a100").devices[0]
+    plain = merge(graph, [("c0", "c1")])[0]["c0+c1"]
+    alone = roofline(graph["c0"], device)
+    assert plain.time is None
+    merged = merge(timed, [("c0", "c1")])[0]["c0+c1"]
+    assert merged.time == pytest.approx(14.0 * roofline(plain, device) / (2 * alone), rel=1e-12)
+    assert 3.5 < merged.time < 14.0
+    half = type(graph)([replace(op, time=7.0) if op.name == "c0" else op for op in graph.operators], graph.edges)
+    assert merge(half, [("c0", "c1")])[0]["c0+c1"].time is None
+
+
+def test_keys_tell_who_may_be_merged():
+    graph = branches(POINT, SAME, (4, 1, {"activation": None}), (4, 3, {"padding": 1, "groups": 2}))
+    draft = Draft.from_graph(graph)
+    keys = [merge_key(draft, f"c{i}") for i in range(4)]
+    assert keys[0] == keys[1] is not None
+    assert keys[2] not in (keys[0], None)
+    assert keys[3] is None
+    assert merge_key(graph, "join") is None
+    assert why_not_mergeable(draft, ("c0", "c1")) is None
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_last_block_of_inception(batch):
+    """All 1x1 convolutions of one tensor, and both forks of 1x3 and 3x1, as IOS merged them for larger batches."""
+    graph = workloads.load("inception_v3", image_size=75, batch=batch)
+    block = "mixed_7c"
+    sets = [
+        tuple(f"{block}.{branch}" for branch in ("branch1x1", "branch3x3_1", "branch3x3dbl_1")),
+        (f"{block}.branch3x3_2a", f"{block}.branch3x3_2b"),
+        (f"{block}.branch3x3dbl_3a", f"{block}.branch3x3dbl_3b"),
+    ]
+    block_graph = cut(graph, block)
+    after, names = merge(block_graph, sets)
+    assert [len(row) for row in names] == ([1, 1, 1] if batch == 1 else [4, 3, 3])
+    assert after["mixed_7c.branch3x3_2a+mixed_7c.branch3x3_2b"].attributes["kernel"] == [3, 3]
+    assert largest_error(block_graph, after) < 1e-9

@@ -1,0 +1,420 @@
+"""AutoGraph as a whole: rewritten graphs are faster as measured, and what stops or is refused."""
+
+import logging
+import signal
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from rewriting.interpreter import largest_error
+from strategies import graphs
+
+from simsched.cluster import Cluster
+from simsched.errors import CostError, SchedulerError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.rewriting import RULES, Row, Source
+from simsched.schedulers import schedule
+from simsched.schedulers.autograph import autograph
+from simsched.simulator import simulate
+from workloads import load
+from workloads.models.network import Network
+
+ONE = Cluster.preset("a100").without_overheads()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two operators of kind "half" that read the same become one of kind "both" whose time is given."""
+
+    time: float
+    name: str = "pair"
+    title: str = "pair"
+
+    def matches(self, draft):
+        halves = [name for name, row in draft.rows.items() if row.operator.kind == "half"]
+        for i, a in enumerate(halves):
+            for b in halves[i + 1 :]:
+                if draft.rows[a].reads[0].producer == draft.rows[b].reads[0].producer:
+                    yield a, b
+
+    def apply(self, draft, match):
+        a, b = match
+        new = Operator(f"{a}+{b}", kind="both", time=self.time, output_shape=(1, 2))
+        row = Row(new, draft.rows[a].reads)
+        return draft.replace(match, [row], {a: Source(new.name, (1, 0, 1)), b: Source(new.name, (1, 1, 2))})
+
+
+@dataclass(frozen=True)
+class Shorten:
+    """A "long" operator becomes a "short" one, if the one before it is none of them any more."""
+
+    name: str = "shorten"
+    title: str = "shorten"
+
+    def matches(self, draft):
+        for name, row in draft.rows.items():
+            if row.operator.kind == "long":
+                yield (name,)
+
+    def apply(self, draft, match):
+        (name,) = match
+        row = draft.rows[name]
+        if any(draft.operator(read.producer).kind == "long" for read in row.reads):
+            return None
+        new = Operator(name, kind="short", time=1.0, output_shape=(1, 1))
+        return draft.replace(match, [Row(new, row.reads)])
+
+
+def forked(pairs=1, branch=10.0):
+    """d0 (1 us), two halves side by side that read it, and d1 (1 us), which reads both; so many in a row."""
+    rows, edges = [Operator("d0", time=1.0, output_shape=(1, 1))], []
+    for i in range(1, pairs + 1):
+        rows += [Operator(f"{x}{i}", kind="half", time=branch, output_shape=(1, 1)) for x in "bc"]
+        rows.append(Operator(f"d{i}", time=1.0, output_shape=(1, 1)))
+        edges += [
+            Edge(f"d{i - 1}", f"b{i}"),
+            Edge(f"d{i - 1}", f"c{i}"),
+            Edge(f"b{i}", f"d{i}"),
+            Edge(f"c{i}", f"d{i}"),
+        ]
+    return OpGraph(rows, edges, name="forked")
+
+
+def run(graph, **options):
+    return schedule(graph, ONE, autograph, **options)
+
+
+def simulated(plan):
+    return simulate(plan, ONE).makespan
+
+
+def test_what_is_faster_is_taken():
+    """1 + 10 + 1 = 12 us with two branches on two streams; fused in 8 us: 1 + 8 + 1 = 10 us. Sum 22 to 10, path 12 to
+    10: cost 10 + 2.5."""
+    plan = run(forked(), rules=[Pair(8.0)])
+    assert plan.graph.names == ("d0", "b1+c1", "d1")
+    assert plan.graph["d1"].attributes["slices"] == {"0": [1, 0, 1], "1": [1, 1, 2]}
+    assert plan.scheduler == "autograph"
+    assert plan.execution == "graph"
+    assert plan.estimate == simulated(plan) == 10.0
+    search = dict(plan.search)
+    assert search.pop("time_s") > 0
+    assert search == {
+        "candidates": 2, "rounds": 2, "subgraphs": 2, "substitutions": {"pair": 1}, "measured": 2,
+        "cost": 12.5, "start_us": 12.0, "best_us": 10.0, "stopped": None,
+    }  # fmt: skip
+
+
+def test_the_sum_of_costs_fails_where_branches_run_side_by_side():
+    """Fused in 19 us, b and c take 1 us less than one after the other and 9 us more than side by side. The sum of costs
+    (22 to 21) takes that: 21 us on streams instead of 12. The mixed cost (22 + 3 to 21 + 5.25) does not."""
+    graph = forked()
+    mixed, plain = run(graph, rules=[Pair(19.0)]), run(graph, rules=[Pair(19.0)], objective="sum")
+    assert mixed.graph is graph
+    assert simulated(mixed) == 12.0
+    assert plain.search["substitutions"] == {"pair": 1}
+    assert plain.search["best_us"] == plain.search["cost"] == 21.0
+    assert simulated(plain) == 21.0
+
+
+def test_the_sum_of_costs_is_measured_if_asked():
+    plan = run(forked(), rules=[Pair(19.0)], objective="sum", measure=simulated)
+    assert plan.search["substitutions"] == {}
+    assert plan.search["measured"] == 2
+
+
+def test_what_costs_less_is_taken_only_if_it_is_faster():
+    """Fused in 15 us the mixed cost falls from 25 to 21.25, but the branches took 12 us side by side, and now 17."""
+    graph = forked()
+    plan = run(graph, rules=[Pair(15.0)])
+    assert plan.graph is graph
+    assert plan.search["measured"] == 2
+    assert plan.search["best_us"] == plan.search["start_us"] == 12.0
+
+
+def test_measured_times_decide():
+    """A device that runs the fused graph in 5 us and any other in 12, whatever the simulator says."""
+    asked = []
+
+    def measure(plan):
+        asked.append(plan.graph.names)
+        return 5.0 if len(plan) == 3 else 12.0
+
+    plan = run(forked(), rules=[Pair(15.0)], measure=measure)
+    assert plan.graph.names == ("d0", "b1+c1", "d1")
+    assert asked == [("d0", "b1", "c1", "d1"), ("d0", "b1+c1", "d1")]
+    assert (plan.search["start_us"], plan.search["best_us"]) == (12.0, 5.0)
+
+
+def test_no_rules_leave_the_streams_of_nimble():
+    graph = forked(3)
+    plan, nimble = run(graph, rules=()), schedule(graph, ONE, "nimble")
+    assert plan.graph is graph
+    assert plan.placements == nimble.placements
+    assert (plan.execution, plan.events, plan.estimate) == (nimble.execution, nimble.events, nimble.estimate)
+    assert plan.search["measured"] == 1
+    assert plan.search["candidates"] == plan.search["rounds"] == plan.search["subgraphs"] == 0
+
+
+def test_another_scheduler_for_the_streams():
+    plan = run(forked(), rules=[Pair(15.0)], streams_by="sequential")
+    assert plan.search["substitutions"] == {"pair": 1}  # 22 us one by one, 17 fused
+    assert plan.n_streams == 1
+    assert plan.execution == "events"
+
+
+@pytest.mark.parametrize("dp", [True, False])
+def test_equal_parts_are_searched_once(dp):
+    """Forty pairs in a row, 121 operators, in pieces below eight: every pair is fused, few pieces are searched."""
+    graph = forked(40)
+    plan = run(graph, rules=[Pair(8.0)], size_l=8, size_u=16, dp=dp)
+    pieces = 121 / 7
+    if dp:
+        assert plan.search["substitutions"] == {"pair": 40}
+        assert simulated(plan) == 41 + 40 * 8
+    assert plan.search["best_us"] < plan.search["start_us"] == 41 + 40 * 10
+    assert plan.search["subgraphs"] < pieces * (4 if dp else 2)
+
+
+def test_without_dynamic_programming_parts_stay_for_themselves():
+    """A fork of five halves between a and z, 7 operators, is cut into pieces of two at most: no two pairs of halves fit
+    into one. Together with neighbours (at most 7 operators: all) two pairs are found in one round."""
+    rows = [Operator(name, time=1.0, output_shape=(1, 1)) for name in "az"]
+    rows += [Operator(f"h{i}", kind="half", time=10.0, output_shape=(1, 1)) for i in range(5)]
+    edges = [Edge(*pair) for i in range(5) for pair in (("a", f"h{i}"), (f"h{i}", "z"))]
+    graph = OpGraph(rows, edges)
+    options = {"rules": [Pair(2.0)], "size_l": 3, "size_u": 7, "rounds": 1, "streams_by": "sequential"}
+    together, alone = run(graph, **options), run(graph, **options, dp=False)
+    assert together.search["substitutions"] == {"pair": 2}
+    assert alone.search["substitutions"].get("pair", 0) < 2
+
+
+def test_a_better_graph_is_rewritten_again():
+    """With one graph derived per part, one operator of five becomes shorter in a round; five rounds, and a last one
+    that finds nothing."""
+    rows = [Operator(f"o{i}", kind="long", time=5.0, output_shape=(1, 1)) for i in range(5)]
+    graph = OpGraph(rows, [Edge(f"o{i}", f"o{i + 1}") for i in range(4)])
+    plan = run(graph, rules=[Shorten()], budget=1)
+    assert plan.search["rounds"] == 6
+    assert plan.search["substitutions"] == {"shorten": 5}
+    assert run(graph, rules=[Shorten()], budget=1, rounds=2).search["substitutions"] == {"shorten": 2}
+    assert run(graph, rules=[Shorten()]).search["rounds"] == 2
+
+
+def test_twice_the_same():
+    graph = forked(12)
+    first, second = (run(graph, rules=[Pair(8.0), Shorten()], size_l=6, size_u=12) for _ in range(2))
+    assert first == second
+    assert {k: v for k, v in first.search.items() if k != "time_s"} == {
+        k: v for k, v in second.search.items() if k != "time_s"
+    }
+
+
+def test_the_first_device_is_used():
+    plan = schedule(forked(), Cluster.preset("a100", 2), autograph, rules=[Pair(8.0)])
+    assert plan.devices_used == ("gpu0",)
+    assert len(plan) == 3
+
+
+def test_progress_is_told_in_order():
+    told = []
+    run(forked(20), rules=[Pair(8.0)], size_l=8, size_u=16, progress=told.append)
+    assert told[0].startswith("round 1, part 1 of ")
+    assert [text for text in told if text.startswith("round 1")] == told[: sum(t.startswith("round 1") for t in told)]
+    assert told[-1].startswith("round 2")
+
+
+# The rules of the library -------------------------------------------------------------------------
+
+
+def inception_like(blocks=4, granularity="operator"):
+    """Blocks of three convolutions (1x1 twice, 3x3) and an average pool side by side, joined; small images."""
+    net = Network("net", "fp32", granularity)
+    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
+    for i in range(blocks):
+        outs = [net.conv(f"b{i}.c{j}", x, 2, k, padding=k // 2, norm=True) for j, k in enumerate((1, 1, 3))]
+        x = net.concat(f"b{i}.join", [*outs, net.pool(f"b{i}.pool", x, "avg", 3, stride=1, padding=1)])
+    net.pool("out", x, "max", 2)
+    return net.graph()
+
+
+@pytest.mark.parametrize("granularity", ["operator", "unit"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"objective": "sum"},
+        {"streams_by": "sequential", "size_l": 10, "size_u": 30},
+        {"streams_by": "sequential", "size_l": 6, "dp": False, "budget": 50},
+    ],
+)
+def test_what_comes_out_computes_the_same(options, granularity):
+    """Every rule is proved by itself; here through cuts, runs of parts, parts made again and put together."""
+    graph = inception_like(granularity=granularity)
+    plan = run(graph, **options)
+    assert plan.search["substitutions"]
+    assert len(plan.graph) < len(graph)
+    assert plan.graph.outputs == graph.outputs
+    assert largest_error(graph, plan.graph) <= 1e-9
+
+
+def test_equal_blocks_are_searched_once():
+    """Twice as many equal blocks are twice as many substitutions, and few more graphs that were derived."""
+    short, long = (run(chained(n), size_l=14, size_u=40, rounds=1) for n in (12, 24))
+    assert long.search["substitutions"]["R1"] >= 2 * short.search["substitutions"]["R1"] - 12
+    assert long.search["candidates"] < 1.3 * short.search["candidates"]
+
+
+def chained(blocks):
+    """Blocks of two convolutions side by side, joined, all of the same sizes."""
+    net = Network("net", "fp32", "operator")
+    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
+    for i in range(blocks):
+        x = net.concat(f"b{i}.join", [net.conv(f"b{i}.c{k}", x, 2, k, padding=k // 2, norm=True) for k in (1, 3)])
+    return net.graph()
+
+
+def test_what_one_rule_alone_makes_is_measured_too():
+    """Convolutions of 100 us with an activation of 1 us behind each, two side by side between two operators of 1 us:
+    204 us in all, 103 us on streams, a cost of 229.75. Fused with their activations: 102 us, 227.5. Merged they take
+    110 us: at most 114 us in all, so the graph of least cost is one of these, and slower. That of R1 alone is not."""
+    net = Network("net", "fp32", "operator")
+    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
+    outs = [net.activation(f"r{i}", net.conv(f"c{i}", x, 2, 1), "relu") for i in range(2)]
+    net.concat("join", outs)
+    times = {("conv", 2): 100.0, ("conv", 4): 110.0}
+
+    def cost(op, _device):
+        return times.get((op.kind, (op.output_shape or (0, 0))[1]), 1.0)
+
+    graph = net.graph()
+    plan = schedule(graph, ONE, autograph, cost, top=1, rounds=1)
+    assert plan.search["substitutions"] == {"R1": 2}
+    assert plan.search["start_us"] - plan.search["best_us"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "inception_v3"])
+def test_networks_are_never_slower_than_before(name):
+    graph = load(name)
+    cluster = Cluster.preset("a100")
+    plan = schedule(graph, cluster, autograph, budget=40, rounds=1)
+    before = simulate(schedule(graph, cluster, "nimble"), cluster).makespan
+    assert plan.search["start_us"] == before
+    assert simulate(plan, cluster).makespan == plan.search["best_us"] <= before
+
+
+def test_named_rules_are_the_only_ones_used():
+    plan = run(inception_like(), rules=["R13", "R1"], objective="sum")
+    assert list(plan.search["substitutions"]) == ["R1"]
+    assert set(RULES) >= {"R1", "R13"}
+
+
+# Stopped -----------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_returns_the_best_so_far(caplog):
+    """The limit is over before anything is tried; what comes back is what was there, and can run."""
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Pair(8.0)], time_limit=1e-9)
+    assert plan.search["stopped"] == "time limit"
+    assert "autograph: stopped (time limit)" in caplog.text
+    assert plan.search["substitutions"] == {}
+
+
+def test_a_time_limit_between(caplog):
+    """The rule itself lets the limit pass after some graphs: nothing is derived any more, and the schedule is whole."""
+    from time import sleep
+
+    class Slow(Pair):
+        def apply(self, draft, match):
+            sleep(0.02)
+            return super().apply(draft, match)
+
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Slow(8.0)], size_l=8, size_u=16, time_limit=0.15)
+    assert plan.search["stopped"] == "time limit"
+    assert 0 < plan.search["candidates"] < 200
+    plan.check(ONE)
+
+
+def test_ctrl_c_returns_the_best_so_far(caplog):
+    """Pressed while the third graph is derived."""
+
+    class Interrupted(Pair):
+        def apply(self, draft, match):
+            asked.append(match)
+            if len(asked) == 3:
+                signal.raise_signal(signal.SIGINT)
+            return super().apply(draft, match)
+
+    asked = []
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Interrupted(8.0)], size_l=8, size_u=16)
+    assert plan.search["stopped"] == "interrupted"
+    assert "autograph: stopped (interrupted)" in caplog.text
+    assert len(asked) < 40
+    plan.check(ONE)
+
+
+# Refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": -0.1}, "autograph: alpha must be a number of at least 0, not -0.1"),
+        ({"alpha": float("nan")}, "autograph: alpha must be a number of at least 0, not nan"),
+        ({"alpha": "much"}, "autograph: alpha must be a number of at least 0, not 'much'"),
+        ({"beta": 0.9}, "autograph: beta must be a number of at least 1, not 0.9"),
+        ({"beta": float("inf")}, "autograph: beta must be a number of at least 1, not inf"),
+        ({"size_l": 1}, "autograph: size_l must be a whole number of at least 2, not 1"),
+        ({"size_u": 0}, "autograph: size_u must be a whole number of at least 1, not 0"),
+        ({"top": 0}, "autograph: top must be a whole number of at least 1, not 0"),
+        ({"top": 2.5}, "autograph: top must be a whole number of at least 1, not 2.5"),
+        ({"budget": None}, "autograph: budget must be a whole number of at least 1, not None"),
+        ({"rounds": True}, "autograph: rounds must be a whole number of at least 1, not True"),
+        ({"dp": 1}, "autograph: dp must be True or False, not 1"),
+        ({"objective": "time"}, "autograph: objective must be mixed or sum, not 'time'"),
+        ({"rules": ["R99"]}, "autograph: rules has no 'R99'"),
+        ({"rules": "R1"}, "autograph: rules must be a list of names"),
+        ({"rules": 3}, "autograph: rules must be a list of names"),
+        ({"rules": [3]}, "autograph: rules must hold names or rules"),
+        ({"streams_by": "autograph"}, "autograph: streams_by must be another scheduler"),
+        ({"time_limit": 0}, "autograph: time_limit must be a number of seconds above 0"),
+        ({"measure": lambda _: float("nan")}, "autograph: measure must return a time in us, not nan"),
+        ({"measure": lambda _: None}, "autograph: measure must return a time in us, not None"),
+        ({"measure": 3.0}, "autograph: measure must be a function"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(SchedulerError) as caught:
+        run(forked(), **{"rules": [Pair(8.0)]} | options)
+    assert message in str(caught.value)
+
+
+def test_a_graph_without_shapes_is_refused():
+    """Nothing could ever be rewritten, and nobody would know why."""
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b")])
+    with pytest.raises(
+        SchedulerError, match=r"autograph: operator 'a' has no shapes.* give .*`output_shape`.*rules=\(\)"
+    ):
+        run(graph, rules=[Pair(8.0)])
+    assert run(graph, rules=()).graph is graph
+
+
+def test_a_profile_that_does_not_know_new_operators_says_so():
+    def measured(op, _device):
+        if "+" in op.name:
+            raise CostError(f"operator {op.name!r} was not measured")
+        return op.time
+
+    with pytest.raises(CostError, match=r"'b1\+c1' was not measured"):
+        schedule(forked(), ONE, autograph, measured, rules=[Pair(8.0)])
+
+
+# Every graph -------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=30)
+@given(graph=graphs(timed=True))
+def test_without_rules_any_graph_runs_as_nimble_runs_it(graph):
+    assert simulated(run(graph, rules=())) == simulated(schedule(graph, ONE, "nimble"))

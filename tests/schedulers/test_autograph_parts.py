@@ -1,0 +1,478 @@
+"""AutoGraph's pieces: where a graph is cut, what a rewritten one costs, and how runs of parts are chosen."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import shapes
+
+from simsched.cluster import Cluster
+from simsched.costmodel import default_cost
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.rewriting import Draft, Read, Row, Source
+from simsched.schedulers.autograph.backtracking import Backtracking, Start, Variant
+from simsched.schedulers.autograph.cost import READER, Cost, MixedCost, distinct
+from simsched.schedulers.autograph.intervals import best_choices
+from simsched.schedulers.autograph.partition import atoms, intervals
+from simsched.schedulers.autograph.parts import Lineage, names_of, part_of, put_together, replayed, structure
+from simsched.schedulers.deadline import Deadline
+
+DEVICE = Cluster.preset("a100").devices[0]
+
+
+def reads_of(graph):
+    """What each operator reads, in topological order."""
+    reads = {name: [] for name in graph.order}
+    for edge in graph.edges:
+        reads[edge.dst].append(edge.src)
+    return reads
+
+
+def chain(n):
+    """Operators 0 to n-1, each reading from the one before it."""
+    return {str(i): [str(i - 1)] if i else [] for i in range(n)}
+
+
+# Partition ---------------------------------------------------------------------------------------
+
+
+def test_the_cut_is_where_the_fewest_matches_are():
+    """Eight in a row with 5 5 5 1 5 5 5 5 matches: behind operator 3, the only one of capacity 1."""
+    matches = {str(i): 1 if i == 3 else 5 for i in range(8)}
+    assert atoms(chain(8), matches, 8) == [("0", "1", "2", "3"), ("4", "5", "6", "7")]
+
+
+def test_the_cut_is_where_the_graph_is_narrow():
+    """a b | c d e | f: three branches between b and f; every operator takes part in one match. Behind b (or f) one
+    tensor crosses, between them three."""
+    reads = {"a": [], "b": ["a"], "c": ["b"], "d": ["b"], "e": ["b"], "f": ["c", "d", "e"], "g": ["f"], "h": ["g"]}
+    (first, second) = atoms(reads, {}, 8)
+    assert first in [("a", "b"), ("a", "b", "c", "d", "e", "f")]
+    assert first + second == tuple(reads)
+
+
+def test_the_ends_stay_on_their_sides():
+    """Operators 0 and 7 of eight have no matches, the others ten each: a cut there would leave one operator alone;
+    a quarter, two operators, stays on either side."""
+    matches = {str(i): 0 if i in (0, 7) else 10 for i in range(8)}
+    first, second = atoms(chain(8), matches, 8)
+    assert min(len(first), len(second)) >= 2
+
+
+def test_edges_do_not_lead_back():
+    """The two ways a-c-e-g and b-d-f-h, with g reading from d and h from c, are cut across both at once."""
+    reads = {"a": [], "b": [], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d"], "g": ["e", "d"], "h": ["f", "c"]}
+    pieces = atoms(reads, {}, 5)
+    assert_ordered(pieces, reads)
+
+
+def assert_ordered(pieces, reads):
+    """Every operator is in one piece, and reads from its own or an earlier one."""
+    at = {name: i for i, piece in enumerate(pieces) for name in piece}
+    assert sum(map(len, pieces)) == len(at) == len(reads)
+    for name, producers in reads.items():
+        for producer in producers:
+            assert at[producer] <= at[name]
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=shapes(max_ops=14), data=st.data())
+def test_pieces_are_small_and_follow_each_other(graph, data):
+    reads = reads_of(graph)
+    matches = {name: data.draw(st.integers(0, 3)) for name in reads}
+    size = data.draw(st.integers(2, 6))
+    pieces = atoms(reads, matches, size)
+    assert all(0 < len(piece) < size for piece in pieces)
+    assert_ordered(pieces, reads)
+    assert atoms(reads, matches, size) == pieces
+
+
+@settings(deadline=None, max_examples=40)
+@given(graph=shapes(max_ops=8), data=st.data())
+def test_no_other_cut_is_smaller(graph, data):
+    """All sets that hold what they read from are tried; of 8 operators the first and last two are given."""
+    reads = reads_of(graph)
+    names = list(reads)
+    matches = {name: data.draw(st.integers(1, 4)) for name in names}
+    if len(names) < 2:
+        return
+    kept = max(1, len(names) // 4)
+
+    def capacity(first):
+        return sum(
+            matches[name] for name in names if name in first and any(name in reads[r] for r in names if r not in first)
+        )
+
+    pieces = atoms(reads, matches, len(names))
+    least = min(
+        capacity(first)
+        for chosen in product([False, True], repeat=len(names) - 2 * kept)
+        for first in [set(names[:kept]) | {n for n, c in zip(names[kept:], chosen, strict=False) if c}]
+        if all(producer in first for name in first for producer in reads[name])
+    )
+    # the recursion's own first cut lies between two of its pieces
+    cuts = [set().union(*pieces[:i]) for i in range(1, len(pieces))]
+    assert least in [capacity(cut) for cut in cuts]
+
+
+@pytest.mark.parametrize("n", [1000, 1001])
+def test_a_long_chain_and_a_wide_fork(n):
+    """Pieces of at least a quarter of 40: at most 100 of them, not one for each operator."""
+    fork = {str(i): ["0"] if i else [] for i in range(n)}
+    for reads in (chain(n), fork):
+        pieces = atoms(reads, {}, 40)
+        assert_ordered(pieces, reads)
+        assert len(pieces) <= 101
+
+
+def test_four_atoms_give_the_seven_subgraphs_of_the_paper():
+    """Its Fig. 4: p1 to p4 in a row, p5 = p1 + p2, p6 = p2 + p3, p7 = p3 + p4; three together are too large."""
+    runs = intervals([40, 40, 40, 40], 80)
+    names = {run: f"p{i}" for i, run in enumerate(runs, 1)}
+    assert names == {(0, 1): "p1", (1, 2): "p2", (2, 3): "p3", (3, 4): "p4", (0, 2): "p5", (1, 3): "p6", (2, 4): "p7"}
+
+
+def test_intervals_keep_to_the_largest_size():
+    """10 + 20 = 30 fits, 20 + 30 = 50 and all three, 60, do not; a piece alone always does."""
+    assert intervals([10, 20, 30], 30) == [(0, 1), (1, 2), (2, 3), (0, 2)]
+    assert intervals([50, 60], 30) == [(0, 1), (1, 2)]
+    assert len(intervals([1] * 5, 5)) == 15
+
+
+# Cost --------------------------------------------------------------------------------------------
+
+
+def timed(times, edges=""):
+    """A graph from "a=3 b=5" (times in us) and "ab bc"."""
+    rows = [Operator(name, time=float(us)) for name, us in (t.split("=") for t in times.split())]
+    return OpGraph(rows, [Edge(a, b) for a, b in edges.split()])
+
+
+def test_mixed_cost():
+    """a 1, then b 10 beside c 4, then d 2: all 17, longest a b d 13; 17 + 0.25 x 13 = 20.25."""
+    draft = Draft.from_graph(timed("a=1 b=10 c=4 d=2", "ab ac bd cd"))
+    assert MixedCost(draft, DEVICE, default_cost, 0.25)(draft) == Cost(20.25, 17.0)
+    assert MixedCost(draft, DEVICE, default_cost, 0.0)(draft) == Cost(17.0, 17.0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=shapes())
+def test_mixed_cost_of_any_graph(graph):
+    """Against the longest path that the graph itself finds."""
+    draft = Draft.from_graph(graph)
+    cost = MixedCost(draft, DEVICE, default_cost, 0.5)(draft)
+    assert cost.total == len(graph)
+    assert cost.mixed == len(graph) + 0.5 * graph.longest_path()[0]
+
+
+def test_a_cost_model_is_asked_once_per_description():
+    """Operators of the graph by name; two new ones that differ in name and block alone, once."""
+    asked = []
+
+    def cost(op, _device):
+        asked.append(op.name)
+        return 1.0
+
+    draft = Draft.from_graph(timed("a=1 b=1"))
+    costs = MixedCost(draft, DEVICE, cost, 0.25)
+    costs(draft)
+    assert asked == ["a", "b"]
+    new = [Row(Operator(name, kind="conv", block=name)) for name in ("x", "y")]
+    assert [costs.time(row) for row in (*new, *new)] == [1.0] * 4
+    assert asked == ["a", "b", "x"]
+
+
+def test_distinct_keeps_the_best_of_equal_sums():
+    """Sums 5, 5, 7: of the first two the one of less mixed cost stands for both; two at most are wanted."""
+    costs = [Cost(8.0, 5.0), Cost(7.0, 5.0), Cost(7.5, 7.0), Cost(9.0, 6.0)]
+    assert distinct(costs, 2) == [1, 2]
+    assert distinct(costs, 9) == [1, 2, 3]
+
+
+# Dynamic programming -----------------------------------------------------------------------------
+
+
+def variant(mixed, name="R"):
+    """A variant of a cost, with a step to tell it by."""
+    return Variant(Cost(mixed, mixed), ((f"{name}{mixed}", ()),))
+
+
+def test_the_best_cover_is_found():
+    """Parts alone cost 10, 10, 10; the first two together 15, the last two 17. 15 + 10 = 25 < 10 + 17 < 30: p5, p3."""
+    variants = {
+        (0, 1): [variant(10.0)], (1, 2): [variant(10.0)], (2, 3): [variant(10.0)],
+        (0, 2): [variant(15.0)], (1, 3): [variant(17.0)],
+    }  # fmt: skip
+    choices = best_choices(variants, 3, 20)
+    assert [choice.cost.mixed for choice in choices] == [25.0, 27.0, 30.0]
+    assert [run for run, _ in choices[0].parts] == [(0, 2), (2, 3)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_the_lists_hold_the_best_of_all_covers(data):
+    """Against every cover and every combination of variants, one by one (costs drawn so that all sums differ)."""
+    count = data.draw(st.integers(1, 4))
+    runs = [run for run in intervals([1] * count, count) if run[1] - run[0] == 1 or data.draw(st.booleans())]
+    weight = iter(2.0**k for k in range(40))
+    variants = {
+        run: sorted((variant(next(weight)) for _ in range(data.draw(st.integers(1, 3)))), key=lambda v: v.cost.mixed)
+        for run in data.draw(st.permutations(runs))
+    }
+
+    def covers(first):
+        if first == count:
+            yield 0.0
+        for run, found in variants.items():
+            if run[0] == first:
+                for rest in covers(run[1]):
+                    yield from (v.cost.mixed + rest for v in found)
+
+    choices = best_choices(variants, count, 5)
+    assert [choice.cost.mixed for choice in choices] == sorted(covers(0))[:5]
+    for choice in choices:
+        ends = [run for run, _ in choice.parts]
+        assert ends[0][0] == 0
+        assert ends[-1][1] == count
+        assert all(a[1] == b[0] for a, b in pairwise(ends))
+
+
+# Parts -------------------------------------------------------------------------------------------
+
+
+def test_a_part_knows_who_reads_from_it():
+    """Of a b c d in a row, b c is a part: it reads a from outside, and c is read outside, which takes no time."""
+    whole = Draft.from_graph(timed("a=1 b=2 c=3 d=4", "ab bc cd"))
+    part = part_of(whole, ["b", "c"])
+    assert list(part.rows) == ["b", "c", READER]
+    assert list(part.outside) == ["a"]
+    assert part.rows[READER].operator.kind == READER
+    assert part.rows[READER].reads == (Read("c"),)
+    assert "c" not in part.kept
+    assert MixedCost(whole, DEVICE, default_cost, 1.0)(part) == Cost(10.0, 5.0)
+
+
+def test_parts_are_put_together():
+    """d0, a pair, d1, a pair, d2, cut behind the first b and c: d1 reads a part of what they have become."""
+    whole = Draft.from_graph(forked(pairs=2))
+    first, second = part_of(whole, ["d0", "b1", "c1"]), part_of(whole, ["d1", "b2", "c2", "d2"])
+    pair = Pair(15.0)
+    one, two = pair.apply(first, ("b1", "c1")), pair.apply(second, ("b2", "c2"))
+    as_whole = pair.apply(pair.apply(whole, ("b1", "c1")), ("b2", "c2"))
+    together = put_together(whole, [(first, one), (second, two)])
+    assert together.signature() == as_whole.signature()
+    assert together.rows["d1"].reads == (Read("b1+c1", (1, 0, 1)), Read("b1+c1", (1, 1, 2)))
+    assert put_together(whole, [(first, first), (second, second)]).signature() == whole.signature()
+
+
+def test_a_part_that_leads_an_outside_tensor_on():
+    """a, n, d in a row, each a part; n goes: who read it reads a, and where a is part of another tensor, that part."""
+    rows = [Operator(name, kind={"n": "nothing", "d": "op"}.get(name, "half"), time=1.0) for name in "xabnd"]
+    edges = [Edge("x", "a"), Edge("x", "b"), Edge("a", "n"), Edge("n", "d"), Edge("b", "d")]
+    whole = Draft.from_graph(OpGraph([replace(rows[0], kind="op"), *rows[1:]], edges))
+    parts = [part_of(whole, names) for names in ("xab", "n", "d")]
+    after = [Pair(1.0).apply(parts[0], ("a", "b")), Drop().apply(parts[1], ("n",)), parts[2]]
+    together = put_together(whole, zip(parts, after, strict=True))
+    assert together.rows["d"].reads == (Read("a+b", (1, 0, 1)), Read("a+b", (1, 1, 2)))
+
+
+def test_parts_that_do_not_fit():
+    """a has become a slice along axis 1 where somebody reads it along axis 2: there is no such slice."""
+    whole = Draft([Row(Operator("a")), Row(Operator("b"), [Read("a")])])
+    parts = [part_of(whole, "a"), part_of(whole, "b")]
+    first = parts[0].replace(["a"], [Row(Operator("aa"))], {"a": Source("aa", (1, 0, 1))})
+    second = Draft([Row(Operator("b"), [Read("a", (2, 0, 1))])], outside=parts[1].outside)
+    assert put_together(whole, [(parts[0], first), (parts[1], second)]) is None
+
+
+def test_an_output_of_the_graph_stays_one_in_its_part():
+    whole = Draft.from_graph(timed("a=1 b=2 c=3", "ab ac"))
+    assert list(part_of(whole, ["b", "c"]).kept) == ["b", "c"]
+
+
+def test_structure_does_not_see_names():
+    """Two branches alike, x with its own time: equal for b and c, another for x."""
+    whole = Draft.from_graph(timed("a=1 b=2 c=2 x=3 d=1", "ab ac ax bd cd xd"))
+    costs = MixedCost(whole, DEVICE, default_cost, 0.25)
+    b, c, x = (structure(part_of(whole, [name]), costs) for name in "bcx")
+    assert b == c
+    assert b != x
+
+
+def test_structure_sees_what_the_cost_model_sees():
+    """Two operators that differ in name alone, of which a profile knows different times."""
+    whole = Draft.from_graph(timed("a=1 b=2 c=2 d=1", "ab ac bd cd"))
+    costs = MixedCost(whole, DEVICE, lambda op, _: 7.0 if op.name == "b" else 2.0, 0.25)
+    assert structure(part_of(whole, ["b"]), costs) != structure(part_of(whole, ["c"]), costs)
+
+
+# Backtracking ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two operators of kind "half" that read the same become one of kind "both" whose time is given."""
+
+    time: float
+    name: str = "pair"
+    title: str = "pair"
+
+    def matches(self, draft):
+        halves = [name for name, row in draft.rows.items() if row.operator.kind == "half"]
+        for i, a in enumerate(halves):
+            for b in halves[i + 1 :]:
+                if draft.rows[a].reads[0].producer == draft.rows[b].reads[0].producer:
+                    yield a, b
+
+    def apply(self, draft, match):
+        a, b = match
+        new = Operator(f"{a}+{b}", kind="both", time=self.time, output_shape=(1, 2))
+        row = Row(new, draft.rows[a].reads)
+        return draft.replace(match, [row], {a: Source(new.name, (1, 0, 1)), b: Source(new.name, (1, 1, 2))})
+
+
+@dataclass(frozen=True)
+class Drop:
+    """An operator of kind "nothing" goes."""
+
+    name: str = "drop"
+    title: str = "drop"
+
+    def matches(self, draft):
+        for name, row in draft.rows.items():
+            if row.operator.kind == "nothing":
+                yield (name,)
+
+    def apply(self, draft, match):
+        (name,) = match
+        return draft.replace(match, redirect={name: Source(draft.rows[name].reads[0].producer)})
+
+
+def forked(branch=10.0, pairs=1):
+    """a (1 us), two halves side by side that read it, and d (1 us), which reads both; so many in a row."""
+    rows, edges = [Operator("d0", time=1.0, output_shape=(1, 1))], []
+    for i in range(1, pairs + 1):
+        rows += [Operator(f"{x}{i}", kind="half", time=branch, output_shape=(1, 1)) for x in "bc"]
+        rows.append(Operator(f"d{i}", time=1.0, output_shape=(1, 1)))
+        edges += [
+            Edge(f"d{i - 1}", f"b{i}"),
+            Edge(f"d{i - 1}", f"c{i}"),
+            Edge(f"b{i}", f"d{i}"),
+            Edge(f"c{i}", f"d{i}"),
+        ]
+    return OpGraph(rows, edges, name="forked")
+
+
+def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20):
+    """The variants of a draft, and how many graphs were derived."""
+    costs = MixedCost(draft, DEVICE, default_cost, alpha)
+    with Deadline("autograph") as deadline:
+        search = Backtracking({rule.name: rule for rule in rules}, costs, beta, budget, top, deadline)
+        search.begin()
+        return search([Start(Lineage.of(draft))]), search.candidates
+
+
+@pytest.mark.parametrize(
+    ("together", "mixed", "plain"), [(20.5, False, False), (19.0, False, True), (15.0, True, True)]
+)
+def test_a_fusion_is_taken_if_the_sum_and_the_path_gain_together(together, mixed, plain):
+    """b and c, 10 us each, side by side, become one operator: the sum changes by `together` - 20, the longest path
+    by `together` - 10. Taken iff the first + 0.25 x the second < 0: 15 us, -5 + 1.25, is; 19 us, -1 + 2.25, is not,
+    though the sum of costs says -1 and takes it. 20.5 us is worse by either."""
+    draft = Draft.from_graph(forked())
+    for alpha, taken in ((0.25, mixed), (0.0, plain)):
+        variants, _ = explored(draft, [Pair(together)], alpha)
+        assert bool(variants[0].steps) == taken
+
+
+def test_costs_of_the_variants():
+    """1 + 10 + 10 + 1 = 22 and a path of 12: 25. Fused in 15 us: 17 and 17: 21.25."""
+    variants, candidates = explored(Draft.from_graph(forked()), [Pair(15.0)], beta=2.0)
+    assert [v.cost for v in variants] == [Cost(21.25, 17.0), Cost(25.0, 22.0)]
+    assert variants[0].steps == (("pair", (1, 2)),)
+    assert candidates == 1
+
+
+def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
+    """Fusing b and c in 21 us costs 1 + 0.25 x 11 more than 25: 28.75. Only then can what is left between them and d
+    go, which takes 20 us. With beta 1.1 of 46.25 + ... the way is open; with beta 1 it is closed."""
+
+    class After(Drop):
+        def matches(self, draft):
+            if "b+c" in draft.rows:
+                yield from super().matches(draft)
+
+    graph = timed("a=1 b=10 c=10 n=20 d=1", "ab ac bn cd nd")
+    rows = [Operator(op.name, kind={"b": "half", "c": "half", "n": "nothing"}.get(op.name, "op"), time=op.time)
+            for op in graph.operators]  # fmt: skip
+    draft = Draft.from_graph(OpGraph(rows, graph.edges))
+    rules = [Pair(21.0), After()]
+    # start: 42 + 0.25 x 32 = 50; fused: 43 + 0.25 x 43 = 53.75 = 1.075 x 50; without n: 23 + 0.25 x 23 = 28.75
+    assert explored(draft, rules, beta=1.1)[0][0].cost == Cost(28.75, 23.0)
+    assert explored(draft, rules, beta=1.05)[0][0].cost == Cost(50.0, 42.0)
+
+
+def test_substitutions_in_another_order_are_made_once():
+    """Five independent ones: of 32 graphs, each is reached by one substitution from those before it in 5 x 2^4 = 80
+    ways; each of the 31 others is derived once."""
+    variants, candidates = explored(Draft.from_graph(forked(pairs=5)), [Pair(15.0)], beta=10.0)
+    assert candidates == 31
+    assert len(variants[0].steps) == 5
+    assert len(variants) == 6  # one for each number of substitutions: the sums of the others are the same
+
+
+def test_a_budget_is_kept_and_spent_on_the_best():
+    """Ten of twenty pairs, each tried against all that are left: 20 + 19 + ... + 11 = 155 graphs; at 155 no more."""
+    variants, candidates = explored(Draft.from_graph(forked(pairs=20)), [Pair(15.0)], budget=155)
+    assert candidates == 155
+    assert len(variants[0].steps) == 10
+
+
+def test_what_is_settled_is_not_tried_again():
+    """Four halves that read the same, the first two and the last two settled: 2 x 2 of the 6 pairs are left, and then
+    what is left of each."""
+    rows = [Operator(name, kind="half", time=10.0) for name in "bcef"]
+    edges = [Edge(*pair) for name in "bcef" for pair in (("a", name), (name, "z"))]
+    draft = Draft.from_graph(OpGraph([Operator("a", time=1.0), *rows, Operator("z", time=1.0)], edges))
+    costs = MixedCost(draft, DEVICE, default_cost, 0.0)
+    with Deadline("autograph") as deadline:
+        search = Backtracking({"pair": Pair(15.0)}, costs, 2.0, 1000, 20, deadline)
+        search.begin()
+        variants = search([Start(Lineage.of(draft), (frozenset("bc"), frozenset("ef")))])
+    # of b e, b f, c e, c f two that share no operator go together, in two ways
+    assert search.candidates == 4 + 2
+    assert [len(variant.steps) for variant in variants] == [2, 1, 0]
+
+
+def test_no_rules():
+    variants, candidates = explored(Draft.from_graph(forked()), [])
+    assert [v.steps for v in variants] == [()]
+    assert candidates == 0
+
+
+def test_steps_are_made_again_in_a_part_of_the_same_structure():
+    """What was found for the first pair of two, by number, rewrites the second."""
+    whole = Draft.from_graph(forked(pairs=2))
+    first, second = part_of(whole, ["b1", "c1"]), part_of(whole, ["b2", "c2"])
+    rules = {"pair": Pair(15.0)}
+    found = Lineage.of(first)
+    found = found.then("pair", ("b1", "c1"), rules["pair"].apply(first, ("b1", "c1")))
+    again = replayed(Lineage(whole, ()), names_of(second), found.numbered(), rules)
+    assert list(again.draft.rows) == ["d0", "b1", "c1", "d1", "b2+c2", "d2"]
+    assert again.draft.rows["d2"].reads == (Read("b2+c2", (1, 0, 1)), Read("b2+c2", (1, 1, 2)))
+    assert again.steps == (("pair", ("b2", "c2")),)
+
+
+def test_steps_are_made_again_as_far_as_they_can_be():
+    """Three pairs; of the second an operator is gone: its step and those behind it are left out."""
+    whole = Draft.from_graph(forked(pairs=3))
+    rules = {"pair": Pair(15.0)}
+    found = Lineage.of(whole)
+    for match in (("b1", "c1"), ("b2", "c2"), ("b3", "c3")):
+        found = found.then("pair", match, rules["pair"].apply(found.draft, match))
+    other = rules["pair"].apply(whole, ("b2", "c2"))
+    again = replayed(Lineage(other, ()), names_of(whole), found.numbered(), rules)
+    assert again.steps == (("pair", ("b1", "c1")),)
+    assert list(again.draft.rows) == ["d0", "b1+c1", "d1", "b2+c2", "d2", "b3", "c3", "d3"]

@@ -1,0 +1,343 @@
+"""heft, peft and etf: the examples their papers print, cases by hand, and their definitions in plain Python."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from listing_oracle import Oracle, listed
+from strategies import clusters, graphs
+
+import workloads
+from simsched.cluster import Cluster, Link
+from simsched.errors import SchedulerError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.etf import etf
+from simsched.schedulers.heft import heft
+from simsched.schedulers.list_scheduling import Draft, draft
+from simsched.schedulers.peft import peft
+from simsched.simulator import simulate
+
+ALL = {"heft": heft, "peft": peft, "etf": etf}
+each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
+THREE = Cluster.preset("a100", 3)
+
+
+def made(times, edges):
+    """A graph from "a3 b5" (us) and "a-b:1" (exact transfer in us, none: zero bytes)."""
+    rows = []
+    for text in edges.split():
+        pair, _, us = text.partition(":")
+        rows.append(Edge(*pair.split("-"), transfer=float(us) if us else None))
+    return OpGraph([Operator(name, time=float(us)) for name, us in (t.split("=") for t in times.split())], rows)
+
+
+def placed(plan, cluster, cost=None):
+    """{operator: (device number, start, finish)} by list evaluation."""
+    rows = listed(plan, cluster, cost) if cost else listed(plan, cluster)
+    return {name: (cluster.index[device], start, end) for name, (device, _, start, end) in rows.items()}
+
+
+# What the papers print ---------------------------------------------------------------------------
+
+
+def of_table(table, edges):
+    """A graph of operators 1 to n whose times on the three devices stand in a table, and what asks it."""
+    graph = OpGraph(
+        [Operator(str(i + 1), time=1.0) for i in range(len(table))],
+        [Edge(a, b, transfer=float(us)) for a, b, us in (text.split("-") for text in edges.split())],
+    )
+    return graph, lambda op, device: float(table[int(op.name) - 1][THREE.index[device.name]])
+
+
+TOPCUOGLU = of_table(
+    [(14, 16, 9), (13, 19, 18), (11, 13, 19), (13, 8, 17), (12, 13, 10),
+     (13, 16, 9), (7, 15, 11), (5, 11, 14), (18, 12, 20), (21, 7, 16)],
+    "1-2-18 1-3-12 1-4-9 1-5-11 1-6-14 2-8-19 2-9-16 3-7-23 4-8-27 4-9-23 5-9-13 6-8-15 7-10-17 8-10-11 9-10-13",
+)  # fmt: skip
+ARABNEJAD = of_table(
+    [(22, 21, 36), (22, 18, 18), (32, 27, 43), (7, 10, 4), (29, 27, 35),
+     (26, 17, 24), (14, 25, 30), (29, 23, 36), (15, 21, 8), (13, 16, 33)],
+    "1-2-17 1-3-31 1-4-29 1-5-13 1-6-7 2-8-3 2-9-30 3-7-16 4-8-11 4-9-7 5-9-57 6-8-5 7-10-9 8-10-42 9-10-7",
+)  # fmt: skip
+
+
+def test_heft_as_its_paper_prints_it():
+    """Topcuoglu et al., figures 2 and 3, tables 1 and 2: the ranks, and the schedule of length 80."""
+    graph, cost = TOPCUOGLU
+    rank = Draft("heft", graph, THREE, cost, 1).upward_rank()
+    assert rank == pytest.approx([108, 77, 80, 80, 69, 190 / 3, 128 / 3, 107 / 3, 133 / 3, 44 / 3])
+    plan = schedule(graph, THREE, heft, cost, streams=1)
+    assert plan.estimate == 80.0
+    assert placed(plan, THREE, cost) == {
+        "1": (2, 0, 9), "3": (2, 9, 28), "4": (1, 18, 26), "2": (0, 27, 40), "5": (2, 28, 38),
+        "6": (1, 26, 42), "9": (1, 56, 68), "7": (2, 38, 49), "8": (0, 57, 62), "10": (1, 73, 80),
+    }  # fmt: skip
+
+
+def test_peft_and_heft_as_the_paper_of_peft_prints_them():
+    """Arabnejad and Barbosa, figures 3 and 4: HEFT needs 133, PEFT 122. Of the outputs inwards: the row of 10 is zero,
+    that of 7 is min(13, 16 + 9, 33 + 9) on P1, min(13 + 9, 16) on P2, min(13 + 9, 16 + 9, 33) on P3."""
+    graph, cost = ARABNEJAD
+    table = Draft("heft", graph, THREE, cost, 1).optimistic_costs()[0]
+    assert table[9].tolist() == [0, 0, 0]
+    assert table[6].tolist() == [13, 16, 22]
+    assert table[0].tolist() == [64, 68, 86]
+    assert schedule(graph, THREE, heft, cost, streams=1).estimate == 133.0
+    plan = schedule(graph, THREE, peft, cost, streams=1)
+    assert plan.estimate == 122.0
+    assert plan.devices_used == ("gpu0", "gpu1", "gpu2")
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_heft_weighs_waiting_against_moving():
+    """x, z 1 and 2 us, y of 4 reads both by edges of 9 us, w of 3 reads nothing; two devices.
+
+    Ranks: z 2 + 9 + 4 = 15, x 14, y 4, w 3. z: gpu0 0-2. x: gpu0 2-3, gpu1 0-1: gpu1. y: gpu0 when x's data is
+    there, 10-14; gpu1 behind z's, 11-15: gpu0. w: gpu0 in the idle 2-10, 2-5; gpu1 1-4.
+    """
+    two = Cluster.preset("a100", 2)
+    plan = schedule(made("x=1 z=2 y=4 w=3", "x-y:9 z-y:9"), two, heft, streams=1)
+    assert placed(plan, two) == {"z": (0, 0, 2), "x": (1, 0, 1), "y": (0, 10, 14), "w": (1, 1, 4)}
+
+
+def test_heft_with_and_without_insertion():
+    """gpu0 takes the times given, gpu1 1 us for x and 20 us for all others; y reads from x by an edge of 9 us.
+
+    Ranks: y (4 + 20) / 2 = 12, x (30 + 1) / 2 + 9 + 12 = 36.5, w (3 + 20) / 2 = 11.5, z (2 + 20) / 2 = 11.
+    x: gpu1 0-1. y: gpu0 10-14 (gpu1: 1-21). w: gpu0 in the idle 0-10, 0-3. z: 3-5, in what is left of it.
+    Without insertion: w 14-17, z 17-19.
+    """
+    graph = made("x=30 y=4 w=3 z=2", "x-y:9")
+    two = Cluster.preset("a100", 2)
+
+    def cost(op, device):
+        return op.time if device.name == "gpu0" else 1.0 if op.name == "x" else 20.0
+
+    plan = schedule(graph, two, heft, cost, streams=1)
+    assert placed(plan, two, cost) == {"x": (1, 0, 1), "y": (0, 10, 14), "w": (0, 0, 3), "z": (0, 3, 5)}
+    assert [row.op for row in plan.placements] == ["x", "w", "z", "y"]
+    assert plan.estimate == 14.0
+    plan = schedule(graph, two, heft, cost, streams=1, insertion=False)
+    assert placed(plan, two, cost) == {"x": (1, 0, 1), "y": (0, 10, 14), "w": (0, 14, 17), "z": (0, 17, 19)}
+    assert plan.estimate == 19.0
+
+
+def test_etf_takes_what_can_start_first():
+    """Two devices, levels a 9, b 5, c 4, d 1 (a -> c, b -> d), transfers of 3.
+
+    At 0: a before b by level, gpu0 0-5; b gpu1 0-4. d could start on gpu1 at 4, c on gpu0 at 5: d first, 4-5.
+    c: gpu0 at 5, gpu1 at 8: gpu0 5-9.
+    """
+    graph = made("a=5 b=4 c=4 d=1", "a-c:3 b-d:3")
+    two = Cluster.preset("a100", 2)
+    plan = schedule(graph, two, etf, streams=1)
+    assert placed(plan, two) == {"a": (0, 0, 5), "b": (1, 0, 4), "d": (1, 4, 5), "c": (0, 5, 9)}
+    assert [row.op for row in plan.placements] == ["b", "a", "d", "c"]
+    assert plan.estimate == 9.0
+
+
+def test_etf_does_not_see_that_a_device_is_fast():
+    """Both can start a at 0: the first device, though it takes ten times as long there."""
+    plan = schedule(made("a=1", ""), THREE, etf, lambda op, device: 10.0 if device.name == "gpu0" else 1.0)
+    assert plan.estimate == 10.0
+
+
+@each
+def test_streams_of_a_device_move_nothing(scheduler):
+    """Two operators of 5 us that read from one of 1 us, by an edge of 100 us between devices: two streams, 1 + 5."""
+    graph = made("a=1 b=5 c=5", "a-b:100 a-c:100")
+    plan = schedule(graph, Cluster.preset("a100", 2), scheduler, streams=2)
+    assert plan.estimate == 6.0
+    assert (plan.devices_used, plan.n_streams) == (("gpu0",), 2)
+
+
+@each
+def test_streams_unless_told_otherwise(scheduler):
+    """Twenty independent operators of 1 us: on 8 streams of one device 3 us, on two of each of two devices 5."""
+    graph = made(" ".join(f"o{i}=1" for i in range(20)), "")
+    assert schedule(graph, Cluster.preset("a100"), scheduler).estimate == 3.0
+    assert schedule(graph, Cluster.preset("a100", 2), scheduler).estimate == 5.0
+    assert schedule(graph, Cluster.preset("a100", 2), scheduler, streams=10).estimate == 1.0
+
+
+# Devices without links ---------------------------------------------------------------------------
+
+
+def unlinked(n, *pairs):
+    """`n` devices and links between some of them."""
+    link = Link(bandwidth=1e3, latency=1.0)
+    return Cluster(Cluster.preset("a100", n).devices, tuple((f"gpu{a}", f"gpu{b}", link) for a, b in pairs))
+
+
+@each
+def test_devices_without_links_stay_apart(scheduler):
+    """A chain stays on one device, another piece may be on another; exact transfers need no link."""
+    graph = OpGraph([Operator(name, time=1.0) for name in "abcd"], [Edge("a", "b", 8.0), Edge("c", "d", 8.0)])
+    plan = schedule(graph, unlinked(2), scheduler, streams=1)
+    assert plan.estimate == 2.0
+    assert plan.devices_used == ("gpu0", "gpu1")
+    assert simulate(plan, unlinked(2).without_overheads()).makespan == 2.0
+    assert schedule(made("a=1 b=5 c=5", "a-b:1 a-c:1"), unlinked(2), scheduler, streams=1).estimate == 7.0
+
+
+@each
+def test_where_inputs_cannot_be_brought_together_one_device_is_used(scheduler):
+    """a and b on two devices without a link, and no device for c, which reads from both: all on gpu0, 3 us.
+
+    With a link from gpu1 to gpu2 too: the first device and those linked with it, which are none.
+    """
+    graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "c", 8.0), Edge("b", "c", 8.0)])
+    for cluster in (unlinked(2), unlinked(3, (1, 2))):
+        plan = schedule(graph, cluster, scheduler, streams=1)
+        assert plan.estimate == 3.0
+        assert plan.devices_used == ("gpu0",)
+
+
+# Promises ----------------------------------------------------------------------------------------
+
+partly_linked = st.builds(
+    unlinked, st.just(3), st.sampled_from([(0, 1), (1, 2)]), st.sampled_from([(0, 2), (2, 1), (0, 1)])
+)
+
+
+def of_definition(scheduler, graph, cluster, streams, insertion):
+    """What the scheduler should give, by the oracle."""
+    oracle = Oracle(graph, cluster, streams)
+    if scheduler is etf:
+        return oracle.place_earliest()
+    if scheduler is heft:
+        return oracle.place(oracle.upward(), insertion)
+    table = oracle.optimistic()
+    return oracle.place([float(np.mean(row)) for row in table], insertion, table)
+
+
+def by_name(plan):
+    return {row.op: (row.device, row.stream) for row in plan.placements}
+
+
+@each
+@settings(max_examples=50)
+@given(graph=graphs(), cluster=clusters(), streams=st.integers(1, 3), insertion=st.booleans())
+def test_they_are_their_definitions(scheduler, graph, cluster, streams, insertion):
+    options = {} if scheduler is etf else {"insertion": insertion}
+    plan = schedule(graph, cluster, scheduler, streams=streams, **options)
+    expected = of_definition(scheduler, graph, cluster, streams, insertion)
+    assert by_name(plan) == {name: row[:2] for name, row in expected.items()}
+    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
+    found = listed(plan, cluster)
+    for name, row in expected.items():
+        assert found[name][2:] == pytest.approx(row[2:], rel=1e-12), name
+
+
+@each
+@pytest.mark.parametrize("seed", range(4))
+def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
+    """A hundred operators on unequal devices, where idle intervals are many, and transfers on the wire or exact."""
+    graph = workloads.random_layered(n_ops=100, n_layers=9 + 6 * seed, comm_ratio=0.3 + seed, rng=seed)
+    if seed % 2:
+        rng = np.random.default_rng(seed)
+        nbytes = rng.integers(0, 1000, len(graph.src)) * 1e6
+        graph = OpGraph.from_columns(graph.names, graph.src, graph.dst, time=graph.time, edge_nbytes=nbytes)
+    cluster, speed = Cluster.preset("a40", 3), {"gpu0": 1.0, "gpu1": 1.5, "gpu2": 0.75}
+
+    def cost(op, device):
+        return op.time * speed[device.name]
+
+    oracle = Oracle(graph, cluster, 2, cost)
+    if scheduler is etf:
+        expected = oracle.place_earliest()
+    else:
+        table = None if scheduler is heft else oracle.optimistic()
+        priority = oracle.upward() if table is None else [float(np.mean(row)) for row in table]
+        expected = oracle.place(priority, True, table)
+    plan = schedule(graph, cluster, scheduler, cost, streams=2)
+    assert by_name(plan) == {name: row[:2] for name, row in expected.items()}
+    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
+
+
+@each
+@settings(max_examples=30)
+@given(graph=graphs(), cluster=clusters() | partly_linked, streams=st.none() | st.integers(1, 3))
+def test_an_estimate_is_the_list_evaluation(scheduler, graph, cluster, streams):
+    """Unequal ways between devices, and devices without any."""
+    plan = schedule(graph, cluster, scheduler, streams=streams)
+    last = max(row[3] for row in listed(plan, cluster).values())
+    assert last < inf
+    assert plan.estimate == pytest.approx(last, rel=1e-9)
+
+
+@each
+def test_estimates_come_true(scheduler):
+    """No overheads, one operator at a time on each device, exact transfers that load nothing: what is simulated."""
+    graph = workloads.random_layered(n_ops=150, n_layers=12, rng=5)
+    cluster = Cluster.preset("a40", 4).without_overheads()
+    plan = schedule(graph, cluster, scheduler, streams=1)
+    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=1e-9)
+
+
+@each
+def test_heft_and_kin_go_on_where_machine_code_returned(scheduler, monkeypatch):
+    """It returns every so many steps, so that Ctrl-C is heard: after each operator here."""
+    graph = workloads.random_layered(n_ops=60, n_layers=8, rng=1)
+    at_once = schedule(graph, THREE, scheduler)
+    monkeypatch.setattr(draft, "_STEPS", 0)
+    assert schedule(graph, THREE, scheduler) == at_once
+
+
+SHAPES = {
+    "chain of 1,000": made(" ".join(f"o{i}=2" for i in range(1000)), " ".join(f"o{i}-o{i + 1}" for i in range(999))),
+    "fork of 1,000": made(
+        "a=1 " + " ".join(f"o{i}=3" for i in range(1000)), " ".join(f"a-o{i}:1" for i in range(1000))
+    ),
+    "join of 1,000": made(
+        " ".join(f"o{i}=3" for i in range(1000)) + " a=1", " ".join(f"o{i}-a:1" for i in range(1000))
+    ),
+    "1,000 and no edge": made(" ".join(f"o{i}=1" for i in range(1000)), ""),
+    "no time at all": made("a=0 b=0 c=0 d=0", "a-b a-c b-d c-d"),
+}
+
+
+@each
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("n", [1, 4])
+def test_shapes(scheduler, name, n):
+    """Eight streams, on one device or two on each of four: the chain stays; fork and join take 1 + 3 * 125, and 1 more
+    where data has to be moved."""
+    ends = {
+        ("chain of 1,000", 1): 2000, ("chain of 1,000", 4): 2000, ("fork of 1,000", 1): 376, ("fork of 1,000", 4): 377,
+        ("join of 1,000", 1): 376, ("join of 1,000", 4): 377, ("1,000 and no edge", 1): 125,
+        ("1,000 and no edge", 4): 125, ("no time at all", 1): 0, ("no time at all", 4): 0,
+    }  # fmt: skip
+    cluster = Cluster.preset("a100", n)
+    plan = schedule(SHAPES[name], cluster, scheduler)
+    assert plan.estimate == ends[name, n]
+    assert simulate(plan, cluster).makespan > 0
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize("value", [0, -1, 2.5, "2", float("nan"), True])
+def test_streams_that_are_no_number(scheduler, value):
+    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: streams must be"):
+        schedule(TOPCUOGLU[0], THREE, scheduler, streams=value)
+
+
+@pytest.mark.parametrize("scheduler", [heft, peft])
+@pytest.mark.parametrize("value", [1, None, "yes"])
+def test_insertion_is_yes_or_no(scheduler, value):
+    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: insertion must be True or False, not {value!r}"):
+        schedule(TOPCUOGLU[0], THREE, scheduler, insertion=value)
+
+
+@each
+def test_times_that_add_up_to_infinity(scheduler):
+    graph = made("a=1e308 b=1e308", "a-b")
+    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: the times .* add up to more than a float holds"):
+        schedule(graph, Cluster.preset("a100", 2), scheduler)

@@ -1,0 +1,124 @@
+"""The four schedulers of HIOS against the slow one of `hios_by_hand`: equal stages, equal estimates."""
+
+from dataclasses import replace
+
+from hios_by_hand import Plain, stages_by_device
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import edge_pairs
+
+from simsched.cluster import Cluster, Link
+from simsched.costmodel import default_cost
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
+
+# All numbers are sums of few powers of two, so that floats are exact and ties are ties.
+times = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 4.0, 10.0])
+A40 = {n: Cluster.preset("a40", n) for n in (1, 2, 4)}
+GPU0, GPU1 = A40[2].devices
+UNEQUAL = Cluster((replace(GPU0, copy_rate=64.0), replace(GPU1, copy_rate=2.0)), (("gpu0", "gpu1", Link(4.0, 1.0)),))
+"""From gpu0 to gpu1 a quarter of a us per byte, back half of one, 1 us more for each."""
+
+
+@st.composite
+def dags(draw, exact=True, max_ops=7):
+    n = draw(st.integers(1, max_ops))
+    names = draw(st.permutations([f"op{i}" for i in range(n)]))
+    ops = [Operator(o, time=draw(times), utilization=draw(st.sampled_from([None, 0.25, 0.5]))) for o in sorted(names)]
+    rows = [
+        Edge(names[i], names[j], nbytes=draw(st.sampled_from([0.0, 4.0, 16.0])),
+             transfer=draw(st.sampled_from([0.0, 0.5, 1.0, 4.0])) if exact else draw(st.sampled_from([None, 2.0])))
+        for i, j in draw(edge_pairs(n))
+    ]  # fmt: skip
+    return OpGraph(ops, rows)
+
+
+def hios_sim(graph, cluster, cost):
+    def latency(stage, device):
+        shares = [1.0 if graph[name].utilization is None else graph[name].utilization for name in stage]
+        alone = [cost(graph[name], cluster[device]) for name in stage]
+        busy = sum(us * share for us, share in zip(alone, shares, strict=True))
+        return 0.5 * sum(alone) + 0.5 * max(busy, *alone)
+
+    return latency
+
+
+def expected(graph, cluster, cost, algorithm, w, insertion=False, latency=None):
+    plain = Plain(graph, cluster, cost)
+    device = plain.by_paths(insertion) if algorithm == "lp" else plain.by_records()
+    stages = plain.stages_of(device, plain.sequence(device, insertion))
+    stages, makespan, _ = plain.parallelized(stages, latency or hios_sim(graph, cluster, cost), w)
+    return stages, makespan
+
+
+def twice_on_gpu1(op, device):
+    """gpu1, and gpu3, take twice as long."""
+    return op.time * (2 if device.name in ("gpu1", "gpu3") else 1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=dags(), n=st.sampled_from([1, 2, 4]), cost=st.sampled_from([default_cost, twice_on_gpu1]))
+def test_inter_lp_and_inter_mr(graph, n, cost):
+    for algorithm, scheduler in (("lp", inter_lp), ("mr", inter_mr)):
+        plan = schedule(graph, A40[n], scheduler, cost)
+        stages, makespan = expected(graph, A40[n], cost, algorithm, 1)
+        assert stages_by_device(plan, A40[n]) == stages
+        assert plan.estimate == makespan
+
+
+@settings(deadline=None, max_examples=60)
+@given(graph=dags(), n=st.sampled_from([1, 2, 4]), w=st.integers(1, 4),
+       cost=st.sampled_from([default_cost, twice_on_gpu1]))  # fmt: skip
+def test_hios_lp_and_hios_mr(graph, n, w, cost):
+    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
+        plan = schedule(graph, A40[n], scheduler, cost, w=w, stage_latency="hios-sim")
+        stages, makespan = expected(graph, A40[n], cost, algorithm, w)
+        assert stages_by_device(plan, A40[n]) == stages
+        assert plan.estimate == makespan
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=dags(), n=st.sampled_from([1, 2, 4]), w=st.integers(1, 3))
+def test_insertion(graph, n, w):
+    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
+        plan = schedule(graph, A40[n], scheduler, w=w, stage_latency="hios-sim", insertion=True)
+        stages, makespan = expected(graph, A40[n], default_cost, algorithm, w, insertion=True)
+        assert stages_by_device(plan, A40[n]) == stages
+        assert plan.estimate == makespan
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=dags(exact=False), w=st.integers(1, 3), cost=st.sampled_from([default_cost, twice_on_gpu1]))
+def test_links_that_differ(graph, w, cost):
+    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
+        plan = schedule(graph, UNEQUAL, scheduler, cost, w=w, stage_latency="hios-sim")
+        stages, makespan = expected(graph, UNEQUAL, cost, algorithm, w)
+        assert stages_by_device(plan, UNEQUAL) == stages
+        assert plan.estimate == makespan
+
+
+@settings(deadline=None, max_examples=50)
+@given(graph=dags(max_ops=9), n=st.sampled_from([2, 4]), factor=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_any_stage_latency(graph, n, factor):
+    """A function that makes more stages worth while than any device does: some merges close a cycle."""
+
+    def latency(groups):
+        return factor * sum(graph[name].time for (name,) in groups)
+
+    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
+        plan = schedule(graph, A40[n], scheduler, w=3, stage_latency=latency)
+        slow = expected(graph, A40[n], default_cost, algorithm, 3,
+                        latency=lambda stage, _: latency([(name,) for name in stage]))  # fmt: skip
+        assert (stages_by_device(plan, A40[n]), plan.estimate) == slow
+
+
+def test_the_oracle_meets_candidates_that_would_never_finish():
+    """A, B on gpu0, C, D on gpu1, A -> C, D -> B: {A, B} waits for D, D queues behind C, C waits for A. Without the
+    orders of the devices there is no cycle."""
+    graph = OpGraph([Operator(name, time=1.0) for name in "ABCD"],
+                    [Edge("A", "C", transfer=1.0), Edge("D", "B", transfer=1.0)])  # fmt: skip
+    plain = Plain(graph, A40[2], default_cost)
+    stages = {"gpu0": [("A", "B")], "gpu1": [("C",), ("D",)]}
+    assert plain.makespan(stages, lambda *_: 1.0) is None
+    assert plain.makespan(stages, lambda *_: 1.0, with_order=False) == 5  # D 0-1, A and B 2-3, C 4-5

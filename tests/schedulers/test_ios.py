@@ -1,0 +1,319 @@
+"""IOS by hand: its stages, what limits them, merging, blocks, budgets, and what it refuses."""
+
+import logging
+import os
+import signal
+from itertools import pairwise
+from threading import Timer
+
+import pytest
+from strategies import by_operator
+
+import simsched as ss
+import workloads
+from simsched.errors import SchedulerError, UnknownNameError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.ios import ios
+from simsched.schedulers.ios.blocks import blocks_of
+from simsched.schedulers.stage_costs import StageFormula
+
+ONE = ss.Cluster.preset("a100")
+PLAIN = StageFormula(slowdown=0.0, constant=0.0)
+
+
+def made(times, edges="", **blocks):
+    """A graph of "a=3 b=5" (us) and "ab bc"; `blocks` maps a label to the names in it."""
+    block_of = {name: label for label, names in blocks.items() for name in names}
+    rows = [text.split("=") for text in times.split()]
+    return OpGraph(
+        [Operator(name, time=float(us), block=block_of.get(name)) for name, us in rows],
+        [Edge(a, b) for a, b in edges.split()],
+    )
+
+
+def planned(graph, stage_latency=PLAIN, **options):
+    return schedule(graph, ONE, ios, stage_latency=stage_latency, **options)
+
+
+def stages(plan):
+    """The stages as text: groups with a bar between them."""
+    found = {}
+    for row in plan.placements:
+        found.setdefault(row.stage, {}).setdefault(row.group, []).append(row.op)
+    return ["|".join("".join(group) for group in groups.values()) for groups in found.values()]
+
+
+def test_a_join_within_a_stage():
+    """a -> c <- b, 2 us each: a | b and then c take 4 us. Exactly, all three are an ending as well, of one group.
+
+    In the released code an operator takes all that follows it along: {a, c} and {b, c} overlap, so a stage never
+    holds all three; here that is because a and b are two roots. One ending less, and one schedule.
+    """
+    graph = made("a=2 b=2 c=2", "ac bc")
+    common = {"r": None, "s": None, "blocks": "none"}
+    assert stages(planned(graph, **common)) == ["a|b", "c"]
+    exact, single = (planned(graph, endings=e, **common).search for e in ("exact", "single_root"))
+    assert exact["transitions"] == single["transitions"] + 1
+    assert exact["feasible_schedules"] == single["feasible_schedules"] + 1
+    alone = {(("a", "b", "c"),): 1.0}
+    table = {
+        (("a",),): 9.0, (("b",),): 9.0, (("c",),): 9.0, (("a",), ("b",)): 9.0, (("a", "c"),): 9.0, (("b", "c"),): 9.0,
+        (("a",), ("b", "c")): 9.0, (("b",), ("a", "c")): 9.0,
+    }  # fmt: skip
+    assert stages(planned(graph, table | alone, **common)) == ["abc"]
+    assert planned(graph, table | alone, **common).estimate == 1.0
+    assert planned(graph, table, endings="single_root", **common).estimate == 18.0
+    assert planned(graph, table, mode="impl", **common) == planned(graph, table, endings="single_root", **common)
+
+
+def test_a_stage_of_groups():
+    """a(4), b(1) -> c(2), d(9): all in one stage of three groups take 9 us x 1.2, which a group less would not beat:
+    d alone and then a | bc is 9 + 4 x 1.1. With one group at a time 16 us.
+    """
+    graph = made("a=4 b=1 c=2 d=9", "bc")
+    plan = planned(graph, StageFormula(0.1, 0.0), blocks="none")
+    assert stages(plan) == ["a|bc|d"]
+    assert plan.estimate == pytest.approx(9 * 1.2)
+    assert (plan.execution, plan.scheduler, plan.graph) == ("stages", "ios", graph)
+    assert {row.op: (row.stream, row.group) for row in plan.placements} == {
+        "a": (0, 0), "b": (1, 1), "c": (1, 1), "d": (2, 2),
+    }  # fmt: skip
+    assert planned(graph, blocks="none", s=1).estimate == 16.0
+
+
+def test_limits():
+    """Five operators of 1 us side by side: with at most 2 groups three stages, with 1 five."""
+    graph = made("a=1 b=1 c=1 d=1 e=1")
+    assert [planned(graph, s=s, blocks="none").estimate for s in (None, 5, 4, 2, 1)] == [1.0, 1.0, 2.0, 3.0, 5.0]
+    chain = made("a=1 b=1 c=1 d=1", "ab bc cd")
+    counted = StageFormula(0.0, 10.0)  # a stage is dear: a chain is one group if it may
+    assert [planned(chain, counted, r=r, blocks="none").estimate for r in (None, 4, 3, 1)] == [14.0, 14.0, 24.0, 44.0]
+
+
+# Merging -----------------------------------------------------------------------------------------
+
+
+def convolutions(batch=1, **kernels):
+    """Convolutions of 4 channels that read x, which has 8 by 8 pixels, and what joins them; kernel, padding, stride."""
+    rows = [Operator("x", time=1.0, output_shape=(batch, 3, 8, 8))]
+    for name, (kernel, padding, stride) in kernels.items():
+        side = (8 + 2 * padding - kernel) // stride + 1
+        sizes = {"kernel": [kernel] * 2, "padding": [padding] * 2, "stride": [stride] * 2, "groups": 1}
+        rows.append(Operator(name, "conv", flops=1e6 * kernel**2, nbytes=1e5, attributes=sizes,
+                             input_shapes=[(batch, 3, 8, 8)], output_shape=(batch, 4, side, side)))  # fmt: skip
+    rows += [Operator(f"{name}.read", time=1.0, input_shapes=[rows[1].output_shape]) for name in kernels]
+    return OpGraph(
+        rows,
+        [Edge("x", name, batch * 768.0) for name in kernels]
+        + [Edge(name, f"{name}.read", row.output_nbytes) for name, row in zip(kernels, rows[1:], strict=False)],
+    )
+
+
+def merging_is_cheap(groups, merged=False):
+    return 1.0 if merged else 10.0 * sum(map(len, groups))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_merging_where_it_pays(batch):
+    """Each operator costs 10 us, several merged ones 1: x, all three as one, three readers; 10 + 1 + 30 us.
+
+    For two images the parts of the merged output do not lie in one piece: copies stand behind it in its group.
+    """
+    graph = convolutions(batch, a=(1, 0, 1), b=(3, 1, 1), c=(5, 2, 1))
+    plan = planned(graph, merging_is_cheap, blocks="none")
+    assert plan.estimate == 41.0
+    assert plan.search["merged"] == 3
+    assert plan.search["merged_transitions"] > 0
+    assert plan.graph is not graph
+    at = by_operator(plan)
+    assert "a+b+c" in at
+    assert not {"a", "b", "c"} & set(at) or batch == 2
+    assert plan.graph["a+b+c"].output_shape == (batch, 12, 8, 8)
+    behind = [row.op for row in plan.placements if row.stage == at["a+b+c"].stage and row.op != "a+b+c"]
+    assert behind == ([] if batch == 1 else ["a", "b", "c"])
+    assert all(plan.graph[name].kind == "slice" for name in behind)
+    assert ss.simulate(plan, ONE).makespan > 0
+    assert planned(graph, merging_is_cheap, strategy="parallel").graph is graph
+
+
+def test_merging_with_limits():
+    """At most two operators merged: x, a+b, c and three readers take 10 + 1 + 10 + 30."""
+    graph = convolutions(a=(1, 0, 1), b=(3, 1, 1), c=(5, 2, 1))
+    plan = planned(graph, merging_is_cheap, blocks="none", s=2, merge_limits=True)
+    assert (plan.estimate, plan.search["merged"]) == (51.0, 2)
+    assert planned(graph, merging_is_cheap, blocks="none", s=2).estimate == 41.0
+    assert planned(graph, merging_is_cheap, blocks="none", s=1, merge_limits=True).graph is graph
+
+
+def test_kernels_that_do_not_align_are_not_merged():
+    """2x2 and 3x3 with stride 2 and padding 0 and 1: the smaller one, padded behind, would read other pixels."""
+    graph = convolutions(a=(2, 0, 2), b=(3, 1, 2))
+    assert graph["a"].output_shape == graph["b"].output_shape
+    plan = planned(graph, merging_is_cheap)
+    assert (plan.search["merged_transitions"], plan.graph) == (0, graph)
+
+
+def test_many_convolutions_of_one_tensor():
+    """Of 11 only those that stand next to each other are tried: all at once among them."""
+    graph = convolutions(**{f"c{k}": (1, 0, 1) for k in range(11)})
+    plan = planned(graph, merging_is_cheap, blocks="none", strategy="merge")
+    assert plan.search["merged"] == 11
+    assert plan.estimate == 10.0 + 1.0 + 110.0
+
+
+@pytest.mark.parametrize("name", ["inception_v3", "squeezenet"])
+def test_merging_alone(name):
+    """Stages of one operator: the estimate is the sum of what runs, and no more than without merging."""
+    graph = workloads.load(name)
+    plan = planned(graph, "simulated", strategy="merge")
+    assert plan.n_streams == 1
+    assert plan.search["merged"] > 0
+    total = sum(ss.default_cost(op, ONE.devices[0]) for op in plan.graph.operators)
+    assert plan.estimate == pytest.approx(total, rel=1e-9)
+    assert plan.estimate < sum(ss.default_cost(op, ONE.devices[0]) for op in graph.operators)
+    with_both = planned(graph, StageFormula(), strategy="both")
+    assert with_both.search["merged"] > 0
+    assert with_both.estimate < planned(graph, StageFormula(), strategy="parallel").estimate
+
+
+# Blocks and budgets ------------------------------------------------------------------------------
+
+
+def named(graph, blocks):
+    return ["".join(graph.names[i] for i in block) for block in blocks_of(graph, blocks)]
+
+
+def test_blocks():
+    """a -> b, c -> d -> e: every path passes a and d. Labels: P of a b c, Q of d e."""
+    graph = made("a=1 b=1 c=1 d=1 e=1", "ab ac bd cd de", P="abc", Q="de")
+    assert named(graph, "labels") == ["abc", "de"]
+    assert named(graph, "dominators") == ["a", "bcd", "e"]
+    assert named(graph, "none") == ["abcde"]
+    assert stages(planned(graph)) == ["a", "b|c", "d", "e"]  # as good as de, and found first
+    assert planned(graph).search["blocks"] == 2
+
+
+def test_labels_in_a_circle():
+    """P of a and c, Q of b and d, a -> b -> c: neither can be first. R, which e alone has, comes where it must."""
+    graph = made("e=1 a=1 b=1 c=1 d=1", "ab bc de ae", P="ac", Q="bd", R="e")
+    assert named(graph, "labels") == ["abcd", "e"]
+    planned(graph).check(ONE)
+    apart = made("a=1 b=1 c=1 d=1", "ca db", P="ab", Q="cd")
+    assert named(apart, "labels") == ["cd", "ab"]
+
+
+def test_equal_blocks_are_solved_once():
+    """Two blocks that look the same: twice the counts, no stage simulated again."""
+    first = made("a=3 b=5 c=7 d=2", "ab ac bd cd", P="abcd")
+    twice = made("a=3 b=5 c=7 d=2 A=3 B=5 C=7 D=2", "ab ac bd cd dA AB AC BD CD", P="abcd", Q="ABCD")
+    one, two = (planned(graph, "simulated") for graph in (first, twice))
+    assert two.estimate == 2 * one.estimate
+    assert two.search["transitions"] == 2 * one.search["transitions"]
+    assert two.search["distinct_stages"] == 2 * one.search["distinct_stages"]
+    assert stages(two) == stages(one) + [text.upper() for text in stages(one)]
+
+
+def test_blocks_over_max_part_are_cut():
+    """12 operators in three pieces of 4, side by side within them: three stages."""
+    graph = made(" ".join(f"{name}=1" for name in "abcdefghijkl"))
+    plan = planned(graph, blocks="none", max_part=5, s=None)
+    assert stages(plan) == ["a|b|c|d", "e|f|g|h", "i|j|k|l"]
+    assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 3, "reason": "max_part"}]
+    assert (plan.search["blocks"], plan.search["parts"]) == (1, 3)
+    assert plan.search["feasible_schedules"] == 75**3  # ordered partitions of 4
+
+
+def test_blocks_over_their_budget_are_cut():
+    """n operators without edges have 3^n - 2^n transitions: 527,345 of 12, 665 of 6, 19 of 3. With 100 for the block
+    halves have 50 and quarters 25, so quarters fit. Stages to ask for are 2^n - 1: 7 of 3, which a budget of 28 gives.
+    """
+    times = " ".join(f"{name}={k + 1}" for k, name in enumerate("abcdefghijkl"))
+    graph = made(times)
+    by_formula = planned(graph, blocks="none", max_transitions=100)
+    asked = planned(graph, "simulated", blocks="none", max_stages=28)
+    for plan, reason in ((by_formula, "max_transitions"), (asked, "max_stages")):
+        assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 4, "reason": reason}]
+        assert plan.search["transitions"] == 4 * 19
+    assert stages(by_formula) == ["a|b|c", "d|e|f", "g|h|i", "j|k|l"]
+
+
+def test_long_and_wide():
+    """A chain of n: n states, each ended by one, two or three; less the three that are too long at its beginning."""
+    names = [f"o{k}" for k in range(1000)]
+    rows = [Operator(name, time=1.0 + k % 7) for k, name in enumerate(names)]
+    chain = OpGraph(rows, [Edge(a, b) for a, b in pairwise(names)])
+    plan = planned(chain, blocks="none", max_part=1000)
+    assert (plan.search["states"], plan.search["transitions"]) == (1000, 3 * 1000 - 3)
+    assert plan.estimate == sum(row.time for row in rows)
+    fork = OpGraph(rows, [Edge("o0", name) for name in names[1:]])
+    plan = planned(fork, blocks="none")
+    assert plan.search["cut_blocks"][0]["operators"] == 1000
+    assert len(set(plan.stage.tolist())) <= 200  # of 8 at most, from pieces of 6 or 7
+    assert len(planned(OpGraph(rows), blocks="dominators")) == 1000
+
+
+# Stopping ----------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_leaves_a_schedule(caplog):
+    graph = workloads.load("squeezenet")
+    with caplog.at_level(logging.WARNING):
+        plan = planned(graph, time_limit=1e-9)
+    assert "ios: stopped (time limit)" in caplog.text
+    assert plan.search["stopped"] == "time limit"
+    assert plan.search["feasible_schedules"] is None
+    assert len(set(plan.stage.tolist())) == len(graph)
+    assert plan.estimate == pytest.approx(sum(ss.default_cost(op, ONE.devices[0]) for op in graph.operators))
+
+
+@pytest.mark.parametrize("stage_latency", [PLAIN, "simulated"])
+def test_an_interruption_leaves_a_schedule(caplog, stage_latency):
+    """A block that is done in no time, and one of 3^18 transitions, which Ctrl-C cuts short."""
+    wide = [Operator(f"w{k}", time=1.0 + k, block="wide") for k in range(18)]
+    graph = OpGraph([Operator("a", time=2.0, block="first"), Operator("b", time=2.0, block="first"), *wide])
+    schedule(graph, ONE, ios, max_part=2)  # nothing is left to be compiled
+    Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with caplog.at_level(logging.WARNING):
+        plan = planned(graph, stage_latency, r=None, s=None, max_transitions=10**12, max_stages=10**9)
+    assert "ios: stopped (interrupted)" in caplog.text
+    assert plan.search["stopped"] == "interrupted"
+    assert stages(plan)[0] == "a|b"
+    assert len(stages(plan)) == 19
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "all"}, "ios: strategy must be one of 'both', 'parallel', 'merge', not 'all'"),
+        ({"strategy": None}, "ios: strategy must be one of"),
+        ({"endings": "some"}, "ios: endings must be one of None, 'exact', 'single_root', not 'some'"),
+        ({"blocks": ["labels"]}, "ios: blocks must be one of 'labels', 'dominators', 'none', not \\['labels'\\]"),
+        ({"mode": "released"}, "ios: mode must be one of 'paper', 'impl', not 'released'"),
+        ({"r": 0}, "ios: r must be a whole number of at least 1, or None, not 0"),
+        ({"s": 2.0}, "ios: s must be a whole number of at least 1, or None, not 2.0"),
+        ({"s": True}, "ios: s must be a whole number"),
+        ({"threads": 0}, "ios: threads must be a whole number"),
+        ({"max_part": None}, "ios: max_part must be a whole number of at least 1, not None"),
+        ({"max_transitions": -1}, "ios: max_transitions must be"),
+        ({"max_stages": float("nan")}, "ios: max_stages must be"),
+        ({"merge_limits": 1}, "ios: merge_limits must be True or False, not 1"),
+        ({"time_limit": 0}, "ios: time_limit must be a number of seconds above 0, not 0"),
+        ({"stage_latency": 3}, "ios: stage_latency must be"),
+        ({"stage_latency": {}}, r"ios: the stage_latency table has no stage \(\('c',\),\)"),
+        ({"stage_latency": lambda groups: float("nan")}, "ios: stage_latency says nan of stage"),
+        ({"strategy": "merge"}, "'merge' finds nothing in 'graph' that can be merged: .* strategy='parallel'"),
+        ({"streams": 3}, "has no option 'streams'"),
+    ],
+)  # fmt: skip
+def test_refusals(options, message):
+    with pytest.raises(SchedulerError, match=message):
+        schedule(made("a=1 b=1 c=1", "ab ac"), ONE, ios, **options)
+
+
+def test_an_unknown_stage_latency():
+    with pytest.raises(UnknownNameError, match="unknown stage_latency 'measured'; known are: simulated, hios-sim"):
+        planned(made("a=1"), "measured")

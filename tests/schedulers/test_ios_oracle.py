@@ -1,0 +1,156 @@
+"""IOS against all schedules of small graphs: the least cost, and every count."""
+
+from itertools import groupby, pairwise
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ios_oracle import endings, groups_of, try_all
+from strategies import clusters, graphs, shapes
+
+import simsched as ss
+from simsched.costmodel import default_cost
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.ios import ios
+from simsched.schedulers.stage_costs import StageFormula
+from simsched.simulator import StageLatency
+
+ONE = ss.Cluster.preset("a100")
+limits = st.fixed_dictionaries(
+    {"r": st.sampled_from([None, 1, 2, 3]), "s": st.sampled_from([None, 1, 2, 3]), "single_root": st.booleans()}
+)
+
+
+def hashed(groups):
+    """Some cost of a stage that follows no rule, whatever the order."""
+    return 1.0 + crc32(repr(sorted(map(sorted, groups))).encode()) % 1000
+
+
+def options(limits, **more):
+    endings = "single_root" if limits["single_root"] else "exact"
+    return {"r": limits["r"], "s": limits["s"], "endings": endings, "blocks": "none", "strategy": "parallel"} | more
+
+
+def stages_in(plan):
+    """The stages of a plan, groups of names in launch order."""
+    rows = sorted(plan.placements, key=lambda row: row.stage)
+    for _, stage in groupby(rows, key=lambda row: row.stage):
+        yield tuple(tuple(row.op for row in group) for _, group in groupby(stage, key=lambda row: row.group))
+
+
+@settings(max_examples=60)
+@given(graph=shapes(max_ops=6), limits=limits)
+def test_least_cost_and_all_counts(graph, limits):
+    """With costs that follow no rule: the stages are asked one by one, their cost is looked up."""
+    plan = schedule(graph, ONE, ios, stage_latency=hashed, **options(limits))
+    best, schedules = try_all(graph, hashed, **limits)
+    found = endings(graph, **limits)
+    assert plan.estimate == best == sum(map(hashed, stages_in(plan)))
+    assert plan.search["feasible_schedules"] == schedules
+    assert plan.search["feasible_schedules_exact"]
+    assert plan.search["states"] == len(found)
+    assert plan.search["transitions"] == sum(map(len, found.values()))
+    distinct = {groups for stages in found.values() for groups in stages}
+    assert plan.search["distinct_stages"] == plan.search["asked_stages"] == len(distinct)
+
+
+@settings(max_examples=40)
+@given(graph=graphs(max_ops=5, timed=True), limits=limits, slowdown=st.sampled_from([0.0, 0.1, 0.7]))
+def test_least_cost_by_formula(graph, limits, slowdown):
+    """The formula is evaluated while stages are built up; the oracle evaluates it from its words."""
+
+    def cost(groups):
+        longest = max(sum(graph[name].time for name in group) for group in groups)
+        return longest * (1 + slowdown * (len(groups) - 1)) + 3.0
+
+    plan = schedule(graph, ONE, ios, stage_latency=StageFormula(slowdown, 3.0), **options(limits))
+    best, schedules = try_all(graph, cost, **limits)
+    assert plan.estimate == pytest.approx(best, rel=1e-12)
+    assert plan.estimate == pytest.approx(sum(map(cost, stages_in(plan))), rel=1e-12)
+    assert plan.search["feasible_schedules"] == schedules
+    assert plan.search["transitions"] == sum(map(len, endings(graph, **limits).values()))
+    assert plan.search["distinct_stages"] == plan.search["asked_stages"] == 0
+
+
+def test_seven_operators_without_edges():
+    """As many schedules as ordered partitions of 7: 47,293; 2^7 - 1 states, 3^7 - 2^7 transitions."""
+    graph = OpGraph([Operator(name, time=float(k + 1)) for k, name in enumerate("abcdefg")])
+    plan = schedule(graph, ONE, ios, r=None, s=None, blocks="none", stage_latency=hashed)
+    assert plan.search["feasible_schedules"] == 47293
+    assert (plan.search["states"], plan.search["transitions"]) == (127, 3**7 - 2**7)
+    assert plan.estimate == try_all(graph, hashed)[0]
+
+
+@settings(max_examples=25)
+@given(graph=graphs(), cluster=clusters(), strategy=st.sampled_from(["both", "parallel"]), limits=limits)
+def test_schedules_are_valid_and_made_twice_the_same(graph, cluster, strategy, limits):
+    """Stages within r and s, groups as edges connect them, the estimate what a new simulation of them says."""
+    given_options = options(limits, strategy=strategy, blocks="labels")
+    plan = schedule(graph, cluster, ios, **given_options)
+    assert plan == schedule(graph, cluster, ios, **given_options)
+    assert plan.scheduler == "ios"
+    assert plan.graph is graph
+    pairs = {(edge.src, edge.dst) for edge in graph.edges}
+    latency, total = StageLatency(graph, cluster), 0.0
+    for groups in stages_in(plan):
+        assert len(groups) <= (limits["s"] or len(graph))
+        assert max(map(len, groups)) <= (limits["r"] or len(graph))
+        assert groups_of([name for group in groups for name in group], pairs) == set(map(frozenset, groups))
+        total += latency(groups)
+    assert plan.estimate == pytest.approx(total, rel=1e-9)
+    assert total <= sum(default_cost(op, cluster.devices[0]) for op in graph.operators) * (1 + 1e-9)
+    assert all(row.stream == row.group for row in plan.placements)
+
+
+@settings(max_examples=25)
+@given(graph=graphs(max_ops=6), limits=limits, threads=st.sampled_from([1, 3]))
+def test_equal_stages_are_simulated_once(graph, limits, threads):
+    """Operators that differ in names alone are the same to the simulator: as good as asking for every stage."""
+    latency = StageLatency(graph, ONE)
+    every = schedule(graph, ONE, ios, stage_latency=latency_of(latency), **options(limits))
+    plan = schedule(graph, ONE, ios, threads=threads, **options(limits))
+    assert plan.estimate == pytest.approx(every.estimate, rel=1e-6)
+    assert plan.search["distinct_stages"] == every.search["distinct_stages"]
+
+
+def latency_of(latency):
+    return lambda groups: latency(groups)
+
+
+@settings(max_examples=15)
+@given(shape=shapes(max_ops=7), words=st.sampled_from([60, 64, 70, 130]))
+def test_more_operators_than_a_word_has_bits(shape, words):
+    """Behind a chain of many operators, all of which come first: a state more for each, and one ending of one."""
+    chain = [f"c{k}" for k in range(words)]
+    graph = OpGraph(
+        [Operator(name, time=1.0) for name in chain] + list(shape.operators),
+        [Edge(a, b) for a, b in pairwise(chain)] + [Edge(chain[-1], name) for name in shape.names] + list(shape.edges),
+    )
+    common = {"r": 1, "blocks": "none", "stage_latency": hashed, "max_part": 200}
+    small, large = (schedule(g, ONE, ios, **common) for g in (shape, graph))
+    assert large.search["states"] == small.search["states"] + words
+    assert large.search["transitions"] == small.search["transitions"] + words
+    assert large.search["feasible_schedules"] == small.search["feasible_schedules"]
+    assert large.estimate == small.estimate + sum(hashed([[name]]) for name in chain)
+
+
+def test_a_hundred_operators_with_forks():
+    """20 times a fork that is joined: a (10 us), then b c d (4 us), then e (10 us); 24 us each time, 480 in all.
+
+    States hold, of the last time they reach into, a; a and some of b c d, 7 ways; or all: 9. Stages that end
+    those: 1; of 1, 2 or 3 operators side by side 1, 3 or 7, in 3 + 3 + 1 ways; 1: 21. Ways to run b c d: 13.
+    """
+    rows, edges = [], []
+    for k in range(20):
+        rows += [Operator(f"{x}{k}", time=4.0 if x in "bcd" else 10.0) for x in "abcde"]
+        edges += [Edge(f"a{k}", f"{x}{k}") for x in "bcd"] + [Edge(f"{x}{k}", f"e{k}") for x in "bcd"]
+        edges += [Edge(f"e{k - 1}", f"a{k}")] if k else []
+    plan = schedule(OpGraph(rows, edges), ONE, ios, r=1, blocks="none", stage_latency=StageFormula(0.0, 0.0))
+    assert plan.estimate == 480.0
+    assert len(list(stages_in(plan))) == 60
+    assert plan.search["cut_blocks"] == []
+    assert plan.search["states"] == 20 * 9
+    assert plan.search["transitions"] == 20 * (1 + 3 * 1 + 3 * 3 + 7 + 1)
+    assert plan.search["feasible_schedules"] == 13**20

@@ -1,0 +1,338 @@
+"""lios and its random variants: the table its paper prints, cases by hand, and its definition in plain Python."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from listing_oracle import listed
+from strategies import clusters, graphs
+
+import workloads
+from simsched.cluster import Cluster
+from simsched.costmodel import default_cost
+from simsched.errors import SchedulerError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
+from simsched.simulator import simulate
+
+ONE = Cluster.preset("a100")
+RANDOM = {"lios-rand1": lios_rand1, "lios-rand2": lios_rand2, "lios-rand": lios_rand}
+ALL = {"lios": lios, **RANDOM}
+each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
+each_random = pytest.mark.parametrize("scheduler", RANDOM.values(), ids=RANDOM)
+
+
+def made(times, edges):
+    """A graph from "a=3 b=5" (us) and "a-b a-c"."""
+    rows = [Operator(name, time=float(us)) for name, us in (text.split("=") for text in times.split())]
+    return OpGraph(rows, [Edge(*text.split("-")) for text in edges.split()])
+
+
+def charged(**costs):
+    """One device on which issuing and ordering work costs nothing but what is given, without contention."""
+    return ONE.without_overheads().replace_devices(contention=False, **costs)
+
+
+# Table III ---------------------------------------------------------------------------------------
+
+TIMES = "v1=3 v2=5 v3=5 v4=5 v5=8 v6=15 v7=10 v8=7 v9=13 v10=2"
+FORCED = "v1-v2 v1-v3 v1-v4 v1-v5 v5-v8 v3-v6 v4-v7 v7-v9 v9-v10"
+# (operator, stream, start, finish) step by step; the finish of step 6 is printed as 13, a misprint: 8 + 15 = 23
+TABLE_III = [
+    ("v1", 1, 0, 3), ("v5", 1, 3, 11), ("v8", 1, 11, 18), ("v2", 2, 3, 8), ("v3", 3, 3, 8), ("v6", 2, 8, 23),
+    ("v4", 3, 8, 13), ("v7", 3, 13, 23), ("v9", 1, 23, 36), ("v10", 1, 36, 38),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("v2", "v6", "v8"), [*product(("v6", "v7", "v9", "v10"), ("v9", "v10"), ("v9", "v10"))])
+def test_table_iii_whatever_edges_it_leaves_open(v2, v6, v8):
+    """Nine edges follow from the table; where v2, v6 and v8 lead does not: all sixteen choices give every step."""
+    graph = made(TIMES, f"{FORCED} v2-{v2} v6-{v6} v8-{v8}")
+    plan = schedule(graph, ONE, lios, streams=3)
+    times = listed(plan, ONE)
+    assert [(row.op, row.stream + 1, *times[row.op][2:]) for row in plan.placements] == TABLE_III
+    assert plan.estimate == 38
+    assert graph.time.sum() == 73
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_upward_rank_puts_what_much_depends_on_first():
+    """a of 2 us is followed by d of 9 us, b of 5 us and c of 3 us by nothing.
+
+    By time, two streams: b 5 on 0, c 3 on 1, a 3-5 on 1, d 5-14 on 0. Upward: a 11 first, 0-2; then d 9, which
+    ends first on stream 0, 2-11; b on 1, 0-5, c 5-8.
+    """
+    graph = made("a=2 b=5 c=3 d=9", "a-d")
+    plan = schedule(graph, ONE, lios, streams=2)
+    assert [(row.op, row.stream) for row in plan.placements] == [("b", 0), ("c", 1), ("a", 1), ("d", 0)]
+    assert plan.estimate == 14.0
+    plan = schedule(graph, ONE, lios, streams=2, rank="upward")
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("d", 0), ("b", 1), ("c", 1)]
+    assert plan.estimate == 11.0
+
+
+def test_operators_released_together_come_in_graph_order():
+    """a releases c and b, of equal time, by edges given in that order: b is the first in the graph."""
+    plan = schedule(made("a=1 b=2 c=2", "a-c a-b"), ONE, lios, streams=2)
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
+
+
+def test_an_event_is_recorded_once():
+    """a of 10 us on stream 0, then b, c, d of 10 us that read from it; launch 1, record 5, wait 2.
+
+    a: issued at 1, 1-11. b on 0: issued at 2, 11-21. c on 1: record, wait, launch, issued at 10, 11-21. d: a wait and a
+    launch, issued at 13, on stream 2: 13-23. With another record it would be issued at 18.
+    """
+    graph = made("a=10 b=10 c=10 d=10", "a-b a-c a-d")
+    plan = schedule(graph, charged(launch=1.0, record=5.0, wait=2.0), lios, streams=3, overheads=True)
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1), ("d", 2)]
+    assert plan.estimate == 23.0
+
+
+def test_parallel_edges_are_waited_for_once():
+    """As above without d, c reading from a twice: issued at 10, c runs 11-21; waited for twice, it would end at 22."""
+    graph = made("a=10 b=10 c=10", "a-b a-c a-c")
+    plan = schedule(graph, charged(launch=1.0, record=5.0, wait=2.0), lios, streams=3, overheads=True)
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
+    assert plan.estimate == 21.0
+
+
+def test_overheads_by_hand():
+    """Launch 4, wait 1, record 2, hop 3, gap 0.5; a 10 us, then b 6 and c 5, which read from a.
+
+    a: issued at 4, runs 4-14. b on stream 0: issued at 8, behind a and a gap 14.5-20.5; on stream 1: record and wait,
+    issued at 4 + 3 + 4 = 11, a hop behind a 17-23. Stream 0. c on stream 0: 21-26; on stream 1: issued at
+    8 + 3 + 4 = 15, 17-22. Stream 1.
+    """
+    graph = made("a=10 b=6 c=5", "a-b a-c")
+    cluster = charged(launch=4.0, wait=1.0, record=2.0, hop=3.0, gap=0.5)
+    plan = schedule(graph, cluster, lios, streams=2, overheads=True)
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
+    assert plan.estimate == 22.0
+    # the record is issued behind a rather than behind b: b is launched at 4 + 2 + 4 = 10, which delays nothing
+    assert simulate(plan, cluster).makespan == 22.0
+
+
+def test_overheads_keep_short_operators_together():
+    """Ten independent operators of 1 us, launched in 4 us each: one stream is as good as eight, and ends at 41."""
+    graph = made(" ".join(f"o{i}=1" for i in range(10)), "")
+    cluster = charged(launch=4.0)
+    plan = schedule(graph, cluster, lios, overheads=True)
+    assert plan.n_streams == 1
+    assert plan.estimate == simulate(plan, cluster).makespan == 41.0
+    assert schedule(graph, cluster, lios).n_streams == 8
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+def test_estimates_with_overheads_come_true(streams):
+    """Without contention, waits and records: what is simulated. Inception-v3's operators have one kernel each."""
+    graph = workloads.load("inception_v3")
+    cluster = charged(launch=4.0, gap=0.9, hop=2.0)
+    plan = schedule(graph, cluster, lios, streams=streams, overheads=True)
+    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=1e-9)
+    ignored = schedule(graph, cluster, lios, streams=streams)
+    assert simulate(plan, cluster).makespan <= simulate(ignored, cluster).makespan
+
+
+@pytest.mark.parametrize("network", ["inception_v3", "squeezenet"])
+def test_estimates_with_all_overheads_nearly_come_true(network):
+    """Waits that others imply are dropped, and records issued at once: little beside 120 and 50 operators."""
+    graph, cluster = workloads.load(network), ONE.replace_devices(contention=False)
+    plan = schedule(graph, cluster, lios, overheads=True)
+    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=5e-3)
+    assert schedule(graph, cluster, lios).estimate < 0.99 * plan.estimate
+
+
+# The definition ----------------------------------------------------------------------------------
+
+
+def plain(graph, device, streams, rank, overheads):
+    """Algorithm 1 in plain Python, ready operators in a list: [(operator, stream, start, finish)], step by step."""
+    time = [default_cost(op, device) for op in graph.operators]
+    edges = [(graph.index[e.src], graph.index[e.dst]) for e in graph.edges]
+    value = list(time)
+    if rank == "upward":
+        for i in reversed(graph.order_index.tolist()):
+            value[i] = time[i] + max((value[j] for p, j in edges if p == i), default=0.0)
+    wait_list = [i for i in range(len(time)) if i not in {j for _, j in edges}]
+    clock, free, rows, known, waited_for = 0.0, {}, [], {}, set()
+    while wait_list:
+        i = max(wait_list, key=lambda i: value[i])  # the first of equal ones
+        wait_list.remove(i)
+        producers = sorted({p for p, j in edges if j == i})
+        kernels = max(1, len(graph.operators[i].kernels))
+        choices = []
+        for stream in range(streams):
+            start = max([free.get(stream, 0.0), *(known[p][1] for p in producers)])
+            issued = 0.0
+            if overheads:
+                others = [p for p in producers if known[p][0] != stream]
+                issued = clock + device.wait * len(others) + device.record * len(set(others) - waited_for)
+                start = max(
+                    issued + device.launch,
+                    free[stream] + device.gap if stream in free else 0.0,
+                    *(known[p][1] + device.hop * (p in others) for p in producers), 0.0,
+                )  # fmt: skip
+                issued += device.launch * kernels
+            choices.append((start, stream, issued))
+        start, stream, issued = min(choices)
+        clock = issued
+        waited_for |= {p for p in producers if known[p][0] != stream} if overheads else set()
+        end = max(start + time[i], issued)
+        known[i], free[stream] = (stream, end), end
+        rows.append((graph.names[i], stream, start, end))
+        ready = [
+            j for j in range(len(time)) if {p for p, k in edges if k == j} and j not in known and j not in wait_list
+        ]
+        wait_list += [j for j in ready if all(p in known for p, k in edges if k == j)]
+    return rows
+
+
+@settings(max_examples=60)
+@given(
+    graph=graphs(max_ops=9),
+    cluster=clusters(),
+    streams=st.integers(1, 4),
+    rank=st.sampled_from(["time", "upward"]),
+    overheads=st.booleans(),
+)
+def test_it_is_its_definition(graph, cluster, streams, rank, overheads):
+    plan = schedule(graph, cluster, lios, streams=streams, rank=rank, overheads=overheads)
+    rows = plain(graph, cluster.devices[0], streams, rank, overheads)
+    assert [(row.op, row.stream) for row in plan.placements] == [row[:2] for row in rows]
+    assert plan.estimate == pytest.approx(max(row[3] for row in rows), rel=1e-12)
+    if not overheads:
+        found = listed(plan, cluster)
+        assert [found[row[0]][2:] for row in rows] == [pytest.approx(row[2:], rel=1e-12) for row in rows]
+
+
+@pytest.mark.parametrize("overheads", [False, True])
+def test_it_is_its_definition_on_a_network(overheads):
+    graph = workloads.load("inception_v3")
+    plan = schedule(graph, ONE, lios, streams=5, overheads=overheads)
+    rows = plain(graph, ONE.devices[0], 5, "time", overheads)
+    assert [(row.op, row.stream) for row in plan.placements] == [row[:2] for row in rows]
+    assert plan.estimate == pytest.approx(max(row[3] for row in rows), rel=1e-12)
+
+
+def test_kernels_are_launched_one_by_one():
+    """Three kernels, launch 4: the operator starts at 4 and its last kernel is issued at 12."""
+    kernels = tuple(Kernel(blocks=1, threads=32, share=share) for share in (0.25, 0.25, 0.5))
+    graph = OpGraph([Operator("a", time=1.0, kernels=kernels)])
+    assert schedule(graph, charged(launch=4.0), lios, overheads=True).estimate == 12.0
+
+
+# Random variants ---------------------------------------------------------------------------------
+
+
+@each_random
+@settings(max_examples=25)
+@given(graph=graphs(), cluster=clusters(), streams=st.integers(1, 4), seed=st.integers(0, 2**32))
+def test_random_variants_are_valid(scheduler, graph, cluster, streams, seed):
+    """Their estimate is the list evaluation, and the same seed gives the same schedule."""
+    plan = schedule(graph, cluster, scheduler, streams=streams, rng=seed)
+    assert plan.estimate == pytest.approx(max(row[3] for row in listed(plan, cluster).values()), rel=1e-9)
+    assert plan == schedule(graph, cluster, scheduler, streams=streams, rng=np.random.default_rng(seed))
+    assert plan.devices_used == (cluster.devices[0].name,)
+
+
+@each_random
+def test_another_seed_is_another_schedule(scheduler):
+    graph = workloads.load("inception_v3")
+    plans = [schedule(graph, ONE, scheduler, rng=seed) for seed in (0, 1, 2)]
+    assert plans[0] == schedule(graph, ONE, scheduler)
+    assert len({tuple(plan.op) + tuple(plan.stream) for plan in plans}) == 3
+    rng = np.random.default_rng(0)
+    assert schedule(graph, ONE, scheduler, rng=rng) == plans[0]
+    assert schedule(graph, ONE, scheduler, rng=rng) != plans[0]
+
+
+def test_rand1_takes_any_ready_operator_and_the_stream_where_it_ends_first():
+    """Ready operators are equally likely: of a, b, c each comes first 400 times in 1,200, give or take 80 (5 sigma)."""
+    graph = made("a=1 b=5 c=3 d=1", "b-d")
+    first = [schedule(graph, ONE, lios_rand1, rng=seed).placements[0].op for seed in range(1200)]
+    assert [abs(first.count(name) - 400) < 80 for name in "abcd"] == [True, True, True, False]
+    plan = schedule(graph, ONE, lios_rand1, streams=2, rng=4)
+    found, free = listed(plan, ONE), [0.0, 0.0]
+    for row in plan.placements:
+        there = found["b"][3] if row.op == "d" else 0.0
+        assert row.stream == min((0, 1), key=lambda s: max(free[s], there))
+        free[row.stream] = found[row.op][3]
+
+
+def test_rand2_takes_any_stream_and_the_operators_in_the_order_of_lios():
+    """Of three streams each is taken by 400 of 1,200 operators, give or take 80."""
+    graph = made(" ".join(f"o{i}={1200 - i}" for i in range(1200)), "")
+    plan = schedule(graph, ONE, lios_rand2, streams=3)
+    assert plan.op.tolist() == list(range(1200))
+    assert all(abs(count - 400) < 80 for count in np.bincount(plan.stream))
+    assert list(schedule(graph, ONE, lios_rand2, streams=3, rank="upward").op) == list(plan.op)
+
+
+def test_rand_takes_any_of_both():
+    """Two operators on two streams: each of the eight (order, streams) 100 times in 800, give or take 50."""
+    plans = [schedule(made("a=1 b=2", ""), ONE, lios_rand, streams=2, rng=seed) for seed in range(800)]
+    seen = [tuple((row.op, row.stream) for row in plan.placements) for plan in plans]
+    assert len(set(seen)) == 8
+    assert all(abs(seen.count(one) - 100) < 50 for one in set(seen))
+
+
+def test_choice_at_random_is_worse():
+    """What the ablation is for: on NASNet the mean of ten random choices of operator, stream and both lies behind."""
+    graph = workloads.load("nasnet_a_large")
+    best = schedule(graph, ONE, lios).estimate
+    means = [np.mean([schedule(graph, ONE, s, rng=r).estimate for r in range(10)]) for s in RANDOM.values()]
+    assert best < min(means)
+    assert means[0] < means[1]
+
+
+# Shapes and refusals -----------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize("streams", [1, 8, 5000])
+def test_a_chain_and_a_fork(scheduler, streams):
+    """A chain of 1,000 takes 2,000 us wherever; a fork at least 3 us for each of its 1,000 operators on a stream."""
+    chain = made(" ".join(f"o{i}=2" for i in range(1000)), " ".join(f"o{i}-o{i + 1}" for i in range(999)))
+    assert schedule(chain, ONE, scheduler, streams=streams).estimate == 2000.0
+    fork = made("a=1 " + " ".join(f"o{i}=3" for i in range(1000)), " ".join(f"a-o{i}" for i in range(1000)))
+    assert schedule(fork, ONE, scheduler, streams=streams).estimate >= 1 + 3 * -(-1000 // streams)
+
+
+@each
+@pytest.mark.parametrize("value", [0, -1, 2.5, "2", float("nan"), None, True])
+def test_streams_that_are_no_number(scheduler, value):
+    name = next(name for name, function in ALL.items() if function is scheduler)
+    with pytest.raises(SchedulerError, match=f"{name}: streams must be"):
+        schedule(made("a=1", ""), ONE, scheduler, streams=value)
+
+
+@each
+@pytest.mark.parametrize("value", [1, None, "no"])
+def test_overheads_are_on_or_off(scheduler, value):
+    with pytest.raises(SchedulerError, match=f"overheads must be True or False, not {value!r}"):
+        schedule(made("a=1", ""), ONE, scheduler, overheads=value)
+
+
+@pytest.mark.parametrize("value", ["Time", None, ["time"], 3])
+def test_unknown_rank(value):
+    with pytest.raises(SchedulerError, match=r"lios: unknown rank .*; known are: time, upward"):
+        schedule(made("a=1", ""), ONE, lios, rank=value)
+
+
+@each_random
+@pytest.mark.parametrize("value", [-1, 0.5, None, "0", True])
+def test_rng_is_a_seed_or_a_generator(scheduler, value):
+    with pytest.raises(SchedulerError, match="rng must be a whole number of at least 0 or a numpy Generator"):
+        schedule(made("a=1", ""), ONE, scheduler, rng=value)
+
+
+@each
+def test_times_that_add_up_to_infinity(scheduler):
+    with pytest.raises(SchedulerError, match=r"the times .* add up to more than a float holds"):
+        schedule(made("a=1e308 b=1e308", "a-b"), ONE, scheduler)

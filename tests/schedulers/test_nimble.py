@@ -1,0 +1,300 @@
+"""Nimble: chains, streams and waits by hand, against brute force, and against the counts of real networks."""
+
+import importlib
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters, graphs, shapes
+
+from simsched.cluster import Cluster
+from simsched.errors import SchedulerError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.program import RECORD, WAIT
+from simsched.schedulers import schedule
+from simsched.schedulers.nimble import nimble
+from workloads.models.densenet import densenet121
+from workloads.models.googlenet import googlenet
+from workloads.models.inception_v3 import inception_v3
+from workloads.models.resnet import resnet50
+from workloads.models.squeezenet import squeezenet1_1
+
+ONE = Cluster.preset("a100")
+STREAMS = ("chains", "reuse", "dilworth")
+
+
+def made(edges, n):
+    """Operators 1 to n of 10 us, edges as in "1-2 1-3"."""
+    pairs = [pair.split("-") for pair in edges.split()]
+    return OpGraph([Operator(str(i), time=10.0) for i in range(1, n + 1)], [Edge(a, b) for a, b in pairs])
+
+
+def by_stream(plan):
+    """Names of the operators of each stream, in launch order."""
+    found = {}
+    for row in plan.placements:
+        found.setdefault(row.stream, []).append(row.op)
+    return [" ".join(found[s]) for s in sorted(found)]
+
+
+def waits(plan, cluster=ONE):
+    return int(np.count_nonzero(plan.lower(cluster).action == WAIT))
+
+
+def traced(graph):
+    """The graph with an operator for its input, which all without a producer read, and one for its output."""
+    operators = [Operator("placeholder", time=0.0), *graph.operators, Operator("output", time=0.0)]
+    edges = [*(Edge("placeholder", name) for name in graph.inputs), *graph.edges, Edge(graph.names[-1], "output")]
+    return OpGraph(operators, edges, graph.name)
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_two_forks_in_a_row():
+    """1 -> 2, 3 -> 4 -> 5, 6 -> 7, and 1 -> 4, which 2 implies: 8 edges are left, of which 4 can be matched.
+
+    Only one of 1-2 and 1-3, of 2-4 and 3-4, of 4-5 and 4-6, of 5-7 and 6-7: 7 - 4 = 3 chains, 8 - 4 = 4 waits.
+    One has 5 operators, the others one each, of which the later goes on in the stream of the earlier: 2 streams.
+    1 and 4 are on one stream, so the released plan, which waits for every edge between streams, has no more waits.
+    """
+    graph = made("1-2 1-3 1-4 2-4 3-4 4-5 4-6 5-7 6-7", 7)
+    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
+    assert dict(paper.search) == {"chains": 3, "matching": 4, "meg_edges": 8, "syncs": 4, "streams": 3, "waits": 4}
+    assert (paper.n_streams, paper.execution, paper.events, waits(paper)) == (3, "graph", "minimal", 4)
+    assert (impl.n_streams, impl.search["chains"], impl.events) == (2, 3, "literal")
+    assert impl.search["syncs"] == waits(impl) == 4
+    assert paper.estimate == impl.estimate == 50.0
+
+
+def test_the_released_plan_waits_for_what_others_imply():
+    """1 -> 2 -> 3, 4 -> 2 and 4 -> 3. Left are 1-2, 2-3, 4-2; two are matched, and one of 1-2 and 4-2 is waited for.
+
+    scipy matches 1-2-3, so 4 is alone, and the released plan waits for 4-2 and for 4-3.
+    """
+    graph = made("1-2 2-3 4-3 4-2", 4)
+    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
+    assert by_stream(paper) == by_stream(impl) == ["1 2 3", "4"]
+    assert (paper.search["syncs"], waits(paper)) == (1, 1)
+    assert (impl.search["syncs"], waits(impl)) == (2, 2)
+
+
+def test_parallel_edges_are_waited_for_once():
+    """1 -> 2 twice and 1 -> 3 twice: one of them goes on behind 1, the released plan counts the other's two edges.
+
+    A second wait for the same event changes nothing, and none is lowered.
+    """
+    graph = made("1-2 1-2 1-3 1-3", 3)
+    impl = schedule(graph, ONE, nimble, mode="impl")
+    assert (impl.search["syncs"], impl.search["waits"], waits(impl)) == (2, 1, 1)
+    assert schedule(graph, ONE, nimble).search["syncs"] == 1
+
+
+def test_the_closure_needs_fewer_streams_than_chains_of_chains():
+    """1, 2 -> 3 -> 4, 5, no edge of which can be matched but one into 3 and one out of it: 3 chains, 1 and 5 apart.
+
+    1 3 4, 2 and 5: 2 leads to 5 by 3, so they share a stream, and two are at work at most.
+    """
+    graph = made("1-3 2-3 3-4 3-5", 5)
+    assert [schedule(graph, ONE, nimble, streams=s).n_streams for s in STREAMS] == [3, 2, 2]
+    assert graph.width == 2
+
+
+def test_a_pool_of_streams():
+    """Four operators without edges on a pool of three: the fourth is on stream 0 again, 10 us behind the first."""
+    plan = schedule(made("", 4), ONE, nimble, max_streams=3)
+    assert by_stream(plan) == ["1 4", "2", "3"]
+    assert (plan.search["chains"], plan.search["streams"], plan.estimate) == (4, 3, 20.0)
+
+
+def test_operators_given_backwards():
+    """3 -> 2 -> 1 is one chain, launched 3 2 1."""
+    plan = schedule(made("3-2 2-1", 3), ONE, nimble, mode="impl")
+    assert by_stream(plan) == ["3 2 1"]
+    assert plan.search["meg_edges"] == plan.search["matching"] == 2
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+def test_deep_and_wide(streams):
+    """A chain of 3,000: one stream, no wait. A fork into 1,000: one of them goes on, 999 wait."""
+    chain = OpGraph.from_columns([f"o{i}" for i in range(3000)], range(2999), range(1, 3000), time=1.0)
+    fork = OpGraph.from_columns([f"o{i}" for i in range(1001)], [0] * 1000, range(1, 1001), time=1.0)
+    plan = schedule(chain, ONE, nimble, streams=streams)
+    assert (plan.n_streams, plan.search["syncs"], plan.estimate) == (1, 0, 3000.0)
+    plan = schedule(fork, ONE, nimble, streams=streams)
+    assert (plan.n_streams, plan.search["syncs"], plan.estimate) == (1000, 999, 2.0)
+
+
+# Real networks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "operators", "chains", "streams", "syncs"),
+    [
+        (googlenet, 199, 28, 4, 54),
+        (inception_v3, 316, 36, 6, 70),
+        (resnet50, 177, 5, 2, 8),
+        (squeezenet1_1, 68, 9, 2, 16),
+        (densenet121, 433, 1, 1, 0),
+    ],
+)
+def test_counts_of_networks(network, operators, chains, streams, syncs):
+    """As the released code counts torchvision's networks, traced by single operators."""
+    graph = traced(network(granularity="operator"))
+    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
+    assert len(graph) == operators
+    assert (paper.search["chains"], paper.n_streams, paper.search["syncs"]) == (chains, chains, syncs)
+    assert (impl.search["chains"], impl.n_streams, impl.search["syncs"]) == (chains, streams, syncs)
+    assert waits(paper) == waits(impl) == syncs
+    least = schedule(graph, ONE, nimble, streams="dilworth")
+    assert least.n_streams == graph.width == streams
+    assert waits(least) == syncs
+
+
+# Against brute force -----------------------------------------------------------------------------
+
+
+def reachable(n, pairs):
+    """Whether i leads to j, shape (n, n)."""
+    found = np.zeros((n, n), bool)
+    for i, j in pairs:
+        found[i, j] = True
+    for k in range(n):
+        found |= np.outer(found[:, k], found[k])
+    return found
+
+
+def assignments(n):
+    """Every way to part n operators into streams, each the stream of each operator."""
+
+    def grow(streams, used):
+        if len(streams) == n:
+            yield streams
+            return
+        for s in range(used + 1):
+            yield from grow([*streams, s], max(used, s + 1))
+
+    yield from grow([], 0)
+
+
+def numbered(graph):
+    """Edges without repetition, operators numbered in topological order."""
+    at = {name: i for i, name in enumerate(graph.order)}
+    return sorted({(at[edge.src], at[edge.dst]) for edge in graph.edges})
+
+
+def concurrent(graph):
+    """Every assignment by which two operators without a path between them are on two streams."""
+    n, leads = len(graph), reachable(len(graph), numbered(graph))
+    apart = [(i, j) for i in range(n) for j in range(i) if not leads[i, j] and not leads[j, i]]
+    return [streams for streams in assignments(n) if all(streams[i] != streams[j] for i, j in apart)]
+
+
+def least_waits(graph, streams):
+    """Fewest edges between streams that, with the order on each stream, imply all edges; tried by rising number."""
+    n, edges = len(graph), numbered(graph)
+    queued = [pair for s in streams for pair in pairwise([i for i in range(n) if streams[i] == s])]
+    crossing = [(i, j) for i, j in edges if streams[i] != streams[j]]
+    for size in range(len(crossing) + 1):
+        for chosen in combinations(crossing, size):
+            leads = reachable(n, [*queued, *chosen])
+            if all(leads[i, j] for i, j in edges):
+                return size
+    raise AssertionError("all of them imply all")
+
+
+@settings(deadline=None, max_examples=25)
+@given(graph=shapes(max_ops=5))
+def test_no_plan_has_fewer_waits(graph):
+    """Every assignment of maximum concurrency with every set of waits, operators up to 5."""
+    plan = schedule(graph, ONE, nimble)
+    assert waits(plan) == plan.search["syncs"] == min(least_waits(graph, s) for s in concurrent(graph))
+
+
+@settings(deadline=None, max_examples=40)
+@given(graph=shapes(max_ops=7))
+def test_no_assignment_has_fewer_waits_or_streams(graph):
+    """Up to 7 operators, where a plan has at least a wait for every edge between streams that no path implies."""
+    n, edges = len(graph), numbered(graph)
+    leads = reachable(n, edges)
+    reduced = [(i, j) for i, j in edges if not (leads[i] & leads[:, j]).any()]
+    possible = concurrent(graph)
+    paper, least = (schedule(graph, ONE, nimble, streams=s) for s in ("chains", "dilworth"))
+    assert paper.search["meg_edges"] == len(reduced)
+    assert waits(paper) == min(sum(s[i] != s[j] for i, j in reduced) for s in possible)
+    assert least.n_streams == graph.width == min(len(set(s)) for s in possible)
+
+
+@settings(deadline=None, max_examples=40)
+@given(graph=shapes(max_ops=12), streams=st.sampled_from(STREAMS))
+def test_streams_keep_maximum_concurrency(graph, streams):
+    """Two operators of a stream depend on each other; waits are the edges left of the graph between streams."""
+    plan = schedule(graph, ONE, nimble, streams=streams)
+    at = {row.op: row.stream for row in plan.placements}
+    stream = [at[name] for name in graph.order]
+    leads = reachable(len(graph), numbered(graph))
+    for i, j in combinations(range(len(graph)), 2):
+        assert stream[i] != stream[j] or leads[i, j]
+    assert list(dict.fromkeys(stream)) == list(range(plan.n_streams)), "numbered by their first operator"
+    assert waits(plan) == plan.search["syncs"]
+    chains = len(graph) - plan.search["matching"]
+    assert graph.width <= plan.n_streams <= chains == plan.search["chains"]
+    if streams != "dilworth":
+        assert plan.search["syncs"] == plan.search["meg_edges"] - plan.search["matching"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(graph=graphs(max_ops=9), cluster=clusters(max_gpus=2), streams=st.sampled_from(STREAMS))
+def test_the_released_plan_waits_for_every_edge(graph, cluster, streams):
+    """A record for every operator that another stream reads; on the first device, whatever others there are."""
+    plan = schedule(graph, cluster, nimble, mode="impl", streams=streams)
+    at = {row.op: row.stream for row in plan.placements}
+    crossing = [(edge.src, edge.dst) for edge in graph.edges if at[edge.src] != at[edge.dst]]
+    actions = plan.lower(cluster).action
+    assert plan.search["syncs"] == len(crossing)
+    assert plan.search["waits"] == np.count_nonzero(actions == WAIT) == len(set(crossing))
+    assert np.count_nonzero(actions == RECORD) == len({src for src, _ in crossing})
+    assert plan.devices_used == ("gpu0",)
+
+
+# Bad input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "release"}, "nimble: mode must be paper or impl, not 'release'"),
+        ({"mode": ["paper"]}, "nimble: mode must be paper or impl, not ['paper']"),
+        (
+            {"streams": 0},
+            "nimble: streams must be chains, reuse or dilworth, not 0; a limit is given as max_streams",
+        ),
+        (
+            {"max_streams": 0},
+            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not 0",
+        ),
+        (
+            {"max_streams": float("nan")},
+            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not nan",
+        ),
+        (
+            {"max_streams": True},
+            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not True",
+        ),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(SchedulerError) as caught:
+        schedule(made("1-2", 2), ONE, nimble, **options)
+    assert str(caught.value) == message
+
+
+def test_a_matching_too_large_is_refused(monkeypatch):
+    """3 chains have 1 pair of which one ends before the other begins; the closure of the graph has 8 pairs."""
+    monkeypatch.setattr(importlib.import_module("simsched.schedulers.nimble"), "_MOST_PAIRS", 2)
+    graph = made("1-3 2-3 3-4 3-5 1-4", 5)
+    assert schedule(graph, ONE, nimble).n_streams == 3
+    with pytest.raises(SchedulerError, match=r"^nimble: .* give streams='chains'$"):
+        schedule(graph, ONE, nimble, streams="dilworth")

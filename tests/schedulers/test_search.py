@@ -1,0 +1,265 @@
+"""Search: no slower than what it begins from, and what it finds where the best is known by hand."""
+
+import logging
+import signal
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters, graphs
+
+import simsched as ss
+import workloads
+from simsched.errors import ScheduleError, SchedulerError, UnknownNameError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.search import search
+from simsched.schedules import Placement, Schedule
+
+BASICS = ("sequential", "greedy", "lios", "round-robin")
+
+
+def halves(n):
+    """Operators of 10 us that fill half a device each and do not depend on each other."""
+    return OpGraph([Operator(f"o{i}", time=10.0, utilization=0.5) for i in range(n)])
+
+
+def quick(n_gpus=1):
+    return ss.Cluster.preset("a100", n_gpus).without_overheads()
+
+
+@pytest.mark.parametrize("execution", [None, "events", "graph", "stages"])
+def test_two_halves_share_a_device(execution):
+    """One after the other 20 us; side by side they load it fully, and neither is slowed down: 10 us."""
+    plan = schedule(halves(2), quick(), search, starts="sequential", evaluations=60, execution=execution)
+    assert plan.estimate == 10.0
+    assert plan.execution == (execution or plan.execution)
+    assert plan.search["start_makespan"] == 20.0
+
+
+@pytest.mark.parametrize("n_gpus", [2, 4])
+def test_all_devices_are_used(n_gpus):
+    """8 operators of 10 us and a utilization of 0.5 on n devices: 8 x 5 / n us of full load, 20 and 10 us."""
+    plan = schedule(halves(8), quick(n_gpus), search, starts="sequential", evaluations=800)
+    assert plan.estimate == pytest.approx(40.0 / n_gpus)
+    assert len(plan.devices_used) == n_gpus
+
+
+def test_the_operator_that_is_needed_first_is_launched_first():
+    """b (10 us) and the chain a (10 us), c (20 us) on one stream: b, a, c takes 40 us, a, b beside c cannot be, as
+    there is one stream; on two streams of full operators a alone, then c shares with b: 10 + 10 + 20 = 40 us at
+    best too; on two devices without transfer time 30 us."""
+    graph = OpGraph(
+        [Operator(name, time=time, utilization=1.0) for name, time in (("b", 10.0), ("a", 10.0), ("c", 20.0))],
+        [Edge("a", "c", transfer=0.0)],
+    )
+    assert schedule(graph, quick(), search, starts="sequential", evaluations=200, streams=1).estimate == 40.0
+    assert schedule(graph, quick(), search, starts="sequential", evaluations=200).estimate == 40.0
+    assert schedule(graph, quick(2), search, starts="sequential", evaluations=200).estimate == 30.0
+
+
+def test_stages_are_merged():
+    """Four halves, each in a stage of its own: 40 us; in two stages of two groups, or in one stage of four, 20 us."""
+    plan = schedule(halves(4), quick(), search, starts="sequential", evaluations=300, execution="stages")
+    assert plan.estimate == 20.0
+    assert plan.execution == "stages"
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    graph=graphs(),
+    cluster=clusters(max_gpus=3),
+    execution=st.sampled_from([None, "stages", "events", "graph"]),
+    seed=st.integers(0, 3),
+)
+def test_valid_and_no_slower_than_the_best_start(graph, cluster, execution, seed):
+    starts = [schedule(graph, cluster, name) for name in BASICS]
+    plan = schedule(graph, cluster, search, starts=starts, evaluations=60, rng=seed, execution=execution)
+    assert plan.estimate == ss.simulate(plan, cluster).makespan
+    asked = [ss.simulate(start, cluster).makespan for start in starts if execution in (None, start.execution)]
+    if asked:
+        assert plan.search["start_makespan"] == min(asked) >= plan.estimate
+    assert plan.search["stopped"] in (None, "nothing to change")
+
+
+@settings(deadline=None, max_examples=10)
+@given(graph=graphs(max_ops=12), cluster=clusters(max_gpus=2), streams=st.integers(1, 3))
+def test_streams_are_a_limit(graph, cluster, streams):
+    plan = schedule(graph, cluster, search, starts=BASICS, evaluations=40, streams=streams)
+    assert max(row.stream for row in plan.placements) < streams
+
+
+def dag():
+    graph = workloads.random_layered(n_ops=60, n_layers=8, comm_ratio=0.8, rng=1)
+    return graph, ss.Cluster.preset("a40", 3)
+
+
+def test_a_random_dag_gets_better_with_the_evaluations():
+    """From the best of the simple schedulers; the budget is kept."""
+    graph, cluster = dag()
+    found = [schedule(graph, cluster, search, starts=BASICS, evaluations=n) for n in (20, 100, 600)]
+    assert all(a.estimate > b.estimate for a, b in pairwise(found))
+    assert found[-1].estimate < 0.8 * found[-1].search["start_makespan"]
+    assert [plan.search["evaluations"] for plan in found] == [20, 100, 600]
+    assert found[-1].search["accepted"] > 50
+
+
+def test_equal_seeds_give_equal_schedules():
+    graph, cluster = dag()
+    plans = [
+        schedule(graph, cluster, search, starts=BASICS, evaluations=150, rng=rng)
+        for rng in (5, np.random.default_rng(5), 6)
+    ]
+    assert plans[0] == plans[1]
+    assert plans[0] != plans[2]
+
+
+def test_default_starts():
+    """Those that are there; the best of them is named."""
+    graph, cluster = dag()
+    plan = schedule(graph, cluster, search, evaluations=60)
+    assert plan.search["start"] in ("heft", "peft", "etf", "hios-lp", "hios-mr", "inter-lp")
+    assert plan.estimate <= ss.simulate(schedule(graph, cluster, "lios"), cluster).makespan
+
+
+def test_a_start_over_another_graph_goes_on_over_it():
+    graph = OpGraph([Operator("a", time=10.0, utilization=0.5), Operator("b", time=10.0, utilization=0.5)])
+    fused = OpGraph([Operator("ab", time=12.0, utilization=0.5), Operator("none", time=1.0, utilization=0.5)])
+    start = Schedule(fused, [Placement("ab"), Placement("none")], scheduler="fuser")
+    plan = schedule(graph, quick(), search, starts=[start], evaluations=60)
+    assert plan.graph is fused
+    assert (plan.estimate, plan.search["start"]) == (12.0, "fuser")
+
+
+def test_a_start_whose_launch_order_is_topological_on_each_device_alone():
+    """gpu0 launches c before gpu1's a that gpu0's b reads: one order over all keeps c, b and a where they are."""
+    graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "b", transfer=1.0)])
+    start = Schedule(graph, [Placement("c"), Placement("b"), Placement("a", "gpu1")])
+    plan = schedule(graph, ss.Cluster.preset("a100", 2), search, starts=[start], evaluations=80)
+    assert plan.estimate < plan.search["start_makespan"]  # b behind a needs no copy
+
+
+def test_what_cannot_get_better():
+    """No time at all: 0 us; nothing is tried."""
+    graph = OpGraph([Operator("a", time=0.0), Operator("b", time=0.0)], [Edge("a", "b", 0.0)])
+    plan = schedule(graph, quick(), search, starts="sequential", evaluations=50)
+    assert plan.estimate == 0.0
+    assert plan.search["stopped"] == "nothing to change"
+    assert plan.search["evaluations"] < 10
+
+
+def test_one_operator_on_one_stream():
+    plan = schedule(halves(1), quick(), search, starts="sequential", evaluations=50, streams=1)
+    assert (plan.estimate, plan.search["stopped"]) == (10.0, "nothing to change")
+
+
+@pytest.mark.parametrize("execution", [None, "stages"])
+def test_devices_without_links(execution):
+    """What needs a copy cannot run: the chain stays on one device, the third operator may move."""
+    cluster = ss.Cluster(quick(2).devices)
+    ops = [Operator(name, time=10.0, utilization=1.0) for name in "abc"]
+    graph = OpGraph(ops, [Edge("a", "b", 100.0)])
+    plan = schedule(graph, cluster, search, starts=("sequential", "round-robin"), evaluations=200, execution=execution)
+    assert plan.estimate == 20.0
+    at = {row.op: row.device for row in plan.placements}
+    assert at["a"] == at["b"] != at["c"]
+
+
+def test_devices_that_differ():
+    """A cost model that makes gpu1 four times as quick: both operators go there."""
+
+    def cost(op, device):
+        return op.time / 4 if device.name == "gpu1" else op.time
+
+    graph = OpGraph([Operator(name, time=8.0, utilization=1.0) for name in "ab"])
+    plan = schedule(graph, quick(2), search, cost, starts="sequential", evaluations=100)
+    assert plan.estimate == 4.0
+    assert plan.devices_used == ("gpu1",)
+
+
+def test_a_time_limit(caplog):
+    graph, cluster = dag()
+    with caplog.at_level(logging.WARNING):
+        plan = schedule(graph, cluster, search, starts=BASICS, time_limit=1e-6)
+    assert plan.search["stopped"] == "time limit"
+    assert plan.estimate == ss.simulate(plan, cluster).makespan
+    assert "search: stopped (time limit)" in caplog.text
+
+
+class Interrupting:
+    """The library's tools, whose evaluator sees Ctrl-C at some step."""
+
+    def __init__(self, tools, step):
+        self._tools, self._left = tools, step
+
+    def __getattr__(self, name):
+        return getattr(self._tools, name)
+
+    def evaluator(self, *arguments):
+        found = self._tools.evaluator(*arguments)
+        replace = found.replace
+
+        def step(*columns):
+            self._left -= 1
+            if self._left == 0:
+                signal.raise_signal(signal.SIGINT)
+            return replace(*columns)
+
+        found.replace = step
+        return found
+
+
+def test_an_interruption_returns_the_best_so_far(caplog):
+    graph, cluster = dag()
+    found = {}
+
+    def interrupted(graph, cluster, cost, *, tools):
+        found["plan"] = search(graph, cluster, cost, tools=Interrupting(tools, 80), starts=("lios",), evaluations=5000)
+        return found["plan"]
+
+    plan = schedule(graph, cluster, interrupted)
+    assert plan.search["stopped"] == "interrupted"
+    assert plan.search["evaluations"] < 100
+    assert plan.estimate <= ss.simulate(schedule(graph, cluster, "lios"), cluster).makespan
+    assert "search: stopped (interrupted)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"evaluations": 0}, "search: evaluations must be a whole number of at least 1, not 0"),
+        ({"evaluations": 2.5}, "search: evaluations must be a whole number of at least 1, not 2.5"),
+        ({"streams": 0}, "search: streams must be at least 1, not 0"),
+        ({"streams": float("nan")}, "search: streams must be a whole number, not nan"),
+        ({"execution": "eager"}, "search: execution must be None, stages, events, graph, not 'eager'"),
+        ({"time_limit": -1.0}, "search: time_limit must be a number of seconds above 0, not -1.0"),
+        ({"starts": 3}, "search: starts must be names of schedulers or schedules, not 3"),
+        ({"starts": [3]}, r"search: starts must be names of schedulers or schedules, not \[3\]"),
+        ({"rng": "seven"}, "search: rng must be a Generator or a seed, not 'seven'"),
+        ({"rng": -1}, "search: rng must be a Generator or a seed, not -1"),
+    ],
+)
+def test_refusals(options, text):
+    with pytest.raises(SchedulerError, match=text):
+        schedule(halves(2), quick(), search, **options)
+
+
+def test_an_unknown_start():
+    with pytest.raises(UnknownNameError, match="unknown scheduler 'lois'"):
+        schedule(halves(2), quick(), search, starts=("lois",))
+
+
+def test_a_start_for_other_devices():
+    start = Schedule(halves(1), [Placement("o0", "gpu7")])
+    with pytest.raises(ScheduleError, match="unknown device 'gpu7'"):
+        schedule(halves(1), quick(), search, starts=[start])
+
+
+def test_no_start_that_runs():
+    """There is no link for the copy from a to b."""
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 100.0)])
+    start = Schedule(graph, [Placement("a"), Placement("b", "gpu1")])
+    with pytest.raises(SchedulerError, match="search: no start runs with execution=None and streams=None"):
+        schedule(graph, ss.Cluster(quick(2).devices), search, starts=[start])

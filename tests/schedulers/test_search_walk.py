@@ -1,0 +1,119 @@
+"""The parts of the search: its quick model against the simulator, launch orders, and moves that keep what must hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs
+
+import simsched as ss
+import workloads
+from simsched.costmodel import default_cost
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers.search.candidate import Candidate, launch_order
+from simsched.schedulers.search.layout import MOVES
+from simsched.schedulers.search.stages import StageMoves, merge
+from simsched.schedulers.search.walk import Walk
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import Evaluator
+
+
+def walked(graph, cluster, plan, streams=3):
+    candidate = Candidate(plan, cluster, streams)
+    return candidate, Walk(candidate, graph, cluster, default_cost, captured=plan.execution == "graph")
+
+
+@pytest.mark.parametrize("execution", ["events", "graph"])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_overheads_the_model_is_the_simulator(execution, seed):
+    """Operators with a utilization, exact transfers, nothing charged: the model's makespan is the simulated one."""
+    graph = workloads.random_layered(n_ops=60, n_layers=8, comm_ratio=0.8, rng=seed)
+    cluster = ss.Cluster.preset("a40", 3).without_overheads()
+    plan = ss.schedule(graph, cluster, "round-robin", streams=2)
+    plan = Schedule(graph, plan.placements, execution)
+    candidate, walk = walked(graph, cluster, plan)
+    evaluator, rng = Evaluator(plan, cluster), np.random.default_rng(seed)
+    path = np.array([graph.index[name] for name in evaluator.trace().critical_path().operators])
+    for _ in range(10):
+        found = walk.change(path, 1000.0, rng)
+        assert evaluator.replace(*candidate.columns()) == pytest.approx(found, rel=1e-6)
+
+
+def test_the_model_charges_what_a_device_does():
+    """a and b of 10 us on two streams, c behind a reads from b: launches of 4 us and records of 1 us are issued one
+    after the other, so a starts at 5 and b at 10, and ends at 20; c starts a hop of 2 us later and ends at 32 us."""
+    device = ss.Cluster.preset("a100").devices[0]
+    assert (device.launch, device.record, device.hop, device.gap) == (4.0, 1.0, 2.0, 0.9)
+    graph = OpGraph([Operator(name, time=10.0) for name in "abc"], [Edge("b", "c")])
+    plan = Schedule(graph, [Placement("a"), Placement("b", stream=1), Placement("c")])
+    _, walk = walked(graph, ss.Cluster.preset("a100"), plan)
+    walk._steps = 0
+    assert walk.change(np.zeros(0, np.int64), 1.0, np.random.default_rng(0)) == pytest.approx(32.0)
+
+
+@settings(deadline=None, max_examples=20)
+@given(graph=graphs(max_ops=10), seed=st.integers(0, 100), n_gpus=st.integers(1, 3))
+def test_a_walk_keeps_the_launch_order_topological(graph, seed, n_gpus):
+    """And every operator once, on a device and stream there is; at a temperature at which all is taken."""
+    cluster = ss.Cluster.preset("a100", n_gpus)
+    candidate, walk = walked(graph, cluster, ss.schedule(graph, cluster, "sequential"))
+    rng = np.random.default_rng(seed)
+    path = np.array(candidate.order[: 1 + len(graph) // 2])
+    for _ in range(5):
+        walk.change(path, 1e9, rng)
+        walk.heed(1.0)
+    assert sorted(candidate.order.tolist()) == list(range(len(graph)))
+    assert candidate.place[candidate.order].tolist() == list(range(len(graph)))
+    assert (candidate.place[graph.src] < candidate.place[graph.dst]).all()
+    assert 0 <= candidate.device.min() <= candidate.device.max() < n_gpus
+    assert 0 <= candidate.stream.min() <= candidate.stream.max() < 3
+
+
+def test_every_move_is_made_and_counted():
+    graph = workloads.random_layered(n_ops=60, n_layers=8, rng=1)
+    cluster = ss.Cluster.preset("a40", 3)
+    candidate, walk = walked(graph, cluster, ss.schedule(graph, cluster, "round-robin"))
+    for _ in range(20):
+        walk.change(candidate.order[:10].copy(), 100.0, np.random.default_rng(0))
+    assert walk._tries.shape == (len(MOVES),)
+    assert walk._tries.sum() == 200
+    walk.heed(0.9)
+    assert walk._steps == pytest.approx(13.0)
+    walk.heed(0.1)
+    assert walk._steps == pytest.approx(10.0)
+    assert np.diff(walk._choice, prepend=0.0).min() > 0.03
+    assert walk._choice[-1] == 1.0
+
+
+@settings(deadline=None, max_examples=20)
+@given(graph=graphs(max_ops=10), seed=st.integers(0, 100), n_gpus=st.integers(1, 3))
+def test_stages_never_fall_along_the_launch_order(graph, seed, n_gpus):
+    cluster = ss.Cluster.preset("a100", n_gpus)
+    candidate = Candidate(ss.schedule(graph, cluster, "greedy"), cluster, 4)
+    moves, rng = StageMoves(candidate), np.random.default_rng(seed)
+    for _ in range(20):
+        moves.change(candidate.order[:1].copy(), 0.0, rng)
+        assert (candidate.place[graph.src] < candidate.place[graph.dst]).all()
+        for d in range(n_gpus):
+            mine = candidate.order[candidate.device[candidate.order] == d]
+            assert (np.diff(candidate.stage[mine]) >= 0).all()
+
+
+def test_merged_stages_put_what_depends_on_each_other_on_one_stream():
+    """Chain a, b in two stages of greedy: merged, they are one group."""
+    graph = OpGraph([Operator(name, time=1.0) for name in "ab"], [Edge("a", "b")])
+    cluster = ss.Cluster.preset("a100")
+    candidate = Candidate(ss.schedule(graph, cluster, "greedy"), cluster, 4)
+    candidate.stream[:] = [3, 1]
+    merge(candidate, 0, np.random.default_rng(0))
+    assert candidate.stage.tolist() == [0, 0]
+    assert candidate.stream.tolist() == [3, 3]
+
+
+def test_one_launch_order_for_all_devices():
+    """gpu0 launches c, then b; gpu1 a, which b reads: c first, as the plan has it, then a before b."""
+    graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "b")])
+    plan = Schedule(graph, [Placement("c"), Placement("b"), Placement("a", "gpu1")])
+    assert [graph.names[i] for i in launch_order(plan, [[], [0], []], [[1], [], []])] == ["c", "a", "b"]
+    again = Schedule(graph, [Placement("a"), Placement("c"), Placement("b")])
+    assert [graph.names[i] for i in launch_order(again, [[], [0], []], [[1], [], []])] == ["a", "c", "b"]

@@ -1,0 +1,320 @@
+"""The exact optimum: by hand, against all schedules there are, and what ends a search."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedulers.brute_force import best_makespan
+from strategies import graphs
+
+from simsched.bounds import lower_bound
+from simsched.cluster import Cluster, Link
+from simsched.errors import MissingDependencyError, SchedulerError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.optimum import optimal
+from simsched.optimum.instance import instance_of, wholes_of
+from simsched.schedulers import schedule
+from simsched.schedules import Placement, Schedule
+from workloads.random_dags import random_layered
+
+pytest.importorskip("ortools")
+
+ONE, TWO, THREE = (Cluster.preset("a100", n) for n in (1, 2, 3))
+# gpu0 - gpu1 - gpu2 in a row: copies pass through no other device, so nothing gets from gpu0 to gpu2
+ROW = Cluster(THREE.devices, (("gpu0", "gpu1", Link(2.5e5, 1.0)), ("gpu1", "gpu2", Link(1e5, 3.0))))
+
+
+def made(times, edges="", transfer=None):
+    operators = [Operator(name, time=float(time)) for name, time in times.items()]
+    return OpGraph(operators, [Edge(a, b, 1e6, transfer) for a, b in edges.split()])
+
+
+def listed(found, cluster, cost=lambda op, _device: op.time):
+    """Least times at which the operators of a schedule end, in launch order."""
+    plan, free, ends = found.schedule, {}, {}
+    device = {row.op: row.device for row in plan.placements}
+    for row in plan.placements:
+        start = free.get((row.device, row.stream), 0.0)
+        for edge in plan.graph.edges:
+            if edge.dst == row.op:
+                move = cluster.transfer_time(device[edge.src], row.device, edge.nbytes, edge.transfer)
+                start = max(start, ends[edge.src] + move)
+        ends[row.op] = free[row.device, row.stream] = start + cost(plan.graph[row.op], cluster[row.device])
+    return ends
+
+
+def test_two_devices_share_what_does_not_depend():
+    """3 + 3 us beside 4 + 2: six on each of two devices, and twelve on one."""
+    graph = made({"a": 3, "b": 3, "c": 4, "d": 2})
+    assert [optimal(graph, cluster).makespan for cluster in (ONE, TWO)] == [12.0, 6.0]
+    assert optimal(graph, ONE, streams=2).makespan == 6.0
+    assert optimal(graph, TWO, streams=2).makespan == 4.0
+
+
+def test_a_transfer_is_worth_it_or_not():
+    """a of 2 us feeds b and c of 5: on one device 12. With c moved for 4 us 2 + 4 + 5 = 11, for 6 us 13."""
+    times = {"a": 2, "b": 5, "c": 5}
+    moved, stayed = (optimal(made(times, "ab ac", transfer), TWO) for transfer in (4.0, 6.0))
+    assert (moved.makespan, moved.bound, moved.gap, moved.proved) == (11.0, 11.0, 0.0, True)
+    assert stayed.makespan == 12.0
+    assert len(moved.schedule.devices_used) == 2
+    assert len(stayed.schedule.devices_used) == 1
+
+
+def test_better_than_list_scheduling():
+    """Five operators on two devices: longest first gives 3+2+2 = 7 beside 3+2, the best is 3+3 beside 2+2+2."""
+    graph = made(dict(zip("abcde", (3, 3, 2, 2, 2), strict=True)))
+    found = optimal(graph, TWO)
+    assert (found.makespan, found.bound) == (6.0, 6.0)
+    assert found.search["start_us"] == 7.0
+    assert found.search["branches"] >= 0
+
+
+def test_each_device_in_its_own_time():
+    """a takes 9 us on gpu0 and 2 on gpu1, b the reverse of 8 and 3, and 5 us lie between: 2 + 5 + 3 = 10 = 2 + 8."""
+    times = {"a": (9.0, 2.0), "b": (3.0, 8.0)}
+    for transfer, makespan in ((5.0, 10.0), (4.0, 9.0), (7.0, 10.0)):
+        graph = made({"a": 0, "b": 0}, "ab", transfer)
+        assert optimal(graph, TWO, cost=lambda op, d: times[op.name][int(d.name[-1])]).makespan == makespan
+
+
+def test_a_kernel_that_fits_one_device_only():
+    """Both operators ask for the shared memory of gpu1: one after the other there, 14 us."""
+    other = replace(TWO.devices[1], shared_memory_per_sm=2**20, shared_memory_per_block=2**20)
+    cluster = Cluster((TWO.devices[0], other), TWO.links)
+    graph = OpGraph([Operator(n, time=7.0, kernels=(Kernel(1, 256, 32, 2**19),)) for n in "ab"])
+    found = optimal(graph, cluster)
+    assert (found.makespan, found.schedule.devices_used) == (14.0, ("gpu1",))
+    with pytest.raises(SchedulerError, match="operator 'a' has a kernel of which no block fits on any device"):
+        optimal(graph, TWO)
+
+
+def test_devices_without_links():
+    """Nothing can be moved: 10 us on one device; with d, which needs nothing, 10 beside 4."""
+    apart = Cluster(TWO.devices)
+    graph = made({"a": 2, "b": 5, "c": 3, "d": 4}, "ab ac")
+    assert optimal(graph, apart).makespan == 10.0
+
+
+def test_operators_that_no_link_joins():
+    """a fits gpu1 only, b, which reads from it, gpu0 only, and no link leads there."""
+    other = replace(TWO.devices[1], shared_memory_per_sm=2**20, shared_memory_per_block=2**20, registers_per_sm=2**15)
+    a = Operator("a", time=7.0, kernels=(Kernel(1, 256, 32, 2**19),))
+    b = Operator("b", time=1.0, kernels=(Kernel(1, 1024, 64),))
+    with pytest.raises(SchedulerError, match="give links"):
+        optimal(OpGraph([a, b], [Edge("a", "b", 1.0)]), Cluster((TWO.devices[0], other)))
+
+
+SMALL = {
+    "one": made({"a": 3}),
+    "one of no time": made({"a": 0}),
+    "all of no time": made({"a": 0, "b": 0, "c": 0}, "ab ac", 1.0),
+    "some of no time": made({"a": 2, "b": 0, "c": 2, "d": 0}, "ab cd ad", 1.0),
+    "given backwards": made({"d": 1, "c": 2, "b": 3, "a": 4}, "ab bc cd ad"),
+    "parallel edges": made({"a": 1, "b": 2, "c": 3}, "ab ab ac ac"),
+    "disconnected": made({"a": 1, "b": 2, "c": 3, "d": 3}, "ab cd", 0.5),
+    "tiny and huge": made({"a": 1e9, "b": 1e-9, "c": 1.0}, "ab ac", 1e-6),
+}
+
+
+@pytest.mark.parametrize("graph", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize("streams", [1, 2])
+@pytest.mark.parametrize("cluster", [ONE, TWO, ROW], ids=["one", "two", "row"])
+def test_small_graphs(graph, streams, cluster):
+    found = optimal(graph, cluster, streams=streams)
+    assert found.makespan == pytest.approx(best_makespan(graph, cluster, streams), rel=1e-9)
+    assert found.proved
+
+
+@st.composite
+def instances(draw):
+    """Up to 6 operators of times whole, with decimals or any, alike on all devices or not; devices and streams."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    cluster = draw(st.sampled_from([ONE, TWO, THREE, ROW]))
+    streams = draw(st.sampled_from([1, 1, 2]))
+    n = draw(st.integers(2, 6 if len(cluster) * streams <= 2 else 5))
+    draw_time = draw(
+        st.sampled_from(
+            [lambda: float(rng.integers(0, 8)), lambda: round(rng.uniform(0, 8), 2), lambda: rng.uniform(0, 8)]
+        )
+    )
+    exact = draw(st.sampled_from([True, True, False]))
+    pairs = [(i, j) for j in range(n) for i in range(j) if rng.random() < 0.35]
+    names = [f"op{i}" for i in rng.permutation(n)]
+    graph = OpGraph(
+        [Operator(name, time=draw_time()) for name in sorted(names)],
+        [Edge(names[i], names[j], 1e6 * rng.integers(3), draw_time() if exact else None) for i, j in pairs],
+    )
+    times = [[op.time for op in graph.operators]] * len(cluster)
+    if draw(st.integers(0, 3)) == 0:
+        times = [[draw_time() for _ in range(n)] for _ in range(len(cluster))]
+    return graph, cluster, streams, times
+
+
+@settings(deadline=None, max_examples=60)
+@given(instance=instances())
+def test_as_good_as_the_best_of_all_schedules(instance):
+    """And the bound of the model, by which the search starts, is one; the schedule runs in the time it says."""
+    graph, cluster, streams, times = instance
+
+    def cost(op, device):
+        return times[cluster.index[device.name]][graph.index[op.name]]
+
+    truth = best_makespan(graph, cluster, streams, times)
+    found = optimal(graph, cluster, cost=cost, streams=streams, workers=1)
+    assert found.makespan == pytest.approx(truth, rel=1e-9, abs=1e-9)
+    assert found.bound == pytest.approx(truth, rel=1e-9, abs=1e-9)
+    assert instance_of(graph, cluster, cost, streams).bound <= truth * (1 + 1e-9)
+    plan = found.schedule.check(cluster)
+    assert (plan.graph, plan.execution, plan.scheduler) == (graph, "events", "optimal")
+    assert plan.estimate == found.makespan == max(listed(found, cluster, cost).values())
+    assert plan.stream.max() < streams
+
+
+@settings(deadline=None, max_examples=20)
+@given(graph=graphs(max_ops=5))
+def test_any_graph_of_the_library(graph):
+    """Kernels, utilizations, rooflines: solo times count, and no more of them at a time than there are streams."""
+    found = optimal(graph, TWO, workers=1)
+    assert found.proved
+    assert found.makespan >= lower_bound(graph, TWO.without_overheads().replace_devices(contention=False)) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "exact"),
+    [((2.0, 4.0), 2.0, True), ((0.5, 0.75), 0.25, True), ((0.1, 0.7), 0.1, True), ((1 / 3, 1.0), 1e-9, False)],
+)
+def test_units(times, unit, exact):
+    """The largest in which all times are whole; a third has none of six decimals."""
+    instance = instance_of(made(dict(zip("ab", times, strict=True))), ONE, None, 1)
+    *_, last = wholes_of(instance, sum(times))
+    assert (float(last.unit), last.exact) == (unit, exact)
+    units = last.instance.times[0] * unit
+    assert units == pytest.approx(times, rel=1e-15, abs=0 if exact else 1.1e-9)
+    assert (units <= np.array(times) * (1 + 1e-15)).all()
+
+
+def test_each_pair_of_devices_has_its_own_moves():
+    """a, 4 us, feeds b, c, d of 5, 9 and 1; c moves for nothing, b and d for 5: a, then b and d beside c, is 13 us."""
+    graph = OpGraph(
+        [Operator(n, time=float(t)) for n, t in zip("abcd", (4, 5, 9, 1), strict=True)],
+        [Edge("a", n, transfer=us) for n, us in (("b", 5.0), ("c", 0.0), ("d", 5.0))],
+    )
+    for cluster in (TWO, THREE):
+        assert instance_of(graph, cluster, None, 1).bound == 13.0
+        assert optimal(graph, cluster).makespan == 13.0
+
+
+def test_a_coarse_unit_comes_first():
+    """12 s in units of 0.001 us are too many: 2^20 of them first, all times rounded down."""
+    instance = instance_of(made({"a": 5e6 + 0.001, "b": 7e6}), ONE, None, 1)
+    coarse, fine = wholes_of(instance, 12e6 + 0.001)
+    assert float(coarse.unit) == pytest.approx(12e6 / 2**20)
+    assert (coarse.exact, fine.exact, float(fine.unit)) == (False, True, 0.001)
+    assert coarse.us(coarse.bound) <= 12e6 + 0.001
+    assert (coarse.instance.times * float(coarse.unit) <= instance.times).all()
+
+
+def test_what_takes_longer_than_the_horizon_is_out_of_the_question():
+    graph = made({"a": 1.0, "b": 2.0}, "ab", 1e15)
+    *_, whole = wholes_of(instance_of(graph, TWO, None, 1), 3.0)
+    assert whole.instance.moves[0].tolist() == [[0.0, inf], [inf, 0.0]]
+    assert optimal(graph, TWO).makespan == 3.0
+
+
+# Starts, options, ends ---------------------------------------------------------------------------
+
+
+def test_a_given_start_is_used():
+    """The best schedule of five, given; the search has only to prove it."""
+    graph = made(dict(zip("abcde", (3, 3, 2, 2, 2), strict=True)))
+    best = Schedule(graph, [Placement(n, "gpu0" if n in "ab" else "gpu1") for n in "abcde"])
+    found = optimal(graph, TWO, starts=[best])
+    assert (found.search["start_us"], found.search["branches"]) == (6.0, 0)
+
+
+def test_a_start_may_launch_in_an_order_of_its_own():
+    """b on gpu1 is launched before a on gpu0, from which it reads."""
+    graph = made({"a": 1, "b": 2}, "ab", 0.0)
+    start = Schedule(graph, [Placement("b", "gpu1"), Placement("a", "gpu0")]).check(TWO)
+    assert optimal(graph, TWO, starts=[start]).makespan == 3.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"streams": 0}, "optimal: streams must be at least 1, not 0"),
+        ({"streams": 1.5}, "optimal: streams must be a whole number, not 1.5"),
+        ({"workers": 0}, "optimal: workers must be a whole number of at least 1, not 0"),
+        ({"time_limit": 0}, "optimal: time_limit must be a number of seconds above 0, not 0"),
+        ({"time_limit": float("nan")}, "optimal: time_limit must be a number of seconds above 0, not nan"),
+        ({"budget": -1.0}, "optimal: budget must be a number of deterministic seconds above 0, not -1.0"),
+        ({"budget": float("nan")}, "optimal: budget must be a number of deterministic seconds above 0, not nan"),
+        ({"rng": "x"}, "optimal: rng must be a numpy Generator or a seed of at least 0, not 'x'"),
+        ({"starts": [None]}, "optimal: starts must be schedules of the graph itself"),
+        ({"starts": [Schedule(made({"z": 1}), [Placement("z")])]}, "optimal: starts must be schedules of the graph"),
+    ],
+)
+def test_options_that_cannot_be(options, message):
+    with pytest.raises(SchedulerError, match=f"^{message}"):
+        optimal(made({"a": 1}), TWO, **options)
+
+
+def test_ortools_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[exact\]'"):
+        optimal(made({"a": 1}), ONE)
+
+
+HARD = random_layered(60, 15, rng=0)
+
+
+def test_a_budget_ends_a_search_the_same_way_each_time():
+    """A hundredth of a deterministic second: a gap is left, and nothing depends on the clock."""
+    found, again = (optimal(HARD, TWO, None, budget=0.01, workers=1) for _ in range(2))
+    assert found.schedule == again.schedule
+    assert (found.bound, found.search["branches"]) == (again.bound, again.search["branches"])
+    assert 0 < found.gap < 0.5
+    assert not found.proved
+    assert found.bound <= found.makespan <= found.search["start_us"]
+    assert found.search["stopped"] is None
+    assert dict(found.schedule.search) == dict(found.search)
+
+
+def test_a_time_limit_returns_the_best_so_far(caplog):
+    found = optimal(HARD, TWO, 0.3)
+    assert found.search["stopped"] == "time limit"
+    assert found.search["search_s"] < 20.0
+    assert "optimal: stopped (time limit); this is the best schedule so far" in caplog.text
+    assert found.bound <= found.makespan <= schedule(HARD, TWO, "inter-lp").estimate * (1 + 1e-9)
+    assert max(listed(found, TWO).values()) == found.makespan
+
+
+def test_ctrl_c_returns_the_best_so_far(caplog):
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with caplog.at_level(logging.WARNING):
+        found = optimal(HARD, TWO, 120.0)
+    timer.join()
+    assert found.search["stopped"] == "interrupted"
+    assert "optimal: stopped (interrupted)" in caplog.text
+    assert found.bound <= found.makespan
+
+
+def test_long_and_wide():
+    """A chain of 1000 and a fork of 1000 equal operators of no transfer: list schedules that are proved at once."""
+    names = [f"o{i}" for i in range(1000)]
+    chain = OpGraph([Operator(n, time=2.0) for n in names], [Edge(a, b) for a, b in pairwise(names)])
+    fork = OpGraph([Operator(n, time=2.0) for n in names], [Edge(names[0], n, transfer=0.0) for n in names[1:]])
+    assert optimal(chain, TWO).makespan == 2000.0
+    wide = optimal(fork, TWO)
+    assert (wide.makespan, wide.bound) == (2.0 + 1000.0, 1002.0)

@@ -1,0 +1,125 @@
+"""Who wins where: every scheduler on random DAGs and on four networks, and what `search` adds to the best of the rest.
+
+    python -m validation.standings [--dags 30] [--evaluations 10000] [--workers 2] [--log validation/standings.json]
+
+The DAGs are HIOS's (200 operators in 14 layers, 400 edges, transfers of 0.8 of an operator) on four A40; the networks
+are those of IOS on one and two A100. Each case is written to the log as soon as it is done; a case that is there
+already is not run again. Then the tables of validation/README.md are printed.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+from time import perf_counter
+from typing import Any, Final
+
+import simsched as ss
+import workloads
+from simsched.errors import SchedulerError
+from simsched.io import dump_json, read_json, write_file
+from simsched.schedulers import SCHEDULERS
+
+NETWORKS: Final = ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
+BY_STAGES: Final = ("ios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")
+"""Schedulers that take a `stage_latency`."""
+
+
+def cases(n_dags: int) -> tuple[str, ...]:
+    """Return the names of all cases: a workload and a cluster each."""
+    dags = (f"random:layered,seed={seed} on 4 a40" for seed in range(n_dags))
+    return (*dags, *(f"{name} on {n} a100" for name in NETWORKS for n in (1, 2)))
+
+
+def run(case: str, evaluations: int) -> dict[str, Any]:
+    """Return what every scheduler makes of a case: makespan and estimate in us, wall time in s, or why it refuses."""
+    spec, _, where = case.partition(" on ")
+    n, gpu = where.split()
+    graph, cluster = workloads.from_spec(spec), ss.Cluster.preset(gpu, int(n))
+    found: dict[str, dict[str, Any]] = {}
+    others: list[ss.Schedule] = []
+    for name in SCHEDULERS:
+        options: dict[str, Any] = {"evaluations": evaluations, "starts": others} if name == "search" else {}
+        start = perf_counter()
+        try:
+            plan = ss.schedule(graph, cluster, name, **options)
+        except SchedulerError as error:
+            found[name] = {"refused": str(error)}
+            continue
+        seconds = perf_counter() - start
+        others.append(plan)
+        makespan = ss.simulate(plan, cluster).makespan
+        found[name] = {"makespan": makespan, "estimate": plan.estimate, "search_s": round(seconds, 3)}
+        if name in BY_STAGES and spec.startswith("random:"):
+            by_formula = ss.schedule(graph, cluster, name, stage_latency="hios-sim")
+            found[name]["hios-sim"] = by_formula.estimate
+    return found
+
+
+def speedups(rows: Iterable[dict[str, Any]], name: str, key: str = "makespan") -> list[float]:
+    """Return by how much a scheduler beats one operator after the other, case by case, where it has a schedule."""
+    return [row["sequential"]["makespan"] / row[name][key] for row in rows if key in row.get(name, {})]
+
+
+def gain(row: dict[str, Any]) -> float:
+    """Return by what part of the best other makespan `search` is shorter."""
+    others = [found["makespan"] for name, found in row.items() if name != "search" and "makespan" in found]
+    return float(1.0 - row["search"]["makespan"] / min(others))
+
+
+def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the tables, in Markdown."""
+    dags = [row for case, row in done.items() if case.startswith("random:")]
+    networks = [case for case in done if not case.startswith("random:")]
+    yield f"| scheduler | {len(dags)} DAGs on 4 a40 | won | " + " | ".join(networks) + " |"
+    yield "|---" * (3 + len(networks)) + "|"
+    best = [min(found["makespan"] for found in row.values() if "makespan" in found) for row in dags]
+    for name in SCHEDULERS:
+        values = speedups(dags, name)
+        cell = f"{mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else "-"
+        won = sum(row[name].get("makespan", 0.0) == least for row, least in zip(dags, best, strict=True) if name in row)
+        ratios = [speedups([done[case]], name) for case in networks]
+        yield f"| {name} | {cell} | {won} | " + " | ".join(f"{r[0]:.2f}" if r else "-" for r in ratios) + " |"
+    gains = {case: gain(row) for case, row in done.items() if "makespan" in row.get("search", {})}
+    yield ""
+    if gains:
+        above = sum(g > 0 for g in gains.values())
+        of_dags = [g for case, g in gains.items() if case.startswith("random:")]
+        average = 100 * mean(gains.values())
+        yield f"search beats the best of the others in {above} of {len(gains)} cases, by {average:.2f} % on average"
+        if of_dags:
+            yield f"(DAGs: {sum(g > 0 for g in of_dags)} of {len(of_dags)}, {100 * mean(of_dags):.2f} %;"
+        yield "networks: " + ", ".join(f"{case} {100 * gains[case]:.2f} %" for case in networks if case in gains) + ")."
+    yield ""
+    yield 'Under `stage_latency="hios-sim"`, by their own estimate: ' + ", ".join(
+        f"{name} {mean(values):.2f}x" for name in BY_STAGES if (values := speedups(dags, name, "hios-sim"))
+    )
+
+
+def main() -> None:
+    """Run what is asked for on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dags", type=int, default=30)
+    parser.add_argument("--evaluations", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--log", default="validation/standings.json")
+    options = parser.parse_args()
+    log = Path(options.log)
+    kept: dict[str, Any] = read_json(str(log))["cases"] if log.exists() else {}
+    asked = cases(options.dags)
+    missing = [case for case in asked if case not in kept]
+    with ProcessPoolExecutor(options.workers) as pool:
+        running = {pool.submit(partial(run, case, options.evaluations)): case for case in missing}
+        for future in as_completed(running):
+            kept[running[future]] = future.result()
+            ordered = {case: kept[case] for case in asked if case in kept}
+            write_file(str(log), dump_json({"evaluations": options.evaluations, "cases": ordered}))
+            print(f"{running[future]}: done", flush=True)
+    for line in tables({case: kept[case] for case in asked}):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
