@@ -71,25 +71,18 @@ def conv_of(op: Operator) -> Conv | None:
     if min(stride) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
         return None
     dilation = rest.get("dilation", [1] * axes)
-    return conv if _are_counts(dilation, axes) and output_size(conv, dilation) == op.output_shape[2:] else None
+    return conv if _are_counts(dilation, axes) and _output_size(conv, dilation) == op.output_shape[2:] else None
 
 
 def _are_counts(values: Any, n: int) -> bool:
     return isinstance(values, list) and len(values) == n and all(type(value) is int and value >= 0 for value in values)
 
 
-def output_size(conv: Conv, dilation: Sequence[int] = ()) -> Shape:
+def _output_size(conv: Conv, dilation: Sequence[int]) -> Shape:
     """Return height and width of what a convolution makes of its input."""
     return tuple(
         (size + 2 * p - (d * (k - 1) + 1)) // s + 1
-        for size, k, s, p, d in zip(
-            conv.input_shape[2:],
-            conv.kernel,
-            conv.stride,
-            conv.padding,
-            dilation or (1,) * len(conv.kernel),
-            strict=True,
-        )
+        for size, k, s, p, d in zip(conv.input_shape[2:], conv.kernel, conv.stride, conv.padding, dilation, strict=True)
     )
 
 
@@ -98,7 +91,7 @@ def why_not_alike(convs: tuple[Conv, ...]) -> str | None:
     """Return why convolutions of one tensor are not one convolution with the largest kernel, or None if they are.
 
     Kernel k_i ends up (K - k_i) // 2 behind the edge of the merged one, K; it reads the same pixels as before only
-    if the merged padding less that is its own padding.
+    if the merged padding less that is its own padding. The largest then has the merged padding: the output size stays.
     """
     first = convs[0]
     for what in ("input_shape", "stride", "activation", "dtype", "rest"):
@@ -113,8 +106,6 @@ def why_not_alike(convs: tuple[Conv, ...]) -> str | None:
     if "dilation" in first.rest:
         return "kernels with dilation differ"
     whole = padded_to_largest(convs)
-    if output_size(whole) != first.output_shape[2:]:
-        return "output size would change"
     for conv in convs:
         for big, small, margin, own in zip(whole.kernel, conv.kernel, whole.padding, conv.padding, strict=True):
             if margin - (big - small) // 2 != own:

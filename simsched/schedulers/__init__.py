@@ -24,7 +24,7 @@ from simsched.schedulers.peft import peft
 from simsched.schedulers.protocol import Scheduler, Tools
 from simsched.schedulers.round_robin import round_robin
 
-# search
+from simsched.schedulers.search import search
 from simsched.schedulers.sequential import sequential
 from simsched.schedules import Schedule
 
@@ -112,6 +112,7 @@ SCHEDULERS: Final[Mapping[str, Scheduler]] = MappingProxyType(
         "nimble": nimble,
         "opara": opara,
         "autograph": equipped(autograph),
+        "search": equipped(search),
     }
 )
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})

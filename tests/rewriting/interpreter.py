@@ -1,8 +1,9 @@
 """What a graph computes, in numpy and float64, with random weights: the same values whatever it was rewritten to.
 
 Weights are drawn for each operator of the graph as it was at first, by its name; a rewritten one makes its own
-of them by the recipe in its attributes. An input of the network is drawn by its shape. What a graph does not say
-(the order of axes of a transposition, the part that an imported slice cuts out) is made up, always the same way.
+of them by the recipe in its attributes. An input of the network is drawn by its shape, what an operator of kind
+"source" writes by its name. What a graph does not say (the order of axes of a transposition, the part that an
+imported slice cuts out) is made up, always the same way.
 """
 
 from itertools import pairwise
@@ -204,6 +205,8 @@ def has_weights(kind, n_inputs, given):
 
 
 def value_of(op, xs, weights):
+    if op.kind == "source":
+        return drawn(f"source {op.name}", op.output_shape)
     if not xs:
         xs = [drawn(f"input {shape} {i}", shape) for i, shape in enumerate(op.input_shapes)]
     assert len(xs) == len(op.input_shapes), f"{op.name}: which inputs are the network's?"

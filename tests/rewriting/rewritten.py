@@ -17,8 +17,8 @@ def network(granularity="operator", dtype="fp32"):
 
 
 def source(net, shape=(1, 4, 6, 6), name="x"):
-    """A tensor that an operator writes."""
-    return net.activation(name, net.input(*shape), "tanh")
+    """A tensor that an operator writes, another for each name, of a kind that no rule knows."""
+    return net.elementwise(name, "source", [net.input(*shape)])
 
 
 def block():
@@ -31,12 +31,12 @@ def block():
 
 
 def cut(graph, *blocks):
-    """The operators of some blocks as a graph, behind an activation for each tensor that comes from outside."""
+    """The operators of some blocks as a graph, behind a source for each tensor that comes from outside."""
     rows = [row for row in Draft.from_graph(graph).rows.values() if row.operator.block in blocks]
     inside = [row.operator.name for row in rows]
     outside = dict.fromkeys(read.producer for row in rows for read in row.reads if read.producer not in inside)
     shapes = {name: graph[name].output_shape for name in outside}
-    sources = [Row(Operator(name, "tanh", input_shapes=(s,), output_shape=s)) for name, s in shapes.items()]
+    sources = [Row(Operator(name, "source", input_shapes=(s,), output_shape=s)) for name, s in shapes.items()]
     return Draft([*sources, *rows]).to_graph()
 
 

@@ -1,9 +1,11 @@
 """Rules R2 to R8: where they hold, what they cost, and that they compute the same."""
 
+from dataclasses import replace
+
 import pytest
 from rewritten import applied, matches, network, source, with_attributes
 
-from simsched.graph import Kernel
+from simsched.graph import Kernel, OpGraph
 from simsched.rewriting import RULES, Draft
 
 # R2 and R3
@@ -264,6 +266,28 @@ def test_r6_conditions(options):
     graph = summed(**options)
     assert matches("R6", graph) == []
     assert RULES["R6"].apply(Draft.from_graph(graph), ("c0", "c1", "sum")) is None
+
+
+def test_r6_needs_all_of_both():
+    """The sum reads half of the channels of each."""
+    graph = summed()
+    given = [(1, 4, 6, 6)] * 2
+    rows = [*graph.operators[:-1], replace(graph["sum"], input_shapes=given, output_shape=given[0])]
+    half = with_attributes(OpGraph(rows, graph.edges), "sum", slices={"0": [1, 0, 4], "1": [1, 0, 4]})
+    assert matches("R6", half) == []
+    assert RULES["R6"].apply(Draft.from_graph(half), ("c0", "c1", "sum")) is None
+
+
+def test_r6_of_what_r2_made():
+    """(a | b) of x and c of y: output channels stacked, in a stack of input channels."""
+    net = network("unit")
+    x, y = source(net), source(net, (1, 6, 6, 6), "y")
+    both = net.concat("both", [net.conv(name, x, 2, 1, activation=None) for name in "ab"])
+    net.add("sum", [both, net.conv("c", y, 4, 1, activation=None)])
+    original = net.graph()
+    after = applied("R6", applied("R2", original), original=original)
+    inner = {"concat": [{"of": "a"}, {"of": "b"}], "axis": 0}
+    assert after["sum"].attributes["weights"] == {"concat": [inner, {"of": "c"}], "axis": 1}
 
 
 # R7

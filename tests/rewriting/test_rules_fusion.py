@@ -1,5 +1,7 @@
 """Rules R1 and R13: where they hold, what they cost, and that they compute the same."""
 
+from dataclasses import replace
+
 from rewritten import applied, matches, network, source, with_attributes
 
 from simsched.graph import Edge, Kernel, Operator, OpGraph
@@ -35,8 +37,8 @@ def test_r1_folds_a_normalization_with_the_bias_it_makes():
     assert op.nbytes == graph["c"].nbytes + 16.0
     assert op.attributes["weights"] == {"normalized": {"of": "c"}, "by": {"of": "c.norm"}}
     net = network()
-    net.conv("c", source(net), 4, 3, norm=True, activation=None)
-    assert applied("R1", net.graph())["c.norm"].weight_nbytes == 144 * 4 + 16.0  # it had one
+    net.batch_norm("n", net.conv("c", source(net), 4, 3, activation=None))
+    assert applied("R1", net.graph())["n"].weight_nbytes == 144 * 4 + 16.0  # it had one
 
 
 def test_r1_works_off_a_chain_of_three():
@@ -85,6 +87,16 @@ def test_r1_leaves_what_is_read_outside_and_what_is_no_chain():
     assert matches("R1", net.graph()) == []
 
 
+def test_r1_needs_all_of_what_it_follows():
+    """The activation reads channels 0 and 1 of 4, and nobody the rest."""
+    net = network()
+    net.activation("r", net.conv("c", source(net), 4, 3, activation=None))
+    graph = net.graph()
+    half = [replace(graph["r"], input_shapes=[(1, 2, 4, 4)], output_shape=(1, 2, 4, 4))]
+    graph = with_attributes(OpGraph([graph["x"], graph["c"], *half], graph.edges), "r", slices={"0": [1, 0, 2]})
+    assert matches("R1", graph) == []
+
+
 # R13
 
 
@@ -117,6 +129,25 @@ def test_r13_puts_other_elementwise_operators_in_a_row():
     assert op.nbytes == 4 * 576.0 + 16 * 4  # the normalization has 4 values per channel
     assert [part["kind"] for part in op.attributes["parts"]] == ["add", "batch_norm", "relu", "mul"]
     assert [part["inputs"] for part in op.attributes["parts"]] == [[-2, -3], [0], [1], [-1, 2]]
+
+
+def test_r13_keeps_the_order_of_inputs():
+    """(x - y) - z, x - (y - z) and z - relu(x - y)."""
+    for first in (True, False):
+        net = network()
+        x, y, z = (source(net, name=name) for name in "xyz")
+        inner = net.elementwise("inner", "sub", [x, y] if first else [y, z])
+        net.elementwise("outer", "sub", [inner, z] if first else [x, inner])
+        after = applied("R13", net.graph())
+        assert [edge.src for edge in after.edges] == ["x", "y", "z"]
+    net = network()
+    x, y, z = (source(net, name=name) for name in "xyz")
+    inner = net.activation("r", net.elementwise("inner", "sub", [x, y]))
+    net.elementwise("outer", "sub", [net.add("s", [z, inner]), z])
+    graph = original = net.graph()
+    while matches("R13", graph):
+        graph = applied("R13", graph, matches("R13", graph)[0], original)
+    assert [edge.src for edge in graph.edges] == ["z", "x", "y", "z"]
 
 
 def test_r13_conditions():

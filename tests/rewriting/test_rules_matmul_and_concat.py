@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rewritten import applied, matches, network, source, with_attributes
 
-from simsched.graph import Edge, OpGraph
+from simsched.graph import OpGraph
 from simsched.rewriting import RULES, Draft
 
 # R9
@@ -76,6 +76,15 @@ def test_r9_conditions(second):
     graph = products(join=False, **second)
     assert matches("R9", graph) == []
     assert RULES["R9"].apply(Draft.from_graph(graph), ("a", "b")) is None
+
+
+def test_r9_leaves_what_is_seen_in_another_shape():
+    """Both read x with its axes exchanged, or in another shape: not known is whether in the same."""
+    net = network("unit")
+    x = source(net, (2, 3, 6))
+    for name in "ab":
+        net.linear(name, net.view("turned", x, (3, 2, 6)), 4)
+    assert matches("R9", net.graph()) == []
 
 
 def test_r9_needs_one_known_tensor():
@@ -172,6 +181,19 @@ def test_r11_activates_parts_of_one_tensor_at_once():
     assert after["q"].attributes["slices"] == {"0": [1, 4, 6]}
 
 
+def test_r11_takes_parts_in_their_order():
+    """The activation of the second part comes first: the whole is still read as it is."""
+    net = network()
+    x = source(net)
+    a, b = (net.conv(name, x, c, 1, activation=None) for name, c in (("a", 4), ("b", 2)))
+    net.pool("q", net.activation("rb", b), "avg", 2)
+    net.pool("p", net.activation("ra", a), "max", 2)
+    original = net.graph()
+    after = applied("R11", applied("R2", original), original=original)
+    assert sorted(after.names) == ["a+b", "p", "q", "ra+rb", "x"]
+    assert after["q"].attributes["slices"] == {"0": [1, 4, 6]}
+
+
 def test_r11_of_two_branches_of_one_tensor():
     """Both 4 x 36 values: joined along the first axis, which to split is free."""
     net = network()
@@ -212,13 +234,13 @@ def test_r11_conditions():
 
 
 def pieces(batch, last):
-    """A join of x (4 channels) and y (2), of which pieces are copied, and then `last` reads them."""
+    """A join of x (4 channels) and y (2), of which pieces are copied; then `last` reads them, in order or "turned"."""
     net = network()
     both = net.concat("both", [source(net, (batch, 4, 6, 6)), source(net, (batch, 2, 6, 6), "y")])
     cuts = [net.copy(name, both, (batch, n, 6, 6), kind="slice") for name, n in (("s", 4), ("t", 2))]
     net.add("keep", [both])
-    if last == "concat":
-        net.activation("r", net.concat("again", cuts))
+    if last != "pools":
+        net.activation("r", net.concat("again", cuts if last == "concat" else cuts[::-1]))
     else:
         net.pool("p", cuts[0], "max", 2)
         net.pool("q", cuts[1], "max", 2)
@@ -282,12 +304,7 @@ def test_r12_of_slices_that_are_read_where_they_lie():
     assert matches("R12", with_attributes(exact, "p", slices={"0": [1, 3, 5]})) == []
 
 
-def test_r12_joins_slices_in_order_only():
-    """t before s is another tensor; s alone is not all of it."""
-    graph = pieces(1, "concat")
-    turned = OpGraph(graph.operators, [*[e for e in graph.edges if e.dst != "again"], *backwards(graph)])
-    assert ("again",) not in matches("R12", turned)
-
-
-def backwards(graph):
-    return [Edge(edge.src, edge.dst, edge.nbytes) for edge in graph.edges if edge.dst == "again"][::-1]
+@pytest.mark.parametrize("batch", [1, 2])
+def test_r12_joins_slices_in_order_only(batch):
+    """t before s is another tensor."""
+    assert matches("R12", pieces(batch, "turned")) == [("both", "s"), ("both", "t")]

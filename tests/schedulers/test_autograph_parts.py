@@ -90,9 +90,9 @@ def test_pieces_are_small_and_follow_each_other(graph, data):
 
 
 @settings(deadline=None, max_examples=40)
-@given(graph=shapes(max_ops=8), data=st.data())
+@given(graph=shapes(max_ops=9), data=st.data())
 def test_no_other_cut_is_smaller(graph, data):
-    """All sets that hold what they read from are tried; of 8 operators the first and last two are given."""
+    """All sets that hold what they read from are tried; of 8 operators the first and the last two are given."""
     reads = reads_of(graph)
     names = list(reads)
     matches = {name: data.draw(st.integers(1, 4)) for name in names}
@@ -112,9 +112,8 @@ def test_no_other_cut_is_smaller(graph, data):
         for first in [set(names[:kept]) | {n for n, c in zip(names[kept:], chosen, strict=False) if c}]
         if all(producer in first for name in first for producer in reads[name])
     )
-    # the recursion's own first cut lies between two of its pieces
     cuts = [set().union(*pieces[:i]) for i in range(1, len(pieces))]
-    assert least in [capacity(cut) for cut in cuts]
+    assert [capacity(cut) for cut in cuts] == [least]
 
 
 @pytest.mark.parametrize("n", [1000, 1001])

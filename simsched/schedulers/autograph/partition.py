@@ -72,7 +72,7 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
             if producer in leaves:
                 network.add_edge(leaves[producer], enters[name])
                 if enters[name] != _SINK:
-                    network.add_edge(enters[name], leaves[producer])
+                    network.add_edge(enters[name], enters[producer])  # what the first side reads belongs to it
     _, (first, _) = nx.minimum_cut(
         network, _SOURCE, _SINK, flow_func=nx.algorithms.flow.boykov_kolmogorov
     )  # the side of the source is the largest there is: it does not depend on which flow was found

@@ -92,6 +92,8 @@ class Solver:
 
     def _solution(self, ops: tuple[int, ...], part: Part, limits: Limits, merge_costs: Sequence[float]) -> Solution:
         if len(ops) == 1:
+            if self._formula is None:
+                self._stages.latencies(ops, [((0,),)], self._deadline)
             return replace(one_by_one(1), states=1, transitions=1, schedules=1, schedules_exact=True,
                            distinct_stages=int(self._formula is None))  # fmt: skip
         search = PartSearch(part, limits, self._deadline)

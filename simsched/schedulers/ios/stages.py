@@ -75,12 +75,14 @@ class Stages:
             look: self.named(ops, stage) for look, stage in zip(looks, stages, strict=True) if look not in self._known
         }
         waiting = iter(unknown.items())
-        with ThreadPoolExecutor(len(self._asks)) as pool:
-            answers = map if len(self._asks) == 1 else pool.map  # a user's function is asked by the thread that calls
-            while batches := [batch for _ in self._asks if (batch := list(islice(waiting, _BATCH)))]:
+        asks = self._asks if len(unknown) > _BATCH else self._asks[:1]
+        size = _BATCH if len(asks) > 1 else 1  # a user's function may take its time
+        with ThreadPoolExecutor(len(asks)) as pool:
+            answers = pool.map if len(asks) > 1 else map  # and is asked by the thread that calls
+            while batches := [batch for _ in asks if (batch := list(islice(waiting, size)))]:
                 if deadline.over():
                     raise StoppedError
-                for found in answers(_answers, self._asks, batches):
+                for found in answers(_answers, asks, batches):
                     self._known.update(found)
         return [self._known[look] for look in looks]
 
