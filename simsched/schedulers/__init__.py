@@ -23,7 +23,6 @@ from simsched.schedulers.opara import opara
 from simsched.schedulers.peft import peft
 from simsched.schedulers.protocol import Scheduler, Tools
 from simsched.schedulers.round_robin import round_robin
-
 from simsched.schedulers.search import search
 from simsched.schedulers.sequential import sequential
 from simsched.schedules import Schedule
