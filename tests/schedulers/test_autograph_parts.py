@@ -1,143 +1,22 @@
-"""AutoGraph's pieces: where a graph is cut, what a rewritten one costs, and how runs of parts are chosen."""
+"""AutoGraph: what a graph costs, parts of it and how they are put together, and the search within one."""
 
-from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from dataclasses import replace
 
 import pytest
+from autograph_cases import Drop, Pair, forked
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from strategies import shapes
 
 from simsched.cluster import Cluster
 from simsched.costmodel import default_cost
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.rewriting import Draft, Read, Row, Source
-from simsched.schedulers.autograph.backtracking import Backtracking, Start, Variant
+from simsched.schedulers.autograph.backtracking import Backtracking, Start
 from simsched.schedulers.autograph.cost import READER, Cost, MixedCost, distinct
-from simsched.schedulers.autograph.intervals import best_choices
-from simsched.schedulers.autograph.partition import atoms, intervals
 from simsched.schedulers.autograph.parts import Lineage, names_of, part_of, put_together, replayed, structure
 from simsched.schedulers.deadline import Deadline
 
 DEVICE = Cluster.preset("a100").devices[0]
-
-
-def reads_of(graph):
-    """What each operator reads, in topological order."""
-    reads = {name: [] for name in graph.order}
-    for edge in graph.edges:
-        reads[edge.dst].append(edge.src)
-    return reads
-
-
-def chain(n):
-    """Operators 0 to n-1, each reading from the one before it."""
-    return {str(i): [str(i - 1)] if i else [] for i in range(n)}
-
-
-# Partition ---------------------------------------------------------------------------------------
-
-
-def test_the_cut_is_where_the_fewest_matches_are():
-    """Eight in a row with 5 5 5 1 5 5 5 5 matches: behind operator 3, the only one of capacity 1."""
-    matches = {str(i): 1 if i == 3 else 5 for i in range(8)}
-    assert atoms(chain(8), matches, 8) == [("0", "1", "2", "3"), ("4", "5", "6", "7")]
-
-
-def test_the_cut_is_where_the_graph_is_narrow():
-    """a b | c d e | f: three branches between b and f; every operator takes part in one match. Behind b (or f) one
-    tensor crosses, between them three."""
-    reads = {"a": [], "b": ["a"], "c": ["b"], "d": ["b"], "e": ["b"], "f": ["c", "d", "e"], "g": ["f"], "h": ["g"]}
-    (first, second) = atoms(reads, {}, 8)
-    assert first in [("a", "b"), ("a", "b", "c", "d", "e", "f")]
-    assert first + second == tuple(reads)
-
-
-def test_the_ends_stay_on_their_sides():
-    """Operators 0 and 7 of eight have no matches, the others ten each: a cut there would leave one operator alone;
-    a quarter, two operators, stays on either side."""
-    matches = {str(i): 0 if i in (0, 7) else 10 for i in range(8)}
-    first, second = atoms(chain(8), matches, 8)
-    assert min(len(first), len(second)) >= 2
-
-
-def test_edges_do_not_lead_back():
-    """The two ways a-c-e-g and b-d-f-h, with g reading from d and h from c, are cut across both at once."""
-    reads = {"a": [], "b": [], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d"], "g": ["e", "d"], "h": ["f", "c"]}
-    pieces = atoms(reads, {}, 5)
-    assert_ordered(pieces, reads)
-
-
-def assert_ordered(pieces, reads):
-    """Every operator is in one piece, and reads from its own or an earlier one."""
-    at = {name: i for i, piece in enumerate(pieces) for name in piece}
-    assert sum(map(len, pieces)) == len(at) == len(reads)
-    for name, producers in reads.items():
-        for producer in producers:
-            assert at[producer] <= at[name]
-
-
-@settings(deadline=None, max_examples=60)
-@given(graph=shapes(max_ops=14), data=st.data())
-def test_pieces_are_small_and_follow_each_other(graph, data):
-    reads = reads_of(graph)
-    matches = {name: data.draw(st.integers(0, 3)) for name in reads}
-    size = data.draw(st.integers(2, 6))
-    pieces = atoms(reads, matches, size)
-    assert all(0 < len(piece) < size for piece in pieces)
-    assert_ordered(pieces, reads)
-    assert atoms(reads, matches, size) == pieces
-
-
-@settings(deadline=None, max_examples=40)
-@given(graph=shapes(max_ops=9), data=st.data())
-def test_no_other_cut_is_smaller(graph, data):
-    """All sets that hold what they read from are tried; of 8 operators the first and the last two are given."""
-    reads = reads_of(graph)
-    names = list(reads)
-    matches = {name: data.draw(st.integers(1, 4)) for name in names}
-    if len(names) < 2:
-        return
-    kept = max(1, len(names) // 4)
-
-    def capacity(first):
-        return sum(
-            matches[name] for name in names if name in first and any(name in reads[r] for r in names if r not in first)
-        )
-
-    pieces = atoms(reads, matches, len(names))
-    least = min(
-        capacity(first)
-        for chosen in product([False, True], repeat=len(names) - 2 * kept)
-        for first in [set(names[:kept]) | {n for n, c in zip(names[kept:], chosen, strict=False) if c}]
-        if all(producer in first for name in first for producer in reads[name])
-    )
-    cuts = [set().union(*pieces[:i]) for i in range(1, len(pieces))]
-    assert [capacity(cut) for cut in cuts] == [least]
-
-
-@pytest.mark.parametrize("n", [1000, 1001])
-def test_a_long_chain_and_a_wide_fork(n):
-    """Pieces of at least a quarter of 40: at most 100 of them, not one for each operator."""
-    fork = {str(i): ["0"] if i else [] for i in range(n)}
-    for reads in (chain(n), fork):
-        pieces = atoms(reads, {}, 40)
-        assert_ordered(pieces, reads)
-        assert len(pieces) <= 101
-
-
-def test_four_atoms_give_the_seven_subgraphs_of_the_paper():
-    """Its Fig. 4: p1 to p4 in a row, p5 = p1 + p2, p6 = p2 + p3, p7 = p3 + p4; three together are too large."""
-    runs = intervals([40, 40, 40, 40], 80)
-    names = {run: f"p{i}" for i, run in enumerate(runs, 1)}
-    assert names == {(0, 1): "p1", (1, 2): "p2", (2, 3): "p3", (3, 4): "p4", (0, 2): "p5", (1, 3): "p6", (2, 4): "p7"}
-
-
-def test_intervals_keep_to_the_largest_size():
-    """10 + 20 = 30 fits, 20 + 30 = 50 and all three, 60, do not; a piece alone always does."""
-    assert intervals([10, 20, 30], 30) == [(0, 1), (1, 2), (2, 3), (0, 2)]
-    assert intervals([50, 60], 30) == [(0, 1), (1, 2)]
-    assert len(intervals([1] * 5, 5)) == 15
 
 
 # Cost --------------------------------------------------------------------------------------------
@@ -188,54 +67,6 @@ def test_distinct_keeps_the_best_of_equal_sums():
     costs = [Cost(8.0, 5.0), Cost(7.0, 5.0), Cost(7.5, 7.0), Cost(9.0, 6.0)]
     assert distinct(costs, 2) == [1, 2]
     assert distinct(costs, 9) == [1, 2, 3]
-
-
-# Dynamic programming -----------------------------------------------------------------------------
-
-
-def variant(mixed, name="R"):
-    """A variant of a cost, with a step to tell it by."""
-    return Variant(Cost(mixed, mixed), ((f"{name}{mixed}", ()),))
-
-
-def test_the_best_cover_is_found():
-    """Parts alone cost 10, 10, 10; the first two together 15, the last two 17. 15 + 10 = 25 < 10 + 17 < 30: p5, p3."""
-    variants = {
-        (0, 1): [variant(10.0)], (1, 2): [variant(10.0)], (2, 3): [variant(10.0)],
-        (0, 2): [variant(15.0)], (1, 3): [variant(17.0)],
-    }  # fmt: skip
-    choices = best_choices(variants, 3, 20)
-    assert [choice.cost.mixed for choice in choices] == [25.0, 27.0, 30.0]
-    assert [run for run, _ in choices[0].parts] == [(0, 2), (2, 3)]
-
-
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_the_lists_hold_the_best_of_all_covers(data):
-    """Against every cover and every combination of variants, one by one (costs drawn so that all sums differ)."""
-    count = data.draw(st.integers(1, 4))
-    runs = [run for run in intervals([1] * count, count) if run[1] - run[0] == 1 or data.draw(st.booleans())]
-    weight = iter(2.0**k for k in range(40))
-    variants = {
-        run: sorted((variant(next(weight)) for _ in range(data.draw(st.integers(1, 3)))), key=lambda v: v.cost.mixed)
-        for run in data.draw(st.permutations(runs))
-    }
-
-    def covers(first):
-        if first == count:
-            yield 0.0
-        for run, found in variants.items():
-            if run[0] == first:
-                for rest in covers(run[1]):
-                    yield from (v.cost.mixed + rest for v in found)
-
-    choices = best_choices(variants, count, 5)
-    assert [choice.cost.mixed for choice in choices] == sorted(covers(0))[:5]
-    for choice in choices:
-        ends = [run for run, _ in choice.parts]
-        assert ends[0][0] == 0
-        assert ends[-1][1] == count
-        assert all(a[1] == b[0] for a, b in pairwise(ends))
 
 
 # Parts -------------------------------------------------------------------------------------------
@@ -308,60 +139,6 @@ def test_structure_sees_what_the_cost_model_sees():
 
 
 # Backtracking ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two operators of kind "half" that read the same become one of kind "both" whose time is given."""
-
-    time: float
-    name: str = "pair"
-    title: str = "pair"
-
-    def matches(self, draft):
-        halves = [name for name, row in draft.rows.items() if row.operator.kind == "half"]
-        for i, a in enumerate(halves):
-            for b in halves[i + 1 :]:
-                if draft.rows[a].reads[0].producer == draft.rows[b].reads[0].producer:
-                    yield a, b
-
-    def apply(self, draft, match):
-        a, b = match
-        new = Operator(f"{a}+{b}", kind="both", time=self.time, output_shape=(1, 2))
-        row = Row(new, draft.rows[a].reads)
-        return draft.replace(match, [row], {a: Source(new.name, (1, 0, 1)), b: Source(new.name, (1, 1, 2))})
-
-
-@dataclass(frozen=True)
-class Drop:
-    """An operator of kind "nothing" goes."""
-
-    name: str = "drop"
-    title: str = "drop"
-
-    def matches(self, draft):
-        for name, row in draft.rows.items():
-            if row.operator.kind == "nothing":
-                yield (name,)
-
-    def apply(self, draft, match):
-        (name,) = match
-        return draft.replace(match, redirect={name: Source(draft.rows[name].reads[0].producer)})
-
-
-def forked(branch=10.0, pairs=1):
-    """a (1 us), two halves side by side that read it, and d (1 us), which reads both; so many in a row."""
-    rows, edges = [Operator("d0", time=1.0, output_shape=(1, 1))], []
-    for i in range(1, pairs + 1):
-        rows += [Operator(f"{x}{i}", kind="half", time=branch, output_shape=(1, 1)) for x in "bc"]
-        rows.append(Operator(f"d{i}", time=1.0, output_shape=(1, 1)))
-        edges += [
-            Edge(f"d{i - 1}", f"b{i}"),
-            Edge(f"d{i - 1}", f"c{i}"),
-            Edge(f"b{i}", f"d{i}"),
-            Edge(f"c{i}", f"d{i}"),
-        ]
-    return OpGraph(rows, edges, name="forked")
 
 
 def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20):

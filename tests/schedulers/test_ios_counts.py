@@ -7,7 +7,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.graph import Edge, OpGraph
+from simsched.graph import OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula
@@ -33,17 +33,6 @@ def unit(graph, number):
     return OpGraph([op for op in graph.operators if op.name in names], edges)
 
 
-def as_ios_wired_it(nasnet):
-    """In the first cell of each size the released network reads the right input where the left one is due, once."""
-
-    def other(edge):
-        cell, _, place = edge.dst.partition(".")
-        wrong = place == "1r.sep1" and f"{cell}.left1" in nasnet.index
-        return Edge(edge.src.replace("left", "right"), edge.dst, edge.nbytes) if wrong else edge
-
-    return OpGraph(nasnet.operators, map(other, nasnet.edges))
-
-
 @pytest.fixture(scope="module")
 def network():
     loaded = {}
@@ -53,8 +42,7 @@ def network():
             options = {"graphs": str(RELEASED)} if name == "randwire" else {}
             if options and not RELEASED.exists():
                 pytest.skip("needs the released wirings of RandWire")
-            graph = workloads.load(name, **options)
-            loaded[name] = as_ios_wired_it(graph) if name == "nasnet_a_large" else graph
+            loaded[name] = workloads.load(name, **options)
         return loaded[name]
 
     return load
@@ -121,7 +109,6 @@ def test_our_own_wirings():
     states, transitions, schedules = counts(workloads.load("randwire"))
     assert (states, transitions) == (17001, 3062515)
     assert schedules == 118411089325540276381829341883125616429194560710105451651464870555081858343231336
-    assert counts(workloads.load("nasnet_a_large"))[:2] == (42750, 4509724)
 
 
 def test_counts_with_merging():

@@ -55,8 +55,9 @@ def nasnet_a_large(
     multiply-adds per image. The `block` labels cut it into 25: the stem convolution, 2 + 20 cells, the last
     activation and the last pool.
 
-    The network that IOS measured departs from [1]_ in four places: a normal cell does not pass on its left
-    input (5 tensors joined, not 6), the two halves of the second stem cell's right input are added, not joined,
+    The network that IOS measured departs from [1]_ in five places: a normal cell does not pass on its left
+    input (5 tensors joined, not 6), the first cell of each size reads its right input instead of the left one
+    for the second branch of its second sum, the two halves of the second stem cell's right input are added, not joined,
     the first stem cell adds the average of its first sum to that sum, not to the second, and the end of a
     reduction adds up the second sum again. The variant "paper" does none of it: 589 edges, 23.8 G multiply-adds.
     In both, a tensor is brought to half its height and width by one strided 1x1 convolution for each half of the
@@ -136,7 +137,7 @@ def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, fil
         width = scale * filters
         if scale > 1:  # the cell behind a reduction reads what the reduction read, which is twice as large
             x = _reduction_cell(net, f"reduction{scale // 2}", x, before, width, published)
-        before, x = x, _first_cell(net, f"cell{n_cells}", x, before, width)
+        before, x = x, _first_cell(net, f"cell{n_cells}", x, before, width, published)
         for i in range(1, repeats):
             before, x = x, _normal_cell(net, f"cell{n_cells + i}", x, before, width, published)
         n_cells += repeats
@@ -174,26 +175,30 @@ def _second_stem_cell(net: Network, x: Tensor, before: Tensor, width: int, publi
     return _join(net, name, [[c1], c2, c3, c4])
 
 
-def _first_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int) -> Tensor:
+def _first_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     """Add a normal cell whose second input has twice the height and width of the first."""
     net.block = name
     halves = [_squeeze(net, f"{name}.left{i}", before, width // 2, stride=2) for i in (1, 2)]
     left = net.concat(f"{name}.left", halves)
     right = _squeeze(net, f"{name}.right", x, width)
-    return _join(net, name, [[left], *_normal_combinations(net, name, left, right, width)])
+    combinations = _normal_combinations(net, name, left, right, width, left if published else right)
+    return _join(net, name, [[left], *combinations])
 
 
 def _normal_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     net.block = name
     left = _squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
-    combinations = _normal_combinations(net, name, left, right, width)
+    combinations = _normal_combinations(net, name, left, right, width, left)
     return _join(net, name, [[left], *combinations] if published else combinations)
 
 
-def _normal_combinations(net: Network, name: str, left: Tensor, right: Tensor, width: int) -> list[list[Tensor]]:
+def _normal_combinations(
+    net: Network, name: str, left: Tensor, right: Tensor, width: int, second: Tensor
+) -> list[list[Tensor]]:
+    """Add the five pairs of branches; `second` is what the second branch of the second pair reads."""
     c0 = [_branch(net, f"{name}.0l", right, 5, width), _branch(net, f"{name}.0r", left, 3, width)]
-    c1 = [_branch(net, f"{name}.1l", left, 5, width), _branch(net, f"{name}.1r", left, 3, width)]
+    c1 = [_branch(net, f"{name}.1l", left, 5, width), _branch(net, f"{name}.1r", second, 3, width)]
     c2 = [_pool(net, f"{name}.2l", right, "avg", 1), left]
     c3 = [_pool(net, f"{name}.3{side}", left, "avg", 1) for side in "lr"]
     c4 = [_branch(net, f"{name}.4l", right, 3, width), right]

@@ -1,0 +1,122 @@
+"""What stops AutoGraph, and what it refuses."""
+
+import logging
+import signal
+from time import sleep
+
+import pytest
+from autograph_cases import Pair, forked
+
+from simsched.cluster import Cluster
+from simsched.errors import CostError, SchedulerError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedulers.autograph import autograph
+
+ONE = Cluster.preset("a100").without_overheads()
+
+
+def run(graph, **options):
+    return schedule(graph, ONE, autograph, **options)
+
+
+# Stopped -----------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_returns_the_best_so_far(caplog):
+    """The limit is over before anything is tried; what comes back is what was there, and can run."""
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Pair(8.0)], time_limit=1e-9)
+    assert plan.search["stopped"] == "time limit"
+    assert "autograph: stopped (time limit)" in caplog.text
+    assert plan.search["substitutions"] == {}
+
+
+def test_a_time_limit_between(caplog):
+    """The rule itself lets the limit pass after some graphs: nothing is derived any more, and the schedule is whole."""
+
+    class Slow(Pair):
+        def apply(self, draft, match):
+            sleep(0.02)
+            return super().apply(draft, match)
+
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Slow(8.0)], size_l=8, size_u=16, time_limit=0.15)
+    assert plan.search["stopped"] == "time limit"
+    assert 0 < plan.search["candidates"] < 200
+    plan.check(ONE)
+
+
+def test_ctrl_c_returns_the_best_so_far(caplog):
+    """Pressed while the third graph is derived."""
+
+    class Interrupted(Pair):
+        def apply(self, draft, match):
+            asked.append(match)
+            if len(asked) == 3:
+                signal.raise_signal(signal.SIGINT)
+            return super().apply(draft, match)
+
+    asked = []
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Interrupted(8.0)], size_l=8, size_u=16)
+    assert plan.search["stopped"] == "interrupted"
+    assert "autograph: stopped (interrupted)" in caplog.text
+    assert len(asked) < 40
+    plan.check(ONE)
+
+
+# Refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": -0.1}, "autograph: alpha must be a number of at least 0, not -0.1"),
+        ({"alpha": float("nan")}, "autograph: alpha must be a number of at least 0, not nan"),
+        ({"alpha": "much"}, "autograph: alpha must be a number of at least 0, not 'much'"),
+        ({"beta": 0.9}, "autograph: beta must be a number of at least 1, not 0.9"),
+        ({"beta": float("inf")}, "autograph: beta must be a number of at least 1, not inf"),
+        ({"size_l": 1}, "autograph: size_l must be a whole number of at least 2, not 1"),
+        ({"size_u": 0}, "autograph: size_u must be a whole number of at least 1, not 0"),
+        ({"top": 0}, "autograph: top must be a whole number of at least 1, not 0"),
+        ({"top": 2.5}, "autograph: top must be a whole number of at least 1, not 2.5"),
+        ({"budget": None}, "autograph: budget must be a whole number of at least 1, not None"),
+        ({"rounds": True}, "autograph: rounds must be a whole number of at least 1, not True"),
+        ({"dp": 1}, "autograph: dp must be True or False, not 1"),
+        ({"objective": "time"}, "autograph: objective must be mixed or sum, not 'time'"),
+        ({"rules": ["R99"]}, "autograph: rules has no 'R99'"),
+        ({"rules": "R1"}, "autograph: rules must be a list of names"),
+        ({"rules": 3}, "autograph: rules must be a list of names"),
+        ({"rules": [3]}, "autograph: rules must hold names or rules"),
+        ({"streams_by": "autograph"}, "autograph: streams_by must be another scheduler"),
+        ({"time_limit": 0}, "autograph: time_limit must be a number of seconds above 0"),
+        ({"measure": lambda _: float("nan")}, "autograph: measure must return a time in us, not nan"),
+        ({"measure": lambda _: None}, "autograph: measure must return a time in us, not None"),
+        ({"measure": 3.0}, "autograph: measure must be a function"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(SchedulerError) as caught:
+        run(forked(), **{"rules": [Pair(8.0)]} | options)
+    assert message in str(caught.value)
+
+
+def test_a_graph_without_shapes_is_refused():
+    """Nothing could ever be rewritten, and nobody would know why."""
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b")])
+    with pytest.raises(
+        SchedulerError, match=r"autograph: operator 'a' has no shapes.* give .*`output_shape`.*rules=\(\)"
+    ):
+        run(graph, rules=[Pair(8.0)])
+    assert run(graph, rules=()).graph is graph
+
+
+def test_a_profile_that_does_not_know_new_operators_says_so():
+    def measured(op, _device):
+        if "+" in op.name:
+            raise CostError(f"operator {op.name!r} was not measured")
+        return op.time
+
+    with pytest.raises(CostError, match=r"'b1\+c1' was not measured"):
+        schedule(forked(), ONE, autograph, measured, rules=[Pair(8.0)])
