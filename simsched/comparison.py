@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from simsched.costmodel import CostModel
 from simsched.errors import MissingDependencyError, SimschedError, SimulationError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
-from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
 from simsched.schedules import Schedule
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.workload import Jitter
@@ -265,7 +266,7 @@ def compare(
     rng: np.random.Generator | int | None = None,
     samples: int | None = None,
     workers: int = 1,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, str], None] | None = None,
 ) -> Comparison:
     """Schedule a graph in several ways and simulate each.
 
@@ -286,7 +287,7 @@ def compare(
     workers
         As in `simulate_many`; has no influence on the results.
     progress
-        Called with the name of each scheduler before it runs.
+        Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
 
     Returns
     -------
@@ -320,10 +321,12 @@ def compare(
     for scheduler in asked:
         name = _unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
-            progress(name)
+            progress(name, "")
         try:
+            watched = progress if takes(scheduler, "progress") else None
+            options = {} if watched is None else {"progress": partial(watched, name)}
             start = perf_counter()
-            plan = schedule(graph, cluster, scheduler, cost)
+            plan = schedule(graph, cluster, scheduler, cost, **options)
             search_s = perf_counter() - start
             trace = run(plan)
             if sampling is not None and seed is not None:

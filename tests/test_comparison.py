@@ -142,8 +142,13 @@ def test_no_schedulers_at_all():
 
 def test_progress():
     seen = []
-    compare(fork(), FREE, ["lios", refuses, "greedy"], progress=seen.append)
-    assert seen == ["lios", "refuses", "greedy"]
+
+    def talks(graph, cluster, cost, *, progress=None):
+        progress("half of it")
+        return SCHEDULERS["lios"](graph, cluster, cost)
+
+    compare(fork(), FREE, ["lios", refuses, talks], progress=lambda name, doing: seen.append((name, doing)))
+    assert seen == [("lios", ""), ("refuses", ""), ("talks", ""), ("talks", "half of it")]
 
 
 def test_a_cost_model():

@@ -8,11 +8,10 @@ import typer
 from simsched.cli.inputs import (
     check_outputs,
     make_cluster,
+    make_plan,
     progress,
     read_graph,
-    read_options,
     read_plan,
-    read_scheduler,
     read_schedulers,
     timed,
 )
@@ -107,11 +106,10 @@ def schedule(
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     from simsched.io import dump_json
-    from simsched.schedulers import schedule
 
     check_outputs(graph, output, program)
     cluster = make_cluster(gpu, gpus, link)
-    plan = schedule(read_graph(graph, shape), cluster, read_scheduler(scheduler), **read_options(option or []))
+    plan = make_plan(read_graph(graph, shape), cluster, scheduler, option)
     lowered = None if program is None else plan.lower(cluster)
     if output is not None:
         plan.save(output)
@@ -148,7 +146,6 @@ def simulate(
     from simsched.errors import SchedulerError
     from simsched.graph import OpGraph
     from simsched.program import Program
-    from simsched.schedulers import schedule
     from simsched.simulator import simulate
 
     check_pictures(plan, perfetto, gantt)
@@ -156,7 +153,7 @@ def simulate(
     seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, OpGraph):
         with timed(seconds, "scheduling"):
-            found = schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option or []))
+            found = make_plan(found, cluster, scheduler or "lios", option)
     elif scheduler or option:
         raise SchedulerError(f"{plan} is scheduled already: --scheduler and --option do not apply")
     if not isinstance(found, Program):

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from simsched.schedules import Schedule
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
-_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost")  # what `simsched.schedule` takes besides
+_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 
 
 def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -84,8 +85,23 @@ def read_scheduler(name: str) -> str:
     return name
 
 
+def make_plan(graph: "OpGraph", cluster: "Cluster", name: str, options: list[str] | None) -> "Schedule":
+    """Return the schedule that a scheduler makes of a graph, with ``name=value`` options."""
+    from simsched.schedulers import schedule, takes
+
+    scheduler, given = read_scheduler(name), read_options(options or [])
+    with progress(1) as tell:
+        tell(name)
+        if takes(scheduler, "progress"):
+            given["progress"] = partial(tell, name)
+        return schedule(graph, cluster, scheduler, **given)
+
+
 def read_options(pairs: list[str]) -> dict[str, Any]:
-    """Return ``name=value`` pairs as keyword arguments; values are numbers, true, false, none or text."""
+    """Return ``name=value`` pairs as keyword arguments; values are numbers, true, false, none or text, or some of them.
+
+    Some are written with commas between, ``rules=R2,R3``; none of them as ``rules=()``.
+    """
     options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -101,6 +117,10 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
+    if text == "()":
+        return ()
+    if "," in text:
+        return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -155,13 +175,13 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def _say_nothing(_what: str) -> None:
+def _say_nothing(_name: str, _doing: str = "") -> None:
     """Stand in for a progress bar where there is no terminal."""
 
 
 @contextmanager
 def progress(total: int) -> Iterator[Any]:
-    """Give a function that is told what is being done; draws a bar on a terminal and nothing in a pipe."""
+    """Give a function that is told a scheduler's name, then what it is doing; draws a bar, but not in a pipe."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -175,9 +195,10 @@ def progress(total: int) -> Iterator[Any]:
         task = bar.add_task("starting", total=total)
         begun = 0
 
-        def tell(what: str) -> None:
+        def tell(name: str, doing: str = "") -> None:
             nonlocal begun
-            bar.update(task, description=what, completed=begun)
-            begun += 1
+            if not doing:
+                begun += 1
+            bar.update(task, description=f"{name}: {doing}" if doing else name, completed=begun - 1)
 
         yield tell

@@ -43,11 +43,13 @@ def first_schedules(
     Raises
     ------
     SchedulerError
-        If a schedule given is of another graph or another cluster.
+        If a start is no schedule, or of another graph.
+    ScheduleError
+        If a start is for other devices.
     """
     graph = instance.graph
     plans = []
-    for plan in starts:
+    for plan in starts if isinstance(starts, list | tuple) else (starts,):
         if not isinstance(plan, Schedule) or plan.graph != graph:
             raise SchedulerError(
                 "optimal: starts must be schedules of the graph itself, not of another or rewritten one"

@@ -105,6 +105,8 @@ def optimal(
         If OR-tools is not installed.
     SchedulerError
         If an option is out of range, an operator fits on no device, or a start is of another graph.
+    ScheduleError
+        If a start is for other devices.
 
     Notes
     -----
@@ -212,10 +214,14 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> tuple[bool, bool]:
 
     thread = threading.Thread(target=solve, name="optimal", daemon=True)
     thread.start()
-    while thread.is_alive():
-        thread.join(_POLL)
-        if deadline.over():
-            solver.stop_search()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL)
+            if deadline.over():
+                solver.stop_search()
+    except BaseException:  # a second Ctrl-C: nobody wants the solution any more
+        solver.stop_search()
+        raise
     if failure:
         raise failure[0]
     name = solver.status_name(status[0])

@@ -30,7 +30,17 @@ from simsched.schedules import Schedule
 if TYPE_CHECKING:
     from simsched.simulator import Evaluator
 
-__all__ = ["FAST_UP_TO", "SCHEDULERS", "Scheduler", "Tools", "equipped", "resolve", "schedule", "scheduler_name"]
+__all__ = [
+    "FAST_UP_TO",
+    "SCHEDULERS",
+    "Scheduler",
+    "Tools",
+    "equipped",
+    "resolve",
+    "schedule",
+    "scheduler_name",
+    "takes",
+]
 
 
 class _Library:
@@ -153,6 +163,12 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
     by_function = {id(inspect.unwrap(function)): name for name, function in SCHEDULERS.items()}
     named: str = getattr(scheduler, "__name__", type(scheduler).__name__)
     return by_function.get(id(inspect.unwrap(scheduler)), named)
+
+
+def takes(scheduler: str | Scheduler, option: str) -> bool:
+    """Return whether a scheduler names an option of its own."""
+    signature = _signature(resolve(scheduler))
+    return signature is not None and option in signature.parameters
 
 
 def schedule(

@@ -36,8 +36,9 @@ class Deadline:
 
     Notes
     -----
-    The first Ctrl-C is taken as the wish to stop; a second one interrupts as usual. Only in the main
-    thread does Ctrl-C arrive at all. A search that asks `over` and stops is warned about in the log.
+    The first Ctrl-C is taken as the wish to stop, of a search within a search as that to stop both; a
+    second one interrupts as usual. Only in the main thread does Ctrl-C arrive at all, and a process that
+    ignores it goes on doing so. A search that asks `over` and stops is warned about in the log.
 
     >>> with Deadline("search", time_limit=3600.0) as deadline:
     ...     deadline.over()
@@ -57,7 +58,8 @@ class Deadline:
 
     def __enter__(self) -> "Deadline":
         self._end = monotonic() + self._limit
-        self._watches = threading.current_thread() is threading.main_thread()
+        in_main = threading.current_thread() is threading.main_thread()
+        self._watches = in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
         if self._watches:
             self._usual = signal.signal(signal.SIGINT, self._interrupt)
         return self
@@ -74,9 +76,11 @@ class Deadline:
             _logger.warning("%s: stopped (%s); this is the best schedule so far", self._scheduler, self.reason)
         return self.reason is not None
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupted = True
         self._restore()  # a second Ctrl-C is not asked
+        if isinstance(getattr(self._usual, "__self__", None), Deadline):
+            self._usual(number, frame)  # that of the search which this one is a part of
 
     def _restore(self) -> None:
         if self._watches:

@@ -32,8 +32,8 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
     Notes
     -----
     The greedy baseline of IOS [1]_ (section 6.1), whose released code takes at most 10 ready
-    operators, block by block; here the whole graph is one block. Operators become ready, and so
-    are taken, in graph order. O(V log V + E).
+    operators, block by block; here the whole graph is one block. Operators that become ready first are
+    taken first, of those that one stage makes ready the first in graph order. O(V log V + E log E).
 
     References
     ----------
@@ -44,16 +44,15 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
         require_streams("greedy", streams)
     consumers = readers(graph)
     missing = [len(producers) for producers in sources(graph)]
-    ready = [i for i in range(len(graph)) if missing[i] == 0]
-    order: list[int] = []
+    ready = [i for i in range(len(graph)) if missing[i] == 0]  # in the order in which they became so
+    most = len(graph) if streams is None else streams
     stages: list[int] = []
     groups: list[int] = []
     stage = 0
-    while ready:
-        taken, ready = (ready, []) if streams is None else (ready[:streams], ready[streams:])
+    while len(stages) < len(ready):
+        taken = ready[len(stages) : len(stages) + most]
         released = []
         for group, i in enumerate(taken):
-            order.append(i)
             stages.append(stage)
             groups.append(group)
             for j in consumers[i]:
@@ -63,6 +62,6 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
         ready += sorted(released)
         stage += 1
     return Schedule.from_columns(
-        graph, order, [cluster.devices[0].name], stream=groups, stage=stages, group=groups,
+        graph, ready, [cluster.devices[0].name], stream=groups, stage=stages, group=groups,
         execution="stages", scheduler="greedy",
     )  # fmt: skip

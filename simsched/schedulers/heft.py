@@ -49,7 +49,7 @@ def heft(
     Where not all devices are linked and an operator's inputs cannot be brought together, all is placed once
     more on devices each linked with all others: the first, and in their order those that fit.
 
-    O(E devices + V (log V + streams)) in machine code, the search for idle intervals left aside, which looks
+    O(E devices + V (log V + devices streams)) in machine code, the search for idle intervals left aside, which looks
     only at those that end behind the operator's inputs.
 
     References

@@ -10,7 +10,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import require_flag, require_streams
+from simsched.schedulers.listing import require_choice, require_flag, require_streams
 from simsched.schedules import Schedule
 
 RANKS: Final = ("time", "upward")
@@ -56,7 +56,8 @@ def lios(
     Raises
     ------
     SchedulerError
-        If `streams` is not a whole number of at least 1, or another option is none of those above.
+        If `streams` is not a whole number of at least 1, or another option is none of those above, or if the
+        times add up to infinity.
 
     Notes
     -----
@@ -131,7 +132,8 @@ def lios_rand2(
 ) -> Schedule:
     """Place the ready operator of highest rank on any stream: `lios` without its finish times.
 
-    Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely.
+    Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely, of more
+    streams than operators as many as there are operators.
     """
     return _lios(
         "lios-rand2", graph, cluster, cost, streams=streams, rank=rank, overheads=overheads, rng=rng,
@@ -150,7 +152,8 @@ def lios_rand(
 ) -> Schedule:
     """Place any ready operator on any stream.
 
-    Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely.
+    Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely,
+    as in `lios_rand2`.
     """
     return _lios(
         "lios-rand", graph, cluster, cost, streams=streams, overheads=overheads, rng=rng, random=("op", "stream")
@@ -172,8 +175,7 @@ def _lios(
     """Place all operators; `random` says what is chosen at random."""
     require_streams(scheduler, streams)
     require_flag(scheduler, "overheads", overheads)
-    if rank not in RANKS:
-        raise SchedulerError(f"{scheduler}: unknown rank {rank!r}; known are: {', '.join(RANKS)}")
+    require_choice(scheduler, "rank", rank, RANKS)
     if not isinstance(rng, np.random.Generator) and not is_count(rng):
         raise SchedulerError(f"{scheduler}: rng must be a whole number of at least 0 or a numpy Generator, not {rng!r}")
     draft = Draft(scheduler, graph, cluster, cost, streams, first_device=True)

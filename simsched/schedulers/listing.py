@@ -1,8 +1,11 @@
-"""What schedulers share: adjacency as plain lists, and the refusal of options that cannot be."""
+"""What schedulers share: adjacency as plain lists, devices that are linked, and the refusal of what cannot be."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
@@ -21,6 +24,35 @@ def require_flag(scheduler: str, option: str, value: bool) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise SchedulerError(f"{scheduler}: {option} must be True or False, not {value!r}")
+
+
+def require_choice(scheduler: str, option: str, value: object, known: Sequence[str], hint: str = "") -> None:
+    """Refuse an option that is none of the texts known."""
+    if not isinstance(value, str) or value not in known:
+        raise SchedulerError(
+            f"{scheduler}: {option} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}{hint}"
+        )
+
+
+def require_finite(scheduler: str, makespan: float) -> float:
+    """Return a makespan in us; refuse one that sums of the times given have made infinite."""
+    if not isfinite(makespan):
+        raise SchedulerError(
+            f"{scheduler}: the times of operators and transfers add up to more than a float holds; give shorter ones"
+        )
+    return makespan
+
+
+def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:
+    """Return devices of which any two are linked: the first, and in their order each linked with all before it.
+
+    `linked` says whether links lead from one to another, shape (n_devices, n_devices).
+    """
+    taken: list[int] = []
+    for d in range(len(linked)):
+        if linked[d, taken].all() and linked[taken, d].all():
+            taken.append(d)
+    return taken
 
 
 def readers(graph: OpGraph) -> list[list[int]]:

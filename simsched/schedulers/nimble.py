@@ -12,7 +12,8 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.schedulers.stream_plan import captured, pooled, require_choice, require_max_streams
+from simsched.schedulers.listing import require_choice
+from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
 from simsched.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def nimble(
     Raises
     ------
     SchedulerError
-        If an option is none of these, or no whole number of at least 1.
+        If an option is none of these, or no whole number of at least 1, or if a second matching is too large.
 
     Notes
     -----
@@ -79,7 +80,8 @@ def nimble(
     Any maximum matching has as many chains and waits; which operators share one, and after a second matching how many
     streams there are, can depend on it. The released code augments in the order of a depth-first search that starts
     from an unordered set; here it is scipy's on topological numbers. It also waits twice for parallel edges, which a
-    captured graph does not notice: `lower` gives one wait.
+    captured graph does not notice: `lower` gives one wait. Nor does it notice that an event is recorded behind every
+    operator there: `lower` records those that are waited for.
 
     Reduction O(V E / 64) on bit masks with n^2 / 16 bytes; matching O(e sqrt(V)), of the closure for ``"dilworth"``
     with 4 bytes for each pair of operators of which one leads to the other.

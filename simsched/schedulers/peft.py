@@ -45,7 +45,7 @@ def peft(
     transfers, idle intervals and devices without links are as in `heft`. Equal means: the topological order;
     equal sums: the first stream of the first device.
 
-    O(E devices + V (log V + streams)) in machine code: for each edge the least over devices is found once.
+    O(E devices + V (log V + devices streams)) in machine code: for each edge the least over devices is found once.
 
     References
     ----------

@@ -107,7 +107,7 @@ class StageCost:
         self._times: dict[str, float] = {}
         self._shares: dict[str, float] = {}
         self._asks_user = False
-        if option == "simulated":
+        if isinstance(option, str) and option == "simulated":
             self._ask: Any = tools.stage_latency(graph, cluster, cost, device=device)
         elif isinstance(option, str) and option not in NAMES:
             raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
@@ -135,11 +135,6 @@ class StageCost:
         if key not in self._known:
             self._known[key] = self._checked(groups, merged)
         return self._known[key]
-
-    @property
-    def n_asked(self) -> int:
-        """How many different stages were asked for."""
-        return len(self._known)
 
     def _checked(self, groups: Groups, merged: bool) -> float:
         if self._asks_user:

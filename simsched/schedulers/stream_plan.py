@@ -10,15 +10,8 @@ from simsched.costmodel import CostModel, operator_times
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
+from simsched.schedulers.listing import require_finite
 from simsched.schedules import Schedule
-
-
-def require_choice(scheduler: str, option: str, value: object, known: Sequence[str], hint: str = "") -> None:
-    """Refuse an option that is none of the texts known."""
-    if not isinstance(value, str) or value not in known:
-        raise SchedulerError(
-            f"{scheduler}: {option} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}{hint}"
-        )
 
 
 def require_max_streams(scheduler: str, max_streams: object) -> None:
@@ -57,6 +50,11 @@ def captured(
         What is said of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
         consumer and a producer that are on two of them.
 
+    Raises
+    ------
+    SchedulerError
+        If the estimate is more than a float holds.
+
     Notes
     -----
     The estimate is the list evaluation: an operator starts when the one before it on its stream and all that it reads
@@ -72,7 +70,9 @@ def captured(
         [device.name],
         stream=stream[np.asarray(order)],
         execution="graph",
-        estimate=_makespan(graph, operator_times(graph, device, cost).tolist(), order, streams),
+        estimate=require_finite(
+            scheduler, _makespan(graph, operator_times(graph, device, cost).tolist(), order, streams)
+        ),
         scheduler=scheduler,
         events=events,
         search={**search, "streams": len(np.unique(stream)), "waits": len(pairs)},

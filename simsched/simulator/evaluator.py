@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, placed_times
+from simsched.costmodel import CostModel, default_cost, placed_times
 from simsched.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.lowering import Lowering
 from simsched.program import Program
@@ -78,7 +78,7 @@ class Evaluator:
         )  # fmt: skip
         self._topological = threads == "one" or self.execution == "graph"
         self._priority = schedule.priority[np.argsort(schedule.op)]
-        self._cost = cost
+        self._cost = None if cost is default_cost else cost
         self._rows: dict[int, tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = {}
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
         columns = {name: np.array(getattr(schedule, name), np.int64) for name in _COLUMNS}
@@ -148,9 +148,11 @@ class Evaluator:
         ScheduleError
             If they do not place each operator once on a device and stream that can be.
         """
-        n = len(self.graph)
-        values = dict(zip(_COLUMNS, (op, device, stream, stage), strict=True))
-        return self._step({name: np.array(np.broadcast_to(np.asarray(v, np.int64), n)) for name, v in values.items()})
+        columns: Columns = {}
+        for name, value in zip(_COLUMNS, (op, device, stream, stage), strict=True):
+            columns[name] = column = np.empty(len(self.graph), np.int64)
+            column[:] = value
+        return self._step(columns)
 
     def undo(self) -> float:
         """Take the last step back; return the makespan in us as it was before.

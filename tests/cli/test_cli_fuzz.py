@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from quick import quick
 from strategies import graphs
 
 from simsched.cli.run import run
@@ -212,7 +213,8 @@ def spoilt_files(draw):
     graph = draw(graphs(max_ops=4))
     kind = draw(st.sampled_from(["graph", "schedule", "program"]))
     cluster = Cluster.preset("a100", 2)
-    plan = schedule(graph, cluster, draw(st.sampled_from(sorted(SCHEDULERS))))
+    name = draw(st.sampled_from(sorted(SCHEDULERS)))
+    plan = schedule(graph, cluster, name, **quick(name, graph))
     data = {"graph": graph, "schedule": plan, "program": plan.lower(cluster)}[kind].to_dict()
     if draw(st.integers(0, 4)):
         return json.dumps(draw(spoilt(data)))

@@ -79,7 +79,7 @@ def refused(tmp_path, capsys):
         ("compare graph.json --gpu b300", "unknown gpu 'b300'; known are: k80, v100"),
         ("show graph.json --gpu b300", "unknown gpu 'b300'"),
         ("compare graph.json --gpus 2 --link string", "unknown link 'string'; known are: "),
-        ("compare graph.json --schedulers heft9", "unknown scheduler 'heft9'; known are: sequential"),
+        ("compare graph.json --schedulers heft9", "unknown scheduler 'heft9'; closest of "),
         ("compare graph.json --schedulers lios,heft9", "unknown scheduler 'heft9'"),
         ("compare graph.json --schedulers=", "a name is empty"),
         ("compare graph.json --schedulers lios,,greedy", "a name is empty"),

@@ -332,8 +332,8 @@ def test_long_and_wide_graphs(scheduler):
         ({"w": 2.0}, "w must be a whole number of operators, at least 1, not 2.0"),
         ({"w": True}, "w must be a whole number of operators, at least 1, not True"),
         ({"insertion": "no"}, "insertion must be True or False, not 'no'"),
-        ({"mode": "code"}, "mode must be 'paper' or 'impl', not 'code'"),
-        ({"mode": 1}, "mode must be 'paper' or 'impl', not 1"),
+        ({"mode": "code"}, "mode must be paper or impl, not 'code'"),
+        ({"mode": 1}, "mode must be paper or impl, not 1"),
         ({"stage_latency": 3}, "stage_latency must be"),
         ({"stage_latency": lambda groups: float("nan")}, "stage_latency says nan"),
         ({"stage_latency": {}}, r"table has no stage \(\('a',\), \('b',\)\)"),
@@ -343,6 +343,21 @@ def test_long_and_wide_graphs(scheduler):
 def test_options_of_no_use(scheduler, options, message):
     with pytest.raises(SchedulerError, match=message):
         schedule(made("a=2 b=2"), ONE, scheduler, **options)
+
+
+@each_scheduler
+@pytest.mark.parametrize("options", [{"insertion": 1}, {"insertion": None}, {"mode": None}, {"mode": ["paper"]}])
+def test_options_that_all_have(scheduler, options):
+    with pytest.raises(SchedulerError, match=r"^(hios|inter)-(lp|mr): (insertion|mode) must be .* or .*, not "):
+        schedule(made("a=2 b=2"), ONE, scheduler, **options)
+
+
+@each_scheduler
+def test_times_that_add_up_to_infinity(scheduler):
+    """One after the other, by whatever devices."""
+    for cluster in (ONE, TWO):
+        with pytest.raises(SchedulerError, match="the times of operators and transfers add up to more than a float"):
+            schedule(made("a=1e308 b=1e308", "a-b"), cluster, scheduler)
 
 
 @with_stages

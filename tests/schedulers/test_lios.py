@@ -179,11 +179,10 @@ def plain(graph, device, streams, rank, overheads):
                     *(known[p][1] + device.hop * (p in others) for p in producers), 0.0,
                 )  # fmt: skip
                 issued += device.launch * kernels
-            choices.append((start, stream, issued))
-        start, stream, issued = min(choices)
+            choices.append((max(start + time[i], issued), stream, start, issued))
+        end, stream, start, issued = min(choices)
         clock = issued
         waited_for |= {p for p in producers if known[p][0] != stream} if overheads else set()
-        end = max(start + time[i], issued)
         known[i], free[stream] = (stream, end), end
         rows.append((graph.names[i], stream, start, end))
         ready = [
@@ -225,6 +224,21 @@ def test_kernels_are_launched_one_by_one():
     kernels = tuple(Kernel(blocks=1, threads=32, share=share) for share in (0.25, 0.25, 0.5))
     graph = OpGraph([Operator("a", time=1.0, kernels=kernels)])
     assert schedule(graph, charged(launch=4.0), lios, overheads=True).estimate == 12.0
+
+
+def test_the_host_may_be_what_an_operator_ends_by():
+    """a 1 us, b 8 and c of five kernels in 1 us, both reading from a; launch 2, wait 3, nothing else costs.
+
+    a: issued at 2, 2-3. b on stream 0: issued at 4, 4-12. c on 0: issued from 4 to 14, starts behind b at 12 and ends
+    with its last kernel at 14. On 1: a wait, issued from 7 to 17, starts at 9 and ends at 17. Stream 0, where it
+    starts later but ends first.
+    """
+    five = tuple(Kernel(blocks=1, threads=32, share=0.2) for _ in range(5))
+    rows = [Operator("a", time=1.0), Operator("b", time=8.0), Operator("c", time=1.0, kernels=five)]
+    graph = OpGraph(rows, [Edge("a", "b"), Edge("a", "c")])
+    plan = schedule(graph, charged(launch=2.0, wait=3.0), lios, streams=2, overheads=True)
+    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 0)]
+    assert plan.estimate == 14.0
 
 
 # Random variants ---------------------------------------------------------------------------------
@@ -321,7 +335,7 @@ def test_overheads_are_on_or_off(scheduler, value):
 
 @pytest.mark.parametrize("value", ["Time", None, ["time"], 3])
 def test_unknown_rank(value):
-    with pytest.raises(SchedulerError, match=r"lios: unknown rank .*; known are: time, upward"):
+    with pytest.raises(SchedulerError, match=r"lios: rank must be time or upward, not "):
         schedule(made("a=1", ""), ONE, lios, rank=value)
 
 

@@ -298,3 +298,9 @@ def test_a_matching_too_large_is_refused(monkeypatch):
     assert schedule(graph, ONE, nimble).n_streams == 3
     with pytest.raises(SchedulerError, match=r"^nimble: .* give streams='chains'$"):
         schedule(graph, ONE, nimble, streams="dilworth")
+
+
+def test_times_that_add_up_to_infinity():
+    graph = OpGraph.from_columns(["a", "b"], [0], [1], time=1e308, utilization=0.5)
+    with pytest.raises(SchedulerError, match=r"nimble: the times .* add up to more than a float holds"):
+        schedule(graph, ONE, nimble)

@@ -61,13 +61,8 @@ def test_the_thirteen_operators_of_the_paper():
     assert plan.search["waits"] == np.count_nonzero(plan.lower(ONE).action == WAIT) == 8
     assert plan.estimate == 60.0
     assert by_stream(schedule(made(PAPERS_EXAMPLE, 13), ONE, opara, mode="impl", order="graph")) == by_stream(plan)
-    assert sorted(map(len, map(str.split, by_stream(schedule(made(PAPERS_EXAMPLE, 13), ONE, opara))))) == [
-        1,
-        1,
-        1,
-        4,
-        6,
-    ]
+    by_need = by_stream(schedule(made(PAPERS_EXAMPLE, 13), ONE, opara))
+    assert sorted(len(row.split()) for row in by_need) == [1, 1, 1, 4, 6]
 
 
 def test_the_order_of_arguments_counts():
@@ -290,3 +285,9 @@ def test_a_kernel_that_fits_nowhere_has_no_occupancy():
     rows = [Operator("a", time=1.0, kernels=kernel(shared_memory=10**6))]
     with pytest.raises(ClusterError, match="does not fit on an SM"):
         schedule(OpGraph(rows), ONE, opara, metric="occupancy")
+
+
+def test_times_that_add_up_to_infinity():
+    graph = OpGraph.from_columns(["a", "b"], [0], [1], time=1e308, utilization=0.5)
+    with pytest.raises(SchedulerError, match=r"opara: the times .* add up to more than a float holds"):
+        schedule(graph, ONE, opara)

@@ -14,6 +14,7 @@ from simsched.graph.ordering import grouped
 from simsched.graph.structure import longest_from
 from simsched.machine_code import Native, load
 from simsched.schedulers.hios import layout
+from simsched.schedulers.listing import linked_devices
 
 Small = npt.NDArray[np.int32]
 
@@ -52,8 +53,9 @@ class Instance:
         times = np.stack([by_device[d] for d in self.devices])  # (n_devices, n_ops)
         self._latency, self._bandwidth = _links(cluster, self.devices)
         self._transfer, mean_transfer = self._transfers(exact, graph.edge_nbytes)
-        mean_time = times.mean(axis=0) if len(times) > 1 and (times != times[0]).any() else times[0]
-        rank = longest_from(graph, mean_time, mean_transfer)
+        with np.errstate(over="ignore"):  # the makespan is refused then
+            mean_time = times.mean(axis=0) if len(times) > 1 and (times != times[0]).any() else times[0]
+            rank = longest_from(graph, mean_time, mean_transfer)
         topological = graph.order_index
         self.order = topological[np.argsort(-rank[topological], kind="stable")]  # operators by falling priority
         number = np.empty(len(graph), np.int32)
@@ -186,19 +188,13 @@ def address(column: npt.NDArray[Any]) -> int:
 
 
 def _linked_devices(cluster: Cluster, needs_links: bool) -> list[int]:
-    """Return the devices between any two of which links lead, each if it can be added to those before it."""
+    """Return the devices to use: where transfers need links, some between any two of which links lead."""
     n = len(cluster)
     if not needs_links or n == 1:
         return list(range(n))
     pairs = np.arange(n)
     known = cluster.routes(np.repeat(pairs, n), np.tile(pairs, n)).known.reshape(n, n)
-    if known.all():
-        return list(range(n))
-    taken = [0]
-    for d in range(1, n):
-        if known[d, taken].all() and known[taken, d].all():
-            taken.append(d)
-    return taken
+    return list(range(n)) if known.all() else linked_devices(known)
 
 
 def _links(cluster: Cluster, devices: list[int]) -> tuple[Floats, Floats]:

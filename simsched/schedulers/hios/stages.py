@@ -12,6 +12,7 @@ from simsched.graph.ordering import grouped
 from simsched.numeric import is_count
 from simsched.schedulers.hios import layout
 from simsched.schedulers.hios.instance import Instance, Mapping, address, fill, machine_code
+from simsched.schedulers.listing import require_choice, require_finite, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 from simsched.schedules import Schedule
@@ -24,16 +25,15 @@ def require_options(scheduler: str, *, w: Any = 2, insertion: Any = False, mode:
     """Refuse options that are of no use."""
     if not is_count(w, 1):
         raise SchedulerError(f"{scheduler}: w must be a whole number of operators, at least 1, not {w!r}")
-    if not isinstance(insertion, bool | np.bool_):
-        raise SchedulerError(f"{scheduler}: insertion must be True or False, not {insertion!r}")
-    if not isinstance(mode, str) or mode not in MODES:
-        raise SchedulerError(f"{scheduler}: mode must be {' or '.join(map(repr, MODES))}, not {mode!r}")
+    require_flag(scheduler, "insertion", insertion)
+    require_choice(scheduler, "mode", mode, MODES)
 
 
 def finished(
     scheduler: str, stages: "Stages", search: dict[str, int], w: int = 1, costs: StageCosts | None = None
 ) -> Schedule:
     """Return the schedule, after Algorithm 2 if latencies of stages are given."""
+    require_finite(scheduler, stages.latency)
     if costs is not None:
         search |= stages.parallelize(w, costs)
     return stages.schedule(scheduler, search)

@@ -14,7 +14,6 @@ from simsched.schedulers.list_scheduling.layout import (
     ARRIVED,
     BESIDE,
     CHARGED,
-    CLOCK,
     COST_AHEAD,
     COSTS,
     DONE,
@@ -30,6 +29,7 @@ from simsched.schedulers.list_scheduling.layout import (
     IN_PTR,
     IN_TURN,
     INSERTION,
+    ISSUED,
     KEY,
     LANE,
     LATENCY,
@@ -189,7 +189,7 @@ def _place(t: Any) -> int:
         if t[RANDOM_STREAM]:
             first = int(floats(t[DRAW_STREAM])[t[N_PLACED]] * streams)
             n_streams = first + 1
-        best, at, begin, length, within = inf, word(-1), 0.0, 0.0, word(-1)
+        best, at, begin, finish, within, busy = inf, word(-1), 0.0, 0.0, word(-1), 0.0
         for d in range(t[N_DEVICES]):
             there = _arrival(t, i, d) if ints(t[ALLOWED])[d] else inf
             if there == inf:
@@ -198,24 +198,24 @@ def _place(t: Any) -> int:
             ahead = floats(t[COST_AHEAD])[i * t[N_DEVICES] + d] if t[LOOK_AHEAD] else 0.0
             for slot in range(d * streams + first, d * streams + n_streams):
                 gap = find_gap(t, slot, there, us) if t[INSERTION] else word(-1)
-                start = max(free[slot], there)
+                start, issued = max(free[slot], there), 0.0
                 if gap >= 0:
                     start = gap_start(t, slot, gap, there)
                 elif t[CHARGED]:
                     start = charged_start(t, i, slot)
+                    issued = floats(t[COSTS])[ISSUED]
+                end = max(start + us, issued)
                 t[WORK] += 1
-                if start + us + ahead < best:
-                    best, at, begin, length, within = start + us + ahead, slot, start, us, gap
-                if start == there or free[slot] < 0.0:
-                    break  # on no stream of this device could it start earlier
+                if end + ahead < best:
+                    best, at, begin, finish, within, busy = end + ahead, slot, start, end, gap, issued
+                if end == there + us or free[slot] < 0.0:
+                    break  # on no stream of this device could it end earlier
         if at < 0:
             return STUCK
-        end = begin + length
         if t[CHARGED]:
-            charge(t, i, at)
-            end = max(end, floats(t[COSTS])[CLOCK])
-        use(t, at, within, begin, end)
-        for k in range(_put(t, i, at, begin, end)):
+            charge(t, i, at, busy)
+        use(t, at, within, begin, finish)
+        for k in range(_put(t, i, at, begin, finish)):
             _add(t, longs(t[RELEASED])[k])
     return DONE
 

@@ -1,5 +1,6 @@
 """`Draft`: operators placed one by one on the streams of devices, by machine code."""
 
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,16 +9,14 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, operator_times, times_by_device
-from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.graph.columns import Floats
 from simsched.machine_code import load
 from simsched.schedulers.list_scheduling import layout
-from simsched.schedulers.listing import require_streams
+from simsched.schedulers.listing import linked_devices, require_finite, require_streams
 from simsched.schedules import Schedule
 
 Column = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
 
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent.parent
@@ -240,7 +239,7 @@ class Draft:
     def _charge(self) -> None:
         """Say what the host and the device take for launches and events."""
         n, device = len(self._graph), self._devices[0]
-        costs = np.array([device.launch, device.record, device.wait, device.gap, device.hop, 0.0])
+        costs = np.array([device.launch, device.record, device.wait, device.gap, device.hop, 0.0, 0.0])
         self._put(layout.COSTS, costs)
         self._put(layout.KERNELS, np.maximum(1, np.diff(self._graph.kernel_ptr)).astype(np.int32))
         self._put(layout.WAITED_FOR, np.zeros(n, np.int32))
@@ -268,23 +267,16 @@ class Draft:
                 self._put(key, np.zeros(slots, np.int32))
             if self._call(phase) == layout.DONE and np.isfinite(self._kept[layout.FINISH]).all():
                 return
-            self._kept[layout.ALLOWED][:] = self._linked_devices()
-        raise SchedulerError(
-            f"{self._scheduler}: the times of operators and transfers add up to more than a float holds; "
-            "give shorter ones"
-        )
+            self._use_linked_devices()
+        require_finite(self._scheduler, inf)  # nothing else keeps operators from devices that are all linked
 
-    def _linked_devices(self) -> Bools:
-        """Return which devices to use if not all are linked: in their order, each that is linked with those before."""
-        n = len(self._devices)
-        if self._links is None:
-            return np.ones(n, np.bool_)
-        linked = np.isfinite(self._links[0].reshape(n, n))
-        linked &= linked.T
-        used = np.zeros(n, np.bool_)
-        for d in range(n):
-            used[d] = linked[d, used].all()
-        return used
+    def _use_linked_devices(self) -> None:
+        """Place operators on devices only between any two of which links lead."""
+        if self._links is not None:
+            n = len(self._devices)
+            allowed = self._kept[layout.ALLOWED]
+            allowed[:] = 0
+            allowed[linked_devices(np.isfinite(self._links[0].reshape(n, n)))] = 1
 
     def _call(self, phase: int) -> int:
         """Run a phase of the machine code to its end; return its status."""

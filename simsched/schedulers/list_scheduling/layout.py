@@ -21,5 +21,5 @@ DONE, MORE, STUCK = range(3)
 ) = range(61)  # fmt: skip
 SIZE: Final = 61
 
-LAUNCH, RECORD, WAIT, GAP, HOP, CLOCK = range(6)
-"""Places in `COSTS`: what a device charges, in us, and the time up to which its host is busy."""
+LAUNCH, RECORD, WAIT, GAP, HOP, CLOCK, ISSUED = range(7)
+"""Places in `COSTS`: what a device charges, in us; until when its host is busy, and would be with an operator."""

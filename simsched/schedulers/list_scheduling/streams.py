@@ -21,6 +21,7 @@ from simsched.schedulers.list_scheduling.layout import (
     IN_EDGE,
     IN_PTR,
     INSERTION,
+    ISSUED,
     KERNELS,
     LANE,
     LAUNCH,
@@ -107,11 +108,11 @@ def _open(t: Any, slot: int, number: int, start: float, end: float) -> None:
 
 
 @compiled
-def _issued(t: Any, i: int, slot: int, visit: int) -> float:
-    """Return when the host has issued the waits of an operator on a stream; each `visit` has a number of its own."""
+def _waits_issued(t: Any, i: int, slot: int) -> float:
+    """Return when the host has issued the waits of an operator on a stream; asked once for each stream."""
     ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
     lane, waited_for, seen, costs = ints(t[LANE]), ints(t[WAITED_FOR]), longs(t[SEEN]), floats(t[COSTS])
-    clock = costs[CLOCK]
+    clock, visit = costs[CLOCK], i * t[N_STREAMS] + slot + 1
     for q in range(ptr[i], ptr[i + 1]):
         p = src[edges[q]]
         if lane[p] != slot and seen[p] != visit:
@@ -124,10 +125,12 @@ def _issued(t: Any, i: int, slot: int, visit: int) -> float:
 
 @compiled
 def charged_start(t: Any, i: int, slot: int) -> float:
-    """Return when an operator starts on a stream if launches and events cost time."""
+    """Return when an operator starts on a stream if launches and events cost time, and write when it is `ISSUED`."""
     ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
     lane, finish, costs, free = ints(t[LANE]), floats(t[FINISH]), floats(t[COSTS]), floats(t[FREE])
-    start = max(_issued(t, i, slot, 2 * (i * t[N_STREAMS] + slot) + 1) + costs[LAUNCH], free[slot] + costs[GAP])
+    issued = _waits_issued(t, i, slot)
+    costs[ISSUED] = issued + costs[LAUNCH] * ints(t[KERNELS])[i]
+    start = max(issued + costs[LAUNCH], free[slot] + costs[GAP])
     for q in range(ptr[i], ptr[i + 1]):
         p = src[edges[q]]
         if lane[p] != slot:
@@ -136,12 +139,11 @@ def charged_start(t: Any, i: int, slot: int) -> float:
 
 
 @compiled
-def charge(t: Any, i: int, slot: int) -> None:
-    """Let the host issue an operator on a stream."""
+def charge(t: Any, i: int, slot: int, issued: float) -> None:
+    """Let the host be busy until an operator on a stream is issued."""
     ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
-    lane, costs = ints(t[LANE]), floats(t[COSTS])
-    issued = _issued(t, i, slot, 2 * (i * t[N_STREAMS] + slot) + 2)
-    costs[CLOCK] = issued + costs[LAUNCH] * ints(t[KERNELS])[i]
+    lane = ints(t[LANE])
+    floats(t[COSTS])[CLOCK] = issued
     for q in range(ptr[i], ptr[i + 1]):
         p = src[edges[q]]
         if lane[p] != slot:

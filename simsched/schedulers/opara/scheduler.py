@@ -5,10 +5,11 @@ from typing import Final
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
+from simsched.schedulers.listing import require_choice
 from simsched.schedulers.opara.launches import launch_order, searched
 from simsched.schedulers.opara.resources import CLASSES, METRICS, memory_intensive, needs
 from simsched.schedulers.opara.streams import ALLOCATIONS, allocate_streams
-from simsched.schedulers.stream_plan import captured, pooled, require_choice, require_max_streams
+from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
 from simsched.schedules import Schedule
 
 _MODES: Final = ("paper", "impl")
@@ -63,7 +64,8 @@ def opara(
     Schedule
         With `execution="graph"` and `events="literal"`: every pair of a consumer and a producer on two streams has a
         wait. `estimate` is the list evaluation without contention. `search` holds ``"logical_streams"``,
-        ``"streams"`` in use, ``"waits"``, ``"memory_intensive"`` operators, and ``"metric"``.
+        ``"streams"`` in use, ``"waits"``, and unless `order` is ``"graph"`` ``"memory_intensive"`` operators and
+        ``"metric"``.
 
     Raises
     ------

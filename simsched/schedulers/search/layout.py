@@ -8,12 +8,12 @@ from typing import Final
     KEPT,  # the same four columns as of the last change taken, one after the other
     PATH, TRIES, WINS, ROW,
     OUT_PTR, OUT_TO, IN_PTR, IN_FROM,  # consumers and producers, by operator
-    MISSING, BEHIND, LAST, WAITING, RUNNING, PICKED,  # work columns
+    MISSING, BEHIND, LAST, WAITING, RUNNING,  # work columns
     NUMBERS, CHOICE, DRAWS,  # floats that are read
     TIME, LOAD, ISSUE, NBYTES, EXACT, LATENCY, RATE, GAP, HOP,
     READY, LEFT, LOADED, ISSUED,  # floats that are worked with
-) = range(41)  # fmt: skip
-SIZE: Final = 41
+) = range(40)  # fmt: skip
+SIZE: Final = 40
 
 TEMPERATURE, GUIDED, MAKESPAN = range(3)
 """Places in `NUMBERS`: in us; how often an operator of the path is taken; of the candidate by the model, in us."""

@@ -123,7 +123,7 @@ def makespan_of(t: Any) -> float:
         if then == np.inf:
             return np.inf
         later = then * (1.0 + 1e-9)
-        k = n_over = 0
+        n_over = 0
         for k in range(n_running):
             u = running[k]
             slower = max(1.0, loaded[device[u]])

@@ -12,7 +12,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_streams
+from simsched.schedulers.listing import require_finite, require_streams
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
 from simsched.schedulers.search.candidate import Candidate
@@ -55,9 +55,11 @@ def search(
         search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
         inter-lp, opara and nimble, without those that refuse the graph or the cluster.
     evaluations
-        Simulations, those of the starts included; the starts are simulated however few there are.
+        Simulations, those of the starts included; these and the best of them once more as a candidate are
+        simulated however few there are.
     time_limit
-        Most s; only a cap. Whatever stops the search, the best schedule so far is returned.
+        Most s; only a cap, of which single starts know nothing. Whatever stops the search, the best schedule
+        so far is returned; the schedules in `starts` are simulated in any case.
     rng
         Generator or seed.
     execution
@@ -94,8 +96,9 @@ def search(
     stage, stages are merged and split. Three times in ten the operator to begin with is one of the critical
     path of the simulated trace, looked at every 100 evaluations (a look counts as one).
 
-    The launch order stays topological over all devices, so that without stages every candidate can run; priorities
-    stay as in the start. Of equal starts the first counts. O(evaluations (steps (V + E) + simulation)).
+    The launch order stays topological over all devices, so that no candidate waits for ever; what cannot run, for
+    want of links or of room for a block, is not taken. Priorities stay as in the start. Of equal starts the first
+    counts. O(evaluations (steps (V + E) + simulation)).
 
     References
     ----------
@@ -118,18 +121,19 @@ def search(
     given, rng, began = require_starts(starts), _generator(rng), perf_counter()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
-        for name, plan in plans(given, graph, cluster, cost, tools):
+        for name, plan in plans(given, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
             found += variants(name, plan, cluster, cost, tools, execution, streams)
-            if found and deadline.over():
-                break
         if not found:
             raise SchedulerError(
                 f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
             )
         found.sort(key=lambda start: start.makespan)
         start = found[0]
+        require_finite("search", start.makespan)
         arms, spent = [], len(found)
         for tried in _worth_a_trial(found):
+            if arms and (spent >= evaluations or deadline.over()):
+                break
             arm = _arm(tried, cluster, cost, tools, streams)
             spent += 1 + arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline)
             arms.append(arm)
@@ -162,10 +166,9 @@ def _check(evaluations: int, execution: str | None, streams: int | None) -> None
 
 
 def _generator(rng: np.random.Generator | int) -> np.random.Generator:
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        raise SchedulerError(f"search: rng must be a Generator or a seed, not {rng!r}") from None
+    if not isinstance(rng, np.random.Generator) and not is_count(rng):
+        raise SchedulerError(f"search: rng must be a Generator or a seed, not {rng!r}")
+    return np.random.default_rng(rng)
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:
@@ -182,7 +185,8 @@ def _worth_a_trial(found: list[Start]) -> list[Start]:
 
 def _arm(start: Start, cluster: Cluster, cost: CostModel, tools: Tools, streams: int | None) -> Arm:
     plan = start.plan
-    candidate = Candidate(plan, cluster, max(_STREAMS, most_streams(plan)) if streams is None else streams)
+    most = max(_STREAMS, most_streams(plan)) if streams is None else min(streams, len(plan))
+    candidate = Candidate(plan, cluster, most)
     moves = (
         StageMoves(candidate)
         if candidate.staged

@@ -1,6 +1,6 @@
 """What a search begins from: schedules of others, each under the executions that may be."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError, SimschedError
+from simsched.errors import CostError, SchedulerError, SimschedError
 from simsched.graph import OpGraph
 from simsched.schedulers.listing import readers, sources
 from simsched.schedulers.protocol import Tools
@@ -43,21 +43,30 @@ class Start:
 
 
 def plans(
-    starts: Sequence[str | Schedule], graph: OpGraph, cluster: Cluster, cost: CostModel, tools: Tools
-) -> list[tuple[str, Schedule]]:
-    """Return the schedules to begin from by name; of the fast schedulers, those that refuse are left out."""
-    if starts:
-        return [
-            (s.scheduler, s.check(cluster)) if isinstance(s, Schedule) else (s, tools.schedule(graph, cluster, s, cost))
-            for s in starts
-        ]
-    found = []
-    for name in FAST:
-        try:
-            found.append((name, tools.schedule(graph, cluster, name, cost)))
-        except SimschedError:
-            continue
-    return found
+    starts: Sequence[str | Schedule],
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    tools: Tools,
+    enough: Callable[[], bool],
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield the schedules to begin from by name; of the fast schedulers, those that refuse are left out.
+
+    Once there are `enough` no more are made; schedules that were given are there anyway.
+    """
+    for start in starts or FAST:
+        if isinstance(start, Schedule):
+            yield start.scheduler, start.check(cluster)
+        elif not enough():
+            try:
+                plan = tools.schedule(graph, cluster, start, cost)
+            except CostError:
+                raise  # all others would refuse too
+            except SimschedError:
+                if starts:
+                    raise
+                continue
+            yield start, plan
 
 
 def variants(
@@ -80,6 +89,8 @@ def variants(
         made = plan if given else executed(plan, how, order, streams)
         try:
             found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), given))
+        except CostError:
+            raise
         except SimschedError:
             continue  # groups that share a stream now, or a copy without a way to its destination
     return found
