@@ -65,7 +65,9 @@ def bounds(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> B
     Returns
     -------
     Bounds
-        Of schedules of any execution, lowered with any options; infinite if an operator fits nowhere.
+        Of schedules of any execution, lowered with any options, without jitter, but for what times lose that
+        are taken for one instant (1e-9 of them). Infinite if an operator fits nowhere, or only where no links
+        lead to what reads from it.
 
     Notes
     -----

@@ -122,7 +122,7 @@ def search(
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
         for name, plan in plans(given, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
-            found += variants(name, plan, cluster, cost, tools, execution, streams)
+            found.extend(variants(name, plan, cluster, cost, tools, execution, streams))
         if not found:
             raise SchedulerError(
                 f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
@@ -130,7 +130,8 @@ def search(
         found.sort(key=lambda start: start.makespan)
         start = found[0]
         require_finite("search", start.makespan)
-        arms, spent = [], len(found)
+        arms: list[Arm] = []
+        spent = len(found)
         for tried in _worth_a_trial(found):
             if arms and (spent >= evaluations or deadline.over()):
                 break
