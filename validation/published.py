@@ -11,6 +11,7 @@ from typing import Any
 
 import simsched as ss
 import workloads
+from simsched.schedulers.stage_costs import StageFormula
 from simsched.units import MS
 
 
@@ -61,6 +62,40 @@ def _lios(scheduler: str, **options: Any) -> float:
     return ss.simulate(ss.schedule(lios_example(), cluster, scheduler, **options), cluster).makespan
 
 
+def hios_example() -> ss.OpGraph:
+    """Return the worked example of HIOS, Fig. 4: the structure follows from the text, its times are not the only ones."""
+    times = (4, 2, 2, 3, 1, 4, 2, 2)
+    edges = ((1, 2, 1), (1, 3, 1), (2, 4, 1), (3, 5, 1), (4, 6, 1), (5, 6, 2), (5, 7, 1), (6, 8, 1), (7, 8, 1))
+    return ss.OpGraph(
+        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times, 1)],
+        [ss.Edge(f"v{a}", f"v{b}", transfer=float(us)) for a, b, us in edges],
+        "HIOS Fig. 4",
+    )
+
+
+def _hios() -> float:
+    plan = ss.schedule(hios_example(), ss.Cluster.preset("a40", 2), "inter-lp")
+    return plan.estimate or 0.0
+
+
+def _transitions(name: str, endings: str) -> float:
+    """Return the transitions of IOS's dynamic program over a network, unpruned."""
+    plan = ss.schedule(
+        workloads.load(name), ss.Cluster.preset("v100"), "ios",
+        strategy="parallel", endings=endings, r=None, s=None, stage_latency=StageFormula(),
+    )  # fmt: skip
+    return float(plan.search["transitions"])
+
+
+def _searched(title: str, name: str, single_root: int, exact: int) -> tuple[Claim, ...]:
+    return (
+        Claim("IOS, released search", f"{title}, transitions", single_root,
+              lambda: _transitions(name, "single_root"), 0.0),
+        Claim("IOS, section 4 enumerated", f"{title}, transitions by definition", exact,
+              lambda: _transitions(name, "exact"), 0.0),
+    )  # fmt: skip
+
+
 def _macs(name: str) -> float:
     """Return the multiply-adds of a network's convolutions in G."""
     graph = workloads.load(name, granularity="operator")
@@ -98,6 +133,10 @@ CLAIMS = (
     Claim(_IOS, "Inception-v3 on V100, greedy, ms", 4.62, lambda: _inception("greedy"), None),
     Claim("LIOS, Table III", "worked example, sequential", 73, lambda: _lios("sequential"), 0.0),
     Claim("LIOS, Table III", "worked example, 3 streams", 38, lambda: _lios("lios", streams=3), 0.0),
+    Claim("HIOS, Fig. 4", "worked example, 2 GPUs", 16, _hios, 0.0),
+    *_searched("SqueezeNet", "squeezenet", 284, 328),
+    *_searched("Inception-v3", "inception_v3", 27_742, 28_829),
+    *_searched("NASNet-A", "nasnet_a_large", 5_284_405, 5_626_796),
 )
 
 

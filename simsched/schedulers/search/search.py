@@ -135,9 +135,9 @@ def search(
         for tried in _worth_a_trial(found):
             if arms and (spent >= evaluations or deadline.over()):
                 break
-            arm = _arm(tried, cluster, cost, tools, streams)
-            spent += 1 + arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline)
-            arms.append(arm)
+            arms.append(arm := _arm(tried, cluster, cost, tools, streams))
+            spent += 1
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline)
         best = min(arms, key=lambda arm: arm.best)
         best.restart()
         spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline)
