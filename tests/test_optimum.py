@@ -22,6 +22,7 @@ from simsched.errors import MissingDependencyError, SchedulerError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.optimum import optimal
 from simsched.optimum.instance import instance_of, wholes_of
+from simsched.optimum.optimum import _run
 from simsched.schedulers import schedule
 from simsched.schedules import Placement, Schedule
 from workloads.random_dags import random_layered
@@ -238,8 +239,9 @@ def test_a_given_start_is_used():
     """The best schedule of five, given; the search has only to prove it."""
     graph = made(dict(zip("abcde", (3, 3, 2, 2, 2), strict=True)))
     best = Schedule(graph, [Placement(n, "gpu0" if n in "ab" else "gpu1") for n in "abcde"])
-    found = optimal(graph, TWO, starts=[best])
-    assert (found.search["start_us"], found.search["branches"]) == (6.0, 0)
+    for starts in ([best], best):
+        found = optimal(graph, TWO, starts=starts)
+        assert (found.search["start_us"], found.search["branches"]) == (6.0, 0)
 
 
 def test_a_start_may_launch_in_an_order_of_its_own():
@@ -260,6 +262,7 @@ def test_a_start_may_launch_in_an_order_of_its_own():
         ({"budget": -1.0}, "optimal: budget must be a number of deterministic seconds above 0, not -1.0"),
         ({"budget": float("nan")}, "optimal: budget must be a number of deterministic seconds above 0, not nan"),
         ({"rng": "x"}, "optimal: rng must be a numpy Generator or a seed of at least 0, not 'x'"),
+        ({"starts": 3}, "optimal: starts must be schedules of the graph itself"),
         ({"starts": [None]}, "optimal: starts must be schedules of the graph itself"),
         ({"starts": [Schedule(made({"z": 1}), [Placement("z")])]}, "optimal: starts must be schedules of the graph"),
     ],
@@ -300,7 +303,7 @@ def test_a_time_limit_returns_the_best_so_far(caplog):
 
 
 def test_ctrl_c_returns_the_best_so_far(caplog):
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with caplog.at_level(logging.WARNING):
         found = optimal(HARD, TWO, 120.0)
@@ -308,6 +311,23 @@ def test_ctrl_c_returns_the_best_so_far(caplog):
     assert found.search["stopped"] == "interrupted"
     assert "optimal: stopped (interrupted)" in caplog.text
     assert found.bound <= found.makespan
+
+
+def test_a_second_ctrl_c_leaves_no_solver_behind():
+    class Solver:
+        stopped = threading.Event()
+        stop_search = stopped.set
+
+        def solve(self, _program):
+            assert self.stopped.wait(60.0)
+
+    class Interrupted:
+        def over(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(Solver(), None, Interrupted())
+    assert Solver.stopped.is_set()
 
 
 def test_long_and_wide():

@@ -63,7 +63,7 @@ def _lios(scheduler: str, **options: Any) -> float:
 
 
 def hios_example() -> ss.OpGraph:
-    """Return the worked example of HIOS, Fig. 4: the structure follows from the text, its times are not the only ones."""
+    """Return the worked example of HIOS, Fig. 4: its structure follows from the text, its times are one choice."""
     times = (4, 2, 2, 3, 1, 4, 2, 2)
     edges = ((1, 2, 1), (1, 3, 1), (2, 4, 1), (3, 5, 1), (4, 6, 1), (5, 6, 2), (5, 7, 1), (6, 8, 1), (7, 8, 1))
     return ss.OpGraph(

@@ -12,7 +12,7 @@ from strategies import clusters, graphs
 
 import simsched as ss
 import workloads
-from simsched.errors import ScheduleError, SchedulerError, UnknownNameError
+from simsched.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
@@ -188,6 +188,22 @@ def test_a_time_limit(caplog):
     assert "search: stopped (time limit)" in caplog.text
 
 
+def test_schedules_given_count_whatever_the_time():
+    """The second is twice as quick; a name behind them is not asked any more."""
+    graph = halves(2)
+    starts = [Schedule(graph, [Placement("o0"), Placement("o1", stream=s)], scheduler=f"s{s}") for s in (0, 1)]
+    plan = schedule(graph, quick(), search, starts=[*starts, "greedy"], time_limit=1e-6)
+    assert (plan.estimate, plan.search["start"]) == (10.0, "s1")
+    assert plan.search["evaluations"] == 5  # both by events and as a graph, and one candidate
+
+
+@pytest.mark.parametrize("evaluations", [1, 4, 5, 6, 7])
+def test_the_budget_is_kept_from_the_start_on(evaluations):
+    """Two starts of two executions, and the best of these once more: five simulations there are in any case."""
+    plan = schedule(halves(8), quick(), search, starts=("sequential", "round-robin"), evaluations=evaluations)
+    assert plan.search["evaluations"] == max(5, evaluations)
+
+
 class Interrupting:
     """The library's tools, whose evaluator sees Ctrl-C at some step."""
 
@@ -230,6 +246,7 @@ def test_an_interruption_returns_the_best_so_far(caplog):
     ("options", "text"),
     [
         ({"evaluations": 0}, "search: evaluations must be a whole number of at least 1, not 0"),
+        ({"evaluations": True}, "search: evaluations must be a whole number of at least 1, not True"),
         ({"evaluations": 2.5}, "search: evaluations must be a whole number of at least 1, not 2.5"),
         ({"streams": 0}, "search: streams must be at least 1, not 0"),
         ({"streams": float("nan")}, "search: streams must be a whole number, not nan"),
@@ -239,6 +256,7 @@ def test_an_interruption_returns_the_best_so_far(caplog):
         ({"starts": [3]}, r"search: starts must be names of schedulers or schedules, not \[3\]"),
         ({"rng": "seven"}, "search: rng must be a Generator or a seed, not 'seven'"),
         ({"rng": -1}, "search: rng must be a Generator or a seed, not -1"),
+        ({"rng": None}, "search: rng must be a Generator or a seed, not None"),
     ],
 )
 def test_refusals(options, text):
@@ -249,6 +267,32 @@ def test_refusals(options, text):
 def test_an_unknown_start():
     with pytest.raises(UnknownNameError, match="unknown scheduler 'lois'"):
         schedule(halves(2), quick(), search, starts=("lois",))
+
+
+def test_a_cost_model_that_cannot_answer():
+    """It is to blame, not the schedulers that ask it."""
+
+    def cost(op, device):
+        return float("nan")
+
+    plan = Schedule(halves(1), [Placement("o0")])
+    for starts in ((), [plan]):
+        with pytest.raises(CostError, match="the cost model says operator 'o0' takes nan us"):
+            schedule(plan.graph, quick(), search, cost, starts=starts)
+
+
+def test_times_beyond_what_floats_hold():
+    graph = OpGraph([Operator(name, time=1.5e308) for name in "ab"])
+    plan = Schedule(graph, [Placement("a"), Placement("b")], "events")
+    with pytest.raises(SchedulerError, match="search: the times of operators and transfers add up to more"):
+        schedule(graph, quick(), search, starts=[plan], streams=1)
+
+
+def test_more_streams_than_operators():
+    """As many as there are operators do."""
+    plan = schedule(halves(2), quick(), search, starts="sequential", evaluations=60, streams=10**15)
+    assert plan.estimate == 10.0
+    assert plan.stream.max() == 1
 
 
 def test_a_start_for_other_devices():

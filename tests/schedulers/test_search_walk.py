@@ -73,9 +73,11 @@ def test_every_move_is_made_and_counted():
     graph = workloads.random_layered(n_ops=60, n_layers=8, rng=1)
     cluster = ss.Cluster.preset("a40", 3)
     candidate, walk = walked(graph, cluster, ss.schedule(graph, cluster, "round-robin"))
+    rng = np.random.default_rng(0)
     for _ in range(20):
-        walk.change(candidate.order[:10].copy(), 100.0, np.random.default_rng(0))
+        walk.change(candidate.order[:10].copy(), 100.0, rng)
     assert walk._tries.shape == (len(MOVES),)
+    assert walk._tries.min() > 0
     assert walk._tries.sum() == 200
     walk.heed(0.9)
     assert walk._steps == pytest.approx(13.0)

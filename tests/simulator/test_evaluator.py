@@ -9,6 +9,7 @@ from hand_made import hand_made
 
 import simsched as ss
 import workloads
+from simsched.costmodel import default_cost
 from simsched.errors import ScheduleError, SimschedError, UnknownNameError
 from simsched.simulator import Evaluator
 
@@ -71,6 +72,16 @@ def test_a_cost_model_of_the_users():
     for name in graph.names[:10]:
         search.move(name, device="gpu1")
         assert search.makespan == ss.simulate(search.schedule(), cluster, cost).makespan
+
+
+def test_the_default_cost_model_given_or_not():
+    """Devices of one kind share what launches ask for, on others it differs: one after the other."""
+    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
+    plan = ss.schedule(graph, cluster, "round-robin")
+    search, given = Evaluator(plan, cluster), Evaluator(plan, cluster, default_cost)
+    for name in graph.names[:10]:
+        assert search.move(name, device="gpu1") == given.move(name, device="gpu1") < inf
+    assert given.trace().critical_path() == search.trace().critical_path()
 
 
 def test_priorities_are_kept():
