@@ -60,6 +60,20 @@ def pairs_of(graph: OpGraph) -> tuple[Ints, Ints]:
     return np.stack([keys // len(graph), keys % len(graph)]), row
 
 
+def ways_between(cluster: Cluster) -> tuple[Ints, Ints, Floats, Floats]:
+    """Return each device and each other one, and the latency in us and the bytes per us from one to the other.
+
+    Without links the rate is 0.
+    """
+    n = len(cluster)
+    here, there = (ends.ravel() for ends in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
+    other = here != there
+    here, there = here[other], there[other]
+    routes = cluster.routes(here, there)
+    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[here])
+    return here, there, routes.latency, rate
+
+
 def least_moves(graph: OpGraph, cluster: Cluster, kind: Ints, n_pairs: int, row: Ints) -> list[list[Floats]]:
     """Return `Setting.moves` for the edges of a graph, copies uncontended.
 
@@ -70,17 +84,13 @@ def least_moves(graph: OpGraph, cluster: Cluster, kind: Ints, n_pairs: int, row:
     n_pairs, row
         How many pairs there are, and that of each edge, by `pairs_of`.
     """
-    n_kinds, n = int(kind.max()) + 1, len(cluster)
-    here, there = (ends.ravel() for ends in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
-    other = here != there
-    here, there = here[other], there[other]
-    routes = cluster.routes(here, there)
-    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[here])
+    n_kinds = int(kind.max()) + 1
+    here, there, latency, rate = ways_between(cluster)
     known: dict[tuple[tuple[float, float], ...], Floats] = {}
 
     def moves(a: int, b: int) -> Floats:
         of_kinds = (kind[here] == a) & (kind[there] == b)
-        ways = tuple(sorted(set(zip(routes.latency[of_kinds].tolist(), rate[of_kinds].tolist(), strict=True))))
+        ways = tuple(sorted(set(zip(latency[of_kinds].tolist(), rate[of_kinds].tolist(), strict=True))))
         if ways not in known:
             known[ways] = _longest_of_pairs(graph, ways, n_pairs, row)
         return known[ways]

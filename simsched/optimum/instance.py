@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.bounds.areas import areas
-from simsched.bounds.paths import Setting, heads, pairs_of, tails
+from simsched.bounds.paths import Setting, heads, pairs_of, tails, ways_between
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, times_by_device
 from simsched.errors import SchedulerError
@@ -136,14 +136,9 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
     pairs, pair_of = pairs_of(graph)
     n = len(cluster)
     moves = np.zeros((pairs.shape[1], n, n))
-    here, there = (ends.ravel() for ends in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
-    other = here != there
-    here, there = here[other], there[other]
-    routes = cluster.routes(here, there)
-    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[here])
-    for a, b, latency, speed in zip(here.tolist(), there.tolist(), routes.latency, rate, strict=True):
-        way = latency + graph.edge_nbytes / speed if speed > 0 else np.full(len(graph.src), inf)
-        exact = graph.edge_transfer
+    exact = graph.edge_transfer
+    for a, b, latency, rate in zip(*(column.tolist() for column in ways_between(cluster)), strict=True):
+        way = latency + graph.edge_nbytes / rate if rate > 0 else np.full(len(graph.src), inf)
         np.maximum.at(moves[:, a, b], pair_of, np.where(np.isnan(exact), way, exact))
     return Instance(graph, streams, times, moves, pairs)
 

@@ -12,7 +12,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_finite, require_streams
+from simsched.schedulers.listing import require_streams
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
 from simsched.schedulers.search.candidate import Candidate
@@ -66,7 +66,7 @@ def search(
         None: what runs quickest is part of the search, a placement by stages may be run by events or
         as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
     streams
-        Streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
+        Most streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
 
     Returns
     -------
@@ -129,7 +129,6 @@ def search(
             )
         found.sort(key=lambda start: start.makespan)
         start = found[0]
-        require_finite("search", start.makespan)
         arms: list[Arm] = []
         spent = len(found)
         for tried in _worth_a_trial(found):
