@@ -18,7 +18,7 @@ from simsched.optimum.instance import Instance, instance_of, wholes_of
 from simsched.optimum.listing import Listed, first_schedules, listed
 from simsched.optimum.model import Model
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_streams
+from simsched.schedulers.listing import require_rng, require_streams
 from simsched.schedules import Schedule
 
 _EQUAL: Final = 1e-9
@@ -139,9 +139,7 @@ def optimal(
         raise SchedulerError(f"optimal: workers must be a whole number of at least 1, not {workers!r}")
     if budget is not None and not (is_number(budget) and budget > 0):
         raise SchedulerError(f"optimal: budget must be a number of deterministic seconds above 0, not {budget!r}")
-    if not isinstance(rng, np.random.Generator) and not is_count(rng):
-        raise SchedulerError(f"optimal: rng must be a numpy Generator or a seed of at least 0, not {rng!r}")
-    seed = int(np.random.default_rng(rng).integers(2**31))
+    seed = int(require_rng("optimal", rng).integers(2**31))
     began = perf_counter()
     with Deadline("optimal", time_limit) as deadline:
         cp_model = _cp_model()

@@ -6,11 +6,9 @@ import numpy as np
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
-from simsched.numeric import is_count
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import require_choice, require_flag, require_streams
+from simsched.schedulers.listing import require_choice, require_flag, require_rng, require_streams
 from simsched.schedules import Schedule
 
 RANKS: Final = ("time", "upward")
@@ -176,10 +174,9 @@ def _lios(
     require_streams(scheduler, streams)
     require_flag(scheduler, "overheads", overheads)
     require_choice(scheduler, "rank", rank, RANKS)
-    if not isinstance(rng, np.random.Generator) and not is_count(rng):
-        raise SchedulerError(f"{scheduler}: rng must be a whole number of at least 0 or a numpy Generator, not {rng!r}")
+    generator = require_rng(scheduler, rng)
     draft = Draft(scheduler, graph, cluster, cost, streams, first_device=True)
-    draws = np.random.default_rng(rng).random((len(random), len(graph))) if random else None
+    draws = generator.random((len(random), len(graph))) if random else None
     drawn = {} if draws is None else dict(zip(random, draws, strict=True))
     draft.place(
         draft.mean_times if rank == "time" else draft.upward_rank(),

@@ -34,6 +34,13 @@ def require_choice(scheduler: str, option: str, value: object, known: Sequence[s
         )
 
 
+def require_rng(scheduler: str, rng: np.random.Generator | int) -> np.random.Generator:
+    """Return the generator that a generator or a seed stands for; refuse anything else."""
+    if not isinstance(rng, np.random.Generator) and not is_count(rng):
+        raise SchedulerError(f"{scheduler}: rng must be a numpy Generator or a seed of at least 0, not {rng!r}")
+    return np.random.default_rng(rng)
+
+
 def require_finite(scheduler: str, makespan: float) -> float:
     """Return a makespan in us; refuse one that sums of the times given have made infinite."""
     if not isfinite(makespan):

@@ -342,7 +342,7 @@ def test_unknown_rank(value):
 @each_random
 @pytest.mark.parametrize("value", [-1, 0.5, None, "0", True])
 def test_rng_is_a_seed_or_a_generator(scheduler, value):
-    with pytest.raises(SchedulerError, match="rng must be a whole number of at least 0 or a numpy Generator"):
+    with pytest.raises(SchedulerError, match="rng must be a numpy Generator or a seed of at least 0"):
         schedule(made("a=1", ""), ONE, scheduler, rng=value)
 
 

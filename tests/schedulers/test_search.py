@@ -1,6 +1,7 @@
 """Search: no slower than what it begins from, and what it finds where the best is known by hand."""
 
 import logging
+import re
 import signal
 from itertools import pairwise
 
@@ -254,9 +255,9 @@ def test_an_interruption_returns_the_best_so_far(caplog):
         ({"time_limit": -1.0}, "search: time_limit must be a number of seconds above 0, not -1.0"),
         ({"starts": 3}, "search: starts must be names of schedulers or schedules, not 3"),
         ({"starts": [3]}, r"search: starts must be names of schedulers or schedules, not \[3\]"),
-        ({"rng": "seven"}, "search: rng must be a Generator or a seed, not 'seven'"),
-        ({"rng": -1}, "search: rng must be a Generator or a seed, not -1"),
-        ({"rng": None}, "search: rng must be a Generator or a seed, not None"),
+        ({"rng": "seven"}, "search: rng must be a numpy Generator or a seed of at least 0, not 'seven'"),
+        ({"rng": -1}, "search: rng must be a numpy Generator or a seed of at least 0, not -1"),
+        ({"rng": None}, "search: rng must be a numpy Generator or a seed of at least 0, not None"),
     ],
 )
 def test_refusals(options, text):
@@ -300,3 +301,13 @@ def test_no_start_that_runs():
     start = Schedule(graph, [Placement("a"), Placement("b", "gpu1")])
     with pytest.raises(SchedulerError, match="search: no start runs with execution=None and streams=None"):
         schedule(graph, ss.Cluster(quick(2).devices), search, starts=[start])
+
+
+def test_progress_is_told():
+    """Every hundred evaluations: how many of how many, and the best so far."""
+    told = []
+    graph = workloads.random_layered(n_ops=30, n_layers=5, rng=0)
+    plan = schedule(graph, ss.Cluster.preset("a40", 2), search, evaluations=400, progress=told.append)
+    assert all(re.fullmatch(r"[0-9]+ of 400 evaluations, [0-9]+\.[0-9] us", text) for text in told)
+    assert len(told) >= 3
+    assert float(told[-1].split()[-2]) >= plan.estimate - 0.1

@@ -1,5 +1,6 @@
 """Simulated annealing of a candidate, judged by the simulated makespan."""
 
+from collections.abc import Callable
 from math import exp, inf
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +61,15 @@ class Arm:
         self._evaluate()
         return self._evaluator.schedule()
 
-    def anneal(self, evaluations: int, hot: float, cold: float, rng: np.random.Generator, deadline: Deadline) -> int:
+    def anneal(
+        self,
+        evaluations: int,
+        hot: float,
+        cold: float,
+        rng: np.random.Generator,
+        deadline: Deadline,
+        tell: Callable[[int, float], None],
+    ) -> int:
         """Change the candidate step by step, with ever less patience for what is worse.
 
         Parameters
@@ -69,6 +78,8 @@ class Arm:
             How many.
         hot, cold
             Temperature at first and at last, as parts of the best makespan.
+        tell
+            Called now and then with the evaluations so far and the best makespan in us.
 
         Returns
         -------
@@ -79,6 +90,7 @@ class Arm:
         path = np.zeros(0, np.int64)
         while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
             if spent >= look:
+                tell(spent, self.best)
                 if look:
                     self._moves.heed((self.accepted - accepted) / _LOOK)
                 look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()

@@ -1,6 +1,6 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -12,7 +12,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_streams
+from simsched.schedulers.listing import require_rng, require_streams
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
 from simsched.schedulers.search.candidate import Candidate
@@ -39,6 +39,7 @@ def search(
     rng: np.random.Generator | int = 0,
     execution: str | None = None,
     streams: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Schedule:
     """Improve the best schedule of others step by step, judged by the simulated makespan itself.
 
@@ -67,6 +68,8 @@ def search(
         as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
     streams
         Most streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
+    progress
+        Called with what is being done.
 
     Returns
     -------
@@ -118,7 +121,7 @@ def search(
     (40.0, 20.0)
     """
     _check(evaluations, execution, streams)
-    given, rng, began = require_starts(starts), _generator(rng), perf_counter()
+    given, rng, began = require_starts(starts), require_rng("search", rng), perf_counter()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
         for name, plan in plans(given, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
@@ -131,15 +134,20 @@ def search(
         start = found[0]
         arms: list[Arm] = []
         spent = len(found)
+
+        def tell(more: int, makespan: float) -> None:
+            if progress is not None:
+                progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
+
         for tried in _worth_a_trial(found):
             if arms and (spent >= evaluations or deadline.over()):
                 break
             arms.append(arm := _arm(tried, cluster, cost, tools, streams))
             spent += 1
-            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline)
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, tell)
         best = min(arms, key=lambda arm: arm.best)
         best.restart()
-        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline)
+        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, tell)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
     return Schedule.from_columns(
@@ -163,12 +171,6 @@ def _check(evaluations: int, execution: str | None, streams: int | None) -> None
         raise SchedulerError(f"search: execution must be None, {', '.join(EXECUTIONS)}, not {execution!r}")
     if streams is not None:
         require_streams("search", streams)
-
-
-def _generator(rng: np.random.Generator | int) -> np.random.Generator:
-    if not isinstance(rng, np.random.Generator) and not is_count(rng):
-        raise SchedulerError(f"search: rng must be a Generator or a seed, not {rng!r}")
-    return np.random.default_rng(rng)
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:
