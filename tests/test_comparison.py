@@ -11,6 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+import workloads
 from simsched.cluster import Cluster
 from simsched.comparison import Comparison, compare, scheduler_set
 from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimulationError, UnknownNameError
@@ -149,6 +150,20 @@ def test_progress():
 
     compare(fork(), FREE, ["lios", refuses, talks], progress=lambda name, doing: seen.append((name, doing)))
     assert seen == [("lios", ""), ("refuses", ""), ("talks", ""), ("talks", "half of it")]
+
+
+def test_search_begins_from_those_before_it():
+    """Of a graph that it would not have found itself, in as few evaluations as there are starts."""
+    graph, cluster = workloads.load("tiny_inception", granularity="operator"), Cluster.preset("a100")
+    rewritten = compare(graph, cluster, ["sequential", "autograph", small_search]).rows[1:]
+    assert rewritten[1].makespan_us <= rewritten[0].makespan_us
+    plans = compare(graph, cluster, ["autograph", small_search]).plans
+    assert len(plans["autograph"].graph) < len(graph)
+    assert plans["small_search"].graph is plans["autograph"].graph
+
+
+def small_search(graph, cluster, cost, *, tools, also=()):
+    return tools.schedule(graph, cluster, "search", cost, evaluations=40, also=also)
 
 
 def test_a_cost_model():

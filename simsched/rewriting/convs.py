@@ -68,7 +68,9 @@ def conv_of(op: Operator) -> Conv | None:
     )
     if type(groups) is not int or groups < 1 or conv.in_channels % groups or conv.out_channels % groups:
         return None
-    if min(stride) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
+    if activation is not None and not isinstance(activation, str):
+        return None
+    if min(*stride, *kernel) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
         return None
     dilation = rest.get("dilation", [1] * axes)
     return conv if _are_counts(dilation, axes) and _output_size(conv, dilation) == op.output_shape[2:] else None

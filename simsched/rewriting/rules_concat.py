@@ -10,6 +10,7 @@ from simsched.rewriting.rows import Read, Row, Source
 from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, pairs_in, sole_follower
 from simsched.rewriting.slices import Slice, slice_made
 from simsched.rewriting.splitting import (
+    axis_of_concat,
     carries_all,
     joined,
     new_name,
@@ -34,9 +35,9 @@ def _activations(draft: Draft) -> Iterator[Match]:
 
 def _is_concat_of_activations(draft: Draft, match: Match) -> bool:
     row = draft.rows[match[0]]
-    if row.operator.kind != "concat" or len(match) < 2 or tuple(read.producer for read in row.reads) != match[1:]:
+    if axis_of_concat(row.operator) is None or len(match) < 2:
         return False
-    if type(row.operator.attributes.get("axis")) is not int or any(name not in draft.rows for name in match[1:]):
+    if tuple(read.producer for read in row.reads) != match[1:] or any(name not in draft.rows for name in match[1:]):
         return False
     first = draft.rows[match[1]].operator
     return all(
@@ -195,8 +196,8 @@ def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Sourc
 
 def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
     """Return what a concatenation reads, by the slice that this is of what it writes."""
-    axis = concat.operator.attributes.get("axis")
-    if type(axis) is not int or not all(carries_all(draft, concat, i) for i in range(len(concat.reads))):
+    axis = axis_of_concat(concat.operator)
+    if axis is None or not all(carries_all(draft, concat, i) for i in range(len(concat.reads))):
         return {}
     found: dict[Slice, Source] = {}
     begin = 0

@@ -32,7 +32,7 @@ def _takes_in(op: Operator, follower: Row) -> bool:
     if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
         return False
     if then.kind == "batch_norm":
-        return conv_of(op) is not None and then.output_shape == op.output_shape
+        return "activation" not in then.attributes and conv_of(op) is not None and then.output_shape == op.output_shape
     return then.kind in ACTIVATIONS and not then.attributes and then.output_shape == op.output_shape
 
 
@@ -113,7 +113,9 @@ def _chain(op: Operator, then: Operator, position: int) -> Operator:
     shape = op.output_shape
     assert shape is not None
     inputs = (*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :])
-    sums = all(x.kind == "add" and not x.attributes and len(x.input_shapes) > 1 for x in (op, then))
+    sums = all(
+        x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in (op, then)
+    )
     return made_from(
         (op, then),
         then.name,
@@ -149,9 +151,8 @@ def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
         return found
     n = len(op.input_shapes)
     part = {"kind": op.kind, "inputs": [~i for i in range(n)], "output_shape": op.output_shape, **op.attributes}
-    if (
-        op.kind == "batch_norm" or op.weight_nbytes or (n == 1 and op.kind in _COMBINING)
-    ):  # with a constant that is no input
+    with_constant = n == 1 and op.kind in _COMBINING  # that is no input
+    if op.kind == "batch_norm" or op.weight_nbytes or with_constant:
         part[ATTRIBUTE] = recipe_of(op)
     return [part]
 

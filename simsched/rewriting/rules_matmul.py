@@ -55,6 +55,8 @@ def linear_of(op: Operator) -> Linear | None:
     given = op.attributes
     if lead != rows or given.get("in_features", features) != features or given.get("out_features", outputs) != outputs:
         return None
+    if not isinstance(given.get("activation", ""), str | None):
+        return None
     rest = {key: value for key, value in given.items() if key not in _KNOWN}
     bias = given.get("bias", op.weight_nbytes > features * outputs * DTYPE_NBYTES[op.dtype])
     text = json.dumps(rest, sort_keys=True)

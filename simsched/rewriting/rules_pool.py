@@ -37,7 +37,7 @@ def _average(op: Operator) -> tuple[Shape, Shape, str, str] | None:
     """Return what tells average pools apart, or None of what is none."""
     if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
         return None
-    if len(op.input_shapes) != 1:
+    if len(op.input_shapes) != 1 or "activation" in op.attributes:
         return None
     return op.input_shapes[0], op.output_shape, op.dtype, json.dumps(dict(op.attributes), sort_keys=True)
 

@@ -135,14 +135,22 @@ def resolved(draft: Draft, read: Read) -> Source:
     return Source(first.producer, compose(first.slice, compose(made, read.slice)))
 
 
+def axis_of_concat(op: Operator) -> int | None:
+    """Return the axis along which an operator puts tensors behind each other, None if it does anything else as well."""
+    axis = op.attributes.get("axis")
+    if op.kind != "concat" or "activation" in op.attributes or op.output_shape is None:
+        return None
+    return axis if type(axis) is int and 0 <= axis < len(op.output_shape) else None
+
+
 def joined(draft: Draft, name: str) -> Draft | None:
     """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
 
     If that is all it reads and all of the tensor, there is no need for it. None if there is nothing to do.
     """
     row = draft.rows[name]
-    axis = row.operator.attributes.get("axis")
-    if row.operator.output_shape is None or type(axis) is not int:
+    axis = axis_of_concat(row.operator)
+    if axis is None:
         return None
     if not all(carries_all(draft, row, i) for i in range(len(row.reads))):
         return None

@@ -11,7 +11,7 @@ from simsched.graph import Operator, OpGraph
 from simsched.rewriting import Draft, Row
 from simsched.rewriting.recipes import ATTRIBUTE as WEIGHTS
 
-READER: Final = "reader"
+READER: Final = "<reader>"
 """Kind of what stands for an operator that reads from a part of a graph but does not belong to it."""
 
 

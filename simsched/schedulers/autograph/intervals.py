@@ -34,6 +34,9 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     ``best(i) = min over j of variants(i, j) + best(j)``, with lists of the `top` least instead of one, since the
     longest paths of intervals do not add up to that of the graph. O(intervals x top^2).
     """
+    beginning: dict[int, list[Interval]] = {}
+    for interval in variants:
+        beginning.setdefault(interval[0], []).append(interval)
     best: dict[int, list[Choice]] = {end: [Choice(Cost(0.0, 0.0), ())]}
     for first in range(end - 1, -1, -1):
         found = [
@@ -41,9 +44,8 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
                 Cost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
                 ((interval, variant), *rest.parts),
             )
-            for interval, list_of in variants.items()
-            if interval[0] == first
-            for variant in list_of
+            for interval in beginning[first]
+            for variant in variants[interval]
             for rest in best[interval[1]]
         ]
         best[first] = [found[i] for i in distinct((choice.cost for choice in found), top)]

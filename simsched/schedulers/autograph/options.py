@@ -27,13 +27,15 @@ def require_objective(objective: object) -> None:
         raise SchedulerError(f"autograph: objective must be {' or '.join(OBJECTIVES)}, not {objective!r}")
 
 
-def require_rest(dp: object, measure: object, streams_by: object) -> None:
+def require_rest(dp: object, measure: object, progress: object, streams_by: object) -> None:
     """Refuse what is not True or False, what cannot be called, and AutoGraph within AutoGraph."""
     if not isinstance(dp, bool):
         raise SchedulerError(f"autograph: dp must be True or False, not {dp!r}")
     if measure is not None and not callable(measure):
         raise SchedulerError(f"autograph: measure must be a function from a schedule to us, not {measure!r}")
-    if streams_by == "autograph":
+    if progress is not None and not callable(progress):
+        raise SchedulerError(f"autograph: progress must be a function of a text, not {progress!r}")
+    if isinstance(streams_by, str) and streams_by == "autograph":
         raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
 
 
@@ -49,11 +51,18 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
             if rule not in RULES:
                 raise SchedulerError(f"autograph: rules has no {rule!r}; known are: {', '.join(RULES)}")
             found[rule] = RULES[rule]
-        elif callable(getattr(rule, "matches", None)) and callable(getattr(rule, "apply", None)):
+        elif _is_rule(rule):
             found[rule.name] = rule
         else:
-            raise SchedulerError(f"autograph: rules must hold names or rules with `matches` and `apply`, not {rule!r}")
+            raise SchedulerError(
+                f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {rule!r}"
+            )
     return found
+
+
+def _is_rule(rule: object) -> bool:
+    named = isinstance(getattr(rule, "name", None), str)
+    return named and all(callable(getattr(rule, what, None)) for what in ("matches", "apply"))
 
 
 def require_shapes(graph: OpGraph, rules: Mapping[str, Rule]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
@@ -130,7 +130,8 @@ def autograph(
         {"size_l": (size_l, 2), "size_u": (size_u, 1), "top": (top, 1), "budget": (budget, 1), "rounds": (rounds, 1)},
         {"alpha": (alpha, 0.0), "beta": (beta, 1.0)},
     )
-    require_rest(dp, measure, streams_by)
+    require_rest(dp, measure, progress, streams_by)
+    deadline = Deadline("autograph", time_limit)
     if objective == "sum":
         alpha = 0.0
     used = chosen_rules(rules)
@@ -139,31 +140,32 @@ def autograph(
     draft = Draft.from_graph(graph)
     costs = MixedCost(draft, cluster.devices[0], cost, alpha)
 
-    def assess(rewritten: Rewritten, candidate: OpGraph) -> tuple[float, Rewritten, Schedule]:
+    def assess(rewritten: Rewritten, candidate: OpGraph) -> _Assessed:
         plan = tools.schedule(candidate, cluster, streams_by, cost)
         if measure is not None:
-            return _measured(measure, plan), rewritten, plan
-        us = rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost)
-        return us, rewritten, plan
+            us = _measured(measure, plan)
+        else:
+            us = rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost)
+        return _Assessed(us, rewritten, candidate, plan)
 
     best = assess(Rewritten(draft, (), costs(draft)), graph)
-    start_us, seen, done = best[0], {draft.signature()}, 0
-    with Deadline("autograph", time_limit) as deadline:
+    start_us, seen, done = best.us, {draft.signature()}, 0
+    with deadline:
         search = Backtracking(used, costs, beta, budget, top, deadline)
         rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or _say_nothing)
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
             improved = False
             done += 1
-            for rewritten in rewrite(best[1], best[2].graph, f"round {done}"):
+            for rewritten in rewrite(best.rewritten, best.graph, f"round {done}"):
                 if rewritten.draft.signature() in seen or deadline.over():
                     continue
                 seen.add(rewritten.draft.signature())
                 found = assess(rewritten, rewritten.draft.to_graph())
-                if found[0] < best[0]:
+                if found.us < best.us:
                     best, improved = found, True
-    us, rewritten, plan = best
-    return _renamed(plan, {
+    rewritten = best.rewritten
+    return _renamed(best.plan, {
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": rewrite.subgraphs,
@@ -171,10 +173,19 @@ def autograph(
         "measured": len(seen),
         "cost": rewritten.cost.mixed,
         "start_us": start_us,
-        "best_us": us,
+        "best_us": best.us,
         "stopped": deadline.reason,
         "time_s": perf_counter() - begin,
     })  # fmt: skip
+
+
+class _Assessed(NamedTuple):
+    """A graph in both forms, its schedule, which may rewrite it further, and us."""
+
+    us: float
+    rewritten: Rewritten
+    graph: OpGraph
+    plan: Schedule
 
 
 def _say_nothing(_what: str) -> None:

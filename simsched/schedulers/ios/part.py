@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.errors import SchedulerError
 from simsched.machine_code import load
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios import layout as at
@@ -23,13 +24,13 @@ _SOURCES: Final = (
 _STEPS: Final = 2**21  # cells between two looks at the clock
 _FIRST_ROOM: Final = 1024
 _EXACT_BELOW: Final = 2.0**62
-_MOST_CELLS: Final = 2**31 // at.CELL - 1
+_MOST_NBYTES: Final = 2**30  # of one column; so cells can be counted in 32 bits
 
 Stage = tuple[tuple[int, ...], ...]
 
 
 class TooLargeError(Exception):
-    """A part has more endings, or more stages to ask for, than the budget it names."""
+    """A part has more endings, or more stages to ask for, than the budget it names, or needs too much "memory"."""
 
 
 class StoppedError(Exception):
@@ -122,7 +123,7 @@ class PartSearch:
     Raises
     ------
     TooLargeError
-        If there are more states than the budget allows.
+        If there are more states than the budget or the memory allows.
     StoppedError
         If the deadline is over.
     """
@@ -184,6 +185,8 @@ class PartSearch:
         room, columns = _GROWING[wanted]
         for key in columns:
             old = self._columns[key]
+            if 2 * old.nbytes > _MOST_NBYTES:
+                raise TooLargeError("memory")
             new = np.empty(2 * len(old), old.dtype)
             new[: len(old)] = old
             self._put(key, new)
@@ -211,7 +214,7 @@ class PartSearch:
         self._columns[at.CELLS][: at.CELL * len(sinks) : at.CELL] = sinks
         self._set(at.N_STATES, 1)
         self._set(at.N_CELLS, len(sinks))
-        budget = min(self._limits.max_transitions, _MOST_CELLS)
+        budget = self._limits.max_transitions
         while self._call(at.BUILD) == at.FULL:
             if self._get(at.N_CELLS) > budget:
                 raise TooLargeError("max_transitions")
@@ -304,8 +307,10 @@ class PartSearch:
     def _solution(self, distinct: int) -> Solution:
         """Read the stages and the counts."""
         part, n_states = self._part, self._get(at.N_STATES)
-        masks = self._columns[at.MASKS].reshape(-1, self._get(at.N_WORDS))
         values = self._columns[at.VALUES].reshape(-1, at.VALUE)
+        if values[0, at.COST] == inf:
+            raise SchedulerError("ios: the latencies of stages add up to more than a float holds; give shorter times")
+        masks = self._columns[at.MASKS].reshape(-1, self._get(at.N_WORDS))
         following = values.view(np.int64)[:, at.NEXT]
         stages: list[tuple[Stage, bool]] = []
         state = 0

@@ -73,10 +73,12 @@ def ios(
         other in a circle are one); ``"dominators"``, the pieces between operators that every path passes,
         whatever the labels; ``"none"``, the graph as a whole.
     max_part
-        Most operators that are optimised together; larger blocks are cut topologically into equal pieces.
+        Most operators that are optimised together, 10,000 at most; larger blocks are cut topologically into equal
+        pieces.
     max_transitions
         Budget of a block, in endings looked at, those that `r` and `s` rule out among them. A block that needs
-        more is cut topologically in halves, each with half the budget, and so on.
+        more is cut topologically in halves, each with half the budget, and so on; so is one whose search would
+        take gigabytes.
     max_stages
         Budget of a block likewise, in stages to ask `stage_latency` for; none are asked with a formula.
     stage_latency
@@ -90,7 +92,7 @@ def ios(
     mode
         ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
     threads
-        How many simulate stages at a time; None for one per core, up to 8. The schedule is the same for any.
+        How many simulate stages at a time, at most one per core; None for up to 8. The schedule is the same for any.
     time_limit
         Wall time in s, a cap: blocks that are not done by then run one operator after the other. So does Ctrl-C.
 
@@ -102,8 +104,8 @@ def ios(
         `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
         (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
         merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
-        if feasible_schedules_exact, None beyond 1e308), distinct_stages and asked_stages (those that look
-        different; both 0 with a formula), merged (operators merged), stopped and time_s.
+        if feasible_schedules_exact, None beyond 1e308 or if stopped), distinct_stages and asked_stages (those that
+        look different; both 0 with a formula), merged (operators merged), stopped and time_s.
 
     Raises
     ------
@@ -148,6 +150,7 @@ def ios(
         if not is_count(number, 1):
             raise SchedulerError(f"ios: {option} must be a whole number of at least 1, not {number!r}")
     require_flag("ios", "merge_limits", merge_limits)
+    deadline = Deadline("ios", time_limit)
     start = perf_counter()
     device = cluster.devices[0]
     merging = None
@@ -158,7 +161,7 @@ def ios(
     def ask() -> StageCost:
         return StageCost("ios", stage_latency, graph, cluster, cost, tools, merged_time=merged_time)
 
-    stages = Stages(graph, device, cost, stage_latency, ask, threads or min(_MOST_THREADS, os.cpu_count() or 1))
+    stages = Stages(graph, device, cost, stage_latency, ask, min(threads or _MOST_THREADS, os.cpu_count() or 1))
     limits = Limits(
         r=1 if strategy == "merge" else r,
         s=1 if strategy == "merge" else s,
@@ -167,7 +170,7 @@ def ios(
         max_stages=max_stages,
     )
     formula = stage_latency if isinstance(stage_latency, StageFormula) else None
-    with Deadline("ios", time_limit) as deadline:
+    with deadline:
         solver = Solver(graph, stages, merging, limits, formula, deadline)
         solved = [solver.solve(ops, max_part) for ops in blocks_of(graph, blocks)]
     return _schedule(graph, device.name, solved, stages, deadline.reason, start)

@@ -1,7 +1,9 @@
 """From blocks to the stages they are run in: cut where they are too large, solved once where they are equal."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from simsched.graph import OpGraph
 from simsched.schedulers.deadline import Deadline
@@ -10,6 +12,9 @@ from simsched.schedulers.ios.merging import Merging
 from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, StoppedError, TooLargeError
 from simsched.schedulers.ios.stages import Stages
 from simsched.schedulers.stage_costs import StageFormula
+
+_MOST_TOGETHER: Final = 10_000
+"""Operators of a part: what it takes to write down who depends on whom grows with their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Solver:
 
     def solve(self, ops: Sequence[int], max_part: int) -> list[Piece]:
         """Return a block in pieces of at most `max_part` operators."""
-        n = -(-len(ops) // max_part)
+        n = -(-len(ops) // min(max_part, _MOST_TOGETHER))
         limits, reason = self._share(n), "max_part" if n > 1 else None
         return [piece for part in cut(ops, n) for piece in self._pieces(tuple(part), limits, reason)]
 
@@ -64,27 +69,40 @@ class Solver:
     def _pieces(self, ops: tuple[int, ...], limits: Limits, reason: str | None) -> list[Piece]:
         if self._deadline.over():
             return [Piece(ops, one_by_one(len(ops)), reason)]
-        part = self._part(ops)
-        merge_costs = [self._stages.merged(ops, places) for places in part.merges]
-        look = (part, tuple(self._stages.classes[i] for i in ops), tuple(merge_costs), limits)
-        if look not in self._known:
-            try:
-                self._known[look] = self._solution(ops, part, limits, merge_costs)
-            except TooLargeError as error:
-                self._known[look] = str(error)
-            except StoppedError:
-                return [Piece(ops, one_by_one(len(ops)), reason)]
-        found = self._known[look]
+        try:
+            found = self._found(ops, limits)
+        except StoppedError:
+            return [Piece(ops, one_by_one(len(ops)), reason)]
         if isinstance(found, Solution):
             return [Piece(ops, found, reason)]
         halves = self._share(2, limits)
         return [piece for half in cut(ops, 2) for piece in self._pieces(tuple(half), halves, found)]
 
-    def _part(self, ops: tuple[int, ...]) -> Part:
+    def _found(self, ops: tuple[int, ...], limits: Limits) -> Solution | str:
+        readers = readers_within(self._graph, ops)
+        if least_transitions(readers) > limits.max_transitions:
+            return "max_transitions"  # known before anything is asked about operators to merge
+        part = self._part(ops, readers)
+        merge_costs = tuple(self._merge_costs(ops, part))
+        look = (part, tuple(self._stages.classes[i] for i in ops), merge_costs, limits)
+        if look not in self._known:
+            try:
+                self._known[look] = self._solution(ops, part, limits, merge_costs)
+            except TooLargeError as error:
+                self._known[look] = str(error)
+        return self._known[look]
+
+    def _merge_costs(self, ops: tuple[int, ...], part: Part) -> Iterator[float]:
+        for places in part.merges:
+            if self._deadline.over():
+                raise StoppedError
+            yield self._stages.merged(ops, places)
+
+    def _part(self, ops: tuple[int, ...], readers: tuple[tuple[int, ...], ...]) -> Part:
         classes = [self._stages.classes[i] for i in ops]
         rank = {number: k for k, number in enumerate(sorted(set(classes)))}
         return Part(
-            readers_within(self._graph, ops),
+            readers,
             tuple(rank[number] for number in classes),
             tuple(self._stages.times[i] for i in ops),
             () if self._merging is None else self._merging.sets(ops),
@@ -100,6 +118,20 @@ class Solver:
         if self._formula is not None:
             return search.by_formula(self._formula, merge_costs)
         return search.by_cost(lambda stages: self._stages.latencies(ops, stages, self._deadline), merge_costs)
+
+
+def least_transitions(readers: Sequence[Sequence[int]]) -> int:
+    """Return how many endings of one operator there are at least.
+
+    Of w operators as many steps from the start none reads from another: there is a state for each set of them, and
+    each of a set ends its state.
+    """
+    steps = [0] * len(readers)
+    for x, reading in enumerate(readers):
+        for u in reading:
+            steps[u] = max(steps[u], steps[x] + 1)
+    width = max(Counter(steps).values())
+    return int(width * 2 ** (width - 1))
 
 
 def one_by_one(n: int) -> Solution:

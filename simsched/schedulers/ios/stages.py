@@ -54,7 +54,7 @@ class Stages:
     ) -> None:
         self._graph = graph
         self._known: dict[Look, float] = {}
-        self._asks = [ask() for _ in range(threads if option == "simulated" else 1)]
+        self._asks = [ask() for _ in range(threads if isinstance(option, str) and option == "simulated" else 1)]
         self.times: list[float] = operator_times(graph, device, cost).tolist()
         if isinstance(option, str | StageFormula):
             self.classes = _classes(graph, self.times)

@@ -39,6 +39,7 @@ def search(
     rng: np.random.Generator | int = 0,
     execution: str | None = None,
     streams: int | None = None,
+    also: Sequence[str | Schedule] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Schedule:
     """Improve the best schedule of others step by step, judged by the simulated makespan itself.
@@ -68,6 +69,9 @@ def search(
         as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
     streams
         Most streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
+    also
+        More starts, besides `starts` or those taken where these are empty. `simsched.compare` passes the schedules
+        of the schedulers before it.
     progress
         Called with what is being done.
 
@@ -121,10 +125,11 @@ def search(
     (40.0, 20.0)
     """
     _check(evaluations, execution, streams)
-    given, rng, began = require_starts(starts), require_rng("search", rng), perf_counter()
+    given, more = require_starts("starts", starts), require_starts("also", also)
+    rng, began = require_rng("search", rng), perf_counter()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
-        for name, plan in plans(given, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
+        for name, plan in plans(given, more, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
             found.extend(variants(name, plan, cluster, cost, tools, execution, streams))
         if not found:
             raise SchedulerError(

@@ -44,6 +44,7 @@ class Start:
 
 def plans(
     starts: Sequence[str | Schedule],
+    also: Sequence[str | Schedule],
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,
@@ -54,7 +55,7 @@ def plans(
 
     Once there are `enough` no more are made; schedules that were given are there anyway.
     """
-    for start in starts or FAST:
+    for start in (*(starts or FAST), *also):
         if isinstance(start, Schedule):
             yield start.scheduler, start.check(cluster)
         elif not enough():
@@ -63,7 +64,7 @@ def plans(
             except CostError:
                 raise  # all others would refuse too
             except SimschedError:
-                if starts:
+                if starts or start in also:
                     raise
                 continue
             yield start, plan
@@ -138,9 +139,9 @@ def _one_by_one(device: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return stage
 
 
-def require_starts(starts: object) -> tuple[str | Schedule, ...]:
+def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
     """Return the starts as a tuple; refuse what is neither names of schedulers nor schedules."""
     given = (starts,) if isinstance(starts, str | Schedule) else starts
     if not isinstance(given, list | tuple) or not all(isinstance(start, str | Schedule) for start in given):
-        raise SchedulerError(f"search: starts must be names of schedulers or schedules, not {starts!r}")
+        raise SchedulerError(f"search: {option} must be names of schedulers or schedules, not {starts!r}")
     return tuple(given)

@@ -1,0 +1,7 @@
+"""Several schedulers on one graph, simulated, in a table."""
+
+from simsched.comparison.compare import SETS, compare, scheduler_set
+from simsched.comparison.rows import Row, Sampling
+from simsched.comparison.table import Comparison, operators_without_load
+
+__all__ = ["SETS", "Comparison", "Row", "Sampling", "compare", "operators_without_load", "scheduler_set"]
