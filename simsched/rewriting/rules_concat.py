@@ -11,9 +11,9 @@ from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, pairs_in, 
 from simsched.rewriting.slices import Slice, slice_made
 from simsched.rewriting.splitting import (
     axis_of_concat,
-    carries_all,
     joined,
     new_name,
+    only_copies,
     operators,
     replace_behind_concat,
     resolved,
@@ -197,7 +197,7 @@ def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Sourc
 def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
     """Return what a concatenation reads, by the slice that this is of what it writes."""
     axis = axis_of_concat(concat.operator)
-    if axis is None or not all(carries_all(draft, concat, i) for i in range(len(concat.reads))):
+    if axis is None or not only_copies(draft, concat):
         return {}
     found: dict[Slice, Source] = {}
     begin = 0

@@ -125,7 +125,7 @@ def resolved(draft: Draft, read: Read) -> Source:
     """Return what a read comes to if slices that are operators of their own are looked through."""
     row = draft.rows.get(read.producer)
     made = None if row is None else slice_made(row.operator)
-    if made is None or row is None or not carries_all(draft, row, 0):
+    if made is None or row is None or not only_copies(draft, row):
         return Source(read.producer, read.slice)
     if read.slice is not None and read.slice[0] != made[0]:
         return Source(read.producer, read.slice)
@@ -143,6 +143,14 @@ def axis_of_concat(op: Operator) -> int | None:
     return axis if type(axis) is int and 0 <= axis < len(op.output_shape) else None
 
 
+def only_copies(draft: Draft, row: Row) -> bool:
+    """Say whether an operator reads all its inputs as they were written, in its own number format."""
+    return all(
+        carries_all(draft, row, i) and draft.operator(read.producer).dtype == row.operator.dtype
+        for i, read in enumerate(row.reads)
+    )
+
+
 def joined(draft: Draft, name: str) -> Draft | None:
     """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
 
@@ -152,7 +160,7 @@ def joined(draft: Draft, name: str) -> Draft | None:
     axis = axis_of_concat(row.operator)
     if axis is None:
         return None
-    if not all(carries_all(draft, row, i) for i in range(len(row.reads))):
+    if not only_copies(draft, row):
         return None
     reads: list[Read] = []
     for source, members in _runs(draft, row, axis):

@@ -10,8 +10,8 @@ import workloads
 from simsched.cluster import Cluster
 from simsched.costmodel import roofline
 from simsched.errors import GraphError
-from simsched.graph import Kernel
-from simsched.rewriting import Draft, merge, merge_key, merged_operators, why_not_mergeable
+from simsched.graph import Kernel, OpGraph
+from simsched.rewriting import RULES, Draft, merge, merge_key, merged_operators, why_not_mergeable
 from workloads.models.network import Network
 
 
@@ -155,6 +155,20 @@ def test_operators_of_other_tensors_and_kinds():
     with pytest.raises(GraphError, match="has no operator 'z'"):
         why_not_mergeable(graph, ("a", "z"))
     assert merged_operators(graph, ("pool",)) == (graph["pool"],)
+
+
+@pytest.mark.parametrize("given", [{"activation": ["relu"]}, {"kernel": [0, 0], "padding": [0, 0]}])
+def test_attributes_that_make_no_sense(given):
+    """An activation without a name, and a kernel of no pixels, by whose formula there are 9 by 9 outputs of 8 by 8."""
+    graph = branches(POINT, POINT, joined=False)
+    size = 9 if "kernel" in given else 8
+    rows = [replace(op, output_shape=(1, 4, size, size)) if op.name != "x" else op for op in graph.operators]
+    graph = OpGraph(rows, graph.edges)
+    for name in ("c0", "c1"):
+        graph = with_attributes(graph, name, **given)
+    assert why_not_mergeable(graph, ("c0", "c1")) == "'c0' is no convolution whose shapes are known"
+    assert merge_key(graph, "c0") is None
+    assert all(not list(RULES[f"R{k}"].matches(Draft.from_graph(graph))) for k in (2, 3, 4, 5, 6, 8))
 
 
 def test_a_dilated_window_merges_with_its_like_only():

@@ -345,6 +345,16 @@ def test_r7_conditions(options):
 # R8
 
 
+def test_r7_leaves_pools_with_an_activation():
+    """The sum of two relus is not the relu of the sum."""
+    graph = pooled(second="y")
+    names = [name for name in graph.names if graph[name].kind == "pool"]
+    assert len(matches("R7", graph)) == 1
+    for name in names:
+        graph = with_attributes(graph, name, activation="relu")
+    assert matches("R7", graph) == []
+
+
 @pytest.mark.parametrize("groups", [2, 4, 8])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_r8_fills_pairs_of_groups_with_zeros(groups, stride):

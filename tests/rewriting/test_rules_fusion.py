@@ -87,6 +87,14 @@ def test_r1_leaves_what_is_read_outside_and_what_is_no_chain():
     assert matches("R1", net.graph()) == []
 
 
+def test_r1_leaves_a_normalization_with_an_activation():
+    """Scale and shift go into the weights; the activation that somebody put behind them would be lost."""
+    net = network()
+    net.conv("c", source(net), 4, 3, norm=True, activation=None)
+    assert matches("R1", net.graph()) == [("c", "c.norm")]
+    assert matches("R1", with_attributes(net.graph(), "c.norm", activation="relu")) == []
+
+
 def test_r1_needs_all_of_what_it_follows():
     """The activation reads channels 0 and 1 of 4, and nobody the rest."""
     net = network()

@@ -308,3 +308,17 @@ def test_r12_of_slices_that_are_read_where_they_lie():
 def test_r12_joins_slices_in_order_only(batch):
     """t before s is another tensor."""
     assert matches("R12", pieces(batch, "turned")) == [("both", "s"), ("both", "t")]
+
+
+def other_format(graph, name, dtype):
+    """The graph in which an operator works in another number format."""
+    return OpGraph([replace(op, dtype=dtype) if op.name == name else op for op in graph.operators], graph.edges)
+
+
+def test_r12_needs_a_join_that_does_nothing_else():
+    """With an activation behind it, along an axis from the end, or in another number format than what it joins."""
+    graph = pieces(1, "pools")
+    assert matches("R12", graph) == [("both", "s"), ("both", "t")]
+    assert matches("R12", with_attributes(graph, "both", activation="relu")) == []
+    assert matches("R12", with_attributes(graph, "both", axis=-3)) == []
+    assert matches("R12", other_format(graph, "both", "fp16")) == []

@@ -1,6 +1,6 @@
 """AutoGraph as a whole: rewritten graphs are faster as measured, and what stops or is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from autograph_cases import Pair, forked
@@ -122,6 +122,26 @@ def test_another_scheduler_for_the_streams():
     assert plan.search["substitutions"] == {"pair": 1}  # 22 us one by one, 17 fused
     assert plan.n_streams == 1
     assert plan.execution == "events"
+
+
+def test_a_scheduler_that_rewrites_too():
+    """IOS merges convolutions of its own accord; what is rewritten again is the graph before that."""
+    net = Network("net", "fp32", "unit")
+    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
+    net.pool("out", net.concat("join", [net.conv(f"c{k}", x, 2, 1) for k in range(3)]), "max", 2)
+    plan = run(net.graph(), rules=["R11", "R2"], streams_by="ios", top=1, budget=1)
+    assert "ios" != plan.scheduler == "autograph"
+    assert any("+" in name for name in plan.graph.names)
+    assert largest_error(net.graph(), plan.graph) <= 1e-9
+
+
+def test_operators_of_any_kind():
+    """Kinds are free: one called "reader" is timed like any other."""
+    graph = forked(3)
+    other = OpGraph([replace(op, kind="reader") if op.name == "d1" else op for op in graph.operators], graph.edges)
+    plan, usual = (run(each, rules=[Pair(8.0)], size_l=4, size_u=8) for each in (other, graph))
+    assert plan.search["cost"] == usual.search["cost"]
+    assert len(plan.graph) == len(usual.graph)
 
 
 @pytest.mark.parametrize("dp", [True, False])

@@ -66,7 +66,37 @@ def test_ctrl_c_returns_the_best_so_far(caplog):
     plan.check(ONE)
 
 
+def test_ctrl_c_while_matches_are_counted(caplog):
+    """Before the graph is cut: matches are counted no further, and the graph stays in one piece."""
+
+    class Endless(Pair):
+        def matches(self, draft):
+            signal.raise_signal(signal.SIGINT)
+            while True:
+                yield "b1", "c1"
+
+    with caplog.at_level(logging.WARNING):
+        plan = run(forked(40), rules=[Endless(8.0)], size_l=8, size_u=16)
+    assert plan.search["stopped"] == "interrupted"
+    assert plan.search["subgraphs"] == 1
+    plan.check(ONE)
+
+
 # Refused -----------------------------------------------------------------------------------------
+
+
+class Nameless:
+    """All of a rule but its name."""
+
+    def matches(self, draft):
+        yield from ()
+
+    def apply(self, draft, match):
+        return draft
+
+
+def failing(_plan):
+    raise AssertionError("measured before the options were checked")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +124,9 @@ def test_ctrl_c_returns_the_best_so_far(caplog):
         ({"measure": lambda _: float("nan")}, "autograph: measure must return a time in us, not nan"),
         ({"measure": lambda _: None}, "autograph: measure must return a time in us, not None"),
         ({"measure": 3.0}, "autograph: measure must be a function"),
+        ({"progress": 5}, "autograph: progress must be a function"),
+        ({"rules": [Nameless()]}, "autograph: rules must hold names or rules with `name`"),
+        ({"time_limit": "soon", "measure": failing}, "autograph: time_limit must be a number"),
     ],
 )
 def test_bad_options(options, message):

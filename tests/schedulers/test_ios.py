@@ -6,6 +6,7 @@ import signal
 from itertools import pairwise
 from threading import Timer
 
+import numpy as np
 import pytest
 from strategies import by_operator
 
@@ -14,8 +15,9 @@ import workloads
 from simsched.errors import SchedulerError, UnknownNameError
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
-from simsched.schedulers.ios import ios
-from simsched.schedulers.ios.blocks import blocks_of
+from simsched.schedulers.ios import ios, part
+from simsched.schedulers.ios.blocks import blocks_of, readers_within
+from simsched.schedulers.ios.solving import least_transitions
 from simsched.schedulers.stage_costs import StageFormula
 
 ONE = ss.Cluster.preset("a100")
@@ -238,6 +240,59 @@ def test_blocks_over_their_budget_are_cut():
     assert stages(by_formula) == ["a|b|c", "d|e|f", "g|h|i", "j|k|l"]
 
 
+def test_a_search_that_takes_too_much_memory_is_cut(monkeypatch):
+    """12 operators of 12 times as many states as 2 KB hold, where a state takes 8 bytes of mask: halves of 6 do not."""
+    graph = made(" ".join(f"{name}={k + 1}" for k, name in enumerate("abcdefghijkl")))
+    whole = planned(graph, blocks="none", s=None)
+    assert whole.search["cut_blocks"] == []
+    monkeypatch.setattr(part, "_MOST_NBYTES", 2**15)
+    plan = planned(graph, blocks="none", s=None)
+    assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 2, "reason": "memory"}]
+    assert plan.estimate == 6.0 + 12.0
+
+
+def test_convolutions_that_are_too_many_to_try():
+    """100 side by side have 100 x 2^99 endings of one operator: they are cut before anything is asked about sets of
+    them. Of w a piece of 13 or less fits its share; of 12 or 13 the sets of 2 and more in a row are 66 or 78."""
+    asked = []
+
+    def latency(groups, merged=False):
+        asked.append(merged)
+        return 1.0 if merged else 10.0
+
+    plan = planned(convolutions(**{f"c{k}": (1, 0, 1) for k in range(100)}), latency, blocks="none", max_stages=10**9)
+    assert plan.search["cut_blocks"][0]["reason"] == "max_transitions"
+    print([len(s) for s in stages(plan)], sum(asked), plan.search)
+    assert plan.search["merged"] > 90
+    assert sum(asked) <= 16 * 78
+
+
+def test_least_transitions():
+    """a -> b, c -> d: b and c are as far from the start. Their 4 sets have 0, 1, 1 and 2 endings of one operator."""
+    graph = made("a=1 b=1 c=1 d=1", "ab ac bd cd")
+    assert least_transitions(readers_within(graph, range(4))) == 4
+    assert planned(graph, r=1, s=1, blocks="none").search["transitions"] == 1 + 4 + 1
+    apart = made("a=1 b=1 c=1 d=1 e=1")
+    assert least_transitions(readers_within(apart, range(5))) == 5 * 2**4
+    assert planned(apart, r=1, s=1, blocks="none").search["transitions"] == 5 * 2**4
+
+
+def test_more_schedules_than_can_be_written():
+    """12 side by side have 28,091,567,595 orders of stages; 400 times that is a number of 4,180 digits."""
+    rows = [Operator(f"o{k}.{i}", time=1.0, block=str(k)) for k in range(400) for i in range(12)]
+    plan = planned(OpGraph(rows), r=None, s=None)
+    assert plan.search["feasible_schedules"] is None
+    assert plan.estimate == 400.0
+    few = planned(OpGraph(rows[:24]), r=None, s=None)
+    assert few.search["feasible_schedules"] == 28_091_567_595**2
+
+
+def test_times_that_add_up_to_infinity():
+    graph = made("a=1.7e308 b=1.7e308 c=1", "ab bc")
+    with pytest.raises(SchedulerError, match="ios: the latencies of stages add up to more than a float holds"):
+        planned(graph, blocks="none")
+
+
 def test_long_and_wide():
     """A chain of n: n states, each ended by one, two or three; less the three that are too long at its beginning."""
     names = [f"o{k}" for k in range(1000)]
@@ -282,6 +337,24 @@ def test_an_interruption_leaves_a_schedule(caplog, stage_latency):
     assert len(stages(plan)) == 19
 
 
+def test_an_interruption_while_merged_operators_are_measured(caplog):
+    """A user's function may take its time with each of them: after Ctrl-C it is asked about no more."""
+    asked = []
+
+    def latency(groups, merged=False):
+        asked.append(merged)
+        if merged and sum(asked) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return 10.0
+
+    graph = convolutions(**{f"c{k}": (1, 0, 1) for k in range(8)})
+    with caplog.at_level(logging.WARNING):
+        plan = planned(graph, latency, blocks="none")
+    assert plan.search["stopped"] == "interrupted"
+    assert sum(asked) == 3
+    assert plan.estimate == 10.0 * len(graph)
+
+
 # Refusals ----------------------------------------------------------------------------------------
 
 
@@ -303,6 +376,7 @@ def test_an_interruption_leaves_a_schedule(caplog, stage_latency):
         ({"merge_limits": 1}, "ios: merge_limits must be True or False, not 1"),
         ({"time_limit": 0}, "ios: time_limit must be a number of seconds above 0, not 0"),
         ({"stage_latency": 3}, "ios: stage_latency must be"),
+        ({"stage_latency": np.ones(2)}, "ios: stage_latency must be"),
         ({"stage_latency": {}}, r"ios: the stage_latency table has no stage \(\('a',\),\)"),
         ({"stage_latency": lambda groups: float("nan")}, "ios: stage_latency says nan of stage"),
         ({"strategy": "merge"}, "'merge' finds nothing in 'graph' that can be merged: .* strategy='parallel'"),

@@ -1,6 +1,6 @@
 """Cutting a graph into pieces that few substitutions reach across."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -8,7 +8,12 @@ _KEPT: Final = 4
 """One operator in so many, at either end of a piece, stays on its side of the cut."""
 
 
-def atoms(reads: Mapping[str, Sequence[str]], matches: Mapping[str, int], size_l: int) -> list[tuple[str, ...]]:
+def atoms(
+    reads: Mapping[str, Sequence[str]],
+    matches: Mapping[str, int],
+    size_l: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[tuple[str, ...]]:
     """Cut a graph where the fewest substitution matches are, until every piece has fewer than `size_l` operators.
 
     Parameters
@@ -19,6 +24,8 @@ def atoms(reads: Mapping[str, Sequence[str]], matches: Mapping[str, int], size_l
         How many rule matches an operator takes part in; at least 1 is assumed.
     size_l
         At least 2.
+    stopped
+        Asked before each cut; once it says so the pieces stay as they are.
 
     Returns
     -------
@@ -42,7 +49,7 @@ def atoms(reads: Mapping[str, Sequence[str]], matches: Mapping[str, int], size_l
     waiting = [tuple(reads)]
     while waiting:
         piece = waiting.pop()
-        if len(piece) < size_l:
+        if len(piece) < size_l or stopped():
             done.append(piece)
             continue
         first = _first_side(piece, reads, matches)

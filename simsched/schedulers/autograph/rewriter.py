@@ -97,10 +97,12 @@ class Rewriter:
         matches = dict.fromkeys(graph.order, 0)
         for rule in self._rules.values():
             for match in rule.matches(draft):
+                if self._search.deadline.over():
+                    break
                 for name in dict.fromkeys(match):
                     matches[name] += 1
         reads = {name: [read.producer for read in draft.rows[name].reads] for name in graph.order}
-        return atoms(reads, matches, self._size_l)
+        return atoms(reads, matches, self._size_l, self._search.deadline.over)
 
     def _found(self, run: Interval, parts: Mapping[Interval, Draft], known: Mapping[Interval, _Known]) -> _Known:
         """Return what a run of parts can be rewritten to, searched unless one of the same structure was."""

@@ -27,6 +27,7 @@ STRATEGIES: Final = ("both", "parallel", "merge")
 ENDINGS: Final = ("exact", "single_root")
 MODES: Final = ("paper", "impl")
 _MOST_THREADS: Final = 8
+_MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
 
 
 def ios(
@@ -104,8 +105,9 @@ def ios(
         `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
         (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
         merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
-        if feasible_schedules_exact, None beyond 1e308 or if stopped), distinct_stages and asked_stages (those that
-        look different; both 0 with a formula), merged (operators merged), stopped and time_s.
+        if feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages
+        and asked_stages (those that look different; both 0 with a formula), merged (operators merged), stopped and
+        time_s.
 
     Raises
     ------
@@ -204,7 +206,6 @@ def _schedule(
     ]
     op, stage, group = zip(*rows, strict=True)
     found = [piece.solution for piece in pieces]
-    counts = [solution.schedules for solution in found]
     search: dict[str, Any] = {
         "blocks": len(solved),
         "parts": len(pieces),
@@ -216,7 +217,7 @@ def _schedule(
         "states": sum(solution.states for solution in found),
         "transitions": sum(solution.transitions for solution in found),
         "merged_transitions": sum(solution.merged_transitions for solution in found),
-        "feasible_schedules": None if None in counts else prod(count or 0 for count in counts),
+        "feasible_schedules": _product([solution.schedules for solution in found]),
         "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
         "distinct_stages": sum(solution.distinct_stages for solution in found),
         "asked_stages": costs.n_asked,
@@ -228,3 +229,10 @@ def _schedule(
         rewritten, op, [device], stream=group, stage=stage, group=group,
         execution="stages", estimate=estimate, scheduler="ios", search=search,
     )  # fmt: skip
+
+
+def _product(counts: Sequence[int | None]) -> int | None:
+    """Return the product of some numbers, None if one of them is not known or there are too many digits to write."""
+    known = [count for count in counts if count is not None]
+    whole = len(known) == len(counts) and sum(count.bit_length() for count in known) <= _MOST_BITS
+    return prod(known) if whole else None
