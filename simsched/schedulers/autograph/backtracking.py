@@ -101,7 +101,7 @@ class Backtracking:
         found = {}
         for name, rule in self.rules.items():
             lineage, least, improved = start, self.costs(start.draft).mixed, True
-            while improved:
+            while improved and not self.deadline.over():
                 improved = False
                 for match in tuple(rule.matches(lineage.draft)):
                     if self.candidates >= self._end or self.deadline.over():
