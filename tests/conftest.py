@@ -1,11 +1,14 @@
 """Settings and fixtures of all tests."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
+from quick import quick
 
 import simsched as ss
+import workloads
 
 # Tests run on loaded machines: how long an example takes proves nothing. Continuous integration draws the
 # same examples each time, so that it fails for what was changed; everyone else draws new ones.
@@ -13,11 +16,17 @@ settings.register_profile("simsched", deadline=None, derandomize="CI" in os.envi
 settings.load_profile("simsched")
 
 
+# What runs in the background of a shell ignores Ctrl-C, and so would every test of it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def machine_code():
     """Made before a test looks at stderr, where it is said when it has to be compiled first."""
-    graph, cluster = ss.OpGraph([ss.Operator("a", time=1.0)]), ss.Cluster.preset("a100")
-    ss.simulate(ss.schedule(graph, cluster, "lios"), cluster)
+    graph, cluster = workloads.random_layered(n_ops=12, n_layers=4, rng=0), ss.Cluster.preset("a100", 2)
+    for name in ss.SCHEDULERS:
+        ss.simulate(ss.schedule(graph, cluster, name, **quick(name, graph)), cluster)
 
 
 @pytest.fixture(autouse=True)
