@@ -16,6 +16,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from threading import Lock
+from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from simsched.errors import SimschedError
@@ -33,6 +34,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 _SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _lock = Lock()
 _loaded: dict[str, Native] = {}
+_seconds = 0.0  # spent in `load`
 _kept: list[Any] = []  # the code lives as long as its engine
 
 
@@ -85,12 +87,20 @@ def load(entry: str, sources: Sequence[Path], task: str) -> Native:
     (``SIMSCHED_CACHE_DIR`` overrides both), under the versions of the compilers and the processor;
     where nothing can be written it is compiled in every process.
     """
+    global _seconds
     with _lock:
         if entry not in _loaded:
+            begun = perf_counter()
             name, data = _code(entry, sources, task)
             with interrupt_later():
                 _loaded[entry] = _link(name, data)
+            _seconds += perf_counter() - begun
         return _loaded[entry]
+
+
+def seconds_loading() -> float:
+    """Return the wall time in s that this process has spent on making and loading machine code."""
+    return _seconds
 
 
 def _code(entry: str, sources: Sequence[Path], task: str) -> tuple[str, bytes]:

@@ -142,3 +142,12 @@ def test_importing_simsched_imports_no_compiler():
     code = "import sys, simsched; simsched.simulate, simsched.OpGraph; print({'numba', 'llvmlite'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert out.strip() == "set()"
+
+
+def test_time_spent_on_machine_code_is_known():
+    """It grows by what a load takes, and not when the code is there already."""
+    before = machine_code.seconds_loading()
+    machine_code.load("simsched.lowering.core:lower_columns", LOWERING, "lowering of schedules")
+    first = machine_code.seconds_loading()
+    machine_code.load("simsched.lowering.core:lower_columns", LOWERING, "lowering of schedules")
+    assert before <= first == machine_code.seconds_loading()

@@ -30,7 +30,7 @@ class Row:
     sm_utilization, sm_efficiency
         Means over the makespan and the devices, in [0, 1].
     search_s
-        Wall time of the scheduler in s.
+        Wall time of the scheduler in s, without that of compiling it where it has not been yet.
     warning
         Such as more memory than the device has; None if there is nothing to say.
     reason
