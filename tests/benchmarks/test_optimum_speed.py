@@ -22,7 +22,8 @@ SECONDS = 30.0
 
 def layered(n_ops, shape):
     """The HIOS paper's layered DAG ("wide"), or one of 4 operators to a layer, as networks have them ("narrow")."""
-    return workloads.random_layered(n_ops=n_ops, n_layers=round(n_ops / (14.3 if shape == "wide" else 4)), rng=0)
+    n_layers = max(3, round(n_ops / (14.3 if shape == "wide" else 4)))
+    return workloads.random_layered(n_ops=n_ops, n_layers=n_layers, rng=0)
 
 
 def note(benchmark, **figures):
