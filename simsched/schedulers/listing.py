@@ -26,12 +26,11 @@ def require_flag(scheduler: str, option: str, value: bool) -> None:
         raise SchedulerError(f"{scheduler}: {option} must be True or False, not {value!r}")
 
 
-def require_choice(scheduler: str, option: str, value: object, known: Sequence[str], hint: str = "") -> None:
-    """Refuse an option that is none of the texts known."""
-    if not isinstance(value, str) or value not in known:
-        raise SchedulerError(
-            f"{scheduler}: {option} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}{hint}"
-        )
+def require_choice(scheduler: str, option: str, value: object, known: Sequence[str | None], hint: str = "") -> None:
+    """Refuse an option that is none of the texts known; None may be one of them."""
+    if not (value is None or isinstance(value, str)) or value not in known:
+        *others, last = map(str, known)
+        raise SchedulerError(f"{scheduler}: {option} must be {', '.join(others)} or {last}, not {value!r}{hint}")
 
 
 def require_rng(scheduler: str, rng: np.random.Generator | int) -> np.random.Generator:

@@ -361,11 +361,11 @@ def test_an_interruption_while_merged_operators_are_measured(caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "all"}, "ios: strategy must be one of 'both', 'parallel', 'merge', not 'all'"),
-        ({"strategy": None}, "ios: strategy must be one of"),
-        ({"endings": "some"}, "ios: endings must be one of None, 'exact', 'single_root', not 'some'"),
-        ({"blocks": ["labels"]}, "ios: blocks must be one of 'labels', 'dominators', 'none', not \\['labels'\\]"),
-        ({"mode": "released"}, "ios: mode must be one of 'paper', 'impl', not 'released'"),
+        ({"strategy": "all"}, "ios: strategy must be both, parallel or merge, not 'all'"),
+        ({"strategy": None}, "ios: strategy must be both, parallel or merge, not None"),
+        ({"endings": "some"}, "ios: endings must be None, exact or single_root, not 'some'"),
+        ({"blocks": ["labels"]}, "ios: blocks must be labels, dominators or none, not \\['labels'\\]"),
+        ({"mode": "released"}, "ios: mode must be paper or impl, not 'released'"),
         ({"r": 0}, "ios: r must be a whole number of at least 1, or None, not 0"),
         ({"s": 2.0}, "ios: s must be a whole number of at least 1, or None, not 2.0"),
         ({"s": True}, "ios: s must be a whole number"),

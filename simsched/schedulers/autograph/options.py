@@ -7,6 +7,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count, is_number
 from simsched.rewriting import RULES, Rule
+from simsched.schedulers.listing import require_choice, require_flag
 
 OBJECTIVES = ("mixed", "sum")
 
@@ -21,16 +22,10 @@ def require_numbers(wholes: Mapping[str, tuple[object, int]], numbers: Mapping[s
             raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {value!r}")
 
 
-def require_objective(objective: object) -> None:
-    """Refuse an objective that is not known."""
-    if objective not in OBJECTIVES:
-        raise SchedulerError(f"autograph: objective must be {' or '.join(OBJECTIVES)}, not {objective!r}")
-
-
-def require_rest(dp: object, measure: object, progress: object, streams_by: object) -> None:
-    """Refuse what is not True or False, what cannot be called, and AutoGraph within AutoGraph."""
-    if not isinstance(dp, bool):
-        raise SchedulerError(f"autograph: dp must be True or False, not {dp!r}")
+def require_rest(objective: object, dp: bool, measure: object, progress: object, streams_by: object) -> None:
+    """Refuse unknown objectives, what is not True or False, what cannot be called, and AutoGraph within AutoGraph."""
+    require_choice("autograph", "objective", objective, OBJECTIVES)
+    require_flag("autograph", "dp", dp)
     if measure is not None and not callable(measure):
         raise SchedulerError(f"autograph: measure must be a function from a schedule to us, not {measure!r}")
     if progress is not None and not callable(progress):

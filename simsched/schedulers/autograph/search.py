@@ -16,7 +16,6 @@ from simsched.schedulers.autograph.cost import MixedCost
 from simsched.schedulers.autograph.options import (
     chosen_rules,
     require_numbers,
-    require_objective,
     require_rest,
     require_shapes,
 )
@@ -125,12 +124,11 @@ def autograph(
        AAAI 2023, doi:10.1609/aaai.v37i9.26343.
     """
     begin = perf_counter()
-    require_objective(objective)
     require_numbers(
         {"size_l": (size_l, 2), "size_u": (size_u, 1), "top": (top, 1), "budget": (budget, 1), "rounds": (rounds, 1)},
         {"alpha": (alpha, 0.0), "beta": (beta, 1.0)},
     )
-    require_rest(dp, measure, progress, streams_by)
+    require_rest(objective, dp, measure, progress, streams_by)
     deadline = Deadline("autograph", time_limit)
     if objective == "sum":
         alpha = 0.0

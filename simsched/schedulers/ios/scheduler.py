@@ -18,7 +18,7 @@ from simsched.schedulers.ios.merging import Merging
 from simsched.schedulers.ios.part import Limits
 from simsched.schedulers.ios.solving import Piece, Solver
 from simsched.schedulers.ios.stages import Stages
-from simsched.schedulers.listing import require_flag
+from simsched.schedulers.listing import require_choice, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageFormula, StageLatencyOption
 from simsched.schedules import Schedule
@@ -143,8 +143,7 @@ def ios(
         ("strategy", strategy, STRATEGIES), ("endings", endings, (None, *ENDINGS)), ("blocks", blocks, BLOCKS),
         ("mode", mode, MODES),
     ):  # fmt: skip
-        if not (value is None or isinstance(value, str)) or value not in known:
-            raise SchedulerError(f"ios: {option} must be one of {', '.join(map(repr, known))}, not {value!r}")
+        require_choice("ios", option, value, known)
     for option, number in (("r", r), ("s", s), ("threads", threads)):
         if number is not None and not is_count(number, 1):
             raise SchedulerError(f"ios: {option} must be a whole number of at least 1, or None, not {number!r}")

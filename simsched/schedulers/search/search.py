@@ -12,7 +12,7 @@ from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
 from simsched.numeric import is_count
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_rng, require_streams
+from simsched.schedulers.listing import require_choice, require_rng, require_streams
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
 from simsched.schedulers.search.candidate import Candidate
@@ -172,8 +172,7 @@ def search(
 def _check(evaluations: int, execution: str | None, streams: int | None) -> None:
     if not is_count(evaluations, 1):
         raise SchedulerError(f"search: evaluations must be a whole number of at least 1, not {evaluations!r}")
-    if execution is not None and execution not in EXECUTIONS:
-        raise SchedulerError(f"search: execution must be None, {', '.join(EXECUTIONS)}, not {execution!r}")
+    require_choice("search", "execution", execution, (None, *EXECUTIONS))
     if streams is not None:
         require_streams("search", streams)
 
