@@ -102,6 +102,14 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
         if len(unknown):
             times[unknown] = _rooflines(graph, rows[unknown], device)
         return times
+    known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
+    if known is not None:
+        times = np.array(known(graph, device, rows), np.float64)
+        bad = ~((times >= 0) & (times < np.inf))
+        if bad.any():
+            i = rows[int(np.argmax(bad))]
+            raise CostError(f"the cost model gives no time of operator {graph.names[i]!r} on {device.model}")
+        return times
     times = np.empty(len(rows))
     for k, i in enumerate(rows.tolist()):
         answer = cost(graph.operator(i), device)

@@ -50,6 +50,14 @@ class SimulationError(SimschedError, ValueError):
     """Arguments with which nothing can be simulated."""
 
 
+class BackendError(SimschedError, RuntimeError):
+    """A backend that cannot run what it was asked to: no device, no driver, out of memory, wrong outputs, ..."""
+
+
+class CalibrationError(SimschedError, ValueError):
+    """Measurements from which nothing can be fitted: another graph or device, too few samples, ..."""
+
+
 class DeadlockError(SimschedError, RuntimeError):
     """A program in which everything left waits for something that is never going to happen."""
 

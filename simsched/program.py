@@ -207,6 +207,23 @@ class Program:
         program._freeze()
         return program
 
+    def over(self, graph: OpGraph) -> "Program":
+        """Return the program over another graph that differs in what its operators cost, not in what is launched.
+
+        Raises
+        ------
+        ProgramError
+            If operators have other names, or launch other numbers of kernels.
+        """
+        if graph is self.graph:
+            return self
+        if graph.names != self.graph.names or not np.array_equal(launch_ptr(graph), self.launch_ptr):
+            raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
+        return Program.of_columns(
+            graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream, self.argument,
+            copies=self.copies, n_events=self.n_events, priority=self.priority, launches=self._launches,
+        )  # fmt: skip
+
     def _freeze(self) -> None:
         """Make the columns read-only: engines keep what they make of a program."""
         freeze(self.__dict__)

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Indices, compact, packed, unpacked
@@ -17,6 +16,7 @@ from simsched.io import Record, document, dump_json, json_copy, read_json, write
 from simsched.numeric import freeze, is_number, whole_numbers
 
 if TYPE_CHECKING:
+    from simsched.calibrated import Target
     from simsched.program import Program
 
 EXECUTIONS: Final = ("stages", "events", "graph")
@@ -190,7 +190,7 @@ class Schedule:
         freeze(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {key: packed(value) for key, value in self.__dict__.items() if key != "_lowered"}
+        state = {key: packed(value) for key, value in self.__dict__.items() if key not in ("_lowered", "_over")}
         return state | {"search": dict(self.search)}  # a mapping proxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ class Schedule:
         """Streams in use, over all devices."""
         return len(np.unique(self.device * np.int64(2**31) + self.stream))
 
-    def check(self, cluster: Cluster | None = None) -> "Schedule":
+    def check(self, cluster: "Target | None" = None) -> "Schedule":
         """Prove that the schedule runs to its end and respects every dependency.
 
         Checked are: devices exist in `cluster` (if given); with `execution="stages"`, stages of a
@@ -260,13 +260,14 @@ class Schedule:
         -----
         O(V + E), vectorised where the launch order is topological.
         """
+        from simsched.calibrated import bare
         from simsched.feasibility import check
 
-        check(self, cluster)
+        check(self, None if cluster is None else bare(cluster))
         return self
 
     def lower(
-        self, cluster: Cluster, *, threads: str = "device", transfers: str = "async", events: str | None = None
+        self, cluster: "Target", *, threads: str = "device", transfers: str = "async", events: str | None = None
     ) -> "Program":
         """Return the `Program`: what the host issues to run this schedule on a cluster.
 
@@ -294,11 +295,36 @@ class Schedule:
         The last program is kept: lowered again with the same options for the same cluster, it is
         returned as it is.
         """
+        from simsched.calibrated import bare
         from simsched.lowering import lower
 
         return lower(
-            self, cluster, threads=threads, transfers=transfers, events=self.events if events is None else events
+            self, bare(cluster), threads=threads, transfers=transfers, events=self.events if events is None else events
         )
+
+    def over(self, graph: OpGraph) -> "Schedule":
+        """Return the schedule over another graph of the same operators, such as one with measured times.
+
+        The last one made is kept.
+
+        Raises
+        ------
+        ScheduleError
+            If the graph has operators of other names, or in another order.
+        """
+        if graph is self.graph:
+            return self
+        kept = self.__dict__.get("_over")
+        if kept is not None and kept.graph is graph:
+            return cast(Schedule, kept)
+        if graph.names != self.graph.names:
+            raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
+        made = Schedule.from_columns(
+            graph, self.op, self.devices, execution=self.execution, estimate=self.estimate, scheduler=self.scheduler,
+            events=self.events, search=self.search, **{key: getattr(self, key) for key in ("device", *_NUMBERS)},
+        )  # fmt: skip
+        self.__dict__["_over"] = made
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""

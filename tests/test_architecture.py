@@ -18,7 +18,7 @@ ROOMS = (
      "simsched.machine_columns"),
     ("simsched.graph", "simsched.cluster"),
     ("simsched.profile", "simsched.costmodel", "simsched.rewriting", "simsched.schedules", "simsched.feasibility",
-     "simsched.program", "simsched.program_json", "simsched.lowering", "simsched.trace"),
+     "simsched.program", "simsched.program_json", "simsched.lowering", "simsched.trace", "simsched.calibrated"),
     ("simsched.simulator", "simsched.schedulers"),
     ("simsched.bounds", "simsched.calibration", "simsched.optimum"),
     ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.drawing",

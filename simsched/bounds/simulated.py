@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from simsched.bounds.areas import areas
 from simsched.bounds.paths import Setting, alone, heads, least_moves, pairs_of, tails
+from simsched.calibrated import Target, upon
 from simsched.cluster import WARP, Cluster, Device
 from simsched.costmodel import CostModel, default_cost, operator_times
 from simsched.graph import OpGraph
@@ -44,7 +45,7 @@ class Bounds:
         return max(self.critical_path, self.sm_work, self.dram_work, self.residency)
 
 
-def lower_bound(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> float:
+def lower_bound(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> float:
     """Return a time in us below which no schedule of `graph` can be simulated on `cluster`; see `bounds`.
 
     A graph that a scheduler has rewritten has a bound of its own.
@@ -52,7 +53,7 @@ def lower_bound(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None)
     return bounds(graph, cluster, cost).best
 
 
-def bounds(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> Bounds:
+def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bounds:
     """Return what bounds the makespan of any schedule of `graph` on `cluster` in the simulator's model.
 
     Parameters
@@ -91,6 +92,7 @@ def bounds(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> B
     *Work* counts between the least head and the least tail of any set of operators, see
     `simsched.bounds.areas.area`. O(devices^2 E + V log V) with devices that differ.
     """
+    graph, cluster = upon(cluster, graph)
     setting, asked = _setting(graph, cluster, cost)
     head, tail = heads(setting), tails(setting)
     path = (head + setting.times + tail).min(axis=0).max()

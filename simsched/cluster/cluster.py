@@ -1,5 +1,6 @@
 """`Cluster`: devices and the topology of links between them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -255,6 +256,32 @@ class Cluster:
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cluster as a JSON document, format ``simsched.cluster`` version 1."""
+        from simsched.cluster.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "cluster") -> "Cluster":
+        """Make a cluster from a decoded ``simsched.cluster`` document; `source` names it in errors."""
+        from simsched.cluster.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the cluster to a JSON file, whole or not at all."""
+        from simsched.io import dump_json, write_file
+
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Cluster":
+        """Read a cluster from a JSON file."""
+        from simsched.io import read_json
+
+        return cls.from_dict(read_json(path), str(path))
 
 
 def _changed(part: Part, changes: Mapping[str, Any]) -> Part:

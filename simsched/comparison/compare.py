@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.bounds import lower_bound
-from simsched.cluster import Cluster
+from simsched.calibrated import Target, upon
 from simsched.comparison.rows import Row, Sampling
 from simsched.comparison.table import Comparison
 from simsched.costmodel import CostModel
@@ -33,7 +33,7 @@ def scheduler_set(name: str, graph: OpGraph) -> list[str]:
 
 def compare(
     graph: OpGraph,
-    cluster: Cluster,
+    cluster: Target,
     schedulers: str | Sequence[str | Scheduler] = "fast",
     cost: CostModel | None = None,
     *,
@@ -78,6 +78,7 @@ def compare(
         If samples are asked for, but fewer than one, or without `jitter` or `rng`.
     """
     sampling = _sampling(samples, jitter, rng, workers)
+    graph, alone = upon(cluster, graph)
     names = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
     asked: list[str | Scheduler] = [names] if isinstance(names, str) else list(names)
     seed = None if jitter is None or rng is None else int(np.random.default_rng(rng).integers(2**63))
@@ -123,7 +124,7 @@ def compare(
         if name in drawn:
             row = replace(row, p50_us=drawn[name].p50, p95_us=drawn[name].p95, p99_us=drawn[name].p99)
         rows.append(row)
-    return Comparison(graph, cluster, tuple(rows), plans, traces, drawn, sampling)
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling)
 
 
 def _sampling(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from simsched.calibrated import Target, upon
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import MissingDependencyError, SchedulerError
@@ -61,7 +62,7 @@ class Optimum:
 
 def optimal(
     graph: OpGraph,
-    cluster: Cluster,
+    cluster: Target,
     time_limit: float | None = 60.0,
     *,
     cost: CostModel | None = None,
@@ -134,6 +135,7 @@ def optimal(
     >>> found.makespan, found.bound, found.proved
     (6.0, 6.0, True)
     """
+    graph, cluster = upon(cluster, graph)
     require_streams("optimal", streams)
     if not is_count(workers, 1):
         raise SchedulerError(f"optimal: workers must be a whole number of at least 1, not {workers!r}")

@@ -3,6 +3,7 @@
 from simsched.profile.device import MeasuredDevice
 from simsched.profile.measured import MeasuredCopy, MeasuredKernel, MeasuredOperator, Summary
 from simsched.profile.profile import Profile, Provenance
+from simsched.profile.replay import Replay
 
 __all__ = [
     "MeasuredCopy",
@@ -11,5 +12,6 @@ __all__ = [
     "MeasuredOperator",
     "Profile",
     "Provenance",
+    "Replay",
     "Summary",
 ]

@@ -3,12 +3,15 @@
 from dataclasses import asdict, fields
 from typing import Any
 
+from simsched.cluster import Cluster
 from simsched.errors import FormatError
-from simsched.graph import Kernel
+from simsched.graph import Kernel, OpGraph
 from simsched.io import Record, document
 from simsched.profile.device import LIMITS, MeasuredDevice
 from simsched.profile.measured import MeasuredCopy, MeasuredKernel, MeasuredOperator
 from simsched.profile.profile import Profile, Provenance
+from simsched.profile.replay import Replay, read_run, run_to_dict
+from simsched.program import Program
 
 FORMAT, VERSION = "simsched.profile", 1
 
@@ -19,7 +22,31 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     if profile.device is not None:
         found["device"] = _known(profile.device)
     found["operators"] = [_operator_to_dict(op) for op in profile.operators]
+    if profile.graph is not None:
+        found["graph"] = profile.graph.to_dict()
+    if profile.cluster is not None:
+        found["cluster"] = profile.cluster.to_dict()
+    if profile.runs:
+        found |= _runs_to_dict(profile.runs)
     return found
+
+
+def _runs_to_dict(runs: tuple[Replay, ...]) -> dict[str, Any]:
+    """Return runs whose graphs and clusters, which most of them share, are written once each."""
+    graphs, clusters = ({id(part): part for part in parts} for parts in (
+        [run.program.graph for run in runs], [run.cluster for run in runs]))  # fmt: skip
+    number = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
+    rows = []
+    for run in runs:
+        program = run.program.to_dict()
+        del program["graph"]
+        rows.append({"graph": number[id(run.program.graph)], "cluster": number[id(run.cluster)], **run_to_dict(run),
+                     "program": program})  # fmt: skip
+    return {
+        "graphs": [graph.to_dict() for graph in graphs.values()],
+        "clusters": [cluster.to_dict() for cluster in clusters.values()],
+        "runs": rows,
+    }
 
 
 def _known(row: Any) -> dict[str, Any]:
@@ -46,12 +73,32 @@ def from_dict(data: Any, source: str) -> Profile:
     """See `Profile.from_dict`."""
     top = document(data, FORMAT, VERSION, source)
     device, provenance = top.take("device", dict, None), top.take("provenance", dict, {})
+    graph, cluster = (top.take(key, dict, None) for key in ("graph", "cluster"))
     return top.build(
         Profile,
         operators=tuple(_read_operator(row) for row in top.records("operators")),
         device=None if device is None else _read_device(Record(device, f"{source}: device")),
         provenance=_read_provenance(Record(provenance, f"{source}: provenance")),
+        graph=None if graph is None else OpGraph.from_dict(graph, f"{source}: graph"),
+        cluster=None if cluster is None else Cluster.from_dict(cluster, f"{source}: cluster"),
+        runs=_read_runs(top, source),
     )
+
+
+def _read_runs(top: Record, source: str) -> tuple[Replay, ...]:
+    graphs = top.take("graphs", list, [])
+    clusters = [Cluster.from_dict(c, f"{source}: clusters[{i}]") for i, c in enumerate(top.take("clusters", list, []))]
+    read: dict[int, OpGraph] = {}
+    found = []
+    for row in top.records("runs", []):
+        numbers = [row.take(key, int) for key in ("graph", "cluster")]
+        for number, parts, what in zip(numbers, (graphs, clusters), ("graph", "cluster"), strict=True):
+            if not 0 <= number < len(parts):
+                raise FormatError(f"{row.where}: there is no {what} {number}; the file has {len(parts)}")
+        program = Program.from_dict(row.take("program", dict) | {"graph": graphs[numbers[0]]}, f"{row.where}: program")
+        graph = read.setdefault(numbers[0], program.graph)  # runs of one graph share it
+        found.append(read_run(row, program.over(graph), clusters[numbers[1]]))
+    return tuple(found)
 
 
 def _read_operator(row: Record) -> MeasuredOperator:

@@ -37,7 +37,7 @@ def quantile(samples: Sequence[float], part: float) -> float:
     return low + (high - low) * (place - below)
 
 
-def _times(samples: Any, subject: str) -> tuple[float, ...]:
+def checked_times(samples: Any, subject: str) -> tuple[float, ...]:
     """Return samples as floats, each of them checked."""
     if isinstance(samples, str) or not isinstance(samples, Sequence):
         raise CostError(f"{subject}: samples must be a sequence of times in us, not {samples!r}")
@@ -105,7 +105,7 @@ class MeasuredKernel(_Sampled):
 
     def __post_init__(self) -> None:
         require_text(self.name, "a kernel's name")
-        object.__setattr__(self, "samples", _times(self.samples, f"kernel {self.name!r}"))
+        object.__setattr__(self, "samples", checked_times(self.samples, f"kernel {self.name!r}"))
         if not is_count(self.stream):
             raise CostError(f"kernel {self.name!r}: stream must be a whole number, not {self.stream!r}")
 
@@ -163,7 +163,7 @@ class MeasuredCopy(_Sampled):
         require_text(self.name, "a copy's name")
         if self.kind not in COPY_KINDS:
             raise CostError(f"copy {self.name!r}: kind must be one of {', '.join(COPY_KINDS)}, not {self.kind!r}")
-        object.__setattr__(self, "samples", _times(self.samples, f"copy {self.name!r}"))
+        object.__setattr__(self, "samples", checked_times(self.samples, f"copy {self.name!r}"))
         if self.nbytes is not None:
             if not (is_number(self.nbytes) and 0 <= self.nbytes <= float_info.max):
                 raise CostError(f"copy {self.name!r}: nbytes must be finite and not negative, not {self.nbytes!r}")
@@ -196,7 +196,7 @@ class MeasuredOperator(_Sampled):
     def __post_init__(self) -> None:
         require_text(self.name, "an operator's name")
         subject = f"operator {self.name!r}"
-        object.__setattr__(self, "samples", _times(self.samples, subject))
+        object.__setattr__(self, "samples", checked_times(self.samples, subject))
         object.__setattr__(self, "kernels", tuple(self.kernels))
         object.__setattr__(self, "copies", tuple(self.copies))
         parts: tuple[MeasuredKernel | MeasuredCopy, ...] = (*self.kernels, *self.copies)

@@ -7,12 +7,13 @@ from functools import cached_property
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from simsched.cluster import Device
+from simsched.cluster import Cluster, Device
 from simsched.errors import CostError
 from simsched.graph import Kernel, Operator, OpGraph
 from simsched.numeric import is_count
 from simsched.profile.device import MeasuredDevice
 from simsched.profile.measured import MeasuredKernel, MeasuredOperator, require_text
+from simsched.profile.replay import Replay
 
 if TYPE_CHECKING:
     from simsched.costmodel import CostModel
@@ -74,6 +75,12 @@ class Profile:
         What it ran on, or None if that is not known (or was the CPU).
     provenance
         Where the times came from.
+    runs
+        Schedules that were run whole, to identify parameters of the device and times of operators in place.
+    graph
+        What was profiled, as the backend ran it: with the kernels that it launched.
+    cluster
+        What it ran on as the backend describes it before anything is fitted, or None if there was no backend.
 
     Raises
     ------
@@ -92,9 +99,13 @@ class Profile:
     operators: tuple[MeasuredOperator, ...]
     device: MeasuredDevice | None = None
     provenance: Provenance = Provenance()
+    runs: tuple[Replay, ...] = ()
+    graph: OpGraph | None = None
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operators", tuple(self.operators))
+        object.__setattr__(self, "runs", tuple(self.runs))
         if not self.operators:
             raise CostError("a profile needs at least one operator")
         seen: dict[str, None] = {}
@@ -185,6 +196,30 @@ class Profile:
         found = self[op.name]
         kernels = _with_shares(found.kernels)
         return replace(op, time=found.median, kernels=kernels or op.kernels)
+
+    def joined(self, other: "Profile") -> "Profile":
+        """Return what both hold: the operators and runs of this one, then those of the other.
+
+        The graph is that of the first that has one; so are device, cluster and provenance.
+
+        Raises
+        ------
+        CostError
+            If an operator was measured in both, or they were measured on different devices.
+        """
+        if self.device is not None and other.device is not None and self.device.name != other.device.name:
+            raise CostError(
+                f"profiles of two devices cannot be joined: {self.device.name!r}{self._origin} and "
+                f"{other.device.name!r}{other._origin}"
+            )
+        return replace(
+            self,
+            operators=(*self.operators, *other.operators),
+            device=self.device or other.device,
+            runs=(*self.runs, *other.runs),
+            graph=self.graph or other.graph,
+            cluster=self.cluster or other.cluster,
+        )
 
     @property
     def _origin(self) -> str:

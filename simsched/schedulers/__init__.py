@@ -7,6 +7,7 @@ from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from simsched.calibrated import Target, upon
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, default_cost
 from simsched.errors import SchedulerError, UnknownNameError
@@ -172,14 +173,14 @@ def takes(scheduler: str | Scheduler, option: str) -> bool:
 
 
 def schedule(
-    graph: OpGraph, cluster: Cluster, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
+    graph: OpGraph, cluster: Target, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
 ) -> Schedule:
     """Return what a scheduler makes of a graph, proved valid.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        What to run, and on what: a cluster, or a calibration, of which the schedule has the measured graph.
     scheduler
         A name in `SCHEDULERS`, ``package.module:function``, or a function.
     cost
@@ -199,7 +200,10 @@ def schedule(
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
     _check_options(function, name, options)
-    plan = function(graph, cluster, cost or default_cost, **options)
+    if cost is None:
+        cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
+    graph, cluster = upon(cluster, graph)
+    plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
         raise SchedulerError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return plan.check(cluster)

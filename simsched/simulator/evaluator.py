@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
+from simsched.calibrated import Target, upon
 from simsched.costmodel import CostModel, default_cost, placed_times
 from simsched.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.lowering import Lowering
@@ -62,13 +62,14 @@ class Evaluator:
     def __init__(
         self,
         schedule: Schedule,
-        cluster: Cluster,
+        cluster: Target,
         cost: CostModel | None = None,
         *,
         threads: str = "device",
         transfers: str = "async",
         events: str | None = None,
     ) -> None:
+        schedule, cluster = upon(cluster, schedule)
         schedule.check(cluster)
         self._events = schedule.events if events is None else events
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.cluster import Cluster
+from simsched.calibrated import Target, upon
 from simsched.costmodel import CostModel
 from simsched.errors import SimschedError, SimulationError
 from simsched.graph.columns import Floats
@@ -70,7 +70,7 @@ class Makespans:
 
 def simulate_many(
     schedule: Schedule | Program,
-    cluster: Cluster,
+    cluster: Target,
     n: int,
     cost: CostModel | None = None,
     *,
@@ -125,6 +125,7 @@ def simulate_many(
         raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
     if rng is None:
         raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    schedule, cluster = upon(cluster, schedule)
     plan = plan_of(program_for(schedule, cluster), cluster)
     launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
     rows = _rows(plan, int(n), workers)
@@ -150,7 +151,7 @@ def simulate_many(
 
 
 def simulate_batch(
-    schedules: Sequence[Schedule | Program], cluster: Cluster, cost: CostModel | None = None, *, workers: int = 1
+    schedules: Sequence[Schedule | Program], cluster: Target, cost: CostModel | None = None, *, workers: int = 1
 ) -> Floats:
     """Return the makespan of each of many schedules, as `simulate` would find it.
 
@@ -194,7 +195,8 @@ def simulate_batch(
 
     def run(place: int) -> float:
         try:
-            plan = Plan(program_for(schedules[place], cluster), cluster)  # thousands of them: none is kept
+            schedule, bare = upon(cluster, schedules[place])
+            plan = Plan(program_for(schedule, bare), bare)  # thousands of them: none is kept
             memories.append(memory := Run(plan))
             makespan = float(memory.makespans(launches_of(plan, cost))[0])
         except SimschedError as error:

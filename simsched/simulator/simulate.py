@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from simsched.calibrated import Target, upon
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import SimulationError, UnknownNameError
@@ -18,7 +19,7 @@ ENGINES: Final = ("auto", "compiled", "reference")
 
 def simulate(
     schedule: Schedule | Program,
-    cluster: Cluster,
+    cluster: Target,
     cost: CostModel | None = None,
     *,
     jitter: Jitter | None = None,
@@ -32,7 +33,7 @@ def simulate(
     schedule
         A schedule, lowered with the default options of `Schedule.lower`, or a program.
     cluster
-        What it runs on.
+        What it runs on: a cluster, or a calibration, whose times of operators and fitted parameters are taken.
     cost
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
     jitter
@@ -72,6 +73,7 @@ def simulate(
     .. [1] Amert, Otterness, Yang, Anderson, Smith, "GPU scheduling on the NVIDIA TX2: hidden
        details revealed", RTSS 2017, doi:10.1109/RTSS.2017.00017 (dispatch rules).
     """
+    schedule, cluster = upon(cluster, schedule)
     program = program_for(schedule, cluster)
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, list(ENGINES))

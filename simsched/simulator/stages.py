@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from simsched.calibrated import Target, upon
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, placed_times
 from simsched.errors import SimulationError, UnknownNameError
@@ -56,8 +57,9 @@ class StageLatency:
     """
 
     def __init__(
-        self, graph: OpGraph, cluster: Cluster, cost: CostModel | None = None, *, device: str | None = None
+        self, graph: OpGraph, cluster: Target, cost: CostModel | None = None, *, device: str | None = None
     ) -> None:
+        graph, cluster = upon(cluster, graph)
         name = cluster.devices[0].name if device is None else device
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
