@@ -1,5 +1,11 @@
-"""Hardware backends: what runs a `simsched.Program` on a device and measures it."""
+"""Hardware backends: what runs a `simsched.Program` on a device and measures it.
+
+>>> import hwbackend
+>>> [entry.name for entry in hwbackend.available()]
+['cupy', 'torch', 'cpu', 'synthetic', 'recorded']
+"""
 
 from hwbackend.protocol import Backend, Replay
+from hwbackend.registry import BACKENDS, Availability, available, get
 
-__all__ = ["Backend", "Replay"]
+__all__ = ["BACKENDS", "Availability", "Backend", "Replay", "available", "get"]

@@ -1,41 +1,81 @@
-"""What a hardware backend is: anything that replays a program and returns a trace.
+"""What a hardware backend is: anything that runs schedules on devices and measures them.
 
 The simulator and every backend execute the same `Program` and return the same `Trace`; a backend
 is any object that fits `Backend`, it need not inherit from it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.graph import OpGraph
+from simsched.profile import Profile, Replay
 from simsched.program import Program
-from simsched.trace import Trace
+from simsched.schedules import Schedule
 
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Measured runs of one program.
-
-    Parameters
-    ----------
-    latency
-        us of each repeat, in the order in which they ran.
-    trace
-        Measured spans of one of them.
-    environment
-        What it ran on and with: device, driver, library versions, clocks, date, commit.
-    """
-
-    latency: tuple[float, ...]
-    trace: Trace
-    environment: Mapping[str, str]
+__all__ = ["Backend", "Replay"]
 
 
 class Backend(Protocol):
-    """Something that can run programs on real (or surrogate) devices."""
+    """Something that can run schedules on real (or surrogate) devices.
+
+    Attributes
+    ----------
+    name
+        How the command line and provenance call it.
+    cluster
+        The devices it runs on, as known before anything is measured: limits, datasheet rates, priors.
+    """
 
     name: str
 
-    def replay(self, program: Program, *, repeats: int, warmup: int) -> Replay:
-        """Run a program `warmup` times unmeasured, then `repeats` times measured."""
+    @property
+    def cluster(self) -> Cluster:
+        """The devices it runs on, before calibration."""
+        ...
+
+    def realise(self, graph: OpGraph) -> OpGraph:
+        """Return the graph as this backend runs it.
+
+        Names, order and edges are those given; every operator has the kernels that are launched, its
+        FLOP and bytes. One that says nothing of its kernels becomes kind ``"synth"``, matched to its
+        time and utilization.
+
+        Raises
+        ------
+        BackendError
+            If the backend has no kernels for a kind of operator.
+        """
+        ...
+
+    def microbenchmarks(self) -> Profile:
+        """Measure small schedules made to identify the parameters of the devices."""
+        ...
+
+    def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
+        """Measure the operators of a graph.
+
+        Parameters
+        ----------
+        graph
+            Realised, if need be.
+        in_situ
+            How many random training schedules are run besides the sequential one, in DAG order and on cold
+            data; 0 measures every operator alone, again and again, on warm data.
+        rng
+            Generator or seed of the training schedules.
+        """
+        ...
+
+    def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
+        """Run a schedule `warmup` times unmeasured, then `repeats` times measured, and check its outputs.
+
+        The graph of the schedule is realised if need be, and a schedule is lowered with the default options.
+
+        Raises
+        ------
+        BackendError
+            If it cannot be run here, or its outputs differ from those of sequential execution.
+        """
         ...

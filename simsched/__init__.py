@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simsched.bounds import lower_bound
+    from simsched.calibration import Calibration, calibrate, recalibrate
     from simsched.cluster import Cluster, Device, Link
     from simsched.comparison import Comparison, compare
     from simsched.costmodel import CostModel, default_cost, roofline
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from simsched.errors import SimschedError
     from simsched.graph import Edge, Kernel, Operator, OpGraph
     from simsched.optimum import Optimum, optimal
-    from simsched.profile import Profile
+    from simsched.profile import Profile, Replay
     from simsched.program import Program
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "bounds": ("lower_bound",),
+    "calibration": ("Calibration", "calibrate", "recalibrate"),
     "cluster": ("Cluster", "Device", "Link"),
     "comparison": ("Comparison", "compare"),
     "costmodel": ("CostModel", "default_cost", "roofline"),
@@ -35,7 +37,7 @@ _HOME = {
     "errors": ("SimschedError",),
     "graph": ("Edge", "Kernel", "OpGraph", "Operator"),
     "optimum": ("Optimum", "optimal"),
-    "profile": ("Profile",),
+    "profile": ("Profile", "Replay"),
     "program": ("Program",),
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
@@ -46,6 +48,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "SCHEDULERS",
+    "Calibration",
     "Cluster",
     "Comparison",
     "CostModel",
@@ -61,16 +64,19 @@ __all__ = [
     "Placement",
     "Profile",
     "Program",
+    "Replay",
     "Schedule",
     "Scheduler",
     "SimschedError",
     "Span",
     "StageLatency",
     "Trace",
+    "calibrate",
     "compare",
     "default_cost",
     "lower_bound",
     "optimal",
+    "recalibrate",
     "roofline",
     "schedule",
     "simulate",

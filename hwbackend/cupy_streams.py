@@ -1,0 +1,220 @@
+"""Streams and events of one program, and the calls that issue it."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from hwbackend.cuda_launches import CudaLaunch
+from hwbackend.cupy_buffers import Buffers
+from hwbackend.cupy_errors import quietly
+from hwbackend.cupy_hosts import crossing_events, thread_of_rows
+from hwbackend.cupy_interface import Call, CudaApi, Function
+from hwbackend.cupy_operators import Launched
+from simsched.errors import BackendError
+from simsched.program import COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+
+STAMP: Final = "stamp"
+STAMP_SOURCE: Final = """
+// The time now, in ns: around copies, which cannot stamp themselves.
+extern "C" __global__ void stamp(unsigned long long* word) {
+    unsigned long long time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+    *word = time;
+}
+"""
+
+_DEFAULT_SHARED_MEMORY: Final = 48 * 1024
+_STAMP_THREADS: Final = 1
+_ONE: Final = (1, 1, 1)
+Lane = tuple[int, int]
+
+
+class Streams:
+    """Streams and events of a program on all devices that it uses; a context manager that frees them.
+
+    Parameters
+    ----------
+    api
+        Calls of CUDA.
+    program
+        What is to run.
+    physical
+        The GPU of each of the program's devices.
+
+    Attributes
+    ----------
+    lanes
+        (device, stream) of every stream in use, in the order in which instructions first name them.
+    last_use
+        The same with the host thread that names it last, in the order in which they are last named, backwards.
+    gates
+        Set when the record of an event is issued that another host thread waits for.
+
+    Notes
+    -----
+    The priority of a stream is the most urgent among its operators; those that differ are numbered from 0, the
+    least urgent, downwards, and CUDA takes as many as it has.
+    """
+
+    def __init__(self, api: CudaApi, program: Program, physical: Sequence[int]) -> None:
+        self._api, self._program, self._physical = api, program, physical
+        self._stack = ExitStack()
+        rows = zip(program.action.tolist(), program.device.tolist(), program.stream.tolist(), strict=True)
+        found: dict[Lane, int | None] = {}
+        priority = program.priority[program.launch_op].tolist()
+        for (action, device, stream), argument in zip(rows, program.argument.tolist(), strict=True):
+            if stream < 0:
+                continue
+            lane = device, stream
+            least = found.setdefault(lane, None)
+            if action == LAUNCH:
+                found[lane] = priority[argument] if least is None else min(least, priority[argument])
+        self.lanes: tuple[Lane, ...] = tuple(found)
+        levels = sorted({level for level in found.values() if level is not None}, reverse=True)
+        self._priority = {lane: -levels.index(level) if level is not None else 0 for lane, level in found.items()}
+        self.last_use = _last_use(program)
+        self.gates: Mapping[int, threading.Event] = {event: threading.Event() for event in crossing_events(program)}
+        self.stream: dict[Lane, int] = {}
+        self._event: dict[int, int] = {}
+
+    def __enter__(self) -> "Streams":
+        api, program = self._api, self._program
+        try:
+            for lane in self.lanes:
+                api.set_device(self._physical[lane[0]])
+                self.stream[lane] = stream = api.stream(self._priority[lane])
+                self._stack.callback(quietly, api.destroy_stream, stream)
+            for row in np.flatnonzero(program.action == RECORD).tolist():
+                self._event[int(program.argument[row])] = self.event(int(program.device[row]), timing=False)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def event(self, device: int, timing: bool) -> int:
+        """Make an event on a device, which is freed with the rest."""
+        self._api.set_device(self._physical[device])
+        event = self._api.event(timing)
+        self._stack.callback(quietly, self._api.destroy_event, event)
+        return event
+
+    def calls(
+        self,
+        buffers: Buffers,
+        launched: Sequence[Launched],
+        functions: Sequence[Mapping[str, Function]],
+        *,
+        traced: bool,
+    ) -> list[list[Call]]:
+        """Return for each host thread the calls that issue its instructions, in order.
+
+        Parameters
+        ----------
+        functions
+            Compiled kernels by name, for each of the program's devices.
+        traced
+            Whether kernels write stamps, and kernels that do are launched around each copy.
+        """
+        api, program = self._api, self._program
+        lists: list[list[Call]] = [[] for _ in range(len(program.thread_ptr) - 1)]
+        current = [-1] * len(lists)
+        undrained: dict[int, dict[Lane, None]] = {}
+        columns = (program.action, program.device, program.stream, program.argument)
+        for thread, action, device, number, argument in zip(
+            thread_of_rows(program), *(column.tolist() for column in columns), strict=True
+        ):
+            calls, lane = lists[thread], (device, number)
+            physical = self._physical[device]
+            if current[thread] != physical:
+                current[thread] = physical
+                calls.append(partial(api.set_device, physical))
+            if action == LAUNCH:
+                calls.append(self._launch(buffers, launched, functions[device], lane, argument, traced))
+                undrained.setdefault(device, {})[lane] = None
+            elif action == RECORD:
+                calls.append(partial(api.record, self._event[argument], self.stream[lane]))
+                if argument in self.gates:
+                    calls.append(self.gates[argument].set)
+            elif action in (WAIT, SYNC):
+                if argument in self.gates:
+                    calls.append(self.gates[argument].wait)
+                event = self._event[argument]
+                calls.append(
+                    partial(api.wait, self.stream[lane], event)
+                    if action == WAIT
+                    else partial(api.synchronize_event, event)
+                )
+            elif action == COPY:
+                calls += self._copy(buffers, functions[device], lane, argument, traced)
+            else:  # streams that were idle since the last barrier are drained
+                calls += [partial(api.synchronize_stream, self.stream[lane]) for lane in undrained.pop(device, {})]
+        return lists
+
+    def _launch(
+        self, buffers: Buffers, launched: Sequence[Launched], functions: Mapping[str, Function], lane: Lane, row: int,
+        traced: bool,
+    ) -> Call:  # fmt: skip
+        program, here = self._program, buffers.devices[lane[0]]
+        op = int(program.launch_op[row])
+        launch = launched[op].launches[int(program.launch_kernel[row])]
+        stamps = here.stamps[LAUNCH, row] if traced else 0
+        arguments = [here.address(op, argument, stamps) for argument in launch.arguments]
+        function = functions[launch.kernel]
+        self._allow(function, launch, lane[0], program.graph.names[op])
+        return self._api.launcher(
+            function, launch.grid, launch.block, launch.shared_memory, self.stream[lane], arguments
+        )
+
+    def _allow(self, function: Function, launch: CudaLaunch, device: int, name: str) -> None:
+        if function.shared_memory + launch.shared_memory <= _DEFAULT_SHARED_MEMORY:
+            return
+        self._api.set_device(self._physical[device])
+        try:
+            self._api.allow_shared_memory(function, launch.shared_memory)
+        except RuntimeError as error:
+            raise BackendError(
+                f"operator {name!r}: {launch.shared_memory} bytes of shared memory are more than a block can have here"
+            ) from error
+
+    def _copy(
+        self, buffers: Buffers, functions: Mapping[str, Function], lane: Lane, row: int, traced: bool
+    ) -> list[Call]:
+        api, device, stream = self._api, lane[0], self.stream[lane]
+        op, target = int(self._program.copies.op[row]), int(self._program.copies.device[row])
+        here, there = buffers.devices[device], buffers.devices[target]
+        moved = [(there.outputs[op], here.outputs[op], buffers.copied[row])]
+        if buffers.padded[row]:
+            moved.insert(0, (there.padding["padding"], here.padding["padding"], buffers.padded[row]))
+        ends = self._physical[target], self._physical[device]
+        calls: list[Call] = []
+        for to, source, nbytes in moved:
+            if ends[0] == ends[1]:
+                calls.append(api.copy(to, source, nbytes, stream))
+            else:
+                calls.append(partial(api.copy_peer, to, ends[0], source, ends[1], nbytes, stream))
+        if not traced:
+            return calls
+        words = here.stamps[COPY, row]
+        return [self.stamp(functions, lane, words), *calls, self.stamp(functions, lane, words + 8)]
+
+    def stamp(self, functions: Mapping[str, Function], lane: Lane, word: int) -> Call:
+        """Return the call that launches a kernel which writes the time."""
+        return self._api.launcher(
+            functions[STAMP], _ONE, (_STAMP_THREADS, 1, 1), 0, self.stream[lane], [np.uint64(word)]
+        )
+
+
+def _last_use(program: Program) -> dict[Lane, int]:
+    rows = zip(program.device.tolist(), program.stream.tolist(), thread_of_rows(program), strict=True)
+    found: dict[Lane, int] = {}
+    for device, stream, thread in reversed(list(rows)):
+        if stream >= 0:
+            found.setdefault((device, stream), thread)
+    return found

@@ -1,0 +1,97 @@
+"""Which backends there are, and whether they can be used here."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from hwbackend.protocol import Backend
+from simsched.errors import BackendError, SimschedError, UnknownNameError
+
+BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "cupy": ("hwbackend.cupy_backend:CupyBackend", "NVIDIA GPUs, with kernels of our own through CuPy"),
+        "torch": ("hwbackend.torch_backend:TorchBackend", "real cuDNN and cuBLAS operators through PyTorch"),
+        "cpu": ("hwbackend.cpu_backend:CpuBackend", "threads of this machine's cores in the part of SMs"),
+        "synthetic": ("hwbackend.synthetic_backend:SyntheticBackend", "a surrogate GPU, block by block, for tests"),
+        "recorded": ("hwbackend.recorded_backend:RecordedBackend", "answers from files of earlier measurements"),
+    }
+)
+"""By name: ``module:factory``, and what it runs on. Factories take keyword options of their own."""
+
+_METHODS: Final = ("realise", "microbenchmarks", "profile", "replay")
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether a backend can be used here.
+
+    Parameters
+    ----------
+    name, description
+        What it is called, and what it runs on.
+    usable
+        Whether it can run something now.
+    reason
+        What it found, or why it cannot be used and what to install.
+    """
+
+    name: str
+    description: str
+    usable: bool
+    reason: str
+
+
+def get(name: str, **options: Any) -> Backend:
+    """Return a backend by name, or one of the user's as ``package.module:factory``.
+
+    Parameters
+    ----------
+    name
+        A key of `BACKENDS`, or where a callable of no positional arguments is that returns a backend.
+    options
+        Given to the factory.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such backend.
+    BackendError
+        If it cannot be used here, an option is not known to it, or what the factory returns is no backend.
+    MissingDependencyError
+        If a package is not installed; the message says how to install it.
+    """
+    if name not in BACKENDS and ":" not in name:
+        raise UnknownNameError("backend", name, list(BACKENDS), "; or package.module:factory")
+    module, _, attribute = BACKENDS[name][0].partition(":") if name in BACKENDS else name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), attribute)
+    except SimschedError:
+        raise
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BackendError(f"backend {name!r} cannot be imported: {error}") from error
+    try:
+        backend = factory(**options)
+    except TypeError as error:
+        raise BackendError(f"backend {name!r}: {error}") from error
+    missing = [method for method in _METHODS if not callable(getattr(backend, method, None))]
+    missing += [attribute for attribute in ("name", "cluster") if not hasattr(backend, attribute)]
+    if missing:
+        raise BackendError(f"backend {name!r} is not one: it has no {', '.join(missing)}")
+    return cast(Backend, backend)
+
+
+def available() -> tuple[Availability, ...]:
+    """Return for each backend whether it can be used here, or why not and what to install.
+
+    A backend's module may have a function ``availability() -> tuple[bool, str]``; it makes no device busy.
+    """
+    found = []
+    for name, (where, description) in BACKENDS.items():
+        try:
+            usable, reason = importlib.import_module(where.partition(":")[0]).availability()
+        except (SimschedError, ImportError) as error:
+            usable, reason = False, str(error)
+        found.append(Availability(name, description, usable, reason))
+    return tuple(found)

@@ -1,0 +1,163 @@
+"""A surrogate GPU, simulated SM by SM and block by block, whose true parameters nobody is told: for tests."""
+
+from math import exp
+from typing import Final
+
+import numpy as np
+
+from hwbackend.preparing import environment, prepared
+from hwbackend.surrogate.plan import Plan
+from hwbackend.surrogate.run import Luck, Run
+from hwbackend.surrogate.sms import Sms
+from hwbackend.surrogate.truth import truth
+from hwbackend.surrogate.values import Values
+from hwbackend.synth import realised
+from simsched.cluster import Cluster
+from simsched.errors import BackendError
+from simsched.graph import OpGraph
+from simsched.graph.columns import Floats
+from simsched.numeric import is_count, is_number
+from simsched.profile import Profile, Replay
+from simsched.program import Program
+from simsched.schedules import Schedule
+from simsched.trace import measured_trace
+
+BLOCK_JITTER: Final = 0.08
+"""Standard deviation of the time of a block, over its mean."""
+
+INTERFERENCE: Final = 0.04
+"""Slowdown of blocks beside those of another kernel where issue slots or DRAM are short."""
+
+_CLIP: Final = 2.0  # standard deviations
+_MOST_DRAWN: Final = 2**16  # factors of blocks; more blocks take them from the first again
+_HOST_JITTER: Final = 0.05
+_OUTLIER: Final = (1.2, 2.0)  # how much longer everything takes
+_DRIFT_OVER: Final = 200.0  # repeats
+
+
+class SyntheticBackend:
+    """A surrogate cluster of one preset's devices.
+
+    Parameters
+    ----------
+    gpu, gpus, link
+        As in `Cluster.preset`: what it says of itself. What it is differs: costs by 10 to 40 percent either way, SMs,
+        DRAM and links slower by 9 to 20 percent.
+    seed
+        Of the true parameters and of all noise.
+    noise
+        Standard deviation of everything in a repeat, and besides of each kernel, over its mean.
+    drift
+        That of a slow wandering over some hundred repeats.
+    outliers
+        Part of the repeats that take 1.2 to 2 times as long.
+
+    Notes
+    -----
+    Repeats and calls continue one random stream: two backends made alike to which the same calls are made return
+    the same; a call made twice does not.
+    """
+
+    name = "synthetic"
+
+    def __init__(
+        self,
+        *,
+        gpu: str = "a40",
+        gpus: int = 1,
+        link: str | None = None,
+        seed: int = 0,
+        noise: float = 0.01,
+        drift: float = 0.01,
+        outliers: float = 0.03,
+    ) -> None:
+        if not is_count(seed):
+            raise BackendError(f"seed must be a whole number, not {seed!r}")
+        for option, value, most in (("noise", noise, 0.5), ("drift", drift, 0.5), ("outliers", outliers, 1.0)):
+            if not is_number(value) or not 0 <= value <= most:
+                raise BackendError(f"{option} must be from 0 to {most:g}, not {value!r}")
+        self._cluster = Cluster.preset(gpu, gpus, link=link)
+        self._gpu, self._seed = gpu, seed
+        self._noise, self._drift, self._outliers = noise, drift, outliers
+        self._true = truth(self._cluster, seed)
+        self._rng = np.random.default_rng([seed, 0])
+        self._wandered = 0.0  # of the drift, in standard deviations
+        self._before: list[tuple[object, bool]] = [(None, False)] * gpus
+
+    def __repr__(self) -> str:
+        return f"SyntheticBackend(gpu={self._gpu!r}, gpus={len(self._cluster)}, seed={self._seed})"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The preset: what is known before calibration."""
+        return self._cluster
+
+    def realise(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with a synthetic kernel for each operator without kernels; see `Backend.realise`."""
+        return realised(graph, self._cluster)
+
+    def microbenchmarks(self) -> Profile:
+        """Measure small schedules made to identify parameters; see `Backend.microbenchmarks`."""
+        from hwbackend.profiling import microbenchmarks
+
+        return microbenchmarks(self)
+
+    def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
+        """Measure the operators of a graph; see `Backend.profile`."""
+        from hwbackend.profiling import profile
+
+        return profile(self, graph, in_situ, rng)
+
+    def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
+        """Run a schedule on the surrogate; see `Backend.replay`.
+
+        Notes
+        -----
+        The latency of a repeat is when its last kernel or copy ended. The trace has for each span the median of its
+        starts and of its ends, after each repeat was scaled to the median latency: what was in order in every repeat
+        still is.
+        """
+        program = prepared(self, schedule, repeats, warmup)
+        plan = Plan(program, self._true)
+        sms = Sms(plan.devices, plan.columns, plan.blocks, INTERFERENCE)
+        values = Values(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
+        for _ in range(warmup):
+            self._repeat(plan, sms)
+        runs, error = [], 0.0
+        for _ in range(repeats):
+            launches, copies, factor = self._repeat(plan, sms)
+            error = max(error, values.error(launches, copies))
+            runs.append((launches * factor, copies * factor))
+        latency = np.array([max(float(times.max(initial=0.0)) for times in run) for run in runs])
+        scale = np.median(latency) / latency
+        launches, copies = (
+            np.median([run[which] * s for run, s in zip(runs, scale, strict=True)], axis=0) for which in (0, 1)
+        )
+        return Replay(
+            tuple(latency.tolist()),
+            measured_trace(program, self._cluster, launches, copies),
+            environment(self.name, f"surrogate {self._gpu}", seed=str(self._seed)),
+            error,
+            schedule.scheduler if isinstance(schedule, Schedule) else "replay",
+        )
+
+    def _repeat(self, plan: Plan, sms: Sms) -> tuple[Floats, Floats, float]:
+        """Run once; return the times of launches and copies, and how much longer all of it took this time."""
+        rng, program = self._rng, plan.program
+        n_blocks = min(int(plan.blocks.sum()), _MOST_DRAWN)
+        luck = Luck(
+            host=np.exp(_HOST_JITTER * rng.standard_normal(max(1, len(program)))),
+            kernels=np.exp(self._noise * rng.standard_normal(len(plan.blocks))),
+            copies=np.exp(self._noise * rng.standard_normal(len(plan.copy_at))),
+            blocks=1.0 + BLOCK_JITTER * np.clip(rng.standard_normal(n_blocks), -_CLIP, _CLIP),
+        )
+        self._wandered += rng.standard_normal() * (2.0 / _DRIFT_OVER) ** 0.5 - self._wandered / _DRIFT_OVER
+        factor = exp(self._noise * rng.standard_normal() + self._drift * self._wandered)
+        if rng.random() < self._outliers:
+            factor *= rng.uniform(*_OUTLIER)
+        return *Run(plan, sms, luck, self._before).times(), factor
+
+
+def availability() -> tuple[bool, str]:
+    """Return that it can be used, and what it is."""
+    return True, "a surrogate of any preset GPU; options gpu, gpus, link, seed, noise, drift, outliers"

@@ -1,0 +1,218 @@
+"""Deployment: a module of the user's that runs under a schedule."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hwbackend.torch_devices import cpu_cluster, line, require_torch
+from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda
+from hwbackend.torch_nodes import NodeRunner, Traced, nodes_of, traced
+from hwbackend.torch_program import feeds_of
+from simsched.cluster import Cluster
+from simsched.errors import BackendError, SimschedError
+from simsched.program import Program
+from simsched.schedules import Schedule
+
+
+def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str | None = None) -> Callable[..., Any]:
+    """Return a callable that runs a module under a schedule.
+
+    Parameters
+    ----------
+    module
+        A `torch.nn.Module` in inference (``module.eval()``). Its parameters are used where they are: what is loaded
+        into them later counts.
+    example_inputs
+        A tensor, or a sequence with one for each argument: shapes, formats and device of what the callable will get.
+    schedule
+        Of a graph that `workloads.formats.torch_fx.from_module` makes of the module on such inputs, of either
+        granularity, not rewritten, and on one device.
+    device
+        Where the module is expected to be, ``"cpu"`` or ``"cuda"``; None takes it where it is.
+
+    Returns
+    -------
+    callable
+        Takes what the module takes by position and returns what it returns. On CUDA it issues the operators to
+        streams of its own, behind what the current stream has to do, and has the current stream wait for them; with
+        ``execution="graph"`` it copies the inputs into memory of a graph that was captured once, launches that, and
+        returns copies of its outputs, without gradients. On the CPU it runs the operators in the order of the program.
+
+    Raises
+    ------
+    MissingDependencyError
+        If PyTorch is not installed.
+    GraphError
+        If the module cannot be traced, or does not run on the inputs.
+    ScheduleError
+        If the schedule is one of another graph, or of a rewritten one.
+    BackendError
+        If the module is elsewhere or in training, the schedule is for several devices, or capture fails.
+
+    Notes
+    -----
+    Computes the same as the module: the same calls of PyTorch on the same parameters, in another order.
+    """
+    torch = require_torch()
+    inputs = list(example_inputs) if isinstance(example_inputs, list | tuple) else [example_inputs]
+    name = type(module).__name__
+    where = _place(torch, name, module, inputs, device)
+    if module.training:
+        raise BackendError(f"{name} is in training; call its eval() before it is run under a schedule")
+    return scheduled(traced(module, inputs, name), inputs, schedule, where)
+
+
+def scheduled(
+    traced: Traced, inputs: Sequence[Any], schedule: Schedule, where: Any, fixed: Sequence[bool] | None = None
+) -> "Scheduled":
+    """Return what runs a traced module under a schedule on a device of PyTorch; see `apply`.
+
+    `fixed` says which inputs always come at the same address, as parameters do: a captured graph reads them there.
+    """
+    parts = nodes_of(traced, schedule.graph)
+    used = schedule.devices_used
+    if len(used) > 1:
+        raise BackendError(
+            f"the schedule runs on {', '.join(used)}, but {traced.name} has its parameters on one device; schedule it "
+            "for one"
+        )
+    program = schedule.lower(_cluster(schedule.devices))
+    feeds_of(program)  # proves that events and barriers order what is read
+    fixed = [False] * len(inputs) if fixed is None else list(fixed)
+    return Scheduled(traced, inputs, program, NodeRunner(traced.graph_module, parts), where, fixed)
+
+
+class Scheduled:
+    """A module under a schedule; see `apply`."""
+
+    def __init__(
+        self,
+        traced: Traced,
+        inputs: Sequence[Any],
+        program: Program,
+        runner: NodeRunner,
+        where: Any,
+        fixed: Sequence[bool],
+    ) -> None:
+        self._fixed = fixed
+        self._torch = require_torch()
+        self._traced, self._program, self._runner, self._where = traced, program, runner, where
+        self._like = [None if stays else _signature(value) for value, stays in zip(inputs, fixed, strict=True)]
+        self._host: CpuHost | CudaHost
+        self._static: list[Any] | None = None
+        if where.type == "cpu":
+            self._host = CpuHost(program, runner.compute, _no_copies)
+            return
+        self._api = TorchCuda(self._torch)
+        self._host = CudaHost(self._api, program, runner.compute, _no_copies)
+        if program.execution == "graph":
+            self._capture(self._host, inputs)
+
+    def __repr__(self) -> str:
+        return f"Scheduled({self._traced.name!r}, {self._program!r})"
+
+    @property
+    def program(self) -> Program:
+        """What it runs."""
+        return self._program
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the module on inputs like the examples."""
+        graph = self._traced.graph_module.graph
+        self._require_like(args)
+        if self._static is not None:
+            return self._replayed(args)
+        try:
+            self._runner.begin(graph.process_inputs(*args))
+            if isinstance(self._host, CpuHost):
+                self._host.run()
+                return graph.process_outputs(self._runner.result())
+            current = self._api.current_stream(self._where)
+            self._host.issue_within(current)
+            found = graph.process_outputs(self._runner.result())
+            for tensor in _tensors(self._torch, found):
+                self._api.keep_for(tensor, current)
+            return found
+        finally:
+            self._runner.end()
+
+    def _capture(self, host: CudaHost, inputs: Sequence[Any]) -> None:
+        torch, graph = self._torch, self._traced.graph_module.graph
+        copied = [isinstance(v, torch.Tensor) and not stays for v, stays in zip(inputs, self._fixed, strict=True)]
+        self._static = [v.detach().clone() if own else v for v, own in zip(inputs, copied, strict=True)]
+        try:
+            with torch.no_grad():
+                host.finish()
+                for run in (host.issue, host.capture):  # first run as it is: PyTorch makes its handles and workspaces
+                    self._runner.begin(graph.process_inputs(*self._static))
+                    run()
+                    host.finish()
+        except SimschedError:
+            raise
+        except RuntimeError as error:
+            raise BackendError(
+                f"{self._traced.name}: capture as a CUDA graph failed at {host.at!r}: {line(error)}"
+            ) from None
+
+    def _replayed(self, args: Sequence[Any]) -> Any:
+        assert self._static is not None
+        assert isinstance(self._host, CudaHost)
+        torch, graph = self._torch, self._traced.graph_module.graph
+        with torch.no_grad(), self._api.on(self._api.current_stream(self._where)):
+            for i, (static, value) in enumerate(zip(self._static, args, strict=True)):
+                if not isinstance(value, torch.Tensor):
+                    continue
+                if not self._fixed[i]:
+                    static.copy_(value)
+                elif static.data_ptr() != value.data_ptr():
+                    raise BackendError(f"{self._traced.name}: a parameter, input {i}, is not where it was captured")
+            self._host.launch_graph()
+            found = graph.process_outputs(self._runner.result())
+            return torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.clone(), found)
+
+    def _require_like(self, args: Sequence[Any]) -> None:
+        if len(args) != len(self._like):
+            raise BackendError(f"{self._traced.name} was scheduled for {len(self._like)} inputs, not {len(args)}")
+        for i, (wanted, value) in enumerate(zip(self._like, args, strict=True)):
+            if wanted is not None and _signature(value) != wanted:
+                raise BackendError(
+                    f"{self._traced.name} was scheduled for {wanted} as input {i}, not {_signature(value)}; schedule "
+                    "it for that"
+                )
+
+
+def _tensors(torch: Any, found: Any) -> list[Any]:
+    return [value for value in torch.utils._pytree.tree_leaves(found) if isinstance(value, torch.Tensor)]
+
+
+def _signature(value: Any) -> str:
+    """Return what an input has to be like, as text."""
+    if not hasattr(value, "shape"):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)} on {value.device}"
+
+
+def _place(torch: Any, name: str, module: Any, inputs: Sequence[Any], device: str | None) -> Any:
+    """Return the device of PyTorch that a module and its inputs are on."""
+    tensors = [*module.parameters(), *module.buffers(), *(x for x in inputs if isinstance(x, torch.Tensor))]
+    if not tensors:
+        return torch.device(device or "cpu")
+    where = tensors[0].device
+    other = next((x.device for x in tensors if x.device != where), None)
+    if other is not None:
+        raise BackendError(f"{name} and its inputs must be on one device, not on {where} and {other}")
+    if device is not None and torch.device(device).type != where.type:
+        raise BackendError(f"{name} is on {where}, not on {device}; move it there with its to()")
+    if where.type not in ("cpu", "cuda"):
+        raise BackendError(f"{name} is on {where}; schedules run on 'cuda' or 'cpu'")
+    return where
+
+
+def _cluster(names: Sequence[str]) -> Cluster:
+    """Return devices of those names: what a schedule is lowered for."""
+    from dataclasses import replace
+
+    return Cluster(tuple(replace(cpu_cluster(1).devices[0], name=name) for name in names))
+
+
+def _no_copies(row: int) -> None:
+    raise BackendError(f"a schedule on one device has no copies, and yet one (row {row}) was to be run")

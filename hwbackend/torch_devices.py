@@ -1,0 +1,106 @@
+"""PyTorch and its devices: whether they are there, what is known of them, and how they are made to run the same way."""
+
+import logging
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from simsched.cluster import DEVICES, Cluster, Device, Link
+from simsched.cluster.presets import make_device
+from simsched.errors import MissingDependencyError
+from simsched.profile import MeasuredDevice
+from simsched.units import GB_PER_S, GIB, KIB, MIB, US
+
+_logger = logging.getLogger(__name__)
+
+_CPU: Final = {
+    "sms": 1, "threads_per_sm": 1024, "blocks_per_sm": 1, "registers_per_sm": 1 << 20,
+    "shared_memory_per_sm": 1 * MIB, "shared_memory_per_block": 1 * MIB, "shared_memory_reserved": 0,
+    "shared_memory_granularity": 1, "clock": 3000.0, "peak": {"fp32": 40e3}, "bandwidth": 10 * GB_PER_S,
+    "memory": 4 * GIB, "l2": 512 * KIB, "copy_engines": 1, "launch": 5.0, "record": 0.0, "wait": 0.0, "copy": 5.0,
+    "barrier": 0.0, "gap": 0.0, "hop": 0.0, "graph_launch": 0.0, "graph_node": 0.0, "saturating_warps": 8.0,
+    "interleave": 0.0,
+}  # fmt: skip
+"""One core as a device of one SM that runs a block at a time: priors for a common one."""
+
+
+def require_torch() -> Any:
+    """Return PyTorch.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            "PyTorch is needed for the torch backend; install it with: pip install 'simsched[torch]'"
+        ) from error
+    return torch
+
+
+@contextmanager
+def pinned(torch: Any, *, one_thread: bool = False) -> Iterator[None]:
+    """Have PyTorch choose the same algorithms each time: no TF32, no trying out, deterministic where it can choose."""
+    precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        if one_thread:
+            torch.set_num_threads(1)
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads)
+
+
+def cpu_cluster(count: int) -> Cluster:
+    """Return so many devices, each one core of the CPU, joined by memory."""
+    devices = tuple(Device(f"gpu{i}", "cpu-core", **_CPU) for i in range(count))  # type: ignore[arg-type]
+    link = Link(10 * GB_PER_S, 1 * US)
+    links = tuple((device.name, "memory", link) for device in devices) if count > 1 else ()
+    return Cluster(devices, links, name="cpu-core")
+
+
+def cuda_cluster(torch: Any, count: int) -> Cluster:
+    """Return the CUDA devices as presets of their products, with the limits that the driver tells."""
+    devices = []
+    for i in range(count):
+        found = torch.cuda.get_device_properties(i)
+        known = MeasuredDevice(
+            str(found.name),
+            sms=found.multi_processor_count,
+            compute_capability=f"{found.major}.{found.minor}",
+            threads_per_sm=getattr(found, "max_threads_per_multi_processor", None),
+            registers_per_sm=getattr(found, "regs_per_multiprocessor", None),
+            shared_memory_per_sm=getattr(found, "shared_memory_per_multiprocessor", None),
+            shared_memory_per_block=getattr(found, "shared_memory_per_block_optin", None),
+            memory=float(found.total_memory),
+        )
+        device = known.to_device(f"gpu{i}")
+        if device is None:
+            _logger.warning("no preset of %s: rates and overheads are those of an a100", found.name)
+            sms, memory = int(found.multi_processor_count), float(found.total_memory)
+            device = replace(make_device("a100", f"gpu{i}"), model=str(found.name), sms=sms, memory=memory)
+        devices.append(device)
+    preset = devices[0].model if devices[0].model in DEVICES else "a100"
+    return replace(Cluster.preset(preset, count), devices=tuple(devices))
+
+
+def driver() -> dict[str, str]:
+    """Return the driver's version and the clocks of the first GPU, where nvidia-smi tells."""
+    words = ["nvidia-smi", "-i", "0", "--query-gpu=driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
+    try:
+        text = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(zip(("driver", "clock", "memory_clock"), (part.strip() for part in text.split(",")), strict=False))
+
+
+def line(error: BaseException) -> str:
+    """Return what PyTorch raised as one line."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,268 @@
+"""The nodes of a graph of torch.fx as operators of an `OpGraph`, run one operator at a time."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hwbackend.synth import SYNTH
+from simsched.errors import ScheduleError
+from simsched.graph import Operator, OpGraph
+from simsched.rewriting.slices import ATTRIBUTE as SLICES
+from workloads.formats import torch_fx
+from workloads.formats.fusion import IO_KINDS, fuse, without_io
+from workloads.formats.torch_graph import graph_of
+
+_COMPARED: Final = ("kind", "output_shape")
+_IN_PLACE: Final = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
+                    "setitem")  # fmt: skip
+_STATEFUL: Final = ("_set_grad_enabled", "_enter_", "_exit_", "manual_seed", "set_rng_state")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph module and what it is as a graph, an operator for each node.
+
+    `full` has inputs and output as operators too. Nodes that are not in it are weights or views of weights.
+    """
+
+    graph_module: Any
+    full: OpGraph
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+        return self.full.name
+
+    def graphs(self) -> list[OpGraph]:
+        """Return the graphs that the importer makes of it: single operators and units, with and without ends."""
+        unit = fuse(self.full)
+        return [without_io(self.full), without_io(unit), self.full, unit]
+
+
+def traced(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
+    """Trace a module as the importer does: by torch.fx, or where that fails by torch.export.
+
+    Raises
+    ------
+    GraphError
+        If neither can, or the module does not run on the inputs.
+    """
+    full = torch_fx.from_module(module, example_inputs, name=name, include_io=True)
+    with torch_fx._inference(module):
+        try:
+            return Traced(torch_fx._traced(module), full)
+        except Exception:  # as the importer found: what it made of the module came from torch.export
+            import torch.export
+
+            return Traced(torch.export.export(module, tuple(example_inputs)).module(), full)
+
+
+def traced_by_dynamo(graph_module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
+    """Return what dynamo traced, whose parameters and buffers are inputs of the graph, as a graph."""
+    nodes = list(graph_module.graph.nodes)
+    values = torch_fx._propagated(name, graph_module, example_inputs)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    weights = {node: value for node, value in zip(placeholders, example_inputs, strict=True) if is_weight(value)}
+    for node in nodes:
+        if node.op == "get_attr":
+            weights[node] = torch_fx._attribute(name, graph_module, node.target)
+    modules = dict(graph_module.named_modules(remove_duplicate=False))
+    full = graph_of(nodes, values, weights, modules, name=name, granularity="operator", device=None, include_io=True)
+    return Traced(graph_module, full)
+
+
+def is_weight(value: Any) -> bool:
+    """Say whether an input of a graph of dynamo is a parameter or buffer, which stays where it is."""
+    import torch
+
+    return isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+
+
+def nodes_of(traced: Traced, graph: OpGraph) -> list[list[Any]]:
+    """Return the nodes that each operator of a graph stands for, in the order in which they run.
+
+    Parameters
+    ----------
+    traced
+        What runs.
+    graph
+        What the importer made of it, single operators or units.
+
+    Raises
+    ------
+    ScheduleError
+        If the graph is another, naming the first operator that shows it, or was rewritten.
+    """
+    _require_same(traced, graph)
+    _require_pure(traced)
+    by_name = {node.name: node for node in traced.graph_module.graph.nodes}
+    members: dict[str, list[Any]] = {name: [by_name[name]] if name in by_name else [] for name in graph.names}
+    reads: dict[str, list[str]] = {name: [] for name in traced.full.names}
+    for edge in sorted(
+        traced.full.edges, key=lambda edge: edge.nbytes == 0.0
+    ):  # what only sizes are read of comes last
+        reads[edge.dst].append(edge.src)
+    owner: dict[str, str] = {}  # the operator that a node belongs to, or whose output it looks at
+    for name in traced.full.order:
+        if name in members:
+            owner[name] = name
+            continue
+        found = next((owner[src] for src in reads[name] if src in owner), None)
+        if found is None:
+            continue
+        owner[name] = found
+        if not _launches_nothing(traced.full[name]):
+            members[found].append(by_name[name])
+    return [members[name] for name in graph.names]
+
+
+def _require_same(traced: Traced, graph: OpGraph) -> None:
+    """Refuse a graph that is not one of those that the importer makes."""
+    for op in graph.operators:
+        if SLICES in op.attributes or "weights" in op.attributes:
+            raise ScheduleError(
+                f"the schedule runs a rewritten graph, in which {op.name!r} stands for other operators than the module "
+                f"has; schedule {traced.name} without rewriting (ios: strategy='parallel')"
+            )
+    graphs = traced.graphs()
+    ours = next((found for found in graphs if found.index.keys() == graph.index.keys()), None)
+    if ours is None:
+        unknown = next((name for name in graph.names if name not in traced.full.index), None)
+        if unknown is not None:
+            raise ScheduleError(
+                f"operator {unknown!r} of the schedule is not in {traced.name}; schedule the graph that "
+                "workloads.formats.torch_fx makes of it"
+            )
+        closest = max(graphs, key=lambda found: len(found.index.keys() & graph.index.keys()))
+        missing = next((name for name in closest.names if name not in graph.index), None)
+        extra = next((name for name in graph.names if name not in closest.index), None)
+        raise ScheduleError(f"operator {missing or extra!r} of {traced.name} is not in the schedule's graph")
+    for op in graph.operators:
+        mine = ours[op.name]
+        keys = _COMPARED if op.kind != SYNTH else _COMPARED[1:]  # what was realised or measured may stand for a view
+        differs = next((key for key in keys if getattr(mine, key) != getattr(op, key)), None)
+        if differs is not None:
+            raise ScheduleError(
+                f"operator {op.name!r} has {differs} {getattr(op, differs)!r} in the schedule, but "
+                f"{getattr(mine, differs)!r} in {traced.name}"
+            )
+    theirs = dict.fromkeys((edge.src, edge.dst) for edge in graph.edges)
+    lost = next((edge for edge in ours.edges if (edge.src, edge.dst) not in theirs), None)
+    if lost is not None:
+        raise ScheduleError(f"the schedule's graph lacks the edge {lost.src!r} -> {lost.dst!r} of {traced.name}")
+
+
+def _require_pure(traced: Traced) -> None:
+    """Refuse operators whose order among others matters beyond the edges of the graph.
+
+    That is what writes over an input that others read, and what changes the state of PyTorch.
+    """
+    for node in traced.graph_module.graph.nodes:
+        if _called(node).startswith(_STATEFUL):
+            raise ScheduleError(
+                f"operator {node.name!r} of {traced.name} changes how others run, which no edge says; it cannot be run "
+                "under a schedule"
+            )
+        if not _overwrites(traced.graph_module, node):
+            continue
+        written: Any = node.args[0] if node.args else None
+        while hasattr(written, "users"):
+            if len(written.users) > 1:
+                other = next(user for user in written.users if user is not node)
+                raise ScheduleError(
+                    f"operator {node.name!r} of {traced.name} writes over {written.name!r}, which {other.name!r} uses "
+                    "too; have it write elsewhere (inplace=False) to run it under a schedule"
+                )
+            is_view = written.name in traced.full.index and _launches_nothing(traced.full[written.name])
+            written = written.args[0] if is_view and written.args else None
+
+
+def _overwrites(module: Any, node: Any) -> bool:
+    if node.op == "call_module":
+        return bool(getattr(_found(module, node.target), "inplace", False))
+    name = _called(node)
+    in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    return in_place or node.kwargs.get("inplace") is True
+
+
+def _called(node: Any) -> str:
+    """Return the name of the function or method that a node calls, without the name of an overload."""
+    if node.op not in ("call_function", "call_method"):
+        return ""
+    target = getattr(node.target, "overloadpacket", node.target)
+    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+
+
+def _launches_nothing(op: Operator) -> bool:
+    return not op.kernels and op.time == 0.0 and op.kind not in IO_KINDS
+
+
+class NodeRunner:
+    """Runs the nodes of a graph module in parts, each node once.
+
+    Views that are in no part, and what is made of weights alone, run when a node reads them.
+
+    Parameters
+    ----------
+    graph_module
+        Its parameters and submodules are used as they are.
+    parts
+        Nodes by number of the part.
+    """
+
+    def __init__(self, graph_module: Any, parts: Sequence[Sequence[Any]]) -> None:
+        self._graph = graph_module.graph
+        self._module = graph_module
+        self._parts = parts
+        nodes = list(self._graph.nodes)
+        self._placeholders = [node for node in nodes if node.op == "placeholder"]
+        (self._output,) = (node for node in nodes if node.op == "output")
+        self._targets = {node: _found(graph_module, node.target) for node in nodes if node.op == "call_module"}
+        self._values: dict[Any, Any] = {}
+
+    def begin(self, inputs: Iterable[Any]) -> None:
+        """Forget everything but the inputs, one for each placeholder; the last may be left out where a default is."""
+        given = list(inputs)
+        given += [node.args[0] for node in self._placeholders[len(given) :]]
+        self._values = dict(zip(self._placeholders, given, strict=True))
+
+    def compute(self, i: int) -> None:
+        """Run the nodes of part number `i`."""
+        for node in self._parts[i]:
+            if node.op not in ("placeholder", "output"):
+                self._value(node)
+
+    def result(self) -> Any:
+        """Return what the output node returns."""
+        return self._map(self._output.args[0])
+
+    def end(self) -> None:
+        """Let go of all values."""
+        self._values = {}
+
+    def _value(self, node: Any) -> Any:
+        if node in self._values:
+            return self._values[node]
+        if node.op == "get_attr":
+            value = _found(self._module, node.target)
+        else:
+            args, kwargs = self._map(node.args), self._map(node.kwargs)
+            if node.op == "call_function":
+                value = node.target(*args, **kwargs)
+            elif node.op == "call_method":
+                value = getattr(args[0], node.target)(*args[1:], **kwargs)
+            else:
+                value = self._targets[node](*args, **kwargs)
+        self._values[node] = value
+        return value
+
+    def _map(self, arguments: Any) -> Any:
+        from torch.fx.node import map_arg
+
+        return map_arg(arguments, self._value)
+
+
+def _found(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module

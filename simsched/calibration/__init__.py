@@ -1,0 +1,11 @@
+"""Calibration: from measurements of a device to a simulator that predicts it.
+
+`calibrate` fits the parameters of a cluster and the times of operators to a `Profile`; the `Calibration` that it
+returns is a cost model, has the fitted cluster, and says how far it can be trusted.
+"""
+
+from simsched.calibration.calibrate import calibrate, recalibrate
+from simsched.calibration.calibration import Calibration, Error, ParameterRow, Residual
+from simsched.calibration.evidence import ALONE, MICROBENCHMARKS
+
+__all__ = ["ALONE", "MICROBENCHMARKS", "Calibration", "Error", "ParameterRow", "Residual", "calibrate", "recalibrate"]

@@ -1,0 +1,296 @@
+"""`Calibration`: a cluster whose parameters and operator times were fitted to measurements."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from simsched.calibration.evidence import Run
+from simsched.calibration.parameters import PARAMETERS, Belief
+from simsched.cluster import Cluster, Device
+from simsched.costmodel import roofline
+from simsched.graph import Operator, OpGraph
+from simsched.graph.columns import Floats, Indices
+from simsched.io import dump_json, read_json, write_file
+
+FITTED, HELD_OUT = "fit", "held-out"
+NORMAL_95: Final = 1.96
+"""Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
+
+
+class ParameterRow(NamedTuple):
+    """A parameter of the devices after a fit.
+
+    Parameters
+    ----------
+    name
+        Field of `Device`, or ``interference.compute.memory``, ``link.bandwidth`` and the like.
+    value, prior
+        Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
+    low, high
+        Between which it lies with 95 %: by a bootstrap, or by what was believed beforehand.
+    identified
+        Whether measurements said enough of it.
+    note
+        Why not, or an empty text.
+    """
+
+    name: str
+    value: float
+    prior: float
+    low: float
+    high: float
+    identified: bool
+    note: str = ""
+
+    @property
+    def belief(self) -> Belief:
+        """What it says of the parameter on the scale on which it is fitted."""
+        parameter = PARAMETERS[self.name]
+        width = parameter.inward(self.high) - parameter.inward(self.low)
+        return Belief(parameter.inward(self.value), max(width / (2 * NORMAL_95), 1e-6))
+
+
+class Residual(NamedTuple):
+    """A run as it was measured and as the calibrated simulator predicts it: makespans in us.
+
+    `role` is ``"fit"``, or ``"held-out"`` for a run that no fit has seen.
+    """
+
+    name: str
+    measured: float
+    predicted: float
+    role: str = FITTED
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1.0
+
+
+class Error(NamedTuple):
+    """Mean and 90th percentile of the absolute error of makespans, as fractions, over so many runs."""
+
+    mean: float
+    p90: float
+    runs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What was fitted to measurements of a device: a cluster, and a cost model.
+
+    Parameters
+    ----------
+    cluster
+        With fitted parameters.
+    prior
+        The same before.
+    graph
+        The graph that was measured, as the backend ran it, or None.
+    times
+        Us of each measured operator alone, in place, by name.
+    scales
+        By kind of operator the median of measured over roofline time.
+    parameters
+        What became of each parameter.
+    residuals
+        Every run, measured and predicted.
+    microbenchmarked
+        What became of each parameter by microbenchmarks alone.
+    runs, held_out
+        The runs in place, and which of them no fit has seen.
+    provenance
+        Device, backend, dates, versions, number of runs.
+
+    Notes
+    -----
+    As a cost model it answers with the measured time for an operator that is the measured one: of the same
+    name, shape and attributes, and FLOP or time where both say them. For one that was not measured (a merged one,
+    say) it is the roofline time by the scale of its kind; for a kind that was not measured either, the operator's own
+    `time`, and without one its roofline time by the scale of all. On a device of another model times change as the
+    roofline time does.
+    """
+
+    cluster: Cluster
+    prior: Cluster
+    graph: OpGraph | None
+    times: Mapping[str, float]
+    scales: Mapping[str, float]
+    parameters: tuple[ParameterRow, ...]
+    residuals: tuple[Residual, ...]
+    microbenchmarked: tuple[ParameterRow, ...] = ()
+    runs: tuple[Run, ...] = ()
+    held_out: tuple[bool, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    _applied: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("times", "scales", "provenance"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Calibration, (
+            self.cluster, self.prior, self.graph, dict(self.times), dict(self.scales), self.parameters,
+            self.residuals, self.microbenchmarked, self.runs, self.held_out, dict(self.provenance),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        fitted = sum(row.identified for row in self.parameters)
+        error = f", error {self.error.mean:.1%}" if self.error else ""
+        return f"Calibration({self.cluster.name!r}, {len(self.times)} operators, {fitted} parameters{error})"
+
+    @property
+    def error(self) -> Error | None:
+        """Error over the runs that no fit has seen; None if there are none."""
+        errors = [abs(row.error) for row in self.residuals if row.role == HELD_OUT]
+        if not errors:
+            return None
+        return Error(float(np.mean(errors)), float(np.quantile(errors, 0.9)), len(errors))
+
+    def __call__(self, op: Operator, device: Device) -> float:
+        """Return the time of an operator alone on a device in us (see Notes of the class)."""
+        if self.is_measured(op):
+            assert self.graph is not None
+            return self.times[op.name] * self._ratio(self.graph[op.name], device)
+        scale = self.scales.get(op.kind)
+        if scale is None and op.time is not None:
+            return op.time
+        return roofline(op, device) * (self._scale_of_all if scale is None else scale)
+
+    def is_measured(self, op: Operator) -> bool:
+        """Return whether an operator is the one that was measured under its name."""
+        if op.name not in self.times or self.graph is None:
+            return False
+        mine = self.graph[op.name]
+        if op.output_shape != mine.output_shape or op.attributes != mine.attributes:
+            return False
+        if mine.kind == "synth" and op.kind != "synth":  # it stands for one that said nothing of its kernels
+            return not op.kernels and (op.time is None or op.time in (mine.time, self.times[op.name]))
+        return op.kind == mine.kind and (not op.flops or not mine.flops or op.flops == mine.flops)
+
+    @property
+    def _scale_of_all(self) -> float:
+        return float(np.median(list(self.scales.values()))) if self.scales else 1.0
+
+    def _ratio(self, op: Operator, device: Device) -> float:
+        """Return how many times as long an operator takes on a device as on those that were measured."""
+        models = [known.model for known in self.cluster.devices]
+        return 1.0 if device.model in models else roofline(op, device) / roofline(op, self.cluster.devices[0])
+
+    def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
+        """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`.
+
+        Those of a graph are found once for each device and kept while the graph lives. O(V), then O(len(ops)).
+        """
+        found = self._known.get(id(graph))
+        if found is None or found[0]() is not graph:
+            known: dict[Device, Floats] = {}
+            found = self._known[id(graph)] = (ref(graph, self._forget(self._known, id(graph))), known)
+        plain = replace(device, name="gpu0") if device.name != "gpu0" else device
+        if plain not in found[1]:
+            found[1][plain] = np.array([self(op, device) for op in graph.operators])
+        times: Floats = found[1][plain][ops]
+        return times
+
+    @staticmethod
+    def _forget(kept: dict[int, Any], key: int) -> Any:
+        return lambda _: kept.pop(key, None)
+
+    def apply(self, graph: OpGraph) -> OpGraph:
+        """Return a graph with what was measured in place of what it had.
+
+        Parameters
+        ----------
+        graph
+            Its operators are looked up as in a call.
+
+        Returns
+        -------
+        OpGraph
+            Measured operators have their time, and kernels, FLOP, bytes, intensity and kind as they were run; edges
+            between two of them the bytes that were moved. Others keep all but their time, which a call says. The
+            graph itself if it is applied already; for the same graph always the same object.
+        """
+        found = self._applied.get(id(graph))
+        if found is not None and found[0]() is graph:
+            kept: OpGraph = found[1] if found[1] is not None else graph
+            return kept
+        device = self.cluster.devices[0]
+        operators = [self._measured(op, device) for op in graph.operators]
+        applied = graph
+        if any(new is not old for new, old in zip(operators, graph.operators, strict=True)):
+            applied = OpGraph(operators, self._edges(graph), graph.name)
+            self._applied[id(applied)] = (ref(applied, self._forget(self._applied, id(applied))), None)
+        self._applied[id(graph)] = (
+            ref(graph, self._forget(self._applied, id(graph))), None if applied is graph else applied
+        )  # fmt: skip
+        return applied
+
+    def _measured(self, op: Operator, device: Device) -> Operator:
+        time = self(op, device)
+        if not self.is_measured(op):
+            return replace(op, time=time) if op.time != time else op
+        assert self.graph is not None
+        mine = self.graph[op.name]
+        return replace(
+            op, time=time, kind=mine.kind, flops=mine.flops, nbytes=mine.nbytes, kernels=mine.kernels,
+            intensity=mine.intensity, dtype=mine.dtype,
+        )  # fmt: skip
+
+    def _edges(self, graph: OpGraph) -> list[Any]:
+        if self.graph is None:
+            return list(graph.edges)
+        mine = {(edge.src, edge.dst): edge for edge in self.graph.edges}
+        edges = []
+        for edge in graph.edges:
+            ran = mine.get((edge.src, edge.dst))
+            if ran is not None and edge.transfer is not None:
+                edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
+            edges.append(edge)
+        return edges
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the parameters as rows of texts, the first their headings."""
+        rows: list[tuple[str, ...]] = [("parameter", "value", "prior", "95 %", "note")]
+        for row in self.parameters:
+            interval = f"{row.low:.4g} .. {row.high:.4g}" if row.identified else "-"
+            note = row.note if row.identified else f"not identified: {row.note}"
+            rows.append((row.name, f"{row.value:.4g}", f"{row.prior:.4g}", interval, note))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the calibration as a JSON document, format ``simsched.calibration`` version 1."""
+        from simsched.calibration.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "calibration") -> "Calibration":
+        """Make a calibration from a decoded ``simsched.calibration`` document; `source` names it in errors."""
+        from simsched.calibration.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict(), indent=None))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Calibration":
+        """Read a calibration from a JSON file."""
+        return cls.from_dict(read_json(path), str(path))
+
+
+def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
+    """Return, by kind of operator, the median of measured over roofline time."""
+    ratios: dict[str, list[float]] = {}
+    for op in graph.operators:
+        if op.name in times:
+            ratios.setdefault(op.kind, []).append(times[op.name] / roofline(op, device))
+    return {kind: float(np.median(found)) for kind, found in ratios.items()}

@@ -1,0 +1,252 @@
+"""`Run`: what calibration keeps of a replay, and what the simulator says of the same program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.cluster import Cluster, Device
+from simsched.errors import CalibrationError, ProgramError
+from simsched.graph import Operator, OpGraph
+from simsched.graph.columns import Floats, Ints
+from simsched.profile import Replay
+from simsched.program import LAUNCH, Program, launch_ptr
+from simsched.simulator import simulate
+from simsched.simulator.compiled.engine import launches_of
+from simsched.simulator.compiled.plan import Plan
+from simsched.simulator.compiled.platform import Table
+from simsched.trace import COPY, KERNEL, Trace
+
+MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
+"""How the names of runs begin that identify parameters; all others are runs of a graph in place."""
+
+
+ALONE: Final = "alone"
+"""How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
+
+
+_KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
+
+
+class Times(NamedTuple):
+    """When the launches and copies of a run began and ended, us: arrays of shape (n, 2)."""
+
+    makespan: float
+    launches: Floats
+    copies: Floats
+
+
+class FixedTimes:
+    """A cost model of one graph: the time of each of its operators in us, whatever the device.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    times
+        Us, shape (n_ops,).
+    """
+
+    def __init__(self, graph: OpGraph, times: Floats) -> None:
+        self._graph, self._times = graph, times
+
+    def __call__(self, op: Operator, device: Device) -> float:  # noqa: ARG002  (a CostModel's parameters)
+        """Return the time of an operator of the graph in us."""
+        return float(self._times[self._graph.index[op.name]])
+
+    def operator_times(self, graph: OpGraph, device: Device, ops: Ints) -> Floats:  # noqa: ARG002
+        """Return the times of some operators of the graph in us, shape of `ops`."""
+        found: Floats = self._times[ops]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Measured runs of one program, as far as a fit needs them.
+
+    Parameters
+    ----------
+    name
+        That of the replay.
+    program
+        What ran, over the graph as it was realised.
+    latency
+        Us of each repeat.
+    launches, copies
+        Start and end in us of each launch and copy, by row of the program's, shape (n, 2).
+    """
+
+    name: str
+    program: Program
+    latency: tuple[float, ...]
+    launches: Floats
+    copies: Floats
+
+    @classmethod
+    def of(cls, replay: Replay) -> "Run":
+        """Return what is kept of a replay."""
+        program, times = replay.program, times_of(replay.trace)
+        measured = (min(replay.latency), times.launches.min(initial=0.0), replay.median)
+        if not np.isfinite([*measured, times.makespan]).all() or min(measured) < 0:
+            raise CalibrationError(f"run {replay.name!r} holds a time that is negative or not finite; measure it again")
+        if replay.median <= 0:
+            raise CalibrationError(f"run {replay.name!r} is said to have taken no time; measure it again")
+        return cls(replay.name, program, replay.latency, times.launches, times.copies)
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph that ran."""
+        return self.program.graph
+
+    def over(self, graph: OpGraph) -> "Run":
+        """Return the run over another description of the graph that ran."""
+        if graph is self.graph:
+            return self
+        try:
+            return replace(self, program=self.program.over(graph))
+        except ProgramError as error:
+            raise CalibrationError(f"run {self.name!r}: {error}") from None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it ran a graph as it is used, not one made to identify parameters."""
+        return not self.name.startswith(MICROBENCHMARKS)
+
+    @cached_property
+    def measured(self) -> float:
+        """Median latency in us."""
+        return float(np.median(self.latency))
+
+    @cached_property
+    def noise(self) -> float:
+        """Relative standard error of the median latency, from the spread of the middle half; 0 of a single repeat."""
+        low, high = np.quantile(self.latency, (0.25, 0.75))
+        return float((high - low) / 1.35 / self.measured * 1.25 / np.sqrt(len(self.latency)))
+
+    @cached_property
+    def launch_stream(self) -> Ints:
+        """Device and stream of each launch as one number, shape (n_launches,)."""
+        rows = np.flatnonzero(self.program.action == LAUNCH)
+        found = np.empty(len(self.launches), np.int64)
+        found[self.program.argument[rows]] = (
+            self.program.device[rows].astype(np.int64) * 2**31 + self.program.stream[rows]
+        )
+        return found
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether it uses more than one stream."""
+        return len(np.unique(self.launch_stream)) > 1
+
+    def durations(self, gap: float = 0.0) -> Floats:
+        """Return the measured us of each operator, its kernels and a `gap` between any two of them."""
+        return self._by_operator(self.launches) + gap * (np.diff(self.program.launch_ptr) - 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != _KEPT}
+
+    def _by_operator(self, launches: Floats) -> Floats:
+        return added(self.program.launch_op, launches[:, 1] - launches[:, 0], len(self.graph))
+
+    @cached_property
+    def overlap(self) -> Floats:
+        """Part of each operator's time in which another kernel ran on its device too, at most 1, shape (n_ops,)."""
+        device = self.launch_stream // 2**31
+        start, end = self.launches.T
+        together = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
+        together[device[:, None] != device] = 0.0
+        np.fill_diagonal(together, 0.0)
+        shared = added(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
+        return np.minimum(1.0, shared / np.maximum(self._by_operator(self.launches), 1e-12))
+
+    def simulated(self, cluster: Cluster, times: Floats) -> Times:
+        """Return what the simulator says of the program with operators of these times in us."""
+        plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
+        columns, _ = plan.take().trace_columns(self._launches(plan, times))
+        return _times(self.program, columns)
+
+    def _launches(self, plan: Plan, times: Floats) -> Table:
+        """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
+        asked = tuple((d.model, d.sms, d.saturating_warps, d.bandwidth) for d in plan.cluster.devices)
+        kept = self.__dict__.get(_KEPT)
+        if kept is None or kept[0] is not times or kept[1] != asked:
+            found = launches_of(plan, FixedTimes(self.graph, times))
+            kept = self.__dict__[_KEPT] = (times, asked, found)
+        rows: Table = kept[2]
+        return rows
+
+    def makespan(self, cluster: Cluster, times: Floats) -> float:
+        """Return the simulated makespan in us with operators of these times."""
+        return simulate(self.program, cluster, FixedTimes(self.graph, times)).makespan
+
+    def simulated_durations(self, found: Times) -> Floats:
+        """Return the us of each operator in what was simulated."""
+        return self._by_operator(found.launches)
+
+
+def added(rows: npt.NDArray[Any], values: Floats, count: int) -> Floats:
+    """Return the sum of the values of each row, shape (count,)."""
+    sums = np.zeros(count)
+    np.add.at(sums, rows, values)
+    return sums
+
+
+def times_of(trace: Trace) -> Times:
+    """Return when the launches and copies of a trace ran, by row of the program's."""
+    return _times(trace.program, {name: getattr(trace, name) for name in ("kind", "item", "start", "end")})
+
+
+def _times(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Times:
+    kind, item = columns["kind"], columns["item"]
+    found = []
+    for wanted, count in ((KERNEL, len(program.launch_op)), (COPY, len(program.copies.op))):
+        rows = np.flatnonzero(kind == wanted)
+        spans = np.zeros((count, 2))
+        spans[item[rows], 0], spans[item[rows], 1] = columns["start"][rows], columns["end"][rows]
+        found.append(spans)
+    launches, copies = found
+    return Times(float(max(launches[:, 1].max(initial=0.0), copies[:, 1].max(initial=0.0))), launches, copies)
+
+
+Weights = npt.NDArray[np.float64]
+
+
+def weighted_median(values: Floats, weights: Weights) -> float:
+    """Return the value at which half of the weight lies below; between two that meet there their mean.
+
+    >>> weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 5.0]))
+    2.0
+    """
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order]) / weights.sum()
+    at = int(np.searchsorted(share, 0.5 - 1e-12))
+    if at + 1 < len(order) and abs(share[at] - 0.5) < 1e-9:
+        return float((values[order[at]] + values[order[at + 1]]) / 2)
+    return float(values[order[at]])
+
+
+def runs_of(replays: Sequence[Replay]) -> tuple[Run, ...]:
+    """Return what is kept of replays."""
+    return tuple(Run.of(replay) for replay in replays)
+
+
+def with_shares(graph: OpGraph, runs: Sequence[Run]) -> OpGraph:
+    """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
+    if not (np.diff(graph.kernel_ptr) > 1).any():
+        return graph
+    ptr = launch_ptr(graph)
+    operators = []
+    for i, op in enumerate(graph.operators):
+        if len(op.kernels) > 1:
+            spent = np.array([np.diff(run.launches[ptr[i] : ptr[i + 1]], axis=1)[:, 0] for run in runs])
+            share = np.maximum(np.median(spent / np.maximum(spent.sum(axis=1, keepdims=True), 1e-12), axis=0), 1e-6)
+            share /= share.sum()
+            op = replace(op, kernels=tuple(replace(k, share=float(s)) for k, s in zip(op.kernels, share, strict=True)))
+        operators.append(op)
+    return OpGraph(operators, graph.edges, graph.name)
+
+
+Values = Mapping[str, float]

@@ -1,0 +1,164 @@
+"""The parameters of a cluster that can be fitted, and what is believed of each before anything is measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import exp, hypot, inf, isfinite, log
+from typing import Final, NamedTuple
+
+from simsched.cluster import Cluster
+
+SMALLEST: Final = 1e-3
+"""Us below which a cost is not told from none: logarithms need a floor."""
+
+
+_NEAR: Final = 1e-6  # of a bound, which a fit comes near to and never reaches
+
+
+class Belief(NamedTuple):
+    """What is believed of a parameter: mean and standard deviation on its own scale."""
+
+    mean: float
+    spread: float
+
+
+UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
+"""What is believed of a cost in us that is given as 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One number of the simulator's model that measurements can tell.
+
+    Parameters
+    ----------
+    name
+        The field of `Device`; ``interference.compute.memory`` and the like; ``link.latency``, ``link.bandwidth``.
+    spread
+        Standard deviation of what is believed of it beforehand: of its logarithm, or of itself if not `log`.
+    in_place
+        The same for what microbenchmarks say of how it is in place (on cold data, between other kernels).
+    log
+        Whether its logarithm is fitted, which keeps it positive.
+    low, high
+        Bounds of its value.
+    rough
+        Whether what is simulated makes steps where it changes, because blocks are issued whole and orders change:
+        slopes mislead there, so it is searched for by trial too.
+    """
+
+    name: str
+    spread: float
+    in_place: float
+    log: bool = True
+    low: float = SMALLEST
+    high: float = inf
+    rough: bool = False
+
+    def inward(self, value: float) -> float:
+        """Return a value on the scale on which it is fitted."""
+        return log(max(value, self.low)) if self.log else value
+
+    def outward(self, place: float) -> float:
+        """Return the value at a place on that scale."""
+        value = exp(min(place, 700.0)) if self.log else place
+        if value < self.low + _NEAR:
+            return self.low
+        return min(value, self.high)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest place on that scale."""
+        if not self.log:
+            return self.low, self.high
+        return log(self.low) - 1e-9, log(self.high) if isfinite(self.high) else inf
+
+
+CLASSES: Final = ("compute", "memory")
+OVERHEADS: Final = ("launch", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "copy")
+_PAIRS: Final = tuple((i, j) for i in range(2) for j in range(2))
+INTERFERENCE: Final = tuple(f"interference.{CLASSES[i]}.{CLASSES[j]}" for i, j in _PAIRS)
+LINKS: Final = ("link.latency", "link.bandwidth")
+SHARING: Final = ("saturating_warps", "bandwidth", "interleave", *INTERFERENCE)
+"""Those that say what kernels do to each other; they matter to no kernel alone."""
+
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    parameter.name: parameter
+    for parameter in (
+        *(Parameter(name, 0.7, 0.1) for name in OVERHEADS),
+        Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
+        Parameter("bandwidth", 0.4, 0.25, rough=True),
+        Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
+        *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
+        Parameter("link.latency", 0.7, 0.1),
+        Parameter("link.bandwidth", 0.5, 0.1),
+        Parameter("copy_rate", 0.5, 0.1),
+    )
+}
+"""Parameters by name, in the order in which tables list them."""
+
+
+def value_of(cluster: Cluster, name: str) -> float:
+    """Return the value of a parameter in a cluster: of its first device or link; NaN if it has no link."""
+    device = cluster.devices[0]
+    if name in INTERFERENCE:
+        i, j = _PAIRS[INTERFERENCE.index(name)]
+        return device.interference[i][j]
+    if name in LINKS:
+        return float(getattr(cluster.links[0][2], name.removeprefix("link."))) if cluster.links else float("nan")
+    return float(getattr(device, name))
+
+
+def values_of(cluster: Cluster) -> dict[str, float]:
+    """Return the value of each parameter of a cluster that can be fitted there, by name."""
+    found = {name: value_of(cluster, name) for name in PARAMETERS}
+    return {name: value for name, value in found.items() if isfinite(value)}
+
+
+def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
+    """Return a cluster with other values of some parameters.
+
+    All devices get the same; links keep their proportions to the first one.
+    """
+    changes = {name: value for name, value in values.items() if name not in INTERFERENCE and name not in LINKS}
+    rows = [list(row) for row in cluster.devices[0].interference]
+    for name, (i, j) in zip(INTERFERENCE, _PAIRS, strict=True):
+        rows[i][j] = values.get(name, rows[i][j])
+    interference = (rows[0][0], rows[0][1]), (rows[1][0], rows[1][1])
+    found = cluster.replace_devices(**changes, interference=interference)
+    if not cluster.links or not any(name in values for name in LINKS):
+        return found
+    factor = {name: _over(values.get(name), value_of(cluster, name)) for name in LINKS}
+    links = tuple(
+        (
+            a,
+            b,
+            replace(
+                link, latency=link.latency * factor["link.latency"], bandwidth=link.bandwidth * factor["link.bandwidth"]
+            ),
+        )
+        for a, b, link in cluster.links
+    )
+    return replace(found, links=links)
+
+
+def _over(value: float | None, prior: float) -> float:
+    return 1.0 if value is None or prior == 0.0 else value / prior
+
+
+def prior_beliefs(cluster: Cluster) -> dict[str, Belief]:
+    """Return what is believed of each parameter before anything is measured."""
+    return {name: _prior_belief(PARAMETERS[name], value) for name, value in values_of(cluster).items()}
+
+
+def _prior_belief(parameter: Parameter, value: float) -> Belief:
+    if parameter.log and value < SMALLEST:  # said to cost nothing: no order of magnitude to go by
+        return UNKNOWN_COST
+    return Belief(parameter.inward(value), parameter.spread)
+
+
+def inflated(beliefs: Mapping[str, Belief]) -> dict[str, Belief]:
+    """Return what microbenchmarks say of parameters as they are in place, which is less sure."""
+    return {
+        name: Belief(belief.mean, min(hypot(belief.spread, PARAMETERS[name].in_place), PARAMETERS[name].spread))
+        for name, belief in beliefs.items()
+    }

@@ -1,0 +1,88 @@
+"""A backend that is the simulator itself, with parameters that the calibration does not see, and noise."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+
+import simsched as ss
+from hwbackend import profiling
+from hwbackend.preparing import prepared
+from hwbackend.synth import realised
+from simsched.cluster import occupancy
+from simsched.profile import Replay
+from simsched.trace import COPY, KERNEL, measured_trace
+
+PRIOR = ss.Cluster.preset("a100")
+HIDDEN = {
+    "launch": 5.5, "record": 0.7, "wait": 1.9, "gap": 1.3, "hop": 2.8, "barrier": 14.0, "graph_launch": 8.5,
+    "graph_node": 1.4, "copy": 6.0, "bandwidth": 1.25e6, "saturating_warps": 29.0, "interleave": 0.2,
+    "interference": ((0.12, 0.03), (0.03, 0.06)),
+}  # fmt: skip
+
+
+@dataclass
+class HiddenDevice:
+    """Replays are simulations on `truth`; `factor` is what the time of an operator really is, over what it says."""
+
+    cluster: ss.Cluster = PRIOR
+    truth: ss.Cluster = field(default_factory=lambda: PRIOR.replace_devices(**HIDDEN))
+    noise: float = 0.01
+    factor: dict = field(default_factory=dict)
+    name: str = "hidden"
+
+    @cached_property
+    def rng(self):
+        return np.random.default_rng(7)
+
+    def realise(self, graph):
+        return realised(graph, self.cluster)
+
+    def microbenchmarks(self):
+        return profiling.microbenchmarks(self)
+
+    def profile(self, graph, *, in_situ=8, rng=0):
+        return profiling.profile(self, graph, in_situ, rng)
+
+    def time(self, op, device):
+        """Return the true time: what its operator says by its factor, or what a kernel of known work takes."""
+        if op.time is not None:
+            return op.time * self.factor.get(op.name, 1.0)
+        (kernel,), device = op.kernels, self.truth.devices[0]
+        held = occupancy(device, kernel).blocks * device.sms
+        share = min(1.0, ceil(kernel.threads / 32) / device.saturating_warps) / device.sms
+        filling = device.sms * self.cluster.devices[0].saturating_warps / (kernel.threads / 32)
+        flops, nbytes = op.flops / kernel.blocks, op.nbytes / kernel.blocks
+        alone = filling * max(flops / device.peak["fp32"], nbytes / self.cluster.devices[0].bandwidth)
+        compute, memory = flops / device.peak["fp32"], nbytes / device.bandwidth
+        sensitive = 1.0 if op.intensity == "compute" else compute / max(compute, memory)
+        loaded = share * (1.0 if op.intensity == "compute" else max(0.1, sensitive))
+        total, left = 0.0, kernel.blocks
+        while left:
+            wave = min(left, held)
+            total += max(alone * max(1.0, 1 - sensitive + sensitive * wave * loaded), wave * memory)
+            left -= wave
+        return total
+
+    def replay(self, schedule, *, repeats=20, warmup=3):
+        program = prepared(self, schedule)
+        jitter = self.noise or None
+        traces = [ss.simulate(program, self.truth, self.time, jitter=jitter, rng=self.rng) for _ in range(repeats)]
+        latency = [trace.makespan for trace in traces]
+        middle = traces[int(np.argsort(latency)[len(latency) // 2])]
+        launches, copies = (_spans(middle, kind, n) for kind, n in _counts(program))
+        trace = measured_trace(program, self.cluster, launches, copies)
+        name = program.graph.name if isinstance(schedule, type(program)) else schedule.scheduler
+        return Replay(tuple(latency), trace, {"backend": self.name, "device": "hidden a100"}, name=name)
+
+
+def _counts(program):
+    return (KERNEL, len(program.launch_op)), (COPY, len(program.copies.op))
+
+
+def _spans(trace, kind, count):
+    rows = np.flatnonzero(trace.kind == kind)
+    found = np.zeros((count, 2))
+    found[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
+    return found

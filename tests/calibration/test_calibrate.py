@@ -1,0 +1,242 @@
+"""Calibration against a device whose parameters are known: the simulator itself with others than the prior."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hidden_device import HIDDEN, PRIOR, HiddenDevice
+
+import simsched as ss
+from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.errors import CalibrationError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.profile import MeasuredDevice, MeasuredOperator, Profile
+from workloads.registry import load
+
+DRAWN = load("random:layered", n_ops=12, n_layers=4, n_edges=20)
+GRAPH = OpGraph([replace(op, time=op.time / 10) for op in DRAWN.operators], DRAWN.edges)
+"""Operators of some 10 to 400 us, of one kernel or two."""
+
+
+@pytest.fixture(scope="module")
+def microbenchmarks():
+    return HiddenDevice().microbenchmarks()
+
+
+@pytest.fixture(scope="module")
+def device():
+    rng = np.random.default_rng(3)
+    return HiddenDevice(factor={name: float(rng.uniform(0.6, 2.0)) for name in GRAPH.names})
+
+
+@pytest.fixture(scope="module")
+def profile(device):
+    return device.profile(GRAPH, in_situ=6, rng=1)
+
+
+@pytest.fixture(scope="module")
+def by_microbenchmarks(microbenchmarks):
+    return calibrate(None, microbenchmarks, rng=0, bootstrap=50)
+
+
+@pytest.fixture(scope="module")
+def calibrated(profile):
+    return calibrate(None, profile, rng=0, bootstrap=30)
+
+
+def row(calibration, name):
+    return next(found for found in calibration.parameters if found.name == name)
+
+
+@pytest.mark.parametrize("name", ["launch", "barrier", "graph_launch", "graph_node", "wait", "hop", "gap"])
+def test_overheads_are_found(by_microbenchmarks, name):
+    """Costs of 1.3 to 14 us, told from chains, fans, stages and graphs of kernels that vary by 1 %."""
+    found = row(by_microbenchmarks, name)
+    assert found.identified
+    assert found.value == pytest.approx(HIDDEN[name], rel=0.15)
+    assert found.low <= HIDDEN[name] <= found.high
+
+
+def test_what_kernels_share_is_found(by_microbenchmarks):
+    """29 warps saturate an SM, DRAM moves 1.25 TB/s, compute slows compute by 12 %, 20 % of slots interleave."""
+    assert row(by_microbenchmarks, "saturating_warps").value == pytest.approx(29.0, rel=0.05)
+    assert row(by_microbenchmarks, "bandwidth").value == pytest.approx(1.25e6, rel=0.08)
+    assert row(by_microbenchmarks, "interference.compute.compute").value == pytest.approx(0.12, abs=0.03)
+    assert row(by_microbenchmarks, "interleave").value < 0.4
+    for name, true in (("saturating_warps", 29.0), ("bandwidth", 1.25e6), ("interference.compute.compute", 0.12)):
+        assert row(by_microbenchmarks, name).low <= true <= row(by_microbenchmarks, name).high
+
+
+def test_what_nothing_was_measured_of_keeps_its_prior(by_microbenchmarks):
+    """One device copies nothing, so the cost of a copy stays 4.5 us though it is 6; links there are none of."""
+    copy = row(by_microbenchmarks, "copy")
+    assert (copy.value, copy.identified) == (PRIOR.devices[0].copy, False)
+    assert "nothing was measured" in copy.note
+    assert by_microbenchmarks.cluster.devices[0].copy == 4.5
+    assert not any(found.name.startswith("link.") for found in by_microbenchmarks.parameters)
+
+
+def test_microbenchmarks_come_true(by_microbenchmarks):
+    """With what was found, every microbenchmark is predicted within 5 %, and half of them within 1 %."""
+    errors = [abs(found.error) for found in by_microbenchmarks.residuals]
+    assert len(errors) > 60
+    assert max(errors) < 0.05
+    assert np.median(errors) < 0.01
+
+
+def test_transfers_tell_of_links():
+    """Two devices, a link of 40 GB/s and 4 us instead of 52 GB/s and 2 us."""
+    prior = ss.Cluster.preset("a40", n_gpus=2)
+    truth = prior.replace_links(bandwidth=40e3, latency=4.0).replace_devices(copy=7.0)
+    runs = HiddenDevice(prior, truth, noise=0.0).microbenchmarks()
+    only = replace(runs, runs=tuple(run for run in runs.runs if run.name.startswith(("overhead/l", "transfer/"))))
+    found = calibrate(None, only, bootstrap=20)
+    assert row(found, "link.bandwidth").value == pytest.approx(40e3, rel=0.03)
+    assert row(found, "link.latency").value == pytest.approx(4.0, rel=0.2)
+    assert row(found, "copy").value == pytest.approx(7.0, rel=0.2)
+    assert found.cluster.route("gpu0", "gpu1").bandwidth == row(found, "link.bandwidth").value
+
+
+def test_times_of_operators_are_found_in_place(device, calibrated):
+    """Each operator takes 0.6 to 2 times what it says; all are found within 3 %, on average within 1 %."""
+    errors = [abs(calibrated.times[op.name] / device.time(op, None) - 1) for op in calibrated.graph.operators]
+    assert max(errors) < 0.03
+    assert np.mean(errors) < 0.01
+
+
+def test_error_is_that_of_runs_no_fit_has_seen(calibrated):
+    held_out = [found for found in calibrated.residuals if found.role == "held-out"]
+    assert calibrated.error.runs == len(held_out) == sum(calibrated.held_out) >= 1
+    assert calibrated.error.mean == np.mean([abs(found.error) for found in held_out])
+    assert calibrated.error.mean < 0.04
+
+
+def test_held_out_runs_change_nothing(profile, calibrated):
+    """Without the runs that were held out the same is found."""
+    unseen = {found.name for found in calibrated.residuals if found.role == "held-out"}
+    seen = replace(profile, runs=tuple(run for run in profile.runs if run.name not in unseen))
+    again = calibrate(None, seen, held_out=0.0, bootstrap=2)
+    assert dict(again.times) == dict(calibrated.times)
+    assert again.error is None
+    assert [found.value for found in again.parameters] == [found.value for found in calibrated.parameters]
+
+
+def test_recalibration_lowers_the_error(device):
+    """With one training schedule, then with eight schedules more: what others take is predicted better."""
+    scarce = calibrate(None, device.profile(GRAPH, in_situ=1, rng=5), held_out=0.0, bootstrap=2)
+    more = device.profile(GRAPH, in_situ=8, rng=6)
+    better = recalibrate(scarce, [run for run in more.runs if run.name.startswith("in-situ/streams")], bootstrap=2)
+    unseen = [run for run in device.profile(GRAPH, in_situ=8, rng=8).runs if run.name.startswith("in-situ/streams")]
+
+    def error(found):
+        graph = found.apply(GRAPH)
+        assert graph is found.apply(GRAPH)
+        predicted = [ss.simulate(run.program, found.cluster, found).makespan for run in unseen]
+        return np.mean([abs(p / run.median - 1) for p, run in zip(predicted, unseen, strict=True)])
+
+    assert len(better.runs) == len(scarce.runs) + 8
+    assert error(better) < error(scarce)
+
+
+def test_a_calibration_is_a_cost_model(calibrated):
+    """Measured operators take their measured time, asked for as they were or as they ran; others by their kind."""
+    device = calibrated.cluster.devices[0]
+    ran, said = calibrated.graph["op0"], GRAPH["op0"]
+    assert calibrated(ran, device) == calibrated(said, device) == calibrated.times["op0"]
+    assert calibrated(replace(said, time=said.time * 3), device) == 3 * said.time  # another of that name
+    merged = Operator("op0+op1", kind="synth", flops=1e9)
+    scale = calibrated.scales["synth"]
+    assert calibrated(merged, device) == pytest.approx(scale * ss.roofline(merged, device))
+
+
+def test_times_by_columns_are_those_of_calls(calibrated):
+    device = calibrated.cluster.devices[0]
+    for graph in (GRAPH, calibrated.graph, calibrated.apply(GRAPH)):
+        rows = np.array([3, 0, 11])
+        found = calibrated.operator_times(graph, device, rows)
+        assert found.tolist() == [calibrated(graph.operator(i), device) for i in rows.tolist()]
+
+
+def test_an_applied_graph_is_the_one_that_ran(calibrated):
+    """Kernels, FLOP, bytes and kind are those of the realised operators, times the fitted ones; twice is once."""
+    found = calibrated.apply(GRAPH)
+    assert found.names == GRAPH.names
+    for op in found.operators:
+        ran = calibrated.graph[op.name]
+        assert (op.kernels, op.flops, op.nbytes, op.kind) == (ran.kernels, ran.flops, ran.nbytes, "synth")
+        assert op.time == calibrated.times[op.name]
+    assert calibrated.apply(found) is found
+    assert calibrated.apply(calibrated.apply(GRAPH)) is calibrated.apply(GRAPH)
+
+
+def test_foreign_operators_are_left_but_for_their_time(calibrated):
+    other = OpGraph([Operator("x", time=12.0), Operator("y", kind="synth", flops=1e9)], [Edge("x", "y", 8.0)])
+    found = calibrated.apply(other)
+    assert found["x"] is not None
+    assert found["x"] == other["x"]
+    assert found["y"].time == calibrated(other["y"], calibrated.cluster.devices[0])
+    assert found.edges == other.edges
+
+
+def test_a_profile_without_runs_gives_times(calibrated):
+    """From a profiler's trace there are times of operators and nothing else: they are used, nothing is fitted."""
+    graph = OpGraph([Operator("a", kind="conv", flops=1e9), Operator("b", kind="conv", flops=1e9)])
+    measured = Profile((MeasuredOperator("a", (90.0, 100.0, 300.0)),), graph=graph)
+    found = calibrate(PRIOR, measured, graph)
+    assert found(graph["a"], PRIOR.devices[0]) == 100.0
+    assert found(graph["b"], PRIOR.devices[0]) == pytest.approx(100.0)  # the same work at the scale of its kind
+    assert not any(parameter.identified for parameter in found.parameters)
+
+
+REFUSED = {
+    "another graph": (lambda p: (None, p, OpGraph([Operator("x")])), "operator 'op0' is not in it"),
+    "a part of the graph": (lambda p: (None, p, OpGraph([*GRAPH.operators, Operator("z")])), "no operator 'z'"),
+    "another device": (lambda p: (ss.Cluster.preset("v100"), p), "measured on gpu0 (a100, 108 SMs), not on gpu0 (v100"),
+    "no device": (lambda p: (None, replace(p, cluster=None)), "give a cluster"),
+    "another number of SMs": (
+        lambda p: (PRIOR, replace(p, cluster=None, device=MeasuredDevice("tiny", sms=4))), "'tiny' with 4 SMs"
+    ),
+    "nothing": (lambda p: (None, replace(p, runs=(), graph=None)), "nothing to fit"),
+    "no profile": (lambda _: (None, ()), "no profile"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(profile, case):
+    given, words = REFUSED[case]
+    with pytest.raises(CalibrationError) as caught:
+        calibrate(*given(profile))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("option", "value"), [("held_out", 1.0), ("held_out", float("nan")), ("bootstrap", 1)])
+def test_options_out_of_range_are_refused(profile, option, value):
+    with pytest.raises(CalibrationError, match=option):
+        calibrate(None, profile, **{option: value})
+
+
+def test_replays_of_another_graph_are_refused(calibrated):
+    graph = OpGraph([Operator("stranger", time=5.0)])
+    replay = HiddenDevice().replay(ss.schedule(graph, PRIOR, "sequential"), repeats=2)
+    with pytest.raises(CalibrationError, match="operator 'stranger' is not in it"):
+        recalibrate(calibrated, [replay])
+    with pytest.raises(CalibrationError, match="no replays"):
+        recalibrate(calibrated, [])
+
+
+def test_a_run_that_took_no_time_is_refused(profile):
+    run = replace(profile.runs[0], latency=(0.0, 0.0))
+    with pytest.raises(CalibrationError, match="'in-situ/sequential-0' is said to have taken no time"):
+        calibrate(None, replace(profile, runs=(run,)))
+
+
+def test_it_says_what_it_is(calibrated):
+    assert isinstance(calibrated, Calibration)
+    assert repr(calibrated).startswith("Calibration('a100', 12 operators")
+    table = calibrated.table()
+    assert table[0] == ("parameter", "value", "prior", "95 %", "note")
+    assert {len(line) for line in table} == {5}
+    assert len(table) == 1 + len(calibrated.parameters)
+    assert calibrated.provenance["device"] == "hidden a100"
+    assert calibrated.provenance["runs"] == "11"

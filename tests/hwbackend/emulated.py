@@ -1,0 +1,261 @@
+"""The CUDA kernels run by the host: what `launches_of` describes, on guarded memory, and what should come out."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from functools import cache, partial
+from math import prod
+from mmap import PAGESIZE, mmap
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zlib import crc32
+
+import numpy as np
+import pytest
+from rewriting.interpreter import ACTIVATIONS, computed, part_inputs
+
+from hwbackend.cuda_launches import (
+    KERNEL_NAMES,
+    STREAM_NBYTES,
+    BlockStamps,
+    Input,
+    Output,
+    Parameter,
+    Scratch,
+    Stamps,
+    StreamBuffer,
+    Table,
+    kernel_source,
+    launches_of,
+    output_size,
+    parameters_of,
+)
+
+HERE = Path(__file__).resolve().parent / "emulation"
+TOLERANCE = 1e-4
+PROT_NONE = 0  # of mprotect
+_GUARDED = np.float32(-7.25e31)
+_OUTCOMES = ("", "arguments do not fit", "a barrier that not all come to", "memory beyond a buffer")
+
+
+@cache
+def library():
+    """The kernels as a library for the host, or a skip that says what is missing."""
+    compiler = shutil.which("g++")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("g++ on Linux is needed: it compiles the CUDA kernels for the host")
+    entries = "\n".join(f"ENTRY({name})" for name in KERNEL_NAMES)
+    pieces = (HERE / "prelude.hpp").read_text(), kernel_source(), (HERE / "epilogue.hpp").read_text(), entries
+    with TemporaryDirectory() as folder:
+        source, target = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+        source.write_text("\n".join(pieces), encoding="utf-8")
+        words = [compiler, "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-o", str(target), str(source)]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode and "unrecognized" in done.stderr:
+            pytest.skip("g++ is too old for C++20")
+        assert not done.returncode, done.stderr
+        return ctypes.CDLL(str(target))
+
+
+class Buffer:
+    """Float32 elements that end (or, if `at_begin`, begin) where memory ends, with guards at the other side."""
+
+    def __init__(self, values, *, at_begin=False):
+        values = np.asarray(values, np.float32).ravel()
+        nbytes = -(-max(4, values.nbytes) // PAGESIZE) * PAGESIZE
+        self.memory = mmap(-1, nbytes + 2 * PAGESIZE)
+        inside = np.frombuffer(self.memory, np.float32)[PAGESIZE // 4 : -PAGESIZE // 4]
+        inside[:] = _GUARDED
+        start = 0 if at_begin else inside.size - values.size
+        self.values = inside[start : start + values.size]
+        self.values[:] = values
+        self.others = (inside[:start], inside[start + values.size :])
+        for page in (inside.ctypes.data - PAGESIZE, inside.ctypes.data + nbytes):
+            assert _mprotect()(ctypes.c_void_p(page), ctypes.c_size_t(PAGESIZE), PROT_NONE) == 0
+
+    @property
+    def address(self):
+        return self.values.ctypes.data
+
+    def check(self):
+        assert all((other == _GUARDED).all() for other in self.others), "written beyond a buffer"
+
+
+@cache
+def _mprotect():
+    return ctypes.CDLL(None).mprotect
+
+
+@cache
+def stream_buffer(role):
+    """Pages of zeros that exist once they are touched."""
+    return np.zeros(STREAM_NBYTES // 4 + 16, np.float32)
+
+
+class Run:
+    """One run of an operator's launches, `backwards` in the order of the threads; everything written is NaN first."""
+
+    def __init__(self, launches, inputs, size, values, *, backwards=False, stamps=False, streams=None):
+        self.streams = streams
+        self.buffer = partial(Buffer, at_begin=backwards)
+        self.inputs = [self.buffer(x) for x in inputs]
+        self.output = self.buffer(np.full(size, np.nan))
+        self.parameters = {p: self.buffer(values(p)) for p in parameters_of(launches)}
+        self.scratch, self.tables = {}, []
+        self.spans, self.blocks = [], []
+        before = [x.values.copy() for x in (*self.inputs, *self.parameters.values())]
+        for launch in launches:
+            self.launch(launch, backwards, stamps)
+        buffers = (*self.inputs, *self.parameters.values(), self.output, *self.scratch.values())
+        for buffer in buffers:
+            buffer.check()
+        for buffer, old in zip(buffers, before, strict=False):
+            assert np.array_equal(buffer.values, old, equal_nan=True), "an input was written"
+
+    def address(self, argument):
+        match argument:
+            case Input(index, offset):
+                return self.inputs[index].address + 4 * offset
+            case Output():
+                return self.output.address
+            case Scratch(_, nbytes):
+                if argument not in self.scratch:
+                    self.scratch[argument] = self.buffer(np.full(nbytes // 4, np.nan))
+                return self.scratch[argument].address
+            case Parameter():
+                return self.parameters[argument].address
+            case int():
+                return argument
+        raise AssertionError(argument)
+
+    def word(self, argument, launch, stamps):
+        """What the kernel gets for an argument."""
+        match argument:
+            case np.int32():
+                return ctypes.c_int32(argument)
+            case np.float32():
+                return ctypes.c_float(argument)
+            case None:
+                return ctypes.c_uint64(0)
+            case StreamBuffer(role):
+                buffer = stream_buffer(role) if self.streams is None else self.streams[role].values
+                return ctypes.c_uint64(buffer.ctypes.data + -buffer.ctypes.data % 16)
+            case Table(entries):
+                self.tables.append(np.array([self.address(entry) for entry in entries], np.uint64))
+                return ctypes.c_uint64(self.tables[-1].ctypes.data)
+            case Stamps():
+                self.spans.append(np.array([2**64 - 1, 0], np.uint64))
+                return ctypes.c_uint64(self.spans[-1].ctypes.data if stamps else 0)
+            case BlockStamps():
+                self.blocks.append(np.zeros((launch.blocks, 3), np.uint64))
+                return ctypes.c_uint64(self.blocks[-1].ctypes.data if stamps else 0)
+        return ctypes.c_uint64(self.address(argument))
+
+    def launch(self, launch, backwards, stamps):
+        words = [self.word(argument, launch, stamps) for argument in launch.arguments]
+        n = len(words)
+        pointers = (ctypes.c_void_p * n)(*(ctypes.cast(ctypes.pointer(word), ctypes.c_void_p) for word in words))
+        sizes = (ctypes.c_uint32 * n)(*map(ctypes.sizeof, words))
+        three = ctypes.c_uint32 * 3
+        found = getattr(library(), f"launch_{launch.kernel}")(
+            three(*launch.grid), three(*launch.block), n, sizes, pointers, int(backwards)
+        )
+        assert found == 0, f"{launch.kernel}: {_OUTCOMES[found]}"
+
+
+def drawn(parameter):
+    """Values of a parameter as its description says, always the same."""
+    rng = np.random.default_rng(crc32(repr(parameter).encode()))
+    return rng.normal(parameter.mean, parameter.spread, parameter.shape)
+
+
+def ran(op, xs, *, sms=132, reads=None, values=drawn, **options):
+    """Output of an operator, run on arrays, in its shape."""
+    launches = launches_of(op, sms, reads)
+    run = Run(launches, xs, output_size(op), values, **options)
+    return run.output.values.reshape(output_size(op) if op.output_shape is None else op.output_shape).copy()
+
+
+# What should come out, in float64
+
+
+def functions(x):
+    """Every activation that the interpreter has not."""
+    exp = np.exp(np.minimum(x, 0.0))
+    gate, log = np.clip(x / 6.0 + 0.5, 0.0, 1.0), np.logaddexp(0.0, x)
+    return {
+        "relu6": np.clip(x, 0.0, 6.0),
+        "leaky_relu": np.where(x < 0.0, 0.01 * x, x),
+        "prelu": np.where(x < 0.0, 0.25 * x, x),
+        "hard_sigmoid": gate,
+        "hard_swish": x * gate,
+        "elu": np.where(x < 0.0, exp - 1.0, x),
+        "selu": 1.0507009873554805 * np.where(x < 0.0, 1.6732632423543772 * (exp - 1.0), x),
+        "softplus": log,
+        "mish": x * np.tanh(log),
+        "square": x**2,
+    }
+
+
+def activated(x, kind):
+    if kind is None:
+        return x
+    return ACTIVATIONS[kind](x) if kind in ACTIVATIONS else functions(x)[kind]
+
+
+def expected_of(kind, xs, given, output, parameters):
+    """Value of an operator or part, from what it read and the parameters that it was given by name."""
+    x, weight, bias = xs[0], parameters.get("weight"), parameters.get("bias", np.zeros(()))
+    if kind in ("layer_norm", "rms_norm"):
+        mean = x.mean(-1, keepdims=True) if kind == "layer_norm" else 0.0
+        value = (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * parameters["scale"]
+        value = value + parameters.get("shift", 0.0)
+    elif kind == "embedding":
+        rows = np.floor(np.abs(x.astype(np.float32)) * np.float32(1024)).astype(np.int64) % given["rows"]
+        value = parameters["table"][rows].reshape(output)
+    elif kind == "expand":
+        lengths = zip(x.shape[::-1], output[::-1], strict=False)
+        fits = x.ndim <= len(output) and all(small in (1, size) for small, size in lengths)
+        value = np.broadcast_to(x, output) if fits else np.resize(x, output)
+    elif kind in functions(np.zeros(())):
+        value = activated(x, kind).reshape(output)
+    else:
+        if kind == "batch_norm":
+            weight, bias = parameters["scale"], parameters["shift"]
+        elif kind in ("add", "mul", "sub"):
+            weight = parameters.get("constant")
+            xs = [np.broadcast_to(each, output) for each in xs]
+        if kind == "conv" and len(given["padding"]) > x.ndim - 2:
+            given = {**given, "padding": given["padding"][: x.ndim - 2]}
+        plain = {key: value for key, value in given.items() if key != "activation"}
+        value = computed(kind, xs, weight, bias, plain, output)
+    return activated(value, given.get("activation"))
+
+
+def expected(op, xs, *, values=drawn, sms=132, reads=None):
+    """Output of an operator in float64; parameters are those that its launches ask for."""
+    parameters = {}
+    for p in parameters_of(launches_of(op, sms, reads)):
+        parameters.setdefault(p.part, {})[p.name] = np.asarray(values(p), np.float32).astype(float)
+    xs = [np.asarray(x, np.float32).astype(float) for x in xs]
+    for i, part in op.attributes.get("slices", {}).items():
+        xs[int(i)] = xs[int(i)].take(range(*part[1:]), part[0])
+    xs = [x.reshape(-1)[: prod(shape)].reshape(shape) for x, shape in zip(xs, op.input_shapes, strict=True)]
+    if "parts" not in op.attributes:
+        return expected_of(op.kind, xs, dict(op.attributes), op.output_shape, parameters.get(None, {}))
+    made = []
+    for i, part in enumerate(op.attributes["parts"]):
+        sources = [xs[~r] if r < 0 else made[r] for r in part["inputs"]]
+        sources = [x.reshape(shape) for x, shape in zip(sources, part_inputs(op, i), strict=True)]
+        made.append(expected_of(part["kind"], sources, part, part["output_shape"], parameters.get(i, {})))
+    return made[-1]
+
+
+def close(found, wanted):
+    """Whether all is as it should be, to a part of the largest."""
+    assert found.shape == wanted.shape
+    assert np.isfinite(found).all(), "something was not written, or read before it was"
+    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+    assert error <= TOLERANCE, error
+    return True

@@ -1,0 +1,296 @@
+"""Calibrate, schedule, predict, replay, compare, recalibrate: the whole loop on a backend that hides its parameters."""
+
+import json
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hidden_backend import HiddenBackend
+
+import workloads
+from hwbackend.accuracy import validate
+from hwbackend.preparing import prepared
+from hwbackend.profiling import random_schedule
+from simsched.cluster import Cluster
+from simsched.errors import BackendError, FileError, FormatError, SchedulerError, UnknownNameError
+from simsched.graph import OpGraph
+from simsched.program import LAUNCH
+from simsched.schedules import Schedule
+
+SCHEDULERS = ("sequential", "heft", "greedy", "opara")
+QUICK = {"rounds": 2, "training": 3, "random_held_out": 3, "repeats": 3}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Stands for a calibration that says at once how many times as long as they are said to be operators take."""
+
+    cluster: Cluster
+    factor: float
+    applied: dict = field(default_factory=dict)
+
+    def apply(self, graph):
+        if any(graph is made for _, made in self.applied.values()):
+            return graph
+        if id(graph) not in self.applied:
+            operators = [replace(op, time=self(op, None)) for op in graph.operators]
+            self.applied[id(graph)] = graph, OpGraph(operators, graph.edges, graph.name)
+        return self.applied[id(graph)][1]
+
+    def __call__(self, op, device):
+        return op.time * self.factor
+
+    def operator_times(self, graph, device, ops):
+        return graph.time[ops]  # of a graph to which it was applied
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let operators be taken to last 1.3 times as long, after recalibration 1.35 times; say what each has learned."""
+    learned = []
+
+    def calibrate(cluster, profiles, graph):
+        learned.append([run.name for profile in profiles for run in profile.runs])
+        return Guess(cluster, 1.3)
+
+    def recalibrate(calibration, replays):
+        learned.append([run.name for run in replays])
+        return Guess(calibration.cluster, 1.35)
+
+    monkeypatch.setattr("simsched.calibration.calibrate", calibrate)
+    monkeypatch.setattr("simsched.calibration.recalibrate", recalibrate)
+    return learned
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return workloads.random_layered(n_ops=10, n_layers=4, rng=3)
+
+
+@pytest.fixture(scope="module")
+def found(graph):
+    """The whole loop once, with the real calibration; what it knows of operators at first was measured on warm data."""
+    return validate(graph, HiddenBackend(), SCHEDULERS, rounds=2, training=0, random_held_out=4, repeats=4, rng=0)
+
+
+def rows(accuracy):
+    return [[each.to_dict() for each in found.schedules] for found in accuracy.rounds]
+
+
+def test_calibration_knows_better_than_the_datasheet(found):
+    """Operators take 1.1 to 1.6 times as long as they are said to: uncalibrated predictions are 10 % off and more."""
+    for each in found.rounds:
+        assert each.uncalibrated_error > 0.1
+        assert each.mean_error < each.uncalibrated_error
+        assert each.kendall_tau > 0.5
+
+
+def test_recalibration_lowers_the_error(found):
+    """Round 1 thinks that operators take 1 / 1.25 of their time; the replays are of cold data, and teach it better."""
+    first, last = found.rounds
+    assert first.mean_error > 0.1
+    assert last.mean_error < 0.05
+
+
+def test_schedules_of_schedulers_are_held_out_in_every_round(found):
+    """What is learned after a round are its schedules at random, and each round draws others."""
+    for each in found.rounds:
+        names = [row.scheduler for row in each.schedules]
+        assert names == [*SCHEDULERS, "random-1", "random-2", "random-3", "random-4"]
+        assert all(row.held_out for row in each.schedules)
+    drawn = [[row.measured_us for row in each.schedules if row.is_random] for each in found.rounds]
+    assert drawn[0] != drawn[1]
+
+
+def test_what_is_said_besides(found, graph):
+    assert (found.graph, found.backend, found.device, found.seed) == (graph.name, "hidden", "Hidden A100", 0)
+    assert found.environment["backend"] == "hidden"
+    assert found.rounds[0].schedules[0].max_relative_error == 0.0
+    trace, run = found.traces["heft"]
+    assert trace.makespan == found.rounds[-1].schedules[1].predicted_us
+    assert run.median == found.rounds[-1].schedules[1].measured_us
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_same_seed_gives_the_same(graph, at_once):
+    first, again, other = (validate(graph, HiddenBackend(), SCHEDULERS, rng=seed, **QUICK) for seed in (0, 0, 1))
+    assert rows(again) == rows(first)
+    assert rows(other) != rows(first)
+
+
+def test_schedulers_plan_with_what_was_learned(graph, at_once):
+    """A round predicts with what the one before it taught, and its schedulers are given that, too."""
+    given = []
+
+    def watches(graph, cluster, cost):
+        given.append(graph.time[0])
+        return Schedule.from_columns(graph, range(len(graph)), [device.name for device in cluster.devices])
+
+    found = validate(graph, HiddenBackend(), [watches], **QUICK)
+    assert given == pytest.approx([1.3 * graph.time[0], 1.35 * graph.time[0]])
+    first, last = (each.schedules[0] for each in found.rounds)
+    assert first.uncalibrated_us == last.uncalibrated_us < first.predicted_us < last.predicted_us
+    assert at_once[1] == ["round-1/random-1", "round-1/random-2", "round-1/random-3"]
+    assert {name.partition("/")[0] for name in at_once[0]} == {"overhead", "in-situ"}
+
+
+def test_a_schedule_that_a_fit_has_seen_is_not_held_out(graph, at_once):
+    """One that answers as the first training schedule: in the table and in the regret, but its error does not count."""
+    seen = []
+
+    class Watching(HiddenBackend):
+        def profile(self, graph, *, in_situ=8, rng=0):
+            found = super().profile(graph, in_situ=in_situ, rng=rng)
+            seen.extend(run.program for run in found.runs if run.name == "in-situ/sequential-0")
+            return found
+
+    def copies(graph, cluster, cost):
+        (program,) = seen
+        order = list(dict.fromkeys(program.launch_op[program.argument[program.action == LAUNCH]].tolist()))
+        return Schedule.from_columns(graph, order, [device.name for device in cluster.devices])
+
+    found = validate(graph, Watching(), [copies, "heft"], **QUICK)
+    for each in found.rounds:
+        copied, heft, *_ = each.schedules
+        assert (copied.scheduler, copied.held_out, heft.held_out) == ("copies", False, True)
+        assert copied.error is not None
+        assert copied not in each.held_out
+        assert copied.rank_measured is not None
+
+
+def refuses(graph, cluster, cost):
+    raise SchedulerError("refuses: this graph has [too] many operators")
+
+
+def test_what_cannot_be_made_or_run_has_a_row_with_the_reason(graph, at_once):
+    """A scheduler that refuses, and one whose execution the backend refuses."""
+    found = validate(graph, HiddenBackend(refuses=("stages",)), [refuses, "ios", "heft"], **QUICK)
+    made, run, heft, *_ = found.rounds[0].schedules
+    assert (made.scheduler, made.reason) == ("refuses", "refuses: this graph has [too] many operators")
+    assert (run.scheduler, run.measured_us, run.reason) == ("ios", None, "stages is not for me")
+    assert heft.reason is None
+    assert "refuses: not measured: refuses: this graph has [too] many operators" in repr(found)
+
+
+def test_if_nothing_can_be_run_the_reason_is_raised(graph, at_once):
+    class Tired(HiddenBackend):
+        def replay(self, schedule, *, repeats=20, warmup=3):
+            if repeats == 3:  # not a profile's
+                raise BackendError("the device is tired")
+            return super().replay(schedule, repeats=repeats, warmup=warmup)
+
+    with pytest.raises(BackendError, match="the device is tired"):
+        validate(graph, Tired(), ["heft"], **QUICK)
+
+
+def test_nothing_to_measure(graph, at_once):
+    with pytest.raises(BackendError, match="no scheduler found a schedule"):
+        validate(graph, HiddenBackend(), [refuses], **(QUICK | {"random_held_out": 0}))
+
+
+def test_without_schedules_at_random_nothing_is_learned(graph, at_once):
+    """Then rounds repeat each other, but for what a backend makes of it: this one is deterministic."""
+    found = validate(graph, HiddenBackend(), ["heft", "greedy"], **(QUICK | {"random_held_out": 0}))
+    assert rows(found)[0] == rows(found)[1]
+
+
+def test_two_schedulers_that_agree_are_measured_once(graph, at_once):
+    def heft_too(graph, cluster, cost):
+        from simsched.schedulers.heft import heft
+
+        return heft(graph, cluster, cost)
+
+    backend = HiddenBackend()
+    found = validate(graph, backend, ["heft", heft_too], **(QUICK | {"rounds": 1, "random_held_out": 0}))
+    first, second = found.rounds[0].schedules
+    assert first.measured_us == second.measured_us
+    alone = HiddenBackend()
+    validate(graph, alone, ["heft"], **(QUICK | {"rounds": 1, "random_held_out": 0}))
+    assert len(backend.ran) == len(alone.ran)
+
+
+def test_a_killed_run_goes_on_where_it_stopped(graph, at_once, tmp_path):
+    """Killed at the second replay of round 2: what is on disk is not measured again, and the result is the same."""
+    whole = HiddenBackend()
+    expected = validate(graph, whole, SCHEDULERS, folder=tmp_path / "whole", **QUICK)
+    stop = len(whole.ran) - 5
+    killed = HiddenBackend(stop_after=stop)
+    with pytest.raises(KeyboardInterrupt):
+        validate(graph, killed, SCHEDULERS, folder=tmp_path / "killed", **QUICK)
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "killed").iterdir()}
+    assert 0 < len(kept) < len(list((tmp_path / "whole").iterdir()))
+    after = HiddenBackend()
+    found = validate(graph, after, SCHEDULERS, folder=tmp_path / "killed", **QUICK)
+    assert len(after.ran) == 5
+    assert rows(found) == rows(expected)
+    for name, data in kept.items():
+        assert (tmp_path / "killed" / name).read_bytes() == data
+    assert {path.name for path in (tmp_path / "whole").iterdir()} == {p.name for p in (tmp_path / "killed").iterdir()}
+
+
+def test_a_profile_that_was_cut_short_is_not_kept(graph, at_once, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        validate(graph, HiddenBackend(stop_after=3), SCHEDULERS, folder=tmp_path / "kept", **QUICK)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_other_settings_have_files_of_their_own(graph, at_once, tmp_path):
+    """Other repeats: microbenchmarks and profile are read, each replay is measured anew."""
+    once = QUICK | {"rounds": 1}
+    validate(graph, HiddenBackend(), ["heft"], folder=tmp_path, **once)
+    again = HiddenBackend()
+    validate(graph, again, ["heft"], folder=tmp_path, **(once | {"repeats": 5}))
+    assert len(again.ran) == 4  # heft and three at random
+
+
+def test_a_damaged_file_is_an_error(graph, at_once, tmp_path):
+    once = QUICK | {"rounds": 1}
+    validate(graph, HiddenBackend(), ["heft"], folder=tmp_path, **once)
+    for path in tmp_path.glob("round-1-*.json"):
+        path.write_text(path.read_text()[:50])
+    with pytest.raises(FormatError, match="not valid JSON"):
+        validate(graph, HiddenBackend(), ["heft"], folder=tmp_path, **once)
+
+
+def test_a_folder_that_cannot_be_made(graph, at_once, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot make folder"):
+        validate(graph, HiddenBackend(), ["heft"], folder=tmp_path / "file", **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("rounds", 0), ("training", -1), ("random_held_out", 1.5), ("repeats", 0), ("rounds", True)]
+)
+def test_numbers_out_of_range(graph, option, value):
+    with pytest.raises(BackendError, match=f"{option} must be a whole number of at least"):
+        validate(graph, HiddenBackend(), ["heft"], **{option: value})
+
+
+def test_a_scheduler_that_is_not_known(graph, at_once):
+    """That is said before anything is measured."""
+    backend = HiddenBackend()
+    with pytest.raises(UnknownNameError, match="unknown scheduler 'heff'"):
+        validate(graph, backend, ["heft", "heff"], **QUICK)
+    assert backend.ran == []
+
+
+def test_several_devices(at_once):
+    """Two devices and copies between them; the measured trace has the same copies."""
+    graph = workloads.random_layered(n_ops=8, n_layers=3, rng=1)
+    found = validate(graph, HiddenBackend(gpus=2), ["round-robin", "hios-lp"], **(QUICK | {"rounds": 1}))
+    assert all(row.measured_us for row in found.rounds[0].schedules)
+    trace, run = found.traces["round-robin"]
+    assert len(run.program.copies.op) == len(trace.program.copies.op) > 0
+
+
+def test_training_schedules_are_found_again(graph):
+    """The digest of a program does not depend on who lowered it, or on a detour over a file."""
+    from hwbackend.accuracy_folder import digest
+    from simsched.program import Program
+
+    backend = HiddenBackend()
+    plan = random_schedule(backend.realise(graph), backend.cluster, rng=4, streams=3)
+    program = prepared(backend, plan)
+    again = Program.from_dict(json.loads(json.dumps(program.to_dict())))
+    assert digest(again) == digest(program)
+    other = prepared(backend, random_schedule(backend.realise(graph), backend.cluster, rng=5, streams=3))
+    assert digest(other) != digest(program)

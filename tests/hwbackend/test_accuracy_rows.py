@@ -1,0 +1,162 @@
+"""What follows from predicted and measured makespans, worked by hand."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwbackend.accuracy import Accuracy, Outcome, Round
+
+ROUND = {"mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret", "schedules"}
+SCHEDULE = {
+    "scheduler", "predicted_us", "measured_us", "measured_p10_us", "measured_p90_us", "error", "no_contention_us",
+    "uncalibrated_us", "rank_predicted", "rank_measured", "held_out", "max_relative_error",
+}  # fmt: skip
+
+
+def row(name, predicted, measured, held_out=True, **more):
+    spread = {"measured_p10_us": 0.9 * measured, "measured_p90_us": 1.1 * measured}
+    usual = {"no_contention_us": 0.5 * measured, "uncalibrated_us": 0.8 * measured}
+    return Outcome(name, predicted, measured, held_out=held_out, **spread, **(usual | more))
+
+
+def accuracy(*rounds):
+    return Accuracy("net", "hidden", "Hidden A100", {"date": "2026-01-01"}, 0, rounds, None, {})
+
+
+def test_errors_are_fractions_of_what_was_measured():
+    """|90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11.
+
+    Their 90th percentile lies 0.8 of the way from 0.1 to 0.2: 0.18. Half as long as measured is an error of 0.5,
+    0.8 of it one of 0.2.
+    """
+    found = Round.of([row("a", 90.0, 100.0), row("b", 120.0, 100.0), row("c", 206.0, 200.0)])
+    assert [each.error for each in found.schedules] == pytest.approx([0.1, 0.2, 0.03])
+    assert found.mean_error == pytest.approx(0.11)
+    assert found.p90_error == pytest.approx(0.18)
+    assert found.no_contention_error == pytest.approx(0.5)
+    assert found.uncalibrated_error == pytest.approx(0.2)
+
+
+def test_what_a_fit_has_seen_stands_in_the_table_alone():
+    """Without b, whose error is 0.2, there are a and c: (0.1 + 0.03) / 2 = 0.065; b still is what was chosen."""
+    rows = [row("a", 90.0, 100.0), row("b", 80.0, 100.0, held_out=False), row("c", 206.0, 200.0)]
+    found = Round.of(rows)
+    assert found.mean_error == pytest.approx(0.065)
+    assert len(found.schedules) == 3
+    assert len(found.held_out) == 2
+    assert found.chosen.scheduler == "b"
+
+
+def test_kendall_tau_counts_pairs_in_the_same_order():
+    """Of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6."""
+    rows = [row("a", 1.0, 1.0), row("b", 2.0, 3.0), row("c", 3.0, 2.0), row("d", 4.0, 4.0)]
+    assert Round.of(rows).kendall_tau == pytest.approx(4 / 6)
+
+
+def test_kendall_tau_allows_for_ties():
+    """Predicted 1 1 2, measured 1 2 3: two pairs agree, one is tied: tau-b is 2 / sqrt(2 * 3)."""
+    rows = [row("a", 1.0, 1.0), row("b", 1.0, 2.0), row("c", 2.0, 3.0)]
+    assert Round.of(rows).kendall_tau == pytest.approx(2 / 6**0.5)
+
+
+def test_no_kendall_tau_of_one_schedule_or_of_equal_ones():
+    seen = row("b", 2.0, 1.0, held_out=False)
+    assert Round.of([row("a", 1.0, 1.0), seen]).kendall_tau is None
+    assert Round.of([row("a", 1.0, 1.0), row("b", 1.0, 2.0)]).kendall_tau is None
+
+
+def test_regret_is_of_the_schedulers_choice():
+    """b is predicted to be the fastest of the schedulers and takes 110; a takes 100: 10 %.
+
+    The faster schedule at random is nobody's choice.
+    """
+    rows = [row("a", 105.0, 100.0), row("b", 95.0, 110.0), row("random-1", 50.0, 40.0)]
+    found = Round.of(rows)
+    assert found.chosen.scheduler == "b"
+    assert found.regret == pytest.approx(0.1)
+
+
+def test_of_equal_predictions_the_first_is_chosen():
+    found = Round.of([row("a", 10.0, 12.0), row("b", 10.0, 10.0)])
+    assert found.chosen.scheduler == "a"
+    assert found.regret == pytest.approx(0.2)
+
+
+def test_ranks_are_over_the_round_and_equal_times_share_one():
+    """Predicted 3 1 1 5 is ranked 3 1 1 4, measured 2 4 1 3 as it stands; what was not measured has none."""
+    rows = [
+        row("a", 3.0, 2.0),
+        row("b", 1.0, 4.0),
+        Outcome("refuses", reason="no"),
+        row("random-1", 1.0, 1.0),
+        row("c", 5.0, 3.0),
+    ]
+    found = Round.of(rows).schedules
+    assert [each.rank_predicted for each in found] == [3, 1, None, 1, 4]
+    assert [each.rank_measured for each in found] == [2, 4, None, 1, 3]
+
+
+def test_nothing_is_defined_where_nothing_was_measured():
+    found = Round.of([Outcome("a", reason="no kernels"), Outcome("b", reason="no memory")])
+    said = found.to_dict()
+    assert [said[name] for name in sorted(ROUND - {"schedules"})] == [None] * 6
+    assert found.chosen is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.booleans(), st.sampled_from(["lios", "random-1"])),
+        max_size=8,
+    )
+)
+def test_figures_are_numbers_or_null(rows):
+    """Whatever was measured, the document is JSON without NaN, in the ranges that its figures have."""
+    found = Round.of([row(name, p, m, held_out) for p, m, held_out, name in rows]).to_dict()
+    said = json.loads(json.dumps(found, allow_nan=False))
+    assert said["kendall_tau"] is None or -1 - 1e-9 <= said["kendall_tau"] <= 1 + 1e-9
+    assert said["regret"] is None or said["regret"] >= 0
+    errors = [each["error"] for each in said["schedules"] if each["held_out"]]
+    assert (said["mean_error"] is None) == (not errors)
+    if errors:
+        assert min(errors) - 1e-9 <= said["mean_error"] <= max(errors) + 1e-9
+        assert min(errors) - 1e-9 <= said["p90_error"] <= max(errors) + 1e-9
+
+
+def test_the_document():
+    first = Round.of([row("lios", 90.0, 100.0, max_relative_error=1e-6), Outcome("autograph", reason="no shapes")])
+    found = json.loads(json.dumps(accuracy(first, first).to_dict(), allow_nan=False))
+    assert found.keys() == {"graph", "backend", "device", "environment", "seed", "rounds"}
+    assert (found["graph"], found["backend"], found["device"], found["seed"]) == ("net", "hidden", "Hidden A100", 0)
+    assert found["environment"] == {"date": "2026-01-01"}
+    for each in found["rounds"]:
+        assert each.keys() == ROUND
+        measured, refused = each["schedules"]
+        assert measured.keys() == SCHEDULE
+        assert refused.keys() == SCHEDULE | {"reason"}
+        assert refused["reason"] == "no shapes"
+        assert measured["error"] == pytest.approx(0.1)
+
+
+def test_the_table():
+    """Times of a millisecond and more are in ms; what is not defined is a dash; the last round's rows, a line each."""
+    first = Round.of([row("lios", 900.0, 1000.0)])
+    last = Round.of([row("lios", 990.0, 1000.0), row("heft", 2000.0, 2000.0), Outcome("ios", reason="too [large]")])
+    lines = repr(accuracy(first, last)).splitlines()
+    assert lines[0].startswith("net on hidden (Hidden A100), round 2 of 2")
+    (lios,) = (line for line in lines if "lios" in line)
+    for text in ("0.990", "1.000", "0.900 - 1.100", "1.0 %", "50.0 %", "20.0 %", "yes"):
+        assert text in lios
+    assert any("ios: not measured: too [large]" in line for line in lines)
+    first_line, last_line = ([line for line in lines if f"│ {number}     │" in line] for number in (1, 2))
+    assert "10.0 %" in first_line[0]
+    assert "0.5 %" in last_line[0]
+    assert "1.00" in last_line[0]
+
+
+def test_the_data_frame():
+    first = Round.of([row("lios", 90.0, 100.0), row("heft", 90.0, 100.0)])
+    frame = accuracy(first, first).to_dataframe()
+    assert list(frame["round"]) == [1, 1, 2, 2]
+    assert list(frame["error"]) == pytest.approx([0.1] * 4)

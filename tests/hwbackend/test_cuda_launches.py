@@ -1,0 +1,253 @@
+"""What operators launch: kernels, grids, arguments and costs, as plain data."""
+
+import re
+import subprocess
+import sys
+from math import prod
+
+import numpy as np
+import pytest
+
+from hwbackend.cuda_launches import (
+    KERNEL_NAMES,
+    KERNEL_RESOURCES,
+    NVRTC_OPTIONS,
+    STREAM_NBYTES,
+    BlockStamps,
+    Input,
+    Output,
+    Parameter,
+    Resources,
+    Scratch,
+    Stamps,
+    StreamBuffer,
+    Table,
+    edges_of_inputs,
+    kernel_source,
+    kernels_of,
+    launches_of,
+    output_size,
+    parameters_of,
+    scratch_of,
+    tables_of,
+)
+from hwbackend.cuda_steps import ACTIVATIONS
+from simsched.errors import BackendError
+from simsched.graph import Kernel, Operator
+from workloads import WORKLOADS, load
+
+NETWORKS = [name for name in WORKLOADS if not name.startswith("random:")]
+CONV = {"kernel": [3, 3], "stride": [1, 1], "padding": [1, 1], "groups": 1}
+
+
+def operator(kind, shapes, output, **attributes):
+    return Operator("op", kind, input_shapes=shapes, output_shape=output, attributes=attributes)
+
+
+def launched(graph, sms=132):
+    """Each operator of a graph with its launches, and the shapes of what it reads."""
+    ptr, order = graph.incoming
+    for i, op in enumerate(graph.operators):
+        brought = [graph[graph.edge(int(e)).src].output_shape for e in order[ptr[i] : ptr[i + 1]]]
+        edges = edges_of_inputs(op, brought)
+        reads = [shape if e is None else brought[e] for e, shape in zip(edges, op.input_shapes, strict=True)]
+        yield op, launches_of(op, sms, reads), reads
+
+
+@pytest.mark.parametrize("granularity", ["unit", "operator"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_has_launches(name, granularity):
+    """One kernel for each of the operator's own, as many FLOP and bytes; the parameters are its weights.
+
+    A batch normalisation has 2 numbers for each channel here, not 4, and an index 4 bytes, not 8. What takes no time
+    in a graph, a view, is a copy.
+    """
+    for op, launches, reads in launched(load(name, granularity=granularity)):
+        assert launches
+        assert all(launch.kernel in KERNEL_NAMES for launch in launches)
+        assert launches_of(op, 132, reads) == launches
+        for launch in launches:
+            assert launch.blocks >= 1
+            assert 32 <= launch.threads <= 256
+            assert launch.threads % 32 == 0
+            assert isinstance(launch.arguments[-1], Stamps)
+        assert sum(kernel.share for kernel in kernels_of(launches)) == pytest.approx(1.0)
+        if not op.kernels:
+            assert [launch.kernel for launch in launches] == ["affine"]
+            continue
+        assert len(launches) == len(op.kernels)
+        assert sum(launch.flops for launch in launches) == pytest.approx(op.flops)
+        kinds = [part["kind"] for part in op.attributes.get("parts", [])] or [op.kind]
+        if not {"batch_norm", "embedding", "conv"} & set(kinds):
+            assert sum(launch.nbytes for launch in launches) == pytest.approx(op.nbytes)
+        if kinds == ["conv"]:  # with a bias in any case
+            bias = 4 * op.output_shape[1]
+            assert sum(launch.nbytes for launch in launches) - op.nbytes in (0, bias)
+            assert sum(p.nbytes for p in parameters_of(launches)) - op.weight_nbytes in (0, bias)
+
+
+def test_a_convolution():
+    """1 x 96 x 35 x 35 outputs of 64 channels: 128 x 128 outputs a block make 10 blocks, 64 x 64 make 20 x 2 and
+    32 x 32 39 x 3: as 132 processors are to have something to do, the smallest; 40 are content with 64 x 64.
+    """
+    op = operator("conv", [(1, 64, 35, 35)], (1, 96, 35, 35), **CONV, activation="relu")
+    (small,), (middle,), (large,) = (launches_of(op, sms) for sms in (132, 40, 10))
+    assert (small.kernel, small.grid, small.block) == ("conv_32x32", (39, 3, 1), (128, 1, 1))
+    assert (middle.kernel, middle.grid, middle.block) == ("conv_64x64", (20, 2, 1), (256, 1, 1))
+    assert (large.kernel, large.grid) == ("conv_128x128", (10, 1, 1))
+    assert small.flops == 2 * 96 * 35 * 35 * 64 * 9
+    assert small.nbytes == 4 * (64 * 35 * 35 + 96 * 64 * 9 + 96 + 96 * 35 * 35)
+    weight = Parameter("weight", (96, 64, 3, 3), 0.0, 1 / 24)
+    bias = Parameter("bias", (96,), 0.0, 0.1)
+    assert small.arguments[:4] == (Input(0), weight, bias, Output())
+    assert [int(n) for n in small.arguments[4:-1]] == [1, 64, 96, 35, 35, 35, 35, 3, 3, 1, 1, 1, 1, 1, 1, 1]
+    assert all(type(n) is np.int32 for n in small.arguments[4:-1])
+    assert parameters_of([small]) == (weight, bias)
+    assert scratch_of([small]) == tables_of([small]) == ()
+    assert kernels_of([small]) == (Kernel(117, 128, KERNEL_RESOURCES["conv_32x32"].registers, 4608),)
+    assert kernels_of([small], {"conv_32x32": Resources(40, 100)}) == (Kernel(117, 128, 40, 100),)
+
+
+def test_parts_of_a_unit_write_scratch_buffers():
+    """relu of 400 numbers and their sum with the input: 3 of the 5 tensors that are moved are the second's."""
+    parts = [
+        {"kind": "relu", "inputs": [-1], "output_shape": [400]},
+        {"kind": "add", "inputs": [0, -2], "output_shape": [400]},
+    ]
+    op = operator("sequential", [(400,), (400,)], (400,), parts=parts)
+    first, second = launches_of(op, 1)
+    between = Scratch(0, 1600)
+    assert first.arguments[0] == Input(0)
+    assert first.arguments[3] == between
+    assert second.arguments[0] == Table((between, Input(1)))
+    assert second.arguments[2] == Output()
+    assert scratch_of([first, second]) == (between,)
+    assert tables_of([first, second]) == (second.arguments[0],)
+    assert [kernel.share for kernel in kernels_of([first, second])] == pytest.approx([0.4, 0.6])
+
+
+def test_parts_of_tensors():
+    """Channels 3 to 5 of 8 of an image of 2 x 2 lie 12 numbers behind its begin; those of two images are copied."""
+    one = operator("relu", [(1, 2, 2, 2)], (1, 2, 2, 2), slices={"0": [1, 3, 5]})
+    (launch,) = launches_of(one, 1, [(1, 8, 2, 2)])
+    assert launch.arguments[0] == Input(0, 12)
+    two = operator("relu", [(2, 2, 2, 2)], (2, 2, 2, 2), slices={"0": [1, 3, 5]})
+    copy, launch = launches_of(two, 1, [(2, 8, 2, 2)])
+    assert copy.kernel == "gather"
+    assert copy.arguments[1] == launch.arguments[0] == Scratch(0, 64)
+
+
+def test_a_synthetic_operator():
+    """8192 FLOP in 4 blocks of 32 threads are 64 of a thread, 8 for an iteration; 1280 bytes are 10 words a block."""
+    kernel = Kernel(4, 32, 32, 10_000)
+    op = Operator("s", "synth", flops=8192, nbytes=1280, kernels=(kernel,))
+    (launch,) = launches_of(op, 132, [(256,), (3, 5)])
+    constant = Parameter("constant", (), 0.5, 0.1)
+    assert launch.grid == (4, 1, 1)
+    assert launch.block == (32, 1, 1)
+    assert launch.arguments == (
+        Table((Input(0), 256, Input(1), 15)), 2, constant, Output(), 256, 8, 10, StreamBuffer("source"),
+        StreamBuffer("sink"), STREAM_NBYTES // 16, Stamps(), BlockStamps(),
+    )  # fmt: skip
+    assert kernels_of([launch]) == (kernel,)
+    (alone,) = launches_of(op, 132)
+    assert alone.arguments[:2] == (None, 0)
+    assert output_size(op) == 256
+    assert output_size(Operator("s", "synth", output_shape=(2, 3))) == 6
+
+
+def test_which_edge_brings_which_input():
+    """Edges come in the order of the inputs; what no edge brings is an input of the network."""
+    op = operator("concat", [(2, 4), (2, 8), (2, 4)], (2, 16), axis=1)
+    assert edges_of_inputs(op, [(2, 4), (2, 8), (2, 4)]) == (0, 1, 2)
+    assert edges_of_inputs(op, [(2, 8), (2, 4)]) == (None, 0, 1)
+    assert edges_of_inputs(op, [(2, 4), (2, 4)]) == (0, None, 1)
+    assert edges_of_inputs(op, [(16,)]) == (None, 0, None)
+    assert edges_of_inputs(op, []) == (None, None, None)
+    assert edges_of_inputs(Operator("s", "synth"), [(7,)]) == (0,)
+    with pytest.raises(BackendError, match="no input is what edge 0 brings"):
+        edges_of_inputs(op, [(2,)])
+
+
+@pytest.mark.parametrize(
+    ("op", "reads", "reason"),
+    [
+        (operator("lstm", [(4, 4)], (4, 4)), None, "there is no CUDA kernel for it"),
+        (Operator("op", "relu"), None, "its output shape is not known"),
+        (operator("relu", [(4,)], (5,)), None, "the shapes"),
+        (operator("relu", [(4,)], (4,)), [(3,)], "input 0 brings 3 elements"),
+        (operator("relu", [(4,)], (4,)), [(4,), (4,)], "has 1 inputs, not 2"),
+        (operator("add", [(4,), (3,)], (4,)), None, "cannot be repeated"),
+        (operator("add", [(4,)] * 2, (4,), activation="step"), None, "activation 'step'"),
+        (operator("concat", [(4,)] * 2, (9,), axis=0), None, "does not add up"),
+        (operator("concat", [(4,)] * 2, (8,), axis=1), None, "axis 1 is none"),
+        (operator("conv", [(1, 2, 4, 4, 4)], (1, 2, 4, 4, 4), **CONV), None, "one or two axes"),
+        (operator("conv", [(1, 3, 4, 4)], (1, 2, 4, 4), **{**CONV, "groups": 2}), None, "2 groups"),
+        (operator("conv", [(1, 2, 4, 4)], (1, 2, 4, 4), **{**CONV, "stride": [0, 1]}), None, "stride must be 2"),
+        (operator("pool", [(1, 2, 4, 4)], (1, 2, 4, 4), **CONV, pool="lp"), None, "pool 'lp'"),
+        (operator("matmul", [(4, 5), (4, 6)], (4, 6)), None, "the product of"),
+        (operator("matmul", [(4, 5)], (4, 6)), None, "does not read 1 tensors"),
+        (operator("linear", [(4, 5)], (3, 6)), None, "no matrix of weights"),
+        (operator("softmax", [(4, 5)], (20,)), None, "the shapes"),
+        (operator("embedding", [(4,)], (4, 8)), None, "no table of None rows"),
+        (operator("slice", [(4,)], (2,), axis=0, begin=3, end=5), None, "no part of"),
+        (operator("reduce_sum", [(7,)], (2,)), None, "cannot be summed"),
+        (operator("batch_norm", [(7,)], (7,)), None, "no channels"),
+        (operator("relu", [(2**30 + 1,)], (2**30 + 1,)), None, "larger than the CUDA kernels can count"),
+        (operator("softmax", [(2**29, 2)], (2**29, 2)), None, None),
+        (operator("matmul", [(65536, 1, 1)] * 2, (65536, 1, 1)), None, "larger than a CUDA grid can be"),
+        (Operator("op", "synth"), None, "must have a kernel"),
+        (Operator("op", "synth", flops=1e15, kernels=(Kernel(1, 1),)), None, "more than 32 bits"),
+    ],
+)
+def test_what_has_no_kernel_is_refused(op, reads, reason):
+    """In one line, that names the operator and its kind and what to do instead."""
+    if reason is None:
+        assert launches_of(op, 132)
+        return
+    with pytest.raises(BackendError) as caught:
+        launches_of(op, 132, reads)
+    text = str(caught.value)
+    assert reason in text
+    assert "operator 'op'" in text
+    assert f"kind {op.kind!r}" in text
+    assert "\n" not in text
+
+
+def test_source_and_numbers_of_activations_agree():
+    """The source has each kernel once, and a comment with the name of each activation behind its number."""
+    source = kernel_source()
+    for name in KERNEL_NAMES:
+        assert len(re.findall(rf"(void |^CONV\(|^PRODUCT\(){name}\b", source, re.MULTILINE)) == 1, name
+    commented = dict(re.findall(r"case (\d+): return .*// (\w+)$", source, re.MULTILINE))
+    assert commented == {str(i): name for i, name in enumerate(ACTIVATIONS) if name is not None}
+    assert "#include" not in source
+    assert "--use_fast_math" not in NVRTC_OPTIONS
+
+
+def test_nothing_of_cuda_is_imported():
+    """In a process of its own: describing launches needs neither CuPy nor anything else that is heavy."""
+    text = "import sys, hwbackend.cuda_launches; print([m for m in sys.modules if m in ('cupy', 'torch', 'numba')])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_grids_cover_the_output():
+    """Blocks of 256 threads: 4 elements a thread if each processor has a block even so."""
+    n = 256 * 4 * 10
+    op = operator("relu", [(n,)], (n,))
+    for sms, items, blocks in ((10, 4, 10), (11, 2, 20), (21, 1, 40), (1000, 1, 40)):
+        (launch,) = launches_of(op, sms)
+        assert (launch.grid[0], int(launch.arguments[5])) == (blocks, items)
+        assert prod(launch.grid) * 256 * items >= n
+
+
+def test_the_last_kernel_of_a_synthetic_operator_alone_writes_its_output():
+    """800 FLOP, a quarter of them by the first kernel: 200, and 600."""
+    kernels = (Kernel(2, 32, share=0.25), Kernel(2, 32, share=0.75))
+    op = Operator("op", "synth", flops=800.0, nbytes=1600.0, kernels=kernels)
+    first, last = launches_of(op, 132, ())
+    assert [first.flops, last.flops] == [200.0, 600.0]
+    assert Output() not in first.arguments
+    assert Output() in last.arguments
+    assert scratch_of((first, last)) == (Scratch(0, 4 * output_size(op)),)

@@ -1,0 +1,232 @@
+"""The adapter to CuPy, on a module in its place that writes down the calls: names, order of arguments, packing."""
+
+import ctypes
+import importlib
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hwbackend import cupy_api
+from hwbackend.cupy_api import CupyApi
+from hwbackend.cupy_interface import CudaApi, Function
+from simsched.errors import BackendError, MissingDependencyError
+
+
+class CudaError(RuntimeError):
+    pass
+
+
+class Runtime:
+    """What of ``cupy.cuda.runtime`` is used; every other function answers 7."""
+
+    CUDARuntimeError = CudaError
+    streamNonBlocking, eventDefault, eventDisableTiming, streamCaptureModeRelaxed = 1, 0, 2, 2
+
+    def __init__(self, count=1, driver=12040, runtime=12090):
+        self.calls, self.count, self.driver, self.runtime = [], count, driver, runtime
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, *arguments))
+            return 7
+
+        return call
+
+    def getDeviceCount(self):
+        if isinstance(self.count, str):
+            raise CudaError(self.count)
+        return self.count
+
+    def driverGetVersion(self):
+        return self.driver
+
+    def runtimeGetVersion(self):
+        return self.runtime
+
+    def deviceGetAttribute(self, number, device):
+        return {13: 1_980_000, 36: 2_619_000, 37: 5120, 106: 32, 111: 1024}[number]
+
+    def getDeviceProperties(self, device):
+        return {
+            "name": b"NVIDIA H100", "major": 9, "minor": 0, "multiProcessorCount": 132, "l2CacheSize": 50 << 20,
+            "maxThreadsPerMultiProcessor": 2048, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
+            "sharedMemPerBlockOptin": 232448, "totalGlobalMem": 80 << 30, "asyncEngineCount": 3,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Return what puts a module in the place of CuPy and makes the adapter of it."""
+    monkeypatch.setattr(cupy_api, "_loaded_driver", lambda: None)
+    monkeypatch.setenv(cupy_api.CONNECTIONS_VARIABLE, "8")
+
+    def made(version="14.2.0", **options):
+        runtime = Runtime(**options)
+        driver = SimpleNamespace(
+            calls=runtime.calls,
+            launchKernel=lambda *arguments: runtime.calls.append(("launchKernel", *arguments)),
+            funcGetAttribute=lambda number, handle: {4: 63, 1: 8704}[number],
+            funcSetAttribute=lambda *arguments: runtime.calls.append(("funcSetAttribute", *arguments)),
+        )
+        nvrtc = SimpleNamespace(getVersion=lambda: (12, 9))
+        module = SimpleNamespace(
+            __version__=version, __spec__=None, cuda=SimpleNamespace(runtime=runtime, driver=driver, nvrtc=nvrtc)
+        )
+        monkeypatch.setitem(sys.modules, "cupy", module)
+        return CupyApi(), runtime
+
+    return made
+
+
+def test_arguments_go_where_cuda_wants_them(stub):
+    api, runtime = stub()
+    checked: CudaApi = api
+    checked.copy(1, 2, 64, 9)()
+    checked.copy_peer(1, 0, 2, 1, 64, 9)
+    checked.fill(1, 255, 64, 9)
+    checked.record(3, 9)
+    checked.wait(9, 3)
+    assert (checked.stream(-1), checked.event(True), checked.event(False)) == (7, 7, 7)
+    assert checked.elapsed(3, 4) == 7000.0
+    assert runtime.calls == [
+        ("memcpyAsync", 1, 2, 64, 3, 9),
+        ("memcpyPeerAsync", 1, 0, 2, 1, 64, 9),
+        ("memsetAsync", 1, 255, 64, 9),
+        ("eventRecord", 3, 9),
+        ("streamWaitEvent", 9, 3),
+        ("streamCreateWithPriority", 1, -1),
+        ("eventCreateWithFlags", 0),
+        ("eventCreateWithFlags", 2),
+        ("eventElapsedTime", 3, 4),
+    ]
+
+
+def test_copies_from_and_to_the_host_wait_on_their_stream(stub):
+    api, runtime = stub()
+    values = np.arange(4, dtype=np.float32)
+    api.write(0x100, values, 9)
+    api.read(0x200, values, 9)
+    assert runtime.calls == [
+        ("memcpyAsync", 0x100, values.ctypes.data, 16, 1, 9),
+        ("streamSynchronize", 9),
+        ("memcpyAsync", values.ctypes.data, 0x200, 16, 2, 9),
+        ("streamSynchronize", 9),
+    ]
+
+
+def test_arguments_of_a_launch_are_packed_and_kept(stub):
+    """The kernel is given pointers to its arguments: they still hold 2^40 + 1, -5 and 0.5 when it is launched."""
+    api, runtime = stub()
+    arguments = [np.uint64(2**40 + 1), np.int32(-5), np.float32(0.5)]
+    call = api.launcher(Function("k", 77, 32, 0), (3, 1, 1), (256, 1, 1), 16, 9, arguments)
+    del arguments
+    call()
+    (name, *sizes, address, extra), *_ = runtime.calls
+    assert (name, sizes, extra) == ("launchKernel", [77, 3, 1, 1, 256, 1, 1, 16, 9], 0)
+    pointers = (ctypes.c_void_p * 3).from_address(address)
+    assert ctypes.c_uint64.from_address(pointers[0]).value == 2**40 + 1
+    assert ctypes.c_int32.from_address(pointers[1]).value == -5
+    assert ctypes.c_float.from_address(pointers[2]).value == 0.5
+
+
+def test_a_graph_is_instantiated_and_what_was_captured_freed(stub):
+    api, runtime = stub()
+    api.begin_capture(9)
+    assert api.end_capture(9) == 7
+    api.launch_graph(7, 9)
+    api.destroy_graph(7)
+    assert [call[0] for call in runtime.calls] == [
+        "streamBeginCapture", "streamEndCapture", "graphInstantiate", "graphDestroy", "graphLaunch", "graphExecDestroy",
+    ]  # fmt: skip
+    assert runtime.calls[0] == ("streamBeginCapture", 9, 2)
+
+
+def test_the_driver_makes_graphs_with_priorities_where_it_can(stub):
+    """Flag 8; an error is told, and what was captured is freed all the same."""
+    asked = []
+
+    def instantiate(made, graph, flags):
+        asked.append((graph.value, flags.value))
+        made._obj.value = 55
+        return len(asked) - 1  # 0 is success
+
+    api, runtime = stub()
+    api._libcuda = SimpleNamespace(cuGraphInstantiateWithFlags=instantiate)
+    assert api.end_capture(9) == 55
+    assert asked == [(7, 8)]
+    with pytest.raises(BackendError, match="error 1"):
+        api.end_capture(9)
+    assert [call[0] for call in runtime.calls].count("graphDestroy") == 2
+    assert api.versions()["graph_priorities"] == "yes"
+
+
+def test_kernels_are_compiled_by_nvrtc(stub):
+    api, runtime = stub()
+    kernels = SimpleNamespace(kernel=SimpleNamespace(ptr=77))
+    api._cupy.RawModule = lambda **given: SimpleNamespace(given=given, get_function=lambda name: kernels)
+    assert api.compile("source", ["k"], ["-O3"]) == {"k": Function("k", 77, 63, 8704)}
+    assert api._modules[0].given == {"code": "source", "options": ("-O3",), "backend": "nvrtc"}
+    api.allow_shared_memory(Function("k", 77, 63, 8704), 65536)
+    assert runtime.calls == [("funcSetAttribute", 77, 8, 65536)]
+
+
+def test_devices_are_described(stub):
+    """2619 MHz and 5120 bits: 2 * 2619e6 * 640 bytes a second are 3352 bytes a ns."""
+    api, _ = stub(count=2)
+    first, second = api.devices()
+    assert first == second
+    assert (first.name, first.capability, first.sms, first.clock) == ("NVIDIA H100", "9.0", 132, 1980.0)
+    assert first.bandwidth == pytest.approx(3_352_320.0)
+    assert (first.blocks_per_sm, first.shared_memory_reserved) == (32, 1024)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"count": "cudaErrorInsufficientDriver: too old", "driver": 0}, "there is no NVIDIA driver here"),
+        (
+            {"count": "cudaErrorInsufficientDriver: too old", "runtime": 13000},
+            r"pip install 'simsched\[cuda12\]' instead",
+        ),
+        ({"count": "cudaErrorNoDevice: no CUDA-capable device"}, "check nvidia-smi and CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_no_device(stub, options, says):
+    api, _ = stub(**options)
+    with pytest.raises(BackendError, match=says):
+        api.devices()
+
+
+def test_an_old_cupy_is_refused(stub):
+    with pytest.raises(MissingDependencyError, match=r"CuPy 13.6.0 is older than 14: pip install 'simsched\[cuda12\]'"):
+        stub("13.6.0")
+
+
+def test_no_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"needs CuPy: pip install 'simsched\[cuda12\]'"):
+        CupyApi()
+
+
+def test_a_cupy_that_cannot_be_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    with pytest.raises(BackendError, match="CuPy is installed but cannot be loaded"):
+        CupyApi()
+
+
+def test_connections_are_asked_for_before_cuda_is_used(stub, monkeypatch):
+    """32, unless the environment says otherwise; a context that is there already keeps what it has."""
+    assert stub()[0].versions()["connections"] == "8"
+    monkeypatch.delenv(cupy_api.CONNECTIONS_VARIABLE)
+    assert stub()[0].versions()["connections"] == "32"
+    assert os.environ[cupy_api.CONNECTIONS_VARIABLE] == "32"
+    monkeypatch.delenv(cupy_api.CONNECTIONS_VARIABLE)
+    monkeypatch.setattr(CupyApi, "_has_context", lambda self: True)
+    monkeypatch.setattr(CupyApi, "_too_late", False)
+    for _ in range(2):
+        assert stub()[0].versions()["connections"] == "32, but CUDA was in use before it was set"

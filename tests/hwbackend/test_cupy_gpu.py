@@ -1,0 +1,63 @@
+"""The cupy backend on a real GPU: run with ``pytest -m gpu`` where there is one."""
+
+import pytest
+
+import workloads
+from hwbackend.cupy_backend import CupyBackend, availability
+from hwbackend.profiling import random_schedule
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def backend():
+    usable, reason = availability()
+    if not usable:
+        pytest.skip(reason)
+    return CupyBackend()
+
+
+def follows(trace, slack):
+    """Whether each operator begins when all that it reads has been written."""
+    starts, ends = {}, {}
+    for span in trace.spans:
+        if span.kind == "kernel":
+            starts[span.op] = min(span.start, starts.get(span.op, span.start))
+            ends[span.op] = max(span.end, ends.get(span.op, span.end))
+    return all(ends[edge.src] <= starts[edge.dst] + slack for edge in trace.program.graph.edges)
+
+
+@pytest.mark.parametrize("execution", ["events", "graph", "stages"])
+def test_schedules_compute_what_sequential_execution_does(backend, execution):
+    """Clocks of two GPUs agree to some 20 us, that of one ticks once in 1 us at worst."""
+    graph = backend.realise(workloads.random_layered(n_ops=30, n_layers=6, rng=0))
+    for seed in range(3):
+        replay = backend.replay(random_schedule(graph, backend.cluster, rng=seed, execution=execution), repeats=5)
+        assert replay.max_relative_error < 1e-3
+        assert 0 < replay.median < 1e6
+        assert follows(replay.trace, 2.0 if len(backend.cluster) == 1 else 20.0)
+
+
+def test_virtual_devices_copy_for_real(backend):
+    virtual = CupyBackend(devices=1, virtual_devices=2)
+    graph = virtual.realise(workloads.random_layered(n_ops=20, n_layers=5, rng=1))
+    replay = virtual.replay(random_schedule(graph, virtual.cluster, rng=1, execution="events"), repeats=3)
+    assert len(replay.program.copies.op) > 0
+    assert replay.max_relative_error < 1e-3
+
+
+def test_memory_is_given_back(backend):
+    """Free memory after three replays is that after the first."""
+    runtime = backend._api._runtime
+    graph = backend.realise(workloads.random_layered(n_ops=20, n_layers=5, rng=2))
+    free = []
+    for seed in range(3):
+        backend.replay(random_schedule(graph, backend.cluster, rng=seed), repeats=2)
+        free.append(runtime.memGetInfo()[0])
+    assert free[1] == free[2]
+
+
+def test_a_network_runs(backend):
+    graph = backend.realise(workloads.load("squeezenet"))
+    replay = backend.replay(random_schedule(graph, backend.cluster, rng=0, streams=4, execution="graph"), repeats=5)
+    assert replay.max_relative_error < 1e-3

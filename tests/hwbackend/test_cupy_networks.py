@@ -1,0 +1,83 @@
+"""Networks through the cupy backend, with its CUDA kernels run by the host and the streams of a fake CUDA."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from emulated import close, expected, library
+from fake_cuda import FakeCuda
+
+import workloads
+from hwbackend.cuda_launches import KERNEL_NAMES
+from hwbackend.cupy_backend import CupyBackend
+from hwbackend.profiling import random_schedule
+
+_ALIGNMENT = 256
+
+
+class HostCuda(FakeCuda):
+    """A fake CUDA whose addresses are those of the host, on which kernels of the host can work."""
+
+    def __init__(self, gpus=1, rng=0):
+        super().__init__(gpus, rng, kernels={name: on_host(name) for name in KERNEL_NAMES})
+        self._kept = []  # an address is never given twice
+
+    def _room(self, nbytes):
+        whole = np.zeros(nbytes + _ALIGNMENT, np.uint8)
+        start = -whole.ctypes.data % _ALIGNMENT
+        self._kept.append(whole)
+        return whole.ctypes.data + start, whole[start : start + nbytes]
+
+
+def on_host(name):
+    """The kernel of a name as the fake runs it; times are the fake's."""
+    stamps_at = 10 if name == "synth" else -1
+
+    def kernel(memory, arguments, start, end):
+        given = list(arguments)
+        memory.stamp(given[stamps_at], start, end)
+        given[stamps_at] = np.uint64(0)
+        words = [np.array(argument) for argument in given]
+        pointers = (ctypes.c_void_p * len(words))(*(word.ctypes.data for word in words))
+        sizes = (ctypes.c_uint32 * len(words))(*(word.nbytes for word in words))
+        three = ctypes.c_uint32 * 3
+        launch = getattr(library(), f"launch_{name}")
+        assert launch(three(*memory.grid), three(*memory.block), len(words), sizes, pointers, 0) == 0
+
+    return kernel
+
+
+def values_of(work, graph):
+    """Output of each operator in float64, from the numbers that the backend draws."""
+    found = {}
+    for name in graph.order:
+        i = work.number[name]
+        op, one = graph.operator(i), work.launched[i]
+        xs = [
+            work.numbers.input(i, k).reshape(one.reads[k]) if source is None else found[source]
+            for k, source in enumerate(one.sources)
+        ]
+        found[i] = expected(
+            op, xs, reads=one.reads, values=lambda p, i=i: work.numbers.parameter(i, p).reshape(p.shape)
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "execution", "gpus"),
+    [("tiny_inception", "graph", 1), ("tiny_resnet", "stages", 1), ("tiny_transformer", "events", 2)],
+)
+def test_networks(name, execution, gpus):
+    """A random schedule gives what sequential execution gives, and that is what the operators mean."""
+    fake = HostCuda(gpus, rng=1)
+    backend = CupyBackend(api=fake)
+    graph = backend.realise(workloads.load(name))
+    plan = random_schedule(graph, backend.cluster, rng=2, streams=3, execution=execution)
+    work = backend._work_on(graph)
+    with backend._run(plan.lower(backend.cluster), work) as run:
+        assert work.largest_error(run) < 1e-6
+    assert not fake.live
+    wanted = values_of(work, graph)
+    for i, values in work.reference.items():
+        assert close(values.reshape(wanted[i].shape).astype(float), wanted[i])
+    assert len(wanted) == len(graph)

@@ -1,0 +1,329 @@
+"""The cupy backend on a fake CUDA: whatever order streams run in, values are those of sequential execution."""
+
+from dataclasses import replace
+from time import sleep
+
+import numpy as np
+import pytest
+from fake_cuda import FakeCuda, RuleBroken, synth
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workloads
+from hwbackend.cuda_launches import Parameter
+from hwbackend.cupy_backend import CupyBackend
+from hwbackend.cupy_hosts import Hosts, check_issue
+from hwbackend.cupy_operators import Numbers
+from hwbackend.profiling import random_schedule
+from simsched.errors import BackendError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.program import COPY, LAUNCH, RECORD, WAIT, Copies, Program
+from simsched.schedules import Placement, Schedule
+
+PLACES = {"one": {}, "two": {"gpus": 2}, "virtual": {"virtual_devices": 2}}
+each_place = pytest.mark.parametrize("place", PLACES)
+
+
+def on_fake(place, rng=0, api=FakeCuda, **options):
+    options |= PLACES[place]
+    fake = api(
+        options.pop("gpus", 1), rng, **{k: options.pop(k) for k in list(options) if k in ("faults", "kernels", "skew")}
+    )
+    return fake, CupyBackend(api=fake, **options)
+
+
+def short(graph):
+    """Return the graph with operators of at most some 200 us, which are two kernels at most."""
+    return OpGraph([replace(op, time=op.time / 20) for op in graph.operators], graph.edges)
+
+
+LOWERINGS = {
+    "events": [{}, {"threads": "one"}, {"transfers": "blocking"}, {"events": "literal"}],
+    "stages": [{}, {"threads": "one", "transfers": "blocking"}],
+    "graph": [{}],
+}
+
+
+@each_place
+@given(data=st.data(), seed=st.integers(0, 10_000), execution=st.sampled_from(list(LOWERINGS)))
+@settings(max_examples=10)
+def test_values_are_right_in_any_order(place, data, seed, execution):
+    graph = short(workloads.random_layered(n_ops=12, n_layers=4, rng=seed))
+    fake, backend = on_fake(place, seed)
+    plan = random_schedule(backend.realise(graph), backend.cluster, rng=seed, execution=execution)
+    program = plan.lower(backend.cluster, **data.draw(st.sampled_from(LOWERINGS[execution])))
+    replay = backend.replay(program, repeats=2, warmup=0)
+    assert replay.max_relative_error == 0.0
+    assert len(replay.latency) == 2
+    assert min(replay.latency) > 0
+    assert len(replay.trace.spans) == len(program.launch_op) + len(program.copies.op)
+    assert not fake.live
+
+
+def follows(trace, slack=0.0):
+    """Whether each operator begins when all that it reads has been written."""
+    starts, ends = {}, {}
+    for span in trace.spans:
+        if span.kind == "kernel":
+            starts[span.op] = min(span.start, starts.get(span.op, span.start))
+            ends[span.op] = max(span.end, ends.get(span.op, span.end))
+    edges = trace.program.graph.edges
+    assert edges
+    return all(ends[edge.src] <= starts[edge.dst] + slack for edge in edges)
+
+
+@each_place
+def test_spans_respect_what_operators_read(place):
+    graph = short(workloads.random_layered(n_ops=16, n_layers=5, rng=2))
+    _, backend = on_fake(place, 3)
+    for execution in ("events", "graph"):
+        plan = random_schedule(backend.realise(graph), backend.cluster, rng=4, streams=3, execution=execution)
+        assert follows(backend.replay(plan, repeats=3).trace, slack=1e-6)
+
+
+def test_clocks_of_gpus_are_brought_to_one():
+    """The clock of GPU 1 is 5 ms ahead, a copy takes 3 us: b begins within 100 us of the end of a, not 5 ms later."""
+    for skew in ((0, 5_000_000), (5_000_000, 0)):
+        _, backend = on_fake("two", skew=skew)
+        graph = synths("ab", [("a", "b")])
+        replay = backend.replay(Schedule(graph, [Placement("a", "gpu0"), Placement("b", "gpu1")]), repeats=3)
+        a, b = (next(s for s in replay.trace.spans if s.op == op and s.kind == "kernel") for op in "ab")
+        assert 0.0 <= a.start < a.end
+        assert abs(b.start - a.end) < 100.0
+
+
+def synths(names, edges):
+    operators = [Operator(name, "synth", kernels=(Kernel(4),), flops=1e6, nbytes=1e5, time=10.0) for name in names]
+    return OpGraph(operators, [Edge(*edge, 1024.0) for edge in edges])
+
+
+def test_operators_of_several_kernels():
+    """relu(x) + relu(x) of one unit in three launches, through two scratch buffers, then a batch norm.
+
+    Scale and shift are drawn from the name and the seed, so another seed gives other values.
+    """
+    shape = (1, 4, 8, 8)
+    parts = [
+        {"name": "r", "kind": "relu", "inputs": [-1], "output_shape": shape},
+        {"name": "s", "kind": "relu", "inputs": [-1], "output_shape": shape},
+        {"name": "t", "kind": "add", "inputs": [0, 1], "output_shape": shape},
+    ]
+    unit = Operator("unit", "unit", attributes={"parts": parts}, input_shapes=[shape], output_shape=shape)
+    norm = Operator("norm", "batch_norm", input_shapes=[shape], output_shape=shape)
+    counted = [replace(op, kernels=(Kernel(1),)) for op in (unit, norm)]  # so that they do not become synthetic
+    graph = OpGraph(counted, [Edge("unit", "norm", 1024.0)])
+    outputs = []
+    for seed in (0, 0, 1):
+        fake, backend = on_fake("one", seed=seed)
+        realised = backend.realise(graph)
+        assert [len(op.kernels) for op in realised.operators] == [3, 1]
+        assert realised.operators[1].kernels[0].registers == 40 + len("affine")  # as the fake compiles it
+        assert backend.realise(realised) is realised
+        replay = backend.replay(Schedule(realised, [Placement("unit"), Placement("norm", stream=1)]), repeats=1)
+        assert replay.max_relative_error == 0.0
+        outputs.append(backend._work.reference[1])
+        assert not fake.live
+    assert np.array_equal(outputs[0], outputs[1])
+    assert not np.array_equal(outputs[0], outputs[2])
+
+
+def test_synthetic_kernels_are_as_compiled():
+    """The fake compiles synth to 45 registers and 16 bytes of shared memory; what a launch asks for beyond stays."""
+    kernels = (Kernel(4, shared_memory=0, share=0.5), Kernel(4, shared_memory=4096, share=0.5))
+    _, backend = on_fake("one")
+    graph = backend.realise(OpGraph([Operator("a", "synth", kernels=kernels, flops=1e6)]))
+    assert [(k.registers, k.shared_memory) for k in graph.operators[0].kernels] == [(45, 16), (45, 4096)]
+    assert backend.realise(graph) is graph
+
+
+def test_numbers_are_drawn_as_described():
+    """20,000 normal numbers of mean 3 and spread 0.5: their mean is within 5 * 0.5 / sqrt(20,000) = 0.018 of 3.
+
+    Those without spread are the mean itself, and another name gives others.
+    """
+    graph = OpGraph([Operator("a", "synth"), Operator("b", "synth")])
+    numbers = Numbers(graph, (), seed=1)
+    wide, exact = Parameter("weight", (200, 100), 3.0, 0.5), Parameter("ticket", (3,), 2.0, 0.0)
+    values = numbers.parameter(0, wide)
+    assert abs(values.mean() - 3.0) < 0.018
+    assert 0.48 < values.std() < 0.52
+    assert numbers.parameter(0, exact).tolist() == [2.0] * 3
+    assert not np.array_equal(values, numbers.parameter(1, wide))
+    assert np.array_equal(values, Numbers(graph, (), seed=1).parameter(0, wide))
+
+
+def test_part_of_a_tensor_is_read_where_it_lies():
+    """relu reads channels 2 and 3 of 4, 64 numbers each: 128 numbers from the 128th on."""
+    shape, part = (1, 4, 8, 8), (1, 2, 8, 8)
+    norm = Operator("norm", "batch_norm", input_shapes=[shape], output_shape=shape, kernels=(Kernel(1),))
+    cut = {"slices": {"0": [1, 2, 4]}}
+    relu = Operator("relu", "relu", input_shapes=[part], output_shape=part, attributes=cut, kernels=(Kernel(1),))
+    _, backend = on_fake("one")
+    graph = OpGraph([norm, relu], [Edge("norm", "relu", 512.0)])
+    backend.replay(Schedule(graph, [Placement("norm"), Placement("relu")]), repeats=1)
+    whole, found = (backend._work.reference[i] for i in range(2))
+    assert np.array_equal(found, np.maximum(whole[128:], 0))
+    assert found.any()
+
+
+class Deaf(FakeCuda):
+    """A CUDA that lets streams run past the waits of a schedule, not those of a capture."""
+
+    def wait(self, stream, event):
+        if self._streams[stream].capture is not None or self._events[event].last.capture is not None:
+            super().wait(stream, event)
+
+
+def test_a_wait_that_is_missing_shows():
+    """Of eight orders at least one runs d before c."""
+    found = []
+    graph = synths("abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    plan = Schedule(graph, [Placement(name, stream=i % 2) for i, name in enumerate("abcd")])
+    for rng in range(8):
+        fake, backend = on_fake("one", rng, Deaf)
+        try:
+            backend.replay(plan, repeats=1)
+        except BackendError as error:
+            found.append(str(error))
+        assert not fake.live
+    assert found
+    assert all("is not a number under the schedule" in text for text in found)
+
+
+class Slow(FakeCuda):
+    """A CUDA in which what comes from GPU 0 is issued late."""
+
+    def _launch(self, function, *arguments):
+        if self._current and self._functions[function.handle][1] == 0:
+            sleep(0.002)
+        super()._launch(function, *arguments)
+
+
+def test_a_host_thread_waits_until_a_record_is_issued():
+    """The fake refuses a wait for an event that was not recorded; GPU 1's thread comes to it long before GPU 0's."""
+    graph = synths("abc", [("a", "b"), ("b", "c")])
+    plan = Schedule(graph, [Placement("a", "gpu0"), Placement("b", "gpu1"), Placement("c", "gpu0")])
+    fake, backend = on_fake("two", 0, Slow)
+    assert backend.replay(plan, repeats=2).max_relative_error == 0.0
+    assert not fake.live
+
+
+def test_without_that_the_fake_complains():
+    """The same with gates that are open."""
+    graph = synths("ab", [("a", "b")])
+    fake, backend = on_fake("two")
+    graph = backend.realise(graph)
+    program = Schedule(graph, [Placement("a", "gpu0"), Placement("b", "gpu1")]).lower(backend.cluster)
+    with backend._run(program, backend._work_on(graph)) as run:
+        for gate in run._streams.gates.values():
+            gate.set()
+        with pytest.raises(RuleBroken, match="never recorded"):
+            [call() for call in run._plain[1]]  # GPU 1 is first
+    assert not fake.live
+
+
+def test_the_fake_tells_an_unjoined_stream():
+    fake = FakeCuda()
+    fake.set_device(0)
+    one, two, event = fake.stream(0), fake.stream(0), fake.event(False)
+    functions = fake.compile("", ["stamp"], ())
+    word = fake.malloc(8)
+    fake.begin_capture(one)
+    fake.record(event, one)
+    fake.wait(two, event)
+    fake.launcher(functions["stamp"], (1, 1, 1), (1, 1, 1), 0, two, [np.uint64(word)])()
+    with pytest.raises(RuleBroken, match="during a capture"):
+        fake.malloc(8)
+    with pytest.raises(RuntimeError, match="Unjoined"):
+        fake.end_capture(one)
+
+
+def test_the_fake_tells_the_default_stream_and_what_was_freed():
+    fake = FakeCuda()
+    fake.set_device(0)
+    stream, words = fake.stream(0), np.zeros(2)
+    address = fake.malloc(16)
+    with pytest.raises(RuleBroken, match="default stream"):
+        fake.write(address, words, 0)
+    with pytest.raises(RuleBroken, match="beyond"):
+        fake.write(address, np.zeros(3), stream)
+    fake.free(address)
+    with pytest.raises(RuleBroken, match="not any more"):
+        fake.write(address, words, stream)
+
+
+def test_values_that_are_not_numbers_in_sequence_are_named():
+    """c overflows: the first in the order of the graph whose output is not finite is c, not d that reads it."""
+
+    def overflows(memory, arguments, start, end):
+        synth(memory, arguments, start, end)
+        if arguments[1] == 2:  # of two inputs
+            memory.floats(arguments[3], arguments[4])[:] = np.inf
+
+    graph = synths("abcd", [("a", "c"), ("b", "c"), ("c", "d")])
+    fake, backend = on_fake("one", kernels={"synth": overflows})
+    with pytest.raises(BackendError, match="output of 'c' is not finite even in sequential execution"):
+        backend.replay(Schedule(graph, [Placement(name) for name in "abcd"]), repeats=1)
+    assert not fake.live
+
+
+def test_values_that_differ_are_named():
+    """From its 4th run on, a kernel adds 1 to every value: a, the first operator, is named."""
+    count = [0]
+
+    def drifts(memory, arguments, start, end):
+        synth(memory, arguments, start, end)
+        count[0] += 1
+        if count[0] > 3:
+            memory.floats(arguments[3], arguments[4])[:] += 1
+
+    fake, backend = on_fake("one", kernels={"synth": drifts})
+    graph = synths("abc", [("a", "b"), ("b", "c")])
+    with pytest.raises(BackendError, match=r"output of 'a' on gpu0 differs by .* from that of sequential"):
+        backend.replay(Schedule(graph, [Placement(name) for name in "abc"]), repeats=1)
+    assert not fake.live
+
+
+def program_of(graph, threads, copies=0):
+    """Return a program of threads, each a list of (action, device, argument), on stream 0 of each device."""
+    rows = [row for thread in threads for row in thread]
+    ptr = np.cumsum([0, *(len(thread) for thread in threads)])
+    action, device, argument = zip(*rows, strict=True)
+    none = Copies(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
+    return Program(graph, ["gpu0", "gpu1"], "events", ptr, action, device, [0] * len(rows), argument, none, 2)
+
+
+def test_host_threads_that_wait_for_each_other_are_refused():
+    """Thread 0 waits for event 1 before it records event 0, thread 1 the other way round."""
+    graph = synths("ab", [])
+    stuck = program_of(
+        graph,
+        [[(WAIT, 0, 1), (LAUNCH, 0, 0), (RECORD, 0, 0)], [(WAIT, 1, 0), (LAUNCH, 1, 1), (RECORD, 1, 1)]],
+    )
+    fake, backend = on_fake("two")
+    with pytest.raises(BackendError, match="host thread 0 waits for event 1, whose record is never issued"):
+        backend.replay(stuck)
+    assert not fake.live
+    fine = program_of(
+        graph,
+        [[(LAUNCH, 0, 0), (RECORD, 0, 0), (WAIT, 0, 1)], [(WAIT, 1, 0), (LAUNCH, 1, 1), (RECORD, 1, 1)]],
+    )
+    check_issue(fine)
+    assert backend.replay(fine, repeats=1).max_relative_error == 0.0
+    assert COPY not in fine.action
+
+
+def test_a_thread_that_fails_does_not_leave_the_others_waiting():
+    """Thread 1 fails while thread 0 waits at a gate that it would have opened."""
+    from threading import Event
+
+    gate, made = Event(), []
+
+    def fails():
+        raise ValueError("of thread 1")
+
+    with Hosts(2, [gate]) as hosts:
+        with pytest.raises(ValueError, match="of thread 1"):
+            hosts.run([lambda: made.append("first")], [[gate.wait, lambda: made.append("then")], [fails, gate.set]])
+        hosts.run([], [[lambda: made.append("again")], [gate.set]])
+    assert made == ["first", "then", "again"]

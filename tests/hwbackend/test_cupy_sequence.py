@@ -1,0 +1,210 @@
+"""Which calls of CUDA the cupy backend makes for a program, in which order, and what time it reads off them."""
+
+import pytest
+from fake_cuda import FakeCuda
+
+from hwbackend.cupy_backend import CupyBackend
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.profile import Replay
+from simsched.schedules import Placement, Schedule
+
+DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+
+
+def synths(names, edges, nbytes=1024.0):
+    operators = [Operator(name, "synth", kernels=(Kernel(4),), flops=1e6, nbytes=1e5, time=10.0) for name in names]
+    return OpGraph(operators, [Edge(*edge, nbytes) for edge in edges])
+
+
+def made_ready(fake, placements, execution, edges=DIAMOND, **options):
+    """Return what is ready to run, with the calls made so far forgotten."""
+    backend = CupyBackend(api=fake, **options)
+    graph = backend.realise(synths("abcd"[: len(placements)], edges))
+    program = Schedule(graph, placements, execution=execution).lower(backend.cluster)
+    work = backend._work_on(graph)
+    backend._conditions  # noqa: B018  enables peer access
+    fake.calls.clear()
+    return backend._run(program, work)
+
+
+def told(fake, *skipped):
+    """Calls as text: streams and events are numbered as they come."""
+    numbers = {}
+
+    def number(kind, handle):
+        return f"{kind}{numbers.setdefault((kind, handle), sum(key[0] == kind for key in numbers))}"
+
+    found = []
+    for name, *rest in fake.calls:
+        if name in skipped:
+            continue
+        match name:
+            case "launch":
+                found.append(f"{rest[0]} {number('s', rest[-1])}")
+            case "record":
+                found.append(f"record {number('e', rest[0])} {number('s', rest[1])}")
+            case "wait":
+                found.append(f"wait {number('s', rest[0])} {number('e', rest[1])}")
+            case "synchronize_event":
+                found.append(f"{name} {number('e', rest[0])}")
+            case "synchronize_stream" | "begin_capture" | "end_capture":
+                found.append(f"{name} {number('s', rest[0])}")
+            case "upload_graph" | "launch_graph":
+                found.append(f"{name} {number('s', rest[1])}")
+            case "copy":
+                found.append(f"copy {rest[2]} {number('s', rest[3])}")
+            case "copy_peer":
+                found.append(f"copy_peer {rest[3]}>{rest[1]} {rest[4]} {number('s', rest[5])}")
+            case "set_device":
+                found.append(f"gpu {rest[0]}")
+            case "elapsed":
+                found.append(f"elapsed {number('e', rest[0])} {number('e', rest[1])}")
+            case _:
+                found.append(name)
+    return found
+
+
+def test_events_on_one_gpu():
+    """a, b and d on stream 0, c on stream 1: c waits for a, d for c; the stream used last ends first."""
+    fake = FakeCuda()
+    placements = [Placement("a"), Placement("b"), Placement("c", stream=1), Placement("d")]
+    with made_ready(fake, placements, "events") as run:
+        fake.calls.clear()
+        run.once()
+    assert told(fake)[:20] == [
+        "gpu 0", "record e0 s0",
+        "gpu 0", "synth s0", "record e1 s0", "synth s0",
+        "wait s1 e1", "synth s1", "record e2 s1", "wait s0 e2", "synth s0",
+        "gpu 0", "record e3 s0", "gpu 0", "record e4 s1",
+        "gpu 0", "synchronize", "elapsed e0 e3", "elapsed e0 e4",
+        "gpu 0",
+    ]  # fmt: skip
+    assert not fake.live
+
+
+def test_stages_drain_the_streams_of_a_stage():
+    """Stages {a}, {b, c}, {d}: before each of the last two the host waits for the streams of the stage before it."""
+    fake = FakeCuda()
+    placements = [
+        Placement("a"), Placement("b", stage=1), Placement("c", stream=1, stage=1, group=1), Placement("d", stage=2),
+    ]  # fmt: skip
+    with made_ready(fake, placements, "stages") as run:
+        fake.calls.clear()
+        run.once()
+    assert told(fake, "set_device")[:10] == [
+        "record e0 s0", "synth s0", "synchronize_stream s0", "synth s0", "synth s1", "synchronize_stream s0",
+        "synchronize_stream s1", "synth s0", "record e1 s0", "record e2 s1",
+    ]  # fmt: skip
+
+
+def test_a_graph_is_captured_once_and_launched_once_per_run():
+    """Stream 1 is forked from stream 0 and joined to it; a run is one launch between two records."""
+    fake = FakeCuda()
+    placements = [Placement("a"), Placement("b"), Placement("c", stream=1), Placement("d")]
+    with made_ready(fake, placements, "graph") as run:
+        del fake.calls[: [call[0] for call in fake.calls].index("begin_capture")]
+        assert told(fake, "set_device")[:16] == [
+            "begin_capture s0", "record e0 s0", "wait s1 e0",
+            "synth s0", "record e1 s0", "synth s0", "wait s1 e1", "synth s1", "record e2 s1", "wait s0 e2", "synth s0",
+            "record e3 s1", "wait s0 e3", "end_capture s0",
+            "upload_graph s0", "synchronize",
+        ]  # fmt: skip
+        fake.calls.clear()
+        run.once()
+        assert told(fake, "set_device") == [
+            "record e0 s0", "launch_graph s0", "record e1 s0", "synchronize", "elapsed e0 e1"
+        ]  # fmt: skip
+    assert not fake.live
+
+
+PAIR = [Placement("a", device="gpu0"), Placement("b", device="gpu1")]
+
+
+def test_a_copy_between_gpus_runs_behind_its_source_and_ends_on_the_first_stream():
+    """a on GPU 0, b on GPU 1: the copy waits for a on a stream of GPU 0, b's stream for the copy; GPU 1 is joined."""
+    fake = FakeCuda(gpus=2)
+    with made_ready(fake, PAIR, "events", edges=[("a", "b")]) as run:
+        fake.calls.clear()
+        run.once()
+        calls = told(fake)
+    order = [
+        "record e0 s0",
+        "synth s0",
+        "record e1 s0",
+        "wait s1 e1",
+        "copy_peer 0>1 1024 s1",
+        "record e2 s1",
+        "wait s2 e2",
+    ]
+    places = [calls.index(call) for call in [*order, "synth s2"]]
+    assert places == sorted(places)
+    (end,) = (call.split()[1] for call in calls if call.startswith("record") and call.endswith("s2"))
+    after = calls[calls.index(f"wait s0 {end}") - 1 :]
+    assert after[0] == "gpu 0"
+    assert after[2].split()[::2] == ["record", "s0"]
+    assert [call.split()[0] for call in after[3:]] == ["gpu", "synchronize"] * 2 + ["elapsed"] * 3
+    assert after[-1] == f"elapsed e0 {after[2].split()[1]}"
+    assert not fake.live
+
+
+def test_virtual_devices_copy_within_the_gpu():
+    """Output of 1024 bytes, an edge of 5120: first 4096 bytes are moved from and to a buffer of their own."""
+    fake = FakeCuda()
+    backend = CupyBackend(api=fake, virtual_devices=2)
+    graph = backend.realise(synths("ab", [("a", "b")], nbytes=5120.0))
+    replay = backend.replay(Schedule(graph, PAIR), repeats=2)
+    copies = [call for call in fake.calls if call[0] == "copy"]
+    assert [call[3] for call in copies[:2]] == [4096, 1024]
+    assert copies[0][1:3] != copies[1][1:3]
+    assert "copy_peer" not in fake.count
+    assert {device for call in fake.calls if call[0] == "set_device" for device in call[1:]} == {0}
+    assert replay.cluster.devices[1].name == "gpu1"
+    assert not fake.live
+
+
+def test_latency_and_spans_of_a_chain():
+    """Two kernels of 10 us on one stream; the host takes 0.5 us to set the device and 4 us to launch.
+
+    Plain: the first kernel is there 0.5 + 4 us after the first event, and they end 20 us later: 24.5 us. Traced: a
+    kernel of 1 us that ends with reading the clock is launched first: what comes 4.5 us after its launch begins at 3.5.
+    """
+    fake = FakeCuda()
+    backend = CupyBackend(api=fake)
+    replay = backend.replay(Schedule(synths("ab", [("a", "b")]), [Placement("a"), Placement("b")]), repeats=5)
+    assert replay.latency == pytest.approx([24.5] * 5)
+    spans = [(span.op, span.start, span.end) for span in replay.trace.spans]
+    assert [(op, round(start, 6), round(end, 6)) for op, start, end in spans] == [("a", 3.5, 13.5), ("b", 13.5, 23.5)]
+    assert replay.max_relative_error == 0.0
+
+
+def test_runs_are_counted_and_the_cache_is_filled_only_if_asked():
+    """A cold run fills a buffer of twice the L2 of 60 MiB first: 3 + 2 timed runs and 1 + 2 traced ones."""
+    for cold, fills in ((False, 0), (True, 8)):
+        fake = FakeCuda()
+        plan = Schedule(synths("ab", [("a", "b")]), [Placement("a"), Placement("b")])
+        replay = CupyBackend(api=fake, cold=cold).replay(plan, repeats=2, warmup=3)
+        assert len(replay.latency) == 2
+        assert sum(call[:1] == ("fill",) and call[3] == 120 * 2**20 for call in fake.calls) == fills
+        assert replay.environment["cold"] == ("yes" if cold else "no")
+
+
+def test_priorities_of_streams_are_dense():
+    """Priorities 5 and 7 of two streams: 7 is the last and becomes 0, 5 goes before it and becomes -1."""
+    fake = FakeCuda()
+    backend = CupyBackend(api=fake)
+    graph = backend.realise(synths("ab", []))
+    plan = Schedule(graph, [Placement("a", stream=0, priority=5), Placement("b", stream=1, priority=7)])
+    backend.replay(plan, repeats=1)
+    assert [call[1] for call in fake.calls if call[0] == "stream"][-2:] == [-1, 0]
+
+
+def test_the_environment_says_what_it_ran_on():
+    replay = CupyBackend(api=FakeCuda()).replay(Schedule(synths("a", []), [Placement("a")]), repeats=1)
+    said = replay.environment
+    assert (said["backend"], said["device"], said["cupy"], said["clocks"]) == (
+        "cupy",
+        "NVIDIA H200",
+        "14.2.0",
+        "1980 MHz",
+    )
+    assert Replay.from_dict(replay.to_dict()).latency == replay.latency

@@ -1,0 +1,80 @@
+"""The microbenchmarks: small schedules that can run, of every kind that a calibration wants."""
+
+from dataclasses import replace
+
+import pytest
+
+import simsched as ss
+from hwbackend.microbenchmarks import schedules
+from hwbackend.synth import SYNTH, realised
+from simsched.calibration import ALONE, MICROBENCHMARKS
+from simsched.cluster import occupancy
+
+A100 = ss.Cluster.preset("a100")
+CPU = ss.Cluster(
+    (
+        replace(
+            A100.devices[0], model="cpu", sms=2, blocks_per_sm=1, threads_per_sm=32, saturating_warps=1.0,
+            peak={"fp32": 5e4}, bandwidth=2e4,
+        ),
+    )
+)  # fmt: skip
+CLUSTERS = {"a100": A100, "two a40": ss.Cluster.preset("a40", n_gpus=2), "k80": ss.Cluster.preset("k80"), "cpu": CPU}
+each_cluster = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+
+
+@each_cluster
+def test_they_can_run_and_are_told_apart(cluster):
+    """Each is a schedule of synthetic operators that runs there as it is, under a name of its own."""
+    plans = schedules(cluster)
+    assert len({plan.scheduler for plan in plans}) == len(plans) <= 80
+    for plan in plans:
+        plan.check(cluster)
+        assert plan.scheduler.startswith(MICROBENCHMARKS)
+        assert {op.kind for op in plan.graph.operators} == {SYNTH}
+        assert realised(plan.graph, cluster) is plan.graph
+        assert ss.simulate(plan, cluster).makespan > 0
+
+
+@each_cluster
+def test_they_take_little_time(cluster):
+    """All of them once take less than a quarter of a second, as the uncalibrated simulator says."""
+    assert sum(ss.simulate(plan, cluster).makespan for plan in schedules(cluster)) < 250_000
+
+
+@each_cluster
+def test_they_are_of_every_kind(cluster):
+    names = [plan.scheduler for plan in schedules(cluster)]
+    for kind in MICROBENCHMARKS:
+        wanted = kind != "transfer/" or len(cluster) > 1
+        assert any(name.startswith(kind) for name in names) == wanted
+    executions = {plan.execution for plan in schedules(cluster)}
+    assert executions == {"events", "graph", "stages"}
+
+
+def test_kernels_alone_go_from_less_than_the_device_to_more_than_it_holds():
+    """An A100 holds 8 blocks of 256 threads on each of 108 SMs: 864."""
+    kernels = [plan.graph.operator(0).kernels[0] for plan in schedules(A100) if plan.scheduler.startswith("solo/comp")]
+    counts = [kernel.blocks for kernel in kernels if not kernel.shared_memory]
+    assert min(counts) < 108 < 864 < max(counts)
+    held = {occupancy(A100.devices[0], kernel).blocks for kernel in kernels}
+    assert held == {2, 4, 8}
+
+
+def test_on_a_device_of_few_sms_blocks_are_long():
+    """A CPU that stands in for a GPU measures nothing of less than 200 us."""
+    for plan in schedules(CPU):
+        for op in plan.graph.operators:
+            device, blocks = CPU.devices[0], op.kernels[0].blocks  # each block has one of two SMs, half of the DRAM
+            assert max(op.flops / device.peak["fp32"], op.nbytes / device.bandwidth) * 2 / blocks > 200
+
+
+@each_cluster
+def test_pairs_know_their_kernels_alone(cluster):
+    """What runs side by side ran alone before, at least twice, in the same schedule."""
+    for plan in schedules(cluster):
+        if plan.scheduler.startswith("pair/"):
+            kernels = [(op.flops, op.kernels) for op in plan.graph.operators if op.name.startswith(ALONE)]
+            together = [(op.flops, op.kernels) for op in plan.graph.operators if not op.name.startswith(ALONE)]
+            assert all(kernels.count(kernel) >= 2 for kernel in together)
+            assert plan.n_streams >= 2

@@ -1,0 +1,115 @@
+"""Graphs as backends run them, random training schedules, and which backends there are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs
+
+import hwbackend
+import simsched as ss
+import workloads
+from hwbackend.profiling import random_schedule
+from hwbackend.synth import SYNTH, realised
+from simsched.errors import BackendError, UnknownNameError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+
+A40 = ss.Cluster.preset("a40")
+
+
+def test_an_operator_without_kernels_gets_blocks_for_its_utilization():
+    """84 SMs, 24 warps keep one busy, a block has 4: 6 blocks fill an SM, 3 half of it; 1000 us are 4 kernels."""
+    graph = OpGraph([Operator("half", time=1000.0, utilization=0.5)])
+    op = realised(graph, A40)["half"]
+    assert (op.kind, op.kernels) == (SYNTH, (Kernel(3 * 84, 128, share=0.25),) * 4)
+    assert op.flops == pytest.approx(1000.0 * 0.5 * A40.devices[0].peak_rate("fp32"))
+
+
+def test_the_least_and_the_most():
+    """5 % of 6 blocks of 84 SMs are 25 blocks; of 4000 us there are 16 kernels at most."""
+    small, large = realised(
+        OpGraph([Operator("small", time=100.0, utilization=0.05), Operator("large", time=40_000.0, utilization=1.0)]),
+        A40,
+    ).operators
+    assert [k.blocks for k in small.kernels] == [25]
+    assert [k.blocks for k in large.kernels] == [6 * 84] * 16
+
+
+def test_every_third_operator_that_says_nothing_is_bound_by_memory():
+    graph = OpGraph([Operator(f"o{i}", time=100.0, utilization=0.8) for i in range(6)])
+    assert [op.intensity for op in realised(graph, A40).operators] == ["compute", "compute", "memory"] * 2
+    graph = OpGraph([Operator(f"o{i}", time=100.0, intensity="memory") for i in range(2)])
+    assert [op.intensity for op in realised(graph, A40).operators] == ["memory", "memory"]
+
+
+def test_an_exact_transfer_becomes_bytes():
+    """100 us at 52 GB/s, which is 52,000 bytes per us."""
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", transfer=100.0)])
+    edge = realised(graph, ss.Cluster.preset("a40", 2)).edges[0]
+    assert (edge.transfer, edge.nbytes) == (None, 100.0 * 52_000.0)
+
+
+@settings(max_examples=50)
+@given(graph=graphs())
+def test_realising_twice_changes_nothing(graph):
+    once = realised(graph, A40)
+    assert realised(once, A40) is once
+    assert once.names == graph.names
+    assert [(e.src, e.dst) for e in once.edges] == [(e.src, e.dst) for e in graph.edges]
+    assert all(op.kernels for op in once.operators)
+
+
+def test_operators_with_kernels_are_the_backends():
+    graph = OpGraph([Operator("conv", kernels=(Kernel(7),)), Operator("none", time=1.0)])
+    ours = Operator("conv", kind="conv", kernels=(Kernel(99),))
+    assert realised(graph, A40)["conv"] == graph["conv"]
+    assert realised(graph, A40, lambda _: ours)["conv"].kernels[0].blocks == 99
+
+
+@settings(max_examples=60)
+@given(
+    graph=graphs(),
+    seed=st.integers(0, 2**32),
+    execution=st.sampled_from(ss.schedules.EXECUTIONS),
+    gpus=st.integers(1, 3),
+    streams=st.integers(1, 5),
+)
+def test_random_schedules_run(graph, seed, execution, gpus, streams):
+    cluster = ss.Cluster.preset("a100", gpus)
+    plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
+    assert plan.check(cluster) is plan
+    assert plan.execution == execution
+    assert plan.stream.max() < streams
+    assert ss.simulate(plan, cluster).makespan >= 0.0
+
+
+def test_random_schedules_are_those_of_their_seed():
+    graph, cluster = workloads.load("tiny_inception"), ss.Cluster.preset("a100", 2)
+    assert random_schedule(graph, cluster, rng=3) == random_schedule(graph, cluster, rng=3)
+    assert random_schedule(graph, cluster, rng=3) != random_schedule(graph, cluster, rng=4)
+    with pytest.raises(BackendError, match="unknown execution 'all'"):
+        random_schedule(graph, cluster, rng=0, execution="all")
+
+
+class TestRegistry:
+    def test_each_backend_says_whether_it_can_be_used(self):
+        found = {entry.name: entry for entry in hwbackend.available()}
+        assert list(found) == list(hwbackend.BACKENDS)
+        assert found["synthetic"].usable
+        assert all(entry.reason for entry in found.values())
+
+    def test_unknown_names_are_refused(self):
+        with pytest.raises(UnknownNameError, match=r"unknown backend 'gpu'; known are: cupy, .*package.module:factory"):
+            hwbackend.get("gpu")
+
+    @pytest.mark.parametrize(
+        ("name", "options", "text"),
+        [
+            ("synthetic", {"colour": "red"}, "'synthetic'.*colour"),
+            ("no_such_module:make", {}, "cannot be imported"),
+            ("math:nothing", {}, "cannot be imported"),
+            ("builtins:dict", {}, "is not one: it has no realise, microbenchmarks, profile, replay, name, cluster"),
+        ],
+    )
+    def test_what_is_no_backend_is_refused(self, name, options, text):
+        with pytest.raises(BackendError, match=text):
+            hwbackend.get(name, **options)

@@ -1,0 +1,275 @@
+"""The block scheduler of the surrogate: small devices by hand, and a slow simulation in Python that says the same."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwbackend.surrogate import layout
+from hwbackend.surrogate.sms import Sms
+from simsched import Cluster
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A kernel: when it arrives, its blocks, and what each takes."""
+
+    blocks: int
+    compute: float = 10.0
+    memory: float = 0.0
+    issue: float = 0.1
+    dram: float = 0.0
+    warps: int = 1
+    registers: int = 0
+    shared: int = 0
+    priority: int = 0
+    arrival: float = 0.0
+    device: int = 0
+
+
+def sms_of(
+    kernels, *, sms=2, warps=4, blocks=8, registers=1000, shared=1000, resident=128, interference=0.0, devices=1
+):
+    device = replace(
+        Cluster.preset("a100").devices[0],
+        sms=sms, threads_per_sm=32 * warps, blocks_per_sm=blocks, registers_per_sm=registers,
+        shared_memory_per_sm=shared, resident_kernels=resident,
+    )  # fmt: skip
+    columns = {
+        key: [getattr(kernel, name) for kernel in kernels]
+        for key, name in (
+            (layout.DEVICE, "device"), (layout.PRIORITY, "priority"), (layout.WARPS, "warps"),
+            (layout.REGISTERS, "registers"), (layout.SHARED, "shared"), (layout.ISSUE, "issue"), (layout.DRAM, "dram"),
+        )
+    }  # fmt: skip
+    return Sms([device] * devices, columns, np.array([kernel.blocks for kernel in kernels]), interference)
+
+
+def spans_of(kernels, jitter=(1.0,), **limits):
+    """Return start and end of each kernel."""
+    found = sms_of(kernels, **limits)
+    found.clear(np.array(jitter, np.float64))
+    rows = sorted(range(len(kernels)), key=lambda row: kernels[row].arrival)
+    ended = 0
+    for row in [*rows, None]:
+        until = inf if row is None else kernels[row].arrival
+        while ended < len(kernels):
+            _, rows_ended = found.advance(until)
+            if not rows_ended:
+                break
+            ended += len(rows_ended)
+        if row is not None:
+            found.arrive(row, until, kernels[row].compute, kernels[row].memory)
+    return found.spans
+
+
+def assert_spans(found, expected):
+    np.testing.assert_allclose(found, np.array(expected, np.float64), rtol=1e-6)
+
+
+def test_blocks_go_to_the_sm_with_most_room():
+    """Two SMs of 4 warps. A block of 3 warps on the first; the next of 3 on the second; blocks of 1 warp beside them;
+    one of 2 warps has to wait for the first end at 10."""
+    kernels = [Asked(2, warps=3), Asked(1, warps=2, arrival=1.0)]
+    assert_spans(spans_of(kernels), [[0, 10], [10, 20]])
+
+
+def test_waves():
+    """Five blocks of 2 warps on two SMs of 4 warps: four, then one."""
+    assert_spans(spans_of([Asked(5, warps=2)]), [[0, 20]])
+
+
+@pytest.mark.parametrize("limit", [{"warps": 4}, {"blocks": 2}, {"registers": 20}, {"shared": 200}])
+def test_each_limit_of_an_sm_binds(limit):
+    """Two blocks fit on an SM, of which there are two: six blocks take two waves."""
+    kernel = Asked(6, warps=2, registers=10, shared=100)
+    roomy = {"warps": 64, "blocks": 32, "registers": 1000, "shared": 1000}
+    assert_spans(spans_of([kernel], **{**roomy, **limit}), [[0, 20]])
+    assert_spans(spans_of([kernel], **roomy), [[0, 10]])
+
+
+def test_the_head_of_the_queue_keeps_refilling():
+    """Each SM holds one block. The first kernel of 3 blocks takes 0-10, 0-10 and 10-20; only then is there room for
+    the second, on the other SM, from 10 on: its two blocks run 10-15 and 15-20."""
+    assert_spans(spans_of([Asked(3), Asked(2, compute=5.0)], warps=1), [[0, 20], [10, 20]])
+
+
+def test_priority_counts_when_a_block_ends():
+    """Four blocks on two SMs, two waves; a kernel of a lower number that arrives at 1 has the SM that is free first."""
+    kernels = [Asked(4), Asked(1, compute=5.0, priority=-1, arrival=1.0)]
+    assert_spans(spans_of(kernels, warps=1), [[0, 25], [10, 15]])
+
+
+def test_no_more_kernels_than_may_be_resident():
+    """Of three kernels of a block two may be resident; the third starts when one of them ends."""
+    assert_spans(spans_of([Asked(1)] * 3, resident=2), [[0, 10], [0, 10], [10, 20]])
+
+
+def test_blocks_share_the_issue_slots_of_their_sm():
+    """One SM, three blocks that ask for half of it each: 1.5 of what there is, so each takes 15."""
+    assert_spans(spans_of([Asked(3, issue=0.5)], sms=1), [[0, 15]])
+
+
+def test_a_full_sm_is_full_for_its_own_blocks_only():
+    """Two SMs: the blocks of 0.8 go to one each. A third beside the first: 1.6, but the second SM is not slowed."""
+    kernels = [Asked(1, issue=0.8), Asked(1, issue=0.8), Asked(1, issue=0.8, compute=5.0)]
+    assert_spans(spans_of(kernels), [[0, 13], [0, 10], [0, 8]])
+
+
+def test_blocks_of_other_kernels_interfere_where_something_is_short():
+    """Alone two blocks of 0.6 take 12; of two kernels 12 x 1.04; with room for both nothing."""
+    assert_spans(spans_of([Asked(2, issue=0.6)], sms=1, interference=0.04), [[0, 12]])
+    assert_spans(spans_of([Asked(1, issue=0.6)] * 2, sms=1, interference=0.04), [[0, 12.48]] * 2)
+    assert_spans(spans_of([Asked(1, issue=0.5)] * 2, sms=1, interference=0.04), [[0, 10]] * 2)
+
+
+def test_dram_is_shared_over_the_whole_device():
+    """Two blocks on two SMs that ask for 0.8 of DRAM each: all of it is asked for 1.6 times; reading takes 16. A block
+    that computes for 10 and reads for 8 would read for 8 x 1.6 = 12.8; it asks for 0.8 x 8/10."""
+    kernel = Asked(2, compute=0.0, memory=10.0, dram=0.8, issue=0.0)
+    assert_spans(spans_of([kernel]), [[0, 16]])
+    assert_spans(spans_of([replace(kernel, compute=10.0, memory=8.0)]), [[0, 10.24]])
+
+
+def test_another_device_has_its_own_sms_and_dram():
+    kernel = Asked(2, compute=0.0, memory=10.0, dram=0.8, issue=0.0)
+    assert_spans(spans_of([kernel, replace(kernel, device=1)], devices=2), [[0, 16], [0, 16]])
+
+
+def test_copies_ask_for_dram_until_they_say_otherwise():
+    """The kernel asks for all of DRAM; copies for as much from 4 to 8: 4 us done at 4, 6 at 8, and the rest by 12."""
+    sms = sms_of([Asked(1, compute=0.0, memory=10.0, dram=1.0)])
+    sms.clear(np.ones(1))
+    sms.arrive(0, 0.0, 0.0, 10.0)
+    for now, part in ((4.0, 1.0), (8.0, 0.0)):
+        assert sms.advance(now) == (now, [])
+        sms.copied(0, now, part)
+    assert sms.advance(inf) == (pytest.approx(12.0), [0])
+
+
+def test_blocks_vary():
+    """Blocks take 0.9, 1.1, 1.0 and 0.9 (again) of 10 us, one after the other on one SM: 39 us."""
+    assert_spans(spans_of([Asked(4)], jitter=[0.9, 1.1, 1.0], sms=1, warps=1), [[0, 39]])
+
+
+def test_a_kernel_that_found_no_room_is_not_forgotten():
+    """Resident may be two. The third, of 3 warps, fits nowhere at first; it starts on the SM that is free."""
+    kernels = [
+        Asked(1, warps=2, compute=20.0),
+        Asked(1, warps=2),
+        Asked(1, warps=3, arrival=1.0),
+        Asked(1, arrival=2.0),
+    ]
+    assert_spans(spans_of(kernels, resident=2), [[0, 20], [0, 10], [10, 20], [20, 30]])
+
+
+# --- the same once more, slowly
+
+
+def slow_spans(kernels, jitter, *, sms, warps, blocks, registers, shared, resident, interference):
+    """Simulate one device, looking at everything whenever anything happens."""
+    start, end = [-1.0] * len(kernels), [-1.0] * len(kernels)
+    unissued = [kernel.blocks for kernel in kernels]
+    resident_blocks = [0] * len(kernels)
+    on = [[] for _ in range(sms)]  # [row, left]
+    now, drawn = 0.0, 0
+
+    def room(sm):
+        held = [kernels[row] for row, _ in on[sm]]
+        return (warps - sum(k.warps for k in held), blocks - len(held), registers - sum(k.registers for k in held),
+                shared - sum(k.shared for k in held))  # fmt: skip
+
+    def rates():
+        crowd = [max(1.0, sum(kernels[row].issue for row, _ in held)) for held in on]
+        asked = sum(
+            kernels[row].dram * kernels[row].memory / max(kernels[row].compute * crowd[sm], kernels[row].memory)
+            for sm in range(sms)
+            for row, _ in on[sm]
+        )
+        slow = max(1.0, asked)
+        found = []
+        for sm in range(sms):
+            mixed = len({row for row, _ in on[sm]}) > 1 and max(crowd[sm], slow) > 1
+            times = [max(kernels[row].compute * crowd[sm], kernels[row].memory * slow) for row, _ in on[sm]]
+            found.append([1.0 / (time * (1.0 + interference * mixed)) for time in times])
+        return found
+
+    while min(end) < 0:
+        queue = sorted(
+            (row for row in range(len(kernels)) if unissued[row] and kernels[row].arrival <= now),
+            key=lambda row: (kernels[row].priority, kernels[row].arrival, row),
+        )
+        for row in queue:
+            running = sum(s >= 0 and e < 0 for s, e in zip(start, end, strict=True))
+            if start[row] < 0 and running >= resident:
+                continue
+            need = kernels[row].warps, 1, kernels[row].registers, kernels[row].shared
+            while unissued[row]:
+                fits = [sm for sm in range(sms) if all(a >= b for a, b in zip(room(sm), need, strict=True))]
+                if not fits:
+                    break
+                sm = max(fits, key=lambda sm: (*room(sm)[:2], -sm))
+                on[sm].append([row, jitter[drawn % len(jitter)]])
+                drawn += 1
+                unissued[row] -= 1
+                resident_blocks[row] += 1
+                start[row] = now if start[row] < 0 else start[row]
+            if unissued[row]:
+                break
+        speed = rates()
+        arrivals = [kernel.arrival for kernel in kernels if kernel.arrival > now]
+        ends = [now + left / speed[sm][i] for sm in range(sms) for i, (_, left) in enumerate(on[sm])]
+        then = min([*arrivals, *ends])
+        for sm in range(sms):
+            for i, block in enumerate(on[sm]):
+                block[1] -= speed[sm][i] * (then - now)
+            # blocks that end together end one after the other; the first draws no less than the next
+            for block in [block for block in on[sm] if block[1] <= 1e-9]:
+                resident_blocks[block[0]] -= 1
+                if not resident_blocks[block[0]] and not unissued[block[0]]:
+                    end[block[0]] = then
+            on[sm] = [block for block in on[sm] if block[1] > 1e-9]
+        now = then
+    return np.column_stack([start, end])
+
+
+asked = st.builds(
+    Asked,
+    blocks=st.integers(1, 12),
+    compute=st.floats(1.0, 20.0),
+    memory=st.floats(0.0, 20.0),
+    issue=st.floats(0.0, 1.0),
+    warps=st.integers(1, 4),
+    registers=st.integers(0, 400),
+    shared=st.integers(0, 400),
+    priority=st.integers(-1, 1),
+    arrival=st.floats(0.0, 50.0),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    kernels=st.lists(asked, min_size=1, max_size=5),
+    seed=st.integers(0, 2**16),
+    sms=st.integers(1, 4),
+    resident=st.integers(1, 4),
+    interference=st.sampled_from([0.0, 0.04]),
+    dram=st.booleans(),
+)
+def test_it_is_what_a_slow_simulation_says(kernels, seed, sms, resident, interference, dram):
+    """Exactly without DRAM; with it but for rates that are found anew only when its slowdown has moved by 1 percent."""
+    limits = {"sms": sms, "warps": 6, "blocks": 4, "registers": 1000, "shared": 1000, "resident": resident,
+              "interference": interference}  # fmt: skip
+    jitter = np.random.default_rng(seed).uniform(0.8, 1.2, 997)
+    # one arrives after the other: of what comes in one instant only the slow one sees all at once
+    kernels = [replace(k, dram=0.3 * dram, arrival=k.arrival + i / 997) for i, k in enumerate(kernels)]
+    fast = spans_of(kernels, jitter, **limits)
+    slow = slow_spans(kernels, jitter, **limits)
+    assert (fast[:, 1] > fast[:, 0]).all()
+    if dram:
+        assert fast[:, 1].max() == pytest.approx(slow[:, 1].max(), rel=0.02)
+    else:
+        np.testing.assert_allclose(fast, slow, rtol=1e-6)

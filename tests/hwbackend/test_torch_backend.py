@@ -1,0 +1,278 @@
+"""Replays with PyTorch on the CPU; what needs CUDA is refused where there is none."""
+
+import gc
+import weakref
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
+import workloads  # noqa: E402
+from hwbackend import torch_backend, torch_values  # noqa: E402
+from hwbackend.profiling import random_schedule  # noqa: E402
+from hwbackend.torch_backend import TorchBackend, availability  # noqa: E402
+from hwbackend.torch_devices import cuda_cluster, pinned  # noqa: E402
+from simsched.errors import BackendError  # noqa: E402
+from simsched.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
+from simsched.trace import COPY, KERNEL  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def tiny(name="tiny_inception", **options):
+    return workloads.load(name, **({"image_size": 16} | options))
+
+
+@pytest.mark.parametrize("execution", ["events", "stages", "graph"])
+@pytest.mark.parametrize("n_devices", [1, 2])
+def test_a_replay_is_checked_and_measured(execution, n_devices):
+    backend = TorchBackend("cpu", n_devices)
+    devices = 1 if execution == "stages" else n_devices
+    cluster = replace(backend.cluster, devices=backend.cluster.devices[:devices])
+    plan = random_schedule(tiny(), cluster, rng=3, execution=execution)
+    found = backend.replay(plan, repeats=3, warmup=1)
+    assert len(found.latency) == 3
+    assert found.max_relative_error == 0.0
+    assert found.name == "random"
+    assert (found.trace.kind == KERNEL).sum() == len(plan.graph)
+    assert (found.trace.kind == COPY).sum() == len(found.program.copies.op)
+    assert (n_devices == 2 and execution != "stages") == (len(found.program.copies.op) > 0)
+    assert 0 < found.trace.makespan <= max(found.latency)
+    assert found.environment["torch"] == torch.__version__
+    assert {"backend", "device", "date", "commit", "spans"} <= found.environment.keys()
+
+
+def test_spans_follow_the_order_of_the_program():
+    """One thread runs one operator after the other, whatever stream it is on."""
+    backend = TorchBackend("cpu")
+    plan = ss.schedule(tiny(), backend.cluster, "opara")
+    trace = backend.replay(plan, repeats=1, warmup=0).trace
+    assert (np.diff(trace.start) >= 0).all()
+    assert (trace.end[:-1] <= trace.start[1:] + 1e-9).all()
+    assert trace.op.tolist() == plan.op.tolist()
+
+
+@pytest.mark.parametrize("name", ["tiny_resnet", "squeezenet", "densenet121", "nasnet_mobile"])
+def test_networks_of_images(name):
+    backend = TorchBackend("cpu")
+    options = {"granularity": "operator"} if name == "squeezenet" else {}
+    plan = ss.schedule(backend.realise(workloads.load(name, image_size=32, **options)), backend.cluster, "opara")
+    assert backend.replay(plan, repeats=1, warmup=0).max_relative_error == 0.0
+
+
+@pytest.mark.parametrize("name", ["tiny_transformer", "t5_small_encoder", "deepfm", "rnntc_sru"])
+def test_networks_of_sequences(name):
+    backend = TorchBackend("cpu")
+    options = {} if name == "deepfm" else {"sequence_length": 4}
+    plan = ss.schedule(backend.realise(workloads.load(name, **options)), backend.cluster, "nimble")
+    assert backend.replay(plan, repeats=1, warmup=0).max_relative_error == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp64", "int8"])
+def test_number_formats(dtype):
+    backend = TorchBackend("cpu")
+    plan = ss.schedule(tiny(dtype=dtype), backend.cluster, "sequential")
+    assert backend.replay(plan, repeats=1, warmup=0).max_relative_error == 0.0
+
+
+def test_graphs_without_kernels_become_synthetic():
+    backend = TorchBackend("cpu", 2)
+    graph = workloads.random_layered(n_ops=12, n_layers=4, rng=0)
+    rows = [replace(op, time=op.time / 100) for op in graph.operators]
+    graph = OpGraph(rows, [replace(edge, transfer=edge.transfer / 100) for edge in graph.edges], graph.name)
+    found = backend.realise(graph)
+    assert {op.kind for op in found.operators} == {"synth"}
+    assert found.names == graph.names
+    assert backend.realise(found) is found
+    assert backend.realise(graph) is found
+    run = backend.replay(random_schedule(graph, backend.cluster, rng=1, execution="events"), repeats=2, warmup=0)
+    assert run.max_relative_error == 0.0
+    assert run.program.graph is found
+
+
+def test_views_stay_views():
+    """A flatten without a kernel is no synthetic operator: it is what it reads in another shape."""
+    backend = TorchBackend("cpu")
+    graph = workloads.load("squeezenet", image_size=32, granularity="operator")
+    views = [op for op in graph.operators if not op.kernels]
+    assert views
+    found = backend.realise(graph)
+    assert [found[op.name] for op in views] == views
+
+
+def test_a_program_can_be_replayed():
+    backend = TorchBackend("cpu")
+    program = ss.schedule(tiny(), backend.cluster, "greedy").lower(backend.cluster)
+    found = backend.replay(program, repeats=2, warmup=0)
+    assert found.program is program
+    assert found.name == "replay"
+
+
+def test_kernels_of_an_operator_share_its_span():
+    """Of 2 kernels, 1/4 and 3/4 of the time."""
+    backend = TorchBackend("cpu")
+    kernels = (Kernel(1, share=0.25), Kernel(1, share=0.75))
+    graph = OpGraph([Operator("s", "synth", flops=1e7, nbytes=1e5, kernels=kernels)])
+    trace = backend.replay(ss.schedule(graph, backend.cluster, "sequential"), repeats=1, warmup=0).trace
+    lengths = trace.end - trace.start
+    assert lengths[1] == pytest.approx(3 * lengths[0])
+    assert trace.start[1] == trace.end[0]
+
+
+def test_the_operators_of_a_graph_are_profiled():
+    backend = TorchBackend("cpu")
+    profile = backend.profile(tiny(), in_situ=1, rng=0)
+    assert [op.name for op in profile.operators] == list(tiny().names)
+    assert all(op.median > 0 for op in profile.operators)
+    assert [run.name.split("/")[0] for run in profile.runs] == ["in-situ"] * len(profile.runs)
+    assert profile.provenance.source == "torch"
+
+
+def test_a_schedule_that_lacks_a_wait_is_refused():
+    backend = TorchBackend("cpu")
+    program = ss.schedule(tiny(), backend.cluster, "opara").lower(backend.cluster)
+    waits = program.action == ss.program.WAIT
+    columns = (program.action, program.device, program.stream, program.argument)
+    broken = ss.program.Program(
+        program.graph, program.devices, "graph", [0, int((~waits).sum())], *(c[~waits] for c in columns),
+        program.copies, program.n_events,
+    )  # fmt: skip
+    with pytest.raises(BackendError, match="may run before what it reads of 'stem' is there: the program lacks a wait"):
+        backend.replay(broken)
+
+
+def test_poison_that_is_left_is_named(monkeypatch):
+    """An operator that is never run leaves its buffer as it was, and who reads it computes NaN."""
+    usual = torch_values.Values.compute
+    monkeypatch.setattr(torch_values.Values, "compute", lambda self, i: None if i == 2 else usual(self, i))
+    backend = TorchBackend("cpu")
+    name = tiny().names[2]
+    with pytest.raises(BackendError, match=f"operator '{name}' wrote NaN under the schedule"):
+        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+
+
+def test_other_values_are_named(monkeypatch):
+    usual = torch_values.Values.compute
+
+    def wrong(self, i):
+        usual(self, i)
+        if i == 2 and self._poisoned:
+            self._written[i].mul_(1.01)
+
+    monkeypatch.setattr(torch_values.Values, "compute", wrong)
+    backend = TorchBackend("cpu")
+    with pytest.raises(BackendError, match=f"'{tiny().names[2]}' computes other values .* relative error 0.01"):
+        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+
+
+def test_values_that_are_not_finite_are_named():
+    """1e30 times 1e30 is more than float32 holds."""
+    shape = (1, 4)
+    large = Operator("large", "mul", input_shapes=(shape,), output_shape=shape, attributes={"factor": 1e30},
+                     kernels=(Kernel(1),))  # fmt: skip
+    rows = [large, replace(large, name="larger")]
+    backend = TorchBackend("cpu")
+    with pytest.raises(BackendError, match="operator 'larger' computes values that are not finite"):
+        backend.replay(ss.schedule(OpGraph(rows, [Edge("large", "larger", 16.0)]), backend.cluster, "sequential"))
+
+
+def test_what_does_not_fit_into_memory_is_one_line(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nmore")
+
+    monkeypatch.setattr(torch_backend, "Values", full)
+    backend = TorchBackend("cpu")
+    with pytest.raises(BackendError, match=r"^tiny_inception: out of memory: CUDA out of memory\. .*GiB\.; use"):
+        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+
+
+def test_memory_is_free_again_behind_an_error(monkeypatch):
+    """While the error is being looked at, nothing holds the tensors of the run any more."""
+    made = []
+    usual = torch_values.Values.reset
+
+    def watched(self, **options):
+        usual(self, **options)
+        made.extend(weakref.ref(tensor) for tensor in self._written)
+
+    monkeypatch.setattr(torch_values.Values, "reset", watched)
+    monkeypatch.setattr(torch_values.Values, "move", lambda *_: None)
+    monkeypatch.setattr(torch_backend, "CpuHost", lambda program, compute, move: SimpleNamespace(run=fail))
+
+    def fail():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    backend = TorchBackend("cpu")
+    with pytest.raises(BackendError, match="illegal memory access") as error:
+        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+    gc.collect()
+    assert error.value is not None
+    assert made
+    assert [ref for ref in made if ref() is not None] == []
+
+
+def test_what_pytorch_raises_is_one_line(monkeypatch):
+    def fails(self, i):
+        raise RuntimeError("CUDA error: the launch timed out and was terminated\nCompile with TORCH_USE_CUDA_DSA")
+
+    monkeypatch.setattr(torch_values.Values, "compute", fails)
+    backend = TorchBackend("cpu")
+    with pytest.raises(BackendError, match=r"PyTorch failed: CUDA error: the launch timed out and was terminated$"):
+        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+
+
+def test_devices_that_are_not_there_are_refused(monkeypatch):
+    with pytest.raises(BackendError, match="'cuda' or 'cpu', not on 'tpu'"):
+        TorchBackend("tpu")
+    with pytest.raises(BackendError, match="n_devices must be a whole number of at least 1, not 0"):
+        TorchBackend("cpu", 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(BackendError, match="finds no CUDA device"):
+        TorchBackend("cuda")
+    assert availability() == (True, f"PyTorch {torch.__version__} finds no CUDA device; it runs on one core of the CPU")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(BackendError, match="2 devices were asked for, but PyTorch finds 1"):
+        TorchBackend("cuda", 2)
+    assert availability() == (True, f"PyTorch {torch.__version__} with 1 CUDA device")
+    two = ss.schedule(tiny(), ss.Cluster.preset("a100", 2), "round-robin")
+    with pytest.raises(BackendError, match="the schedule runs on 'gpu1', but the backend 'torch' has 1 device: gpu0"):
+        TorchBackend("cpu").replay(two)
+
+
+class Properties:
+    name, multi_processor_count, major, minor, total_memory = "NVIDIA H200", 132, 9, 0, 150_000_000_000
+    max_threads_per_multi_processor, regs_per_multiprocessor = 2048, 65536
+
+
+def test_a_device_is_its_preset_with_the_limits_that_the_driver_tells(monkeypatch, caplog):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
+    cluster = cuda_cluster(torch, 2)
+    assert [(d.name, d.model, d.sms, d.memory) for d in cluster.devices] == [
+        ("gpu0", "h200", 132, 150e9), ("gpu1", "h200", 132, 150e9),
+    ]  # fmt: skip
+    assert cluster.route("gpu0", "gpu1").bandwidth == ss.Cluster.preset("h200", 2).route("gpu0", "gpu1").bandwidth
+    assert caplog.messages == []
+    monkeypatch.setattr(Properties, "name", "NVIDIA B900")
+    (device,) = cuda_cluster(torch, 1).devices
+    assert (device.model, device.sms) == ("NVIDIA B900", 132)
+    assert "no preset of NVIDIA B900" in caplog.text
+
+
+def test_settings_are_pinned_and_given_back():
+    before = (torch.get_float32_matmul_precision(), torch.get_num_threads(), torch.backends.cudnn.benchmark)
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pinned(torch, one_thread=True):
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert torch.get_num_threads() == 1
+            assert torch.backends.cudnn.deterministic
+            assert not torch.backends.cudnn.benchmark
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+    assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before[1:]

@@ -1,0 +1,221 @@
+"""`torch.compile` with our backend: equal outputs whatever was chosen, and the prediction in the log."""
+
+import logging
+from functools import partial
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_networks import NETWORKS, network  # noqa: E402 - the rest is for those who have PyTorch
+
+import hwbackend.torch_compile as backend  # noqa: E402
+import simsched as ss  # noqa: E402
+from hwbackend.torch_compile import simsched_backend  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
+
+A100 = ss.Cluster.preset("a100")
+each_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+class Log(logging.Handler):
+    """What the backend says: messages, and those of them that are warnings."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages, self.warnings = [], []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self.warnings.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def log():
+    """What the backend says; dynamo forgets what it compiled for the test before."""
+    torch._dynamo.reset()
+    logger, handler = logging.getLogger("hwbackend.torch_compile"), Log()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def compiled(module, **options):
+    return torch.compile(module, backend=simsched_backend, options=options or None)
+
+
+def error(got, wanted):
+    return float((got - wanted).detach().abs().max() / wanted.detach().abs().max())
+
+
+@each_network
+@pytest.mark.parametrize("scheduler", ["opara", "greedy"])
+def test_outputs_are_equal_under_a_schedule(name, scheduler, log):
+    module, x = network(name)
+    with torch.no_grad():
+        run = compiled(module, scheduler=scheduler, always=True)
+        assert error(run(x), module(x)) <= 1e-5
+        assert error(run(-x), module(-x)) <= 1e-5
+    (line,) = log.messages
+    assert f"us by {scheduler} on" in line
+    assert line.endswith("runs under the schedule")
+
+
+@pytest.mark.parametrize("name", ["inception", "transformer"])
+def test_what_gains_is_run_and_what_does_not_is_not(name, log, monkeypatch):
+    """Branches gain on an A100 with captured graphs; one core, which runs a block at a time, gains nothing."""
+    chosen = []
+    usual = backend.scheduled
+    monkeypatch.setattr(backend, "scheduled", lambda *args: chosen.append(args) or usual(*args))
+    module, x = network(name)
+    with torch.no_grad():
+        assert error(compiled(module)(x), module(x)) <= 1e-5
+        assert chosen == []
+        torch._dynamo.reset()
+        assert error(compiled(module, calibration=A100)(x), module(x)) <= 1e-5
+    first, second = log.messages
+    assert "(1.000 times as fast); runs as it is" in first
+    assert "runs under the schedule" in second
+    assert len(chosen) == 1
+
+
+def test_the_prediction_is_the_simulator_s(log):
+    """The schedule against one stream, both as captured graphs."""
+    module, x = network("inception")
+    with torch.no_grad():
+        compiled(module, calibration=A100)(x)
+    (line,) = log.messages
+    scheduled, sequential = (float(line.split(before)[1].split(" us")[0]) for before in ("predicted ", "against "))
+    assert 0 < scheduled < sequential
+    assert float(line.split("(")[1].split(" times")[0]) == pytest.approx(sequential / scheduled, rel=0.01)
+
+
+def test_it_is_found_by_name():
+    found = torch._dynamo.backends.registry
+    if "simsched" not in torch._dynamo.list_backends(exclude_tags=()):
+        found.register_backend(simsched_backend, name="simsched")
+    module, x = network("residual")
+    with torch.no_grad():
+        assert error(torch.compile(module, backend="simsched")(x), module(x)) <= 1e-5
+
+
+def test_options_can_be_bound(log):
+    module, x = network("residual")
+    with torch.no_grad():
+        run = torch.compile(module, backend=partial(simsched_backend, scheduler="heft", always=True))
+        assert error(run(x), module(x)) <= 1e-5
+    assert "us by heft on" in log.messages[0]
+
+
+def test_gradients_are_those_of_the_module(log):
+    module, x = network("inception")
+    run = compiled(module, always=True)
+    run(x).square().sum().backward()
+    found = [p.grad.clone() for p in module.parameters()]
+    module.zero_grad()
+    module(x).square().sum().backward()
+    assert found
+    for got, p in zip(found, module.parameters(), strict=True):
+        assert error(got, p.grad) <= 1e-5
+    assert "autograd has to look into it" in log.messages[0]
+
+
+def test_training_without_gradients_keeps_its_random_numbers(log):
+    """A dropout draws from the generator: in another order it would drop others."""
+
+    class Dropping(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.dropout(x * 2, 0.5) + torch.nn.functional.dropout(x * 3, 0.5)
+
+    x, run = torch.ones(64), compiled(Dropping(), always=True)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        got = run(x)
+        torch.manual_seed(0)
+        assert torch.equal(got, Dropping()(x))
+    assert "draws random numbers" in log.messages[0]
+
+
+def test_what_changes_how_others_run_keeps_its_place(log):
+    """Products inside autocast are in bfloat16, those behind it are not; no edge says which is which."""
+
+    class Casting(torch.nn.Module):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = x @ x
+            return y.float() + x @ x
+
+    x = torch.randn(8, 8)
+    with torch.no_grad():
+        assert torch.equal(compiled(Casting(), always=True)(x), Casting()(x))
+    (warning,) = log.warnings
+    assert "changes how others run" in warning
+
+
+def test_other_sizes_are_other_graphs(log):
+    """Dynamo specialises at first, then hands over a graph of any size, which runs as it is."""
+    module, _ = network("residual")
+    with torch.no_grad():
+        run = compiled(module, always=True)
+        for size in (8, 12, 16):
+            x = torch.randn(1, 3, size, size)
+            assert error(run(x), module(x)) <= 1e-5
+    assert "runs under the schedule" in log.messages[0]
+    assert any("sizes are not fixed" in line for line in log.messages)
+
+
+def test_parameters_that_change_count():
+    module, x = network("residual")
+    with torch.no_grad():
+        run = compiled(module, always=True)
+        run(x)
+        module.stem.weight.mul_(2.0)
+        assert error(run(x), module(x)) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheduler": "nobody"}, "unknown scheduler 'nobody'"),
+        ({"fast": True}, "unknown option 'fast'; known are: scheduler"),
+        ({"calibration": "nothing.json"}, "nothing.json"),
+        ({"calibration": ss.Cluster.preset("a100", 2), "scheduler": "round-robin", "always": True}, "on one device"),
+    ],
+)
+def test_what_fails_runs_as_it_is(options, message, log):
+    module, x = network("residual")
+    with torch.no_grad():
+        assert error(compiled(module, **options)(x), module(x)) <= 1e-5
+    (warning,) = log.warnings
+    assert message in warning
+    assert "could not be scheduled, so it runs as it is" in warning
+
+
+def test_what_fails_later_is_said_once(log, monkeypatch):
+    module, x = network("residual")
+
+    def fail(self):
+        raise ValueError("broken")
+
+    with torch.no_grad():
+        run = compiled(module, always=True)
+        wanted = run(x)
+        monkeypatch.setattr("hwbackend.torch_hosts.CpuHost.run", fail)
+        for _ in range(3):
+            assert error(run(x), wanted) <= 1e-5
+    name = log.messages[0].split(":")[0]
+    assert log.warnings == [f"{name}: failed under its schedule, so it runs as it is: broken"]
+
+
+def test_a_calibration_is_read_from_a_file(tmp_path, log):
+    path = tmp_path / "cluster.json"
+    A100.save(path)
+    module, x = network("inception")
+    with torch.no_grad():
+        assert error(compiled(module, calibration=str(path))(x), module(x)) <= 1e-5
+    assert "runs under the schedule" in log.messages[0]

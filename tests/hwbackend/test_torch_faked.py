@@ -1,0 +1,172 @@
+"""The way of a replay on CUDA, with tensors on the CPU and a fake that runs streams in an odd order."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fake_torch_cuda import FakeCuda, RuleError  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import network  # noqa: E402
+
+import simsched as ss  # noqa: E402
+import workloads  # noqa: E402
+from hwbackend import torch_apply, torch_traces  # noqa: E402
+from hwbackend.profiling import random_schedule  # noqa: E402
+from hwbackend.torch_backend import TorchBackend  # noqa: E402
+from hwbackend.torch_hosts import CudaHost  # noqa: E402
+from hwbackend.torch_nodes import traced  # noqa: E402
+from simsched.errors import BackendError  # noqa: E402
+from workloads.formats.torch_fx import from_module  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning")]  # of a profiler without CUDA
+
+
+class Faked(TorchBackend):
+    """Operators are run by the streams that they were issued to, when these get to it."""
+
+    def __init__(self, n_devices=1, order=-1):
+        super().__init__("cpu", n_devices)
+        self._api = FakeCuda(order)
+
+    def _host(self, program, values, **options):
+        api = self._api
+        return CudaHost(
+            api, program, lambda i: api.work(lambda: values.compute(i)), lambda row: api.work(lambda: values.move(row)),
+            **options,
+        )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _device(monkeypatch):
+    """A name for the device, and a profiler that is quick and sees as much as PyTorch's does without CUDA."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "NVIDIA Fake")
+    monkeypatch.setattr(torch_traces, "recorded", recorded)
+
+
+def recorded(torch, run, count, path):
+    events = []
+    for i in range(count):
+        run()
+        event = {"ph": "X", "name": "aten::op", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 10.0 * i + 1, "dur": 1.0}
+        events += [event, event | {"name": f"{torch_traces.ITERATION}#{i}", "cat": "user_annotation", "ts": 10.0 * i,
+                                   "dur": 9.0}]  # fmt: skip
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+
+def tiny():
+    return workloads.load("tiny_inception", image_size=8)
+
+
+@pytest.mark.parametrize("execution", ["events", "graph", "stages"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_replay(execution, order):
+    """Streams overtake each other wherever events allow, and yet the outputs are those of sequential execution."""
+    backend = Faked(order=order)
+    plan = random_schedule(tiny(), backend.cluster, rng=1, streams=3, execution=execution)
+    assert plan.n_streams > 1
+    found = backend.replay(plan, repeats=3, warmup=1)
+    assert found.max_relative_error == 0.0
+    assert len(found.latency) == 3
+    assert min(found.latency) > 0
+    assert len(found.trace) == len(plan.graph)
+    assert found.environment["device"] == "NVIDIA Fake"
+    how = "events" if execution != "graph" else "events, of a run that was not captured"
+    assert found.environment["spans"] == how  # the profiler saw no kernels
+
+
+def test_two_devices():
+    backend = Faked(2)
+    plan = random_schedule(tiny(), backend.cluster, rng=2, streams=2, execution="events")
+    found = backend.replay(plan, repeats=1, warmup=0)
+    assert len(found.program.copies.op) > 0
+    assert found.max_relative_error == 0.0
+    with pytest.raises(BackendError, match="captures a graph of one device only"):
+        backend.replay(random_schedule(tiny(), backend.cluster, rng=2, execution="graph"))
+
+
+def test_a_capture_that_fails_names_where(monkeypatch):
+    """The convolution "three_1" waits for the device, which no capture allows."""
+    backend = Faked()
+    usual = backend._host
+
+    def host(program, values, **options):
+        made = usual(program, values, **options)
+        compute = made._compute
+
+        def waiting(i):
+            if program.graph.names[i] == "three_1" and backend._api.capturing is not None:
+                backend._api.synchronize(0)
+            compute(i)
+
+        made._compute = waiting
+        return made
+
+    monkeypatch.setattr(backend, "_host", host)
+    plan = ss.schedule(backend.realise(tiny()), backend.cluster, "opara")
+    with pytest.raises(BackendError, match="capture as a CUDA graph failed at 'three_1': synchronize while"):
+        backend.replay(plan, repeats=1)
+    assert issubclass(RuleError, RuntimeError)
+
+
+def test_kernels_stay_where_the_profiler_sees_none(caplog, monkeypatch):
+    monkeypatch.undo()  # PyTorch's own profiler
+    backend = Faked()
+    found = backend.realise(tiny())
+    assert [op.kernels for op in found.operators] == [op.kernels for op in tiny().operators]
+    assert "kernels stay as the graph has them" in caplog.text
+    assert backend.realise(found) is found
+
+
+class AtOnce(FakeCuda):
+    """Work is done when it is issued, that of a graph when it is launched: what is returned is there to be read."""
+
+    def __init__(self, _torch):
+        super().__init__()
+        self.stream(0, 0)  # what is current
+
+    def work(self, action):
+        if self.capturing is None:
+            action()
+        super().work(action if self.capturing is not None else list)
+
+    def launch(self, graph):
+        super().launch(graph)
+        self.synchronize(0)
+
+
+class Again(CudaHost):
+    """Computes each operator again when its graph is launched, where CUDA would run its kernels again."""
+
+    def __init__(self, api, program, compute, move):
+        runner = compute.__self__
+
+        def again(i):
+            for node in runner._parts[i]:
+                runner._values.pop(node, None)
+            compute(i)
+
+        super().__init__(api, program, lambda i: api.work(lambda: again(i)), move)
+
+
+@pytest.mark.parametrize("name", ["inception", "transformer"])
+@pytest.mark.parametrize("execution", ["events", "graph"])
+def test_a_module_under_a_schedule(name, execution, monkeypatch):
+    """A graph is captured once, reads copies of the inputs, and returns copies of the outputs."""
+    module, x = network(name)
+    graph = from_module(module, x)
+    plan = random_schedule(graph, ss.Cluster.preset("a100"), rng=0, streams=3, execution=execution)
+
+    monkeypatch.setattr(torch_apply, "CudaHost", Again)
+    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
+    with torch.no_grad():
+        run = torch_apply.scheduled(traced(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
+        first = run(x)
+        second = run(-x)
+        assert (first - module(x)).abs().max() <= 1e-5 * module(x).abs().max()
+        assert (second - module(-x)).abs().max() <= 1e-5 * module(x).abs().max()
+    calls = run._api.calls
+    assert calls.count("launch") == (2 if execution == "graph" else 0)
+    assert calls.count("keep") == (0 if execution == "graph" else 2)
+    assert calls.count("work") == len(graph) * 2  # run once before it is captured

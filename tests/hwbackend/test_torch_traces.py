@@ -1,0 +1,132 @@
+"""Spans and kernels from traces as the profiler of PyTorch writes them."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simsched as ss
+from hwbackend.torch_traces import ITERATION, read_runs, spans_of, with_kernels
+from simsched.errors import FormatError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+
+sys.path.append(str(Path(__file__).parents[1] / "workloads"))
+from kineto_traces import KinetoTrace
+
+GRAPH = OpGraph(
+    [
+        Operator("conv", kernels=(Kernel(4, share=0.25), Kernel(8, share=0.75))),
+        Operator("view", "view", time=0.0),
+        Operator("relu", kernels=(Kernel(2),)),
+    ],
+    [Edge("conv", "view", 64.0), Edge("view", "relu", 64.0)],
+)
+CLUSTER = ss.Cluster.preset("a100")
+
+
+def lowered(execution="events"):
+    return ss.Schedule(GRAPH, [ss.Placement(op) for op in GRAPH.order], execution).lower(CLUSTER)
+
+
+def annotated(steps=3, grid=(108, 1, 1)):
+    """Runs of 1000 us: conv launches kernels of 4 and 20 us at 300 and 310 us, relu one of 3 + k us at 340 us."""
+    trace = KinetoTrace()
+    for k in range(steps):
+        t = 1000.0 * k
+        trace.mark(f"{ITERATION}#{k}", t, 900.0)
+        for name, start in (("conv", 5.0), ("view", 105.0), ("relu", 155.0)):
+            trace.mark(name, t + start, 45.0)
+        kernels = [(t + 300, 4.0, {"name": "pack"}), (t + 310, 20.0, {"name": "gemm", "grid": grid})]
+        trace.launched("aten::conv2d", t + 10, 35.0, kernels)
+        trace.op("aten::view", t + 110, 20.0)
+        trace.launched("aten::relu", t + 160, 30.0, [(t + 340, 3.0 + k, {"name": "clamp"})])
+    return trace
+
+
+def captured(nodes):
+    """A run in which one launch of a graph ran nodes (start, duration) in order."""
+    trace = KinetoTrace()
+    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    call = trace.call("cudaGraphLaunch", 10.0)
+    for i, (start, length) in enumerate(nodes):
+        trace.kernel(call, start, length, stream=7 + i % 2, **{"graph node id": i + 1})
+    return trace
+
+
+def test_each_kernel_has_its_own_span(tmp_path):
+    """From the start of the run on the host; the view, without a kernel, ends when what it reads does."""
+    runs = read_runs(annotated().write(tmp_path / "trace.json"), lowered())
+    assert [run.end for run in runs] == [343.0, 344.0, 345.0]
+    launches, copies = spans_of(lowered(), runs[0])
+    assert launches.tolist() == [[300, 304], [310, 330], [330, 330], [340, 343]]
+    assert copies.shape == (0, 2)
+
+
+def test_other_kernels_than_launches_share_the_whole_span(tmp_path):
+    """A convolution of one launch in the program: from the first start to the last end, 300 to 330 us. Of three
+    kernels instead of two: shares of 1/4 and 3/4 of 30 us."""
+    (run,) = read_runs(annotated(1).write(tmp_path / "trace.json"), lowered())
+    spans = dict(run.kernels)
+    spans["conv"] = [(300.0, 304.0), (305.0, 306.0), (310.0, 330.0)]
+    launches, _ = spans_of(lowered(), run._replace(kernels=spans))
+    assert launches[:2].tolist() == [[300.0, 307.5], [307.5, 330.0]]
+
+
+def test_nodes_of_a_captured_graph_are_told_by_their_order(tmp_path):
+    path = captured([(20.0, 5.0), (30.0, 6.0), (40.0, 7.0)]).write(tmp_path / "trace.json")
+    (run,) = read_runs(path, lowered("graph"), ["conv", "conv", "relu"])
+    launches, _ = spans_of(lowered("graph"), run)
+    assert launches.tolist() == [[20, 25], [30, 36], [36, 36], [40, 47]]
+
+
+def test_more_nodes_than_were_captured_are_refused(tmp_path):
+    path = captured([(20.0, 5.0), (30.0, 6.0)]).write(tmp_path / "trace.json")
+    with pytest.raises(FormatError, match="launches 2 graph nodes, but captured= names the operators of 3"):
+        read_runs(path, lowered("graph"), ["conv", "conv", "relu"])
+
+
+def test_a_trace_without_kernels_is_refused(tmp_path):
+    trace = KinetoTrace()
+    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    trace.op("aten::relu", 10.0, 5.0)
+    path = trace.write(tmp_path / "trace.json")
+    with pytest.raises(FormatError, match="recorded no kernels"):
+        read_runs(path, lowered())
+    trace = KinetoTrace()
+    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    for k, name in enumerate(GRAPH.names):
+        trace.mark(name, 100.0 * k + 5, 50.0)
+        trace.op("aten::op", 100.0 * k + 10, 5.0)
+    with pytest.raises(FormatError, match="recorded no kernels"):
+        with_kernels(GRAPH, trace.write(path))
+
+
+def test_a_copy_has_the_span_of_its_mark(tmp_path):
+    graph = OpGraph([Operator("a", kernels=(Kernel(1),)), Operator("b", kernels=(Kernel(1),))], [Edge("a", "b", 64.0)])
+    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")])
+    program = plan.lower(ss.Cluster.preset("a100", 2))
+    trace = KinetoTrace()
+    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    for k, name in enumerate(("a", "simsched.copy#0", "b")):
+        trace.mark(name, 100.0 * k + 5, 50.0)
+        outer = trace.op("aten::copy_", 100.0 * k + 10, 30.0)
+        call = trace.call("cudaMemcpyAsync", 100.0 * k + 12, external=outer)
+        if name in graph.index:
+            trace.kernel(call, 100.0 * k + 30, 20.0, device=k // 2, external=outer)
+        else:
+            trace.copy(call, 100.0 * k + 30, 9.0, external=outer)
+    (run,) = read_runs(trace.write(tmp_path / "trace.json"), program)
+    launches, copies = spans_of(program, run)
+    assert launches.tolist() == [[30, 50], [230, 250]]
+    assert copies.tolist() == [[130, 139]]
+
+
+def test_a_graph_gets_the_kernels_that_were_launched(tmp_path):
+    """Shares by medians of 4 and 20 us; times stay those of the graph."""
+    found = with_kernels(GRAPH, annotated(grid=(11, 2, 1)).write(tmp_path / "trace.json"))
+    assert [kernel.blocks for kernel in found["conv"].kernels] == [108, 22]
+    assert np.allclose([kernel.share for kernel in found["conv"].kernels], [4 / 24, 20 / 24])
+    assert found["view"].kernels == ()
+    assert found["conv"].time is None
+    assert (found.names, found.edges) == (GRAPH.names, GRAPH.edges)
