@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from time import monotonic, sleep
 from typing import Final
 
@@ -104,7 +105,7 @@ class CpuBackend:
                 f"{workers} SMs are more than the {len(self._cores)} cores that this process may use; take fewer, or "
                 "pass gate=False to run them all the same"
             )
-        self._gate, self._seed, self._timeout = gate, seed, float(timeout)
+        self._gate, self._seed, self._timeout = gate, seed, min(float(timeout), TIMEOUT_MAX)
         self._realtime = realtime is not False and realtime_permitted()
         if realtime and not self._realtime:
             raise BackendError("real-time priority is not permitted here; run as root, or leave out `realtime`")

@@ -72,9 +72,13 @@ class Machine:
     def __enter__(self) -> "Machine":
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        for thread in self._threads:
-            thread.daemon = True
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.daemon = True
+                thread.start()
+        except RuntimeError as error:  # the system has no more
+            self.__exit__(type(error), error, None)
+            raise BackendError(f"the {len(self._threads)} threads of the device cannot be started: {error}") from None
         return self
 
     def __exit__(
@@ -85,9 +89,12 @@ class Machine:
         for gate in [*(gate for _, gate in self._workers), *self._copiers, *self._hosts]:
             with suppress(RuntimeError):  # it was open
                 gate.release()
-        for thread in self._threads:
-            thread.join(_JOIN)
-        sys.setswitchinterval(self._interval)
+        try:
+            for thread in self._threads:
+                if thread.ident is not None:
+                    thread.join(_JOIN)
+        finally:
+            sys.setswitchinterval(self._interval)
 
     def run(self, values: Values, limit: float) -> Run:
         """Run the program once.
@@ -128,9 +135,9 @@ class Machine:
     # What holds the lock -------------------------------------------------------------------------
 
     def _take(self, device: int, gate: Lock) -> tuple[Run, Piece, int] | None:
-        """Return the next block of a device, or put the worker among those that sleep."""
+        """Return the next block of a device, or put the worker among those that sleep; so all are once it stops."""
         run = self._run
-        if run is None or not run.ready[device]:
+        if run is None or self._stopping or not run.ready[device]:
             self._idle[device].append(gate)
             return None
         heap = run.ready[device]
@@ -244,7 +251,7 @@ class Machine:
             run = self._run
             while run is not None:
                 with self._lock:
-                    if not run.copies[device]:
+                    if self._stopping or not run.copies[device]:
                         break
                     piece = heappop(run.copies[device])[-1]
                     piece.taken = 1

@@ -3,9 +3,9 @@
 import ctypes
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final, NamedTuple
 
 SUPPORTED: Final = hasattr(os, "sched_setaffinity") and hasattr(os, "SCHED_FIFO")
@@ -48,11 +48,8 @@ def settle(core: int | None, priority: int | None) -> bool:
 
 def in_thread(function: Callable[[], Any]) -> Any:
     """Return what a function returns in a thread of its own, whose pinning and priority end with it."""
-    found: list[Any] = []
-    thread = Thread(target=lambda: found.append(function()), daemon=True)
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 def realtime_permitted() -> bool:

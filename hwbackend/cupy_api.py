@@ -58,7 +58,7 @@ class CupyApi:
         self._runtime = runtime
         self._libcuda = _loaded_driver()
         self._connections = self._set_connections()
-        self._modules: list[Any] = []  # functions die with their module
+        self._kernels: list[Any] = []  # functions die with their module, which lives as long as one of these
         self.set_device, self.synchronize = runtime.setDevice, runtime.deviceSynchronize
         self.malloc, self.free, self.fill = runtime.malloc, runtime.free, runtime.memsetAsync
         self.copy_peer = runtime.memcpyPeerAsync
@@ -177,10 +177,14 @@ class CupyApi:
     def compile(self, source: str, names: Sequence[str], options: Sequence[str]) -> dict[str, Function]:
         """Compile kernels for the GPU, and return them by name."""
         module = self._cupy.RawModule(code=source, options=tuple(options), backend="nvrtc")
-        self._modules.append(module)
+        try:
+            kernels = [module.get_function(name).kernel for name in names]
+        except self._cupy.cuda.compiler.CompileException as error:  # which is no RuntimeError
+            raise translated(error) from error
+        self._kernels += kernels
         found = {}
-        for name in names:
-            handle = int(module.get_function(name).kernel.ptr)
+        for name, kernel in zip(names, kernels, strict=True):
+            handle = int(kernel.ptr)
             registers, static = (self._driver.funcGetAttribute(number, handle) for number in (_REGISTERS, _STATIC))
             found[name] = Function(name, handle, registers, static)
         return found
@@ -237,8 +241,8 @@ class CupyApi:
     def _set_connections(self) -> str:
         """Ask for as many hardware queues as there can be; return how many there are, and whether that is certain."""
         if CONNECTIONS_VARIABLE not in os.environ:
+            os.environ[CONNECTIONS_VARIABLE] = str(CONNECTIONS)  # before anything starts the driver, as the next does
             CupyApi._too_late = self._has_context()
-            os.environ[CONNECTIONS_VARIABLE] = str(CONNECTIONS)
         asked = os.environ[CONNECTIONS_VARIABLE]
         return f"{asked}, but CUDA was in use before it was set" if CupyApi._too_late else asked
 

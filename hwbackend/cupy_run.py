@@ -42,10 +42,10 @@ class Run:
     Notes
     -----
     *Latency* is the device time from an event that is recorded before the first instruction to the last of those that
-    are recorded on every stream behind its last one (through the first stream, where that is on another GPU). *Spans*
-    come from runs of their own, in which kernels write the time at which they begin and end, and copies stand between
-    two kernels that write the time; the host begins when such a kernel runs ahead of the first instruction. The clock
-    that they read ticks once in up to 1 us, by GPU.
+    are recorded behind the work of the streams that may end last (through the first stream, where one is on another
+    GPU). *Spans* come from runs of their own, in which kernels write the time at which they begin and end, and copies
+    stand between two kernels that write the time; the host begins when such a kernel runs ahead of the first
+    instruction. The clock that they read ticks once in up to 1 us, by GPU.
 
     A graph is captured once with stamps and once without, from a first stream that every other one is forked from and
     joined to.
@@ -122,11 +122,11 @@ class Run:
             raise
 
     def _end(self) -> None:
-        """Let each host thread record events behind the streams that it used, the one it used last first."""
+        """Let each host thread record events behind the streams that may end last, the one it used last first."""
         streams, gpu = self._streams, self._physical[self._origin[0]]
         used: dict[Lane, int] = {self._origin: 0}
         if self._program.execution != "graph":
-            used = streams.last_use
+            used = streams.ends
         for lane, thread in used.items():
             same = self._physical[lane[0]] == gpu
             event = streams.event(lane[0], timing=same)

@@ -15,7 +15,7 @@ from hwbackend.cupy_hosts import crossing_events, thread_of_rows
 from hwbackend.cupy_interface import Call, CudaApi, Function
 from hwbackend.cupy_operators import Launched
 from simsched.errors import BackendError
-from simsched.program import COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 
 STAMP: Final = "stamp"
 STAMP_SOURCE: Final = """
@@ -49,8 +49,9 @@ class Streams:
     ----------
     lanes
         (device, stream) of every stream in use, in the order in which instructions first name them.
-    last_use
-        The same with the host thread that names it last, in the order in which they are last named, backwards.
+    ends
+        Those whose work may end last, each with the host thread that names it last, in the order in which they are
+        last named, backwards.
     gates
         Set when the record of an event is issued that another host thread waits for.
 
@@ -76,10 +77,11 @@ class Streams:
         self.lanes: tuple[Lane, ...] = tuple(found)
         levels = sorted({level for level in found.values() if level is not None}, reverse=True)
         self._priority = {lane: -levels.index(level) if level is not None else 0 for lane, level in found.items()}
-        self.last_use = _last_use(program)
+        self.ends = _ends(program)
         self.gates: Mapping[int, threading.Event] = {event: threading.Event() for event in crossing_events(program)}
         self.stream: dict[Lane, int] = {}
         self._event: dict[int, int] = {}
+        self._allowed: dict[int, int] = {}  # bytes of shared memory that a launch of a function may ask for
 
     def __enter__(self) -> "Streams":
         api, program = self._api, self._program
@@ -173,8 +175,9 @@ class Streams:
         )
 
     def _allow(self, function: Function, launch: CudaLaunch, device: int, name: str) -> None:
-        if function.shared_memory + launch.shared_memory <= _DEFAULT_SHARED_MEMORY:
-            return
+        least = _DEFAULT_SHARED_MEMORY - function.shared_memory
+        if launch.shared_memory <= self._allowed.get(function.handle, least):
+            return  # what was allowed to an earlier launch must stay so
         self._api.set_device(self._physical[device])
         try:
             self._api.allow_shared_memory(function, launch.shared_memory)
@@ -182,6 +185,7 @@ class Streams:
             raise BackendError(
                 f"operator {name!r}: {launch.shared_memory} bytes of shared memory are more than a block can have here"
             ) from error
+        self._allowed[function.handle] = launch.shared_memory
 
     def _copy(
         self, buffers: Buffers, functions: Mapping[str, Function], lane: Lane, row: int, traced: bool
@@ -211,10 +215,42 @@ class Streams:
         )
 
 
-def _last_use(program: Program) -> dict[Lane, int]:
-    rows = zip(program.device.tolist(), program.stream.tolist(), thread_of_rows(program), strict=True)
+def _ends(program: Program) -> dict[Lane, int]:
+    """Return the streams that `Streams.ends` names, each with its host thread.
+
+    What ends last is on a stream behind whose last work nothing waits that has work after it. Events behind the others
+    would only cost time: a host that is behind the device records them when all has run. Where several host threads
+    name one stream, which no lowered schedule does, all streams are taken. O(V + E), and the streams for each barrier.
+    """
+    lanes: list[Lane] = list(zip(program.device.tolist(), program.stream.tolist(), strict=True))
+    rows = list(zip(program.action.tolist(), lanes, thread_of_rows(program), program.argument.tolist(), strict=True))
+    work: dict[Lane, int] = {}  # row of the last launch or copy of a stream
+    busy: dict[int, int] = {}  # likewise of a host thread
+    recorded: dict[int, int] = {}
+    for row, (action, lane, thread, argument) in enumerate(rows):
+        if action in (LAUNCH, COPY):
+            work[lane] = busy[thread] = row
+        elif action == RECORD:
+            recorded[argument] = row
+    last_named = {lane: thread for _, lane, thread, _ in rows}
+    shared = any(last_named[lane] != thread for _, lane, thread, _ in rows if lane[1] >= 0)
+
+    waited_for: set[Lane] = set()
+    for row, (action, lane, thread, argument) in enumerate(rows):
+        if shared or (work.get(lane, -1) if action == WAIT else busy.get(thread, -1)) < row:
+            continue
+        if action in (WAIT, SYNC):
+            before = recorded[argument]
+            if work.get(lanes[before], before) < before:
+                waited_for.add(lanes[before])
+        elif action == BARRIER:
+            waited_for.update(
+                other for other, last in work.items()
+                if last < row and rows[last][:3:2] == (LAUNCH, thread) and other[0] == lane[0]
+            )  # fmt: skip
+
     found: dict[Lane, int] = {}
-    for device, stream, thread in reversed(list(rows)):
-        if stream >= 0:
-            found.setdefault((device, stream), thread)
+    for _, lane, thread, _ in reversed(rows):
+        if lane in work and lane not in waited_for:
+            found.setdefault(lane, thread)
     return found

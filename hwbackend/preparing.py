@@ -4,7 +4,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hwbackend.protocol import Backend
@@ -52,11 +52,19 @@ def environment(backend: str, device: str, **more: str) -> dict[str, str]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": version("numpy"),
-        "simsched": version("simsched"),
+        "simsched": _version(),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **more,
     }
+
+
+def _version() -> str:
+    """Return the version of this library, or "unknown" where it runs from its source without being installed."""
+    try:
+        return version("simsched")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 @cache

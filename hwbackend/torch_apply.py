@@ -1,14 +1,16 @@
 """Deployment: a module of the user's that runs under a schedule."""
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 
 from hwbackend.torch_devices import cpu_cluster, line, require_torch
+from hwbackend.torch_effects import changes_what_stays, require_pure
 from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda
 from hwbackend.torch_nodes import NodeRunner, Traced, nodes_of, traced
 from hwbackend.torch_program import feeds_of
 from simsched.cluster import Cluster
-from simsched.errors import BackendError, SimschedError
+from simsched.errors import BackendError, ScheduleError, SimschedError
 from simsched.program import Program
 from simsched.schedules import Schedule
 
@@ -44,7 +46,8 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     GraphError
         If the module cannot be traced, or does not run on the inputs.
     ScheduleError
-        If the schedule is one of another graph, or of a rewritten one.
+        If the schedule is one of another graph, or of a rewritten one, or the order of two operators matters though no
+        edge joins them, as where one writes over what the other reads.
     BackendError
         If the module is elsewhere or in training, the schedule is for several devices, or capture fails.
 
@@ -55,10 +58,13 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     torch = require_torch()
     inputs = list(example_inputs) if isinstance(example_inputs, list | tuple) else [example_inputs]
     name = type(module).__name__
+    found = traced(module, inputs, name)
     where = _place(torch, name, module, inputs, device)
-    if module.training:
-        raise BackendError(f"{name} is in training; call its eval() before it is run under a schedule")
-    return scheduled(traced(module, inputs, name), inputs, schedule, where)
+    training = next((path for path, part in module.named_modules() if part.training), None)
+    if training is not None:
+        what = f"{training!r} of {name}" if training else name
+        raise BackendError(f"{what} is in training; call its eval() before it is run under a schedule")
+    return scheduled(found, inputs, schedule, where)
 
 
 def scheduled(
@@ -69,12 +75,20 @@ def scheduled(
     `fixed` says which inputs always come at the same address, as parameters do: a captured graph reads them there.
     """
     parts = nodes_of(traced, schedule.graph)
+    require_pure(traced)
     used = schedule.devices_used
     if len(used) > 1:
         raise BackendError(
             f"the schedule runs on {', '.join(used)}, but {traced.name} has its parameters on one device; schedule it "
             "for one"
         )
+    if where.type == "cuda" and schedule.execution == "graph":
+        changing = changes_what_stays(traced)
+        if changing is not None:
+            raise ScheduleError(
+                f"operator {changing!r} of {traced.name} changes an input, a parameter or a buffer, which to capture "
+                "it would change once too often; schedule it with execution='events'"
+            )
     program = schedule.lower(_cluster(schedule.devices))
     feeds_of(program)  # proves that events and barriers order what is read
     fixed = [False] * len(inputs) if fixed is None else list(fixed)
@@ -94,6 +108,7 @@ class Scheduled:
         fixed: Sequence[bool],
     ) -> None:
         self._fixed = fixed
+        self._lock = Lock()
         self._torch = require_torch()
         self._traced, self._program, self._runner, self._where = traced, program, runner, where
         self._like = [None if stays else _signature(value) for value, stays in zip(inputs, fixed, strict=True)]
@@ -116,9 +131,13 @@ class Scheduled:
         return self._program
 
     def __call__(self, *args: Any) -> Any:
-        """Run the module on inputs like the examples."""
-        graph = self._traced.graph_module.graph
+        """Run the module on inputs like the examples; threads that call it take turns."""
         self._require_like(args)
+        with self._lock:
+            return self._called(args)
+
+    def _called(self, args: Sequence[Any]) -> Any:
+        graph = self._traced.graph_module.graph
         if self._static is not None:
             return self._replayed(args)
         try:

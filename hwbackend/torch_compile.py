@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from hwbackend.torch_apply import scheduled
 from hwbackend.torch_devices import cpu_cluster, cuda_cluster, line, require_torch
-from hwbackend.torch_nodes import is_weight, traced_by_dynamo
+from hwbackend.torch_effects import draws
+from hwbackend.torch_nodes import is_weight, launches_nothing, traced_by_dynamo
 from simsched.calibrated import Target
 from simsched.calibration import Calibration
 from simsched.cluster import Cluster
@@ -102,8 +103,12 @@ def simsched_backend(
 
 
 def _compiled(name: str, gm: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    forward: Callable[..., Any] = gm.forward
     traced = traced_by_dynamo(gm, inputs, name)
     graph = without_io(traced.full)
+    if all(map(launches_nothing, graph.operators)):
+        _logger.info("%s: runs as it is: it launches nothing", name)
+        return forward
     where = next(value.device for value in inputs)
     target = _target(where, options.get("calibration"))
     plan = schedule(graph, target, options.get("scheduler", "opara"))
@@ -116,10 +121,9 @@ def _compiled(name: str, gm: Any, inputs: Sequence[Any], options: Mapping[str, A
         "under the schedule" if runs else "as it is",
     )  # fmt: skip
     if not runs:
-        forward: Callable[..., Any] = gm.forward
         return forward
     fixed = [is_weight(value) for value in inputs]
-    return _Guarded(name, scheduled(traced, inputs, plan, where, fixed), gm.forward)
+    return _Guarded(name, scheduled(traced, inputs, plan, where, fixed), forward)
 
 
 class _Guarded:
@@ -172,20 +176,12 @@ def _why_plain(gm: Any, inputs: Sequence[Any]) -> str | None:
         return "autograd has to look into it (run it in torch.no_grad() to have it scheduled)"
     if len({value.device for value in inputs}) > 1 or inputs[0].device.type not in ("cpu", "cuda"):
         return "its inputs are not on one device that schedules run on"
-    drawn = next((node.name for node in gm.graph.nodes if _draws(node)), None)
+    drawn = next((node.name for node in gm.graph.nodes if draws(gm, node)), None)
     return None if drawn is None else f"{drawn!r} draws random numbers"
 
 
 def _is_symbolic(value: Any) -> bool:
     return not all(type(size) is int for size in value.shape)
-
-
-def _draws(node: Any) -> bool:
-    """Say whether a node is a dropout that drops something."""
-    if node.op != "call_function" or "dropout" not in getattr(node.target, "__name__", ""):
-        return False
-    training = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", node.kwargs.get("train", True))
-    return training is not False
 
 
 def _target(where: Any, given: Any) -> Target:

@@ -10,12 +10,8 @@ from simsched.graph import Operator, OpGraph
 from simsched.rewriting.slices import ATTRIBUTE as SLICES
 from workloads.formats import torch_fx
 from workloads.formats.fusion import IO_KINDS, fuse, without_io
-from workloads.formats.torch_graph import graph_of
 
 _COMPARED: Final = ("kind", "output_shape")
-_IN_PLACE: Final = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
-                    "setitem")  # fmt: skip
-_STATEFUL: Final = ("_set_grad_enabled", "_enter_", "_exit_", "manual_seed", "set_rng_state")
 
 
 @dataclass(frozen=True)
@@ -47,27 +43,18 @@ def traced(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
     GraphError
         If neither can, or the module does not run on the inputs.
     """
-    full = torch_fx.from_module(module, example_inputs, name=name, include_io=True)
-    with torch_fx._inference(module):
-        try:
-            return Traced(torch_fx._traced(module), full)
-        except Exception:  # as the importer found: what it made of the module came from torch.export
-            import torch.export
+    import torch.export
 
-            return Traced(torch.export.export(module, tuple(example_inputs)).module(), full)
+    found = torch_fx.traced(module, example_inputs, name=name)
+    if isinstance(found, torch.export.ExportedProgram):
+        return Traced(found.module(), torch_fx.from_exported(found, name=name, include_io=True))
+    return Traced(found, torch_fx.from_fx(found, example_inputs, name=name, include_io=True))
 
 
 def traced_by_dynamo(graph_module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
     """Return what dynamo traced, whose parameters and buffers are inputs of the graph, as a graph."""
-    nodes = list(graph_module.graph.nodes)
-    values = torch_fx._propagated(name, graph_module, example_inputs)
-    placeholders = [node for node in nodes if node.op == "placeholder"]
-    weights = {node: value for node, value in zip(placeholders, example_inputs, strict=True) if is_weight(value)}
-    for node in nodes:
-        if node.op == "get_attr":
-            weights[node] = torch_fx._attribute(name, graph_module, node.target)
-    modules = dict(graph_module.named_modules(remove_duplicate=False))
-    full = graph_of(nodes, values, weights, modules, name=name, granularity="operator", device=None, include_io=True)
+    parameters = [is_weight(value) for value in example_inputs]
+    full = torch_fx.from_fx(graph_module, example_inputs, parameters=parameters, name=name, include_io=True)
     return Traced(graph_module, full)
 
 
@@ -94,7 +81,6 @@ def nodes_of(traced: Traced, graph: OpGraph) -> list[list[Any]]:
         If the graph is another, naming the first operator that shows it, or was rewritten.
     """
     _require_same(traced, graph)
-    _require_pure(traced)
     by_name = {node.name: node for node in traced.graph_module.graph.nodes}
     members: dict[str, list[Any]] = {name: [by_name[name]] if name in by_name else [] for name in graph.names}
     reads: dict[str, list[str]] = {name: [] for name in traced.full.names}
@@ -111,7 +97,7 @@ def nodes_of(traced: Traced, graph: OpGraph) -> list[list[Any]]:
         if found is None:
             continue
         owner[name] = found
-        if not _launches_nothing(traced.full[name]):
+        if not launches_nothing(traced.full[name]):
             members[found].append(by_name[name])
     return [members[name] for name in graph.names]
 
@@ -152,48 +138,8 @@ def _require_same(traced: Traced, graph: OpGraph) -> None:
         raise ScheduleError(f"the schedule's graph lacks the edge {lost.src!r} -> {lost.dst!r} of {traced.name}")
 
 
-def _require_pure(traced: Traced) -> None:
-    """Refuse operators whose order among others matters beyond the edges of the graph.
-
-    That is what writes over an input that others read, and what changes the state of PyTorch.
-    """
-    for node in traced.graph_module.graph.nodes:
-        if _called(node).startswith(_STATEFUL):
-            raise ScheduleError(
-                f"operator {node.name!r} of {traced.name} changes how others run, which no edge says; it cannot be run "
-                "under a schedule"
-            )
-        if not _overwrites(traced.graph_module, node):
-            continue
-        written: Any = node.args[0] if node.args else None
-        while hasattr(written, "users"):
-            if len(written.users) > 1:
-                other = next(user for user in written.users if user is not node)
-                raise ScheduleError(
-                    f"operator {node.name!r} of {traced.name} writes over {written.name!r}, which {other.name!r} uses "
-                    "too; have it write elsewhere (inplace=False) to run it under a schedule"
-                )
-            is_view = written.name in traced.full.index and _launches_nothing(traced.full[written.name])
-            written = written.args[0] if is_view and written.args else None
-
-
-def _overwrites(module: Any, node: Any) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(_found(module, node.target), "inplace", False))
-    name = _called(node)
-    in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
-    return in_place or node.kwargs.get("inplace") is True
-
-
-def _called(node: Any) -> str:
-    """Return the name of the function or method that a node calls, without the name of an overload."""
-    if node.op not in ("call_function", "call_method"):
-        return ""
-    target = getattr(node.target, "overloadpacket", node.target)
-    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
-
-
-def _launches_nothing(op: Operator) -> bool:
+def launches_nothing(op: Operator) -> bool:
+    """Say whether an operator only looks at what it reads."""
     return not op.kernels and op.time == 0.0 and op.kind not in IO_KINDS
 
 
@@ -217,7 +163,7 @@ class NodeRunner:
         nodes = list(self._graph.nodes)
         self._placeholders = [node for node in nodes if node.op == "placeholder"]
         (self._output,) = (node for node in nodes if node.op == "output")
-        self._targets = {node: _found(graph_module, node.target) for node in nodes if node.op == "call_module"}
+        self._targets = {node: attribute_of(graph_module, node.target) for node in nodes if node.op == "call_module"}
         self._values: dict[Any, Any] = {}
 
     def begin(self, inputs: Iterable[Any]) -> None:
@@ -244,7 +190,7 @@ class NodeRunner:
         if node in self._values:
             return self._values[node]
         if node.op == "get_attr":
-            value = _found(self._module, node.target)
+            value = attribute_of(self._module, node.target)
         else:
             args, kwargs = self._map(node.args), self._map(node.kwargs)
             if node.op == "call_function":
@@ -262,7 +208,8 @@ class NodeRunner:
         return map_arg(arguments, self._value)
 
 
-def _found(module: Any, path: str) -> Any:
+def attribute_of(module: Any, path: str) -> Any:
+    """Return an attribute of a module by its dotted path."""
     for part in path.split("."):
         module = getattr(module, part)
     return module

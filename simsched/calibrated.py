@@ -55,9 +55,5 @@ def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:
     """
     if isinstance(target, Cluster):
         return subject, target
-    measured: OpGraph | Schedule | Program
-    if isinstance(subject, OpGraph):
-        measured = target.apply(subject)
-    else:
-        measured = subject.over(target.apply(subject.graph))
-    return cast(Subject, measured), target.cluster
+    graph = target.apply(subject if isinstance(subject, OpGraph) else subject.graph)
+    return cast(Subject, graph if isinstance(subject, OpGraph) else subject.over(graph)), target.cluster

@@ -15,7 +15,7 @@ from simsched.schedulers import SCHEDULERS
 from simsched.simulator import Makespans
 
 # the palette over again, told apart
-_HATCHES: Final = ("", "/////", "\\\\\\\\\\", "xxxxx", ".....", "-----", "|||||", "+++++")
+HATCHES: Final = ("", "/////", "\\\\\\\\\\", "xxxxx", ".....", "-----", "|||||", "+++++")
 _POINT: Final = 1 / 72  # inches
 _CHARACTER: Final = 0.6  # width of a character as a part of its height
 _TITLE, _LABEL, _TICK = 9.0, 8.0, 7.0  # heights of characters in points
@@ -77,7 +77,7 @@ def box_plot(
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
     values = [drawn.values for drawn in samples.values()]
-    looks = _looks(list(samples))
+    looks = looks(list(samples))
     scale, unit = time_unit(max(float(each.max()) for each in values))
     with style():
         panels = [ax]
@@ -92,7 +92,7 @@ def box_plot(
             panels[0].figure.align_ylabels(panels)
             panels[0].figure.draw_without_rendering()  # lays it out: only then the room for a name is known
         _names(panels[-1], list(samples))
-        _heading(panels[0], title)
+        heading(panels[0], title)
         if path is not None:
             save_figure(panels[0], path)
     return panels[0]
@@ -135,11 +135,11 @@ def _boxes(ax: Any, values: list[Floats], looks: list[tuple[str, str]], label: s
     ax.set_axisbelow(True)
 
 
-def _looks(names: Sequence[str]) -> list[tuple[str, str]]:
+def looks(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return colour and hatching of each scheduler."""
     place = {name: i for i, name in enumerate(dict.fromkeys([*SCHEDULERS, *names]))}
     n = len(PALETTE)
-    return [(PALETTE[place[name] % n], _HATCHES[place[name] // n % len(_HATCHES)]) for name in names]
+    return [(PALETTE[place[name] % n], HATCHES[place[name] // n % len(HATCHES)]) for name in names]
 
 
 def _names(ax: Any, names: Sequence[str]) -> None:
@@ -166,7 +166,7 @@ def _broken(name: str, width: int) -> str:
     return "\n".join(line.strip() for line in lines)
 
 
-def _heading(ax: Any, title: str) -> None:
+def heading(ax: Any, title: str) -> None:
     width = max(20, int(_inches(ax) / (_CHARACTER * _TITLE * _POINT)))
     lines = [line for part in title.split("\n") for line in textwrap.wrap(part, width)]
     ax.set_title("\n".join(lines), fontsize=_TITLE, loc="left")

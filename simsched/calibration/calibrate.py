@@ -231,7 +231,8 @@ def _require_names(measured: OpGraph, graph: OpGraph, what: str) -> None:
 def _held_out(runs: Sequence[Run], part: float, rng: np.random.Generator) -> list[bool]:
     """Return which runs no fit is to see: a part of those on several streams, if there are enough."""
     several = [i for i, run in enumerate(runs) if run.is_concurrent]
-    count = max(1, round(part * len(several))) if part and len(several) >= _FEWEST_TO_HOLD_OUT else 0
+    few = not part or len(several) < _FEWEST_TO_HOLD_OUT
+    count = 0 if few else min(max(1, round(part * len(several))), len(several) - 1)
     chosen = rng.permutation(len(several))[:count]
     unseen = [False] * len(runs)
     for i in chosen.tolist():

@@ -109,10 +109,10 @@ class Calibration:
 
     Notes
     -----
-    As a cost model it answers with the measured time for an operator that is the measured one: of the same
-    name, shape and attributes, and FLOP or time where both say them. For one that was not measured (a merged one,
-    say) it is the roofline time by the scale of its kind; for a kind that was not measured either, the operator's own
-    `time`, and without one its roofline time by the scale of all. On a device of another model times change as the
+    As a cost model it answers with the measured time for an operator that is the measured one: of the same name, kind,
+    shape and attributes, and of the same FLOP or time where no shape is known. For one that was not measured (a merged
+    one, say) it is the roofline time by the scale of its kind; for a kind that was not measured either, the operator's
+    own `time`, and without one its roofline time by the scale of all. On a device of another model times change as the
     roofline time does.
     """
 
@@ -172,7 +172,8 @@ class Calibration:
             return False
         if mine.kind == "synth" and op.kind != "synth":  # it stands for one that said nothing of its kernels
             return not op.kernels and (op.time is None or op.time in (mine.time, self.times[op.name]))
-        return op.kind == mine.kind and (not op.flops or not mine.flops or op.flops == mine.flops)
+        shaped = mine.output_shape is not None  # then shape and attributes say what it does; FLOP are counted variously
+        return op.kind == mine.kind and (shaped or not op.flops or not mine.flops or op.flops == mine.flops)
 
     @property
     def _scale_of_all(self) -> float:

@@ -142,8 +142,14 @@ class Run:
         return len(np.unique(self.launch_stream)) > 1
 
     def durations(self, gap: float = 0.0) -> Floats:
-        """Return the measured us of each operator, its kernels and a `gap` between any two of them."""
-        return self._by_operator(self.launches) + gap * (np.diff(self.program.launch_ptr) - 1)
+        """Return the measured us of each operator: its kernels and what lies between them, of which a `gap` counts.
+
+        Anything longer was spent waiting, for the host or for room on the device.
+        """
+        op = self.program.launch_op
+        rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
+        between = np.clip(self.launches[rows + 1, 0] - self.launches[rows, 1], 0.0, gap)
+        return self._by_operator(self.launches) + added(op[rows], between, len(self.graph))
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != _KEPT}
@@ -170,7 +176,10 @@ class Run:
 
     def _launches(self, plan: Plan, times: Floats) -> Table:
         """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
-        asked = tuple((d.model, d.sms, d.saturating_warps, d.bandwidth) for d in plan.cluster.devices)
+        asked = tuple(
+            (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.sm_sensitivity, d.dram_sensitivity)
+            for d in plan.cluster.devices
+        )
         kept = self.__dict__.get(_KEPT)
         if kept is None or kept[0] is not times or kept[1] != asked:
             found = launches_of(plan, FixedTimes(self.graph, times))

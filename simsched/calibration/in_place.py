@@ -103,7 +103,7 @@ def refit(
     wanted = [name for name in beliefs if name in SHARING or (name not in identified and _matters(name, runs))]
     before = inflated({name: beliefs[name] for name in wanted})
     telling = [run for run in runs if run.is_concurrent]
-    if any(name not in SHARING for name in wanted):
+    if not telling or any(name not in SHARING for name in wanted):
         telling = list(runs)
     groups = _groups(telling)
     fitted = cluster

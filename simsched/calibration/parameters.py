@@ -78,7 +78,15 @@ OVERHEADS: Final = ("launch", "record", "wait", "gap", "hop", "barrier", "graph_
 _PAIRS: Final = tuple((i, j) for i in range(2) for j in range(2))
 INTERFERENCE: Final = tuple(f"interference.{CLASSES[i]}.{CLASSES[j]}" for i, j in _PAIRS)
 LINKS: Final = ("link.latency", "link.bandwidth")
-SHARING: Final = ("saturating_warps", "bandwidth", "interleave", *INTERFERENCE)
+SHARING: Final = (
+    "saturating_warps",
+    "bandwidth",
+    "least_sm_share",
+    "sm_sensitivity",
+    "dram_sensitivity",
+    "interleave",
+    *INTERFERENCE,
+)
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
@@ -86,7 +94,9 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
     for parameter in (
         *(Parameter(name, 0.7, 0.1) for name in OVERHEADS),
         Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-        Parameter("bandwidth", 0.4, 0.25, rough=True),
+        Parameter("bandwidth", 0.6, 0.6, rough=True),
+        Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
+        *(Parameter(f"{name}_sensitivity", 0.25, 0.2, log=False, low=0.1, high=1.0) for name in ("sm", "dram")),
         Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
         *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
         Parameter("link.latency", 0.7, 0.1),

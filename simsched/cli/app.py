@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from simsched.cli import commands, looking
+from simsched.cli import commands, looking, measuring
 
 app = typer.Typer(
     name="simsched",
@@ -18,6 +18,11 @@ for _command in (
     commands.compare,
     commands.schedule,
     commands.simulate,
+    measuring.backends,
+    measuring.profile,
+    measuring.calibrate,
+    measuring.replay,
+    measuring.validate,
     looking.show,
     looking.convert,
     looking.workloads,

@@ -18,6 +18,7 @@ from simsched.cli.inputs import (
 from simsched.cli.options import (
     USUAL_JITTER,
     Box,
+    ClusterOption,
     Full,
     Gantt,
     Gpu,
@@ -32,6 +33,7 @@ from simsched.cli.options import (
     PlanArgument,
     Samples,
     SchedulerOption,
+    Schedulers,
     Seed,
     Shape,
     Workers,
@@ -41,10 +43,11 @@ from simsched.cli.printing import check_pictures, print_pairs, print_pictures, p
 
 def compare(
     graph: GraphArgument,
-    gpu: Gpu = "a100",
-    gpus: Gpus = 1,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
     link: LinkOption = None,
-    schedulers: Annotated[str, typer.Option("--schedulers", help="fast, all, or names separated by commas.")] = "fast",
+    target: ClusterOption = None,
+    schedulers: Schedulers = "fast",
     jitter: Jitter = None,
     seed: Seed = 0,
     samples: Samples = None,
@@ -69,7 +72,7 @@ def compare(
     check_pictures(graph, perfetto, gantt, box)
     if samples is not None and jitter is None:
         jitter = USUAL_JITTER
-    cluster, dag = make_cluster(gpu, gpus, link), read_graph(graph, shape)
+    cluster, dag = make_cluster(gpu, gpus, link, target), read_graph(graph, shape)
     asked = read_schedulers(schedulers, dag)
     with progress(len(asked)) as tell:
         found = compare(dag, cluster, asked, jitter=jitter, rng=seed, samples=samples, workers=workers, progress=tell)
@@ -92,9 +95,10 @@ def compare(
 def schedule(
     graph: GraphArgument,
     scheduler: SchedulerOption = "lios",
-    gpu: Gpu = "a100",
-    gpus: Gpus = 1,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
     link: LinkOption = None,
+    target: ClusterOption = None,
     option: Option = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the schedule to a JSON file.")
@@ -108,7 +112,7 @@ def schedule(
     from simsched.io import dump_json
 
     check_outputs(graph, output, program)
-    cluster = make_cluster(gpu, gpus, link)
+    cluster = make_cluster(gpu, gpus, link, target)
     plan = make_plan(read_graph(graph, shape), cluster, scheduler, option)
     lowered = None if program is None else plan.lower(cluster)
     if output is not None:
@@ -124,9 +128,10 @@ def schedule(
 def simulate(
     plan: PlanArgument,
     scheduler: MaybeScheduler = None,
-    gpu: Gpu = "a100",
-    gpus: Gpus = 1,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
     link: LinkOption = None,
+    target: ClusterOption = None,
     option: Option = None,
     threads: Annotated[str, typer.Option("--threads", help="Issuing host threads: device or one.")] = "device",
     transfers: Annotated[str, typer.Option("--transfers", help="async or blocking.")] = "async",
@@ -149,7 +154,7 @@ def simulate(
     from simsched.simulator import simulate
 
     check_pictures(plan, perfetto, gantt)
-    cluster, found = make_cluster(gpu, gpus, link), read_plan(plan, shape)
+    cluster, found = make_cluster(gpu, gpus, link, target), read_plan(plan, shape)
     seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, OpGraph):
         with timed(seconds, "scheduling"):

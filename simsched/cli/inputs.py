@@ -3,19 +3,23 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from simsched.errors import FileError, FormatError, GraphError, SchedulerError
+from simsched.cli.options import USUAL_GPU
+from simsched.errors import BackendError, ClusterError, FileError, FormatError, GraphError, SchedulerError
 
 if TYPE_CHECKING:
-    from simsched.cluster import Cluster
+    from hwbackend import Backend
+    from simsched.calibrated import Target
     from simsched.graph import OpGraph
+    from simsched.profile import Profile
     from simsched.program import Program
     from simsched.schedulers import Scheduler
     from simsched.schedules import Schedule
@@ -56,11 +60,91 @@ def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule
     return found
 
 
-def make_cluster(gpu: str, gpus: int, link: str | None) -> "Cluster":
-    """Return the preset cluster that the options name."""
+def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: str | None = None) -> "Target":
+    """Return the preset cluster that the options name, or what a file holds: a cluster or a calibration.
+
+    Raises
+    ------
+    ClusterError
+        If a file and a preset are given, or `gpus` devices and a file that holds other than one.
+    """
     from simsched.cluster import Cluster
 
-    return Cluster.preset(gpu, gpus, link=link)
+    if cluster is None:
+        return Cluster.preset(gpu or USUAL_GPU, gpus or 1, link=link)
+    for option, given in (("--gpu", gpu), ("--link", link)):
+        if given is not None:
+            raise ClusterError(f"{option} {given} is part of the preset that --cluster {cluster} takes the place of")
+    found = read_target(cluster)
+    return found if gpus is None else _of_many(found, gpus, cluster)
+
+
+def read_target(path: str) -> "Target":
+    """Return the cluster or the calibration that a file holds."""
+    from simsched.calibration import Calibration
+    from simsched.cluster import Cluster
+    from simsched.io import read_json
+
+    data = read_json(path)
+    readers: dict[str, Callable[[Any, str], Target]] = {
+        "simsched.calibration": Calibration.from_dict,
+        "simsched.cluster": Cluster.from_dict,
+    }
+    kind = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in readers:
+        raise FormatError(f"{path}: field 'format' is {kind!r:.40}; expected one of: {', '.join(readers)}")
+    return readers[kind](data, path)
+
+
+def _of_many(target: "Target", n: int, path: str) -> "Target":
+    """Return a target with `n` devices like its only one, wired as such cards usually are."""
+    from simsched.calibrated import bare
+    from simsched.cluster import DEVICES, Cluster
+
+    cluster = bare(target)
+    if n == len(cluster):
+        return target
+    device = cluster.devices[0]
+    if len(cluster) > 1 or device.model not in DEVICES:
+        why = f"{len(cluster)} devices" if len(cluster) > 1 else f"a device of no preset, {device.model!r}"
+        raise ClusterError(f"--gpus {n}: {path} holds {why}, and how {n} of them are joined is not known")
+    preset = Cluster.preset(device.model, n)
+    devices = tuple(replace(device, name=each.name) for each in preset.devices)
+    many = Cluster(devices, preset.links, f"{n} x {cluster.name}")
+    return many if isinstance(target, Cluster) else cast("Target", replace(cast(Any, target), cluster=many))
+
+
+def make_backend(name: str, options: list[str] | None, virtual_devices: int | None) -> "Backend":
+    """Return the backend of a name or ``package.module:factory``, made with ``name=value`` options."""
+    from hwbackend import get
+
+    given = read_options(options or [], "--backend-option")
+    if virtual_devices is not None:
+        if "virtual_devices" in given:
+            raise BackendError("--virtual-devices is given twice")
+        given["virtual_devices"] = virtual_devices
+    return get(read_scheduler(name), **given)
+
+
+def read_measurable(path: str) -> "Schedule | Program":
+    """Return the schedule or program that a file holds."""
+    from simsched.graph import OpGraph
+
+    found = read_plan(path)
+    if isinstance(found, OpGraph):
+        raise FormatError(f"{path}: a graph does not say what runs where; `simsched schedule {path} -o FILE` does")
+    return found
+
+
+def read_profile(path: str) -> "Profile":
+    """Return the profile that a file holds, our own or another tool's."""
+    from simsched.profile import Profile
+    from workloads import read_spec
+
+    found = read_spec(path)
+    if not isinstance(found, Profile):
+        raise FormatError(f"{path}: not a profile, as `simsched profile GRAPH --backend NAME -o FILE` writes one")
+    return found
 
 
 def read_schedulers(text: str, graph: "OpGraph") -> "list[str | Scheduler]":
@@ -85,7 +169,7 @@ def read_scheduler(name: str) -> str:
     return name
 
 
-def make_plan(graph: "OpGraph", cluster: "Cluster", name: str, options: list[str] | None) -> "Schedule":
+def make_plan(graph: "OpGraph", cluster: "Target", name: str, options: list[str] | None) -> "Schedule":
     """Return the schedule that a scheduler makes of a graph, with ``name=value`` options."""
     from simsched.schedulers import schedule, takes
 
@@ -97,7 +181,7 @@ def make_plan(graph: "OpGraph", cluster: "Cluster", name: str, options: list[str
         return schedule(graph, cluster, scheduler, **given)
 
 
-def read_options(pairs: list[str]) -> dict[str, Any]:
+def read_options(pairs: list[str], option: str = "--option") -> dict[str, Any]:
     """Return ``name=value`` pairs as keyword arguments; values are numbers, true, false, none or text, or some of them.
 
     Some are written with commas between, ``rules=R2,R3``; none of them as ``rules=()``.
@@ -107,11 +191,11 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name:
-            raise SchedulerError(f"--option {pair!r}: expected name=value")
-        if name in _NOT_OPTIONS:
-            raise SchedulerError(f"--option {pair!r}: no scheduler has such an option")
+            raise SchedulerError(f"{option} {pair!r}: expected name=value")
+        if option == "--option" and name in _NOT_OPTIONS:
+            raise SchedulerError(f"{option} {pair!r}: no scheduler has such an option")
         if name in options:
-            raise SchedulerError(f"--option {pair!r}: {name!r} is given twice")
+            raise SchedulerError(f"{option} {pair!r}: {name!r} is given twice")
         options[name] = _value(value.strip())
     return options
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def show(
     graph: GraphArgument,
-    gpu: Gpu = "a100",
-    gpus: Gpus = 1,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
     link: LinkOption = None,
     as_json: Json = False,
     svg: Annotated[
@@ -43,6 +43,7 @@ def show(
     shape: Shape = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
+    from simsched.calibrated import bare
     from simsched.cli.describe import describe_graph
     from simsched.errors import FormatError, SchedulerError
     from simsched.io import write_file
@@ -51,7 +52,7 @@ def show(
     check_outputs(graph, svg, dot)
     if svg is not None and not svg.lower().endswith(".svg"):
         raise FormatError(f"--svg {svg}: the file must end in .svg")
-    cluster = make_cluster(gpu, gpus, link)
+    cluster = bare(make_cluster(gpu, gpus, link))
     if svg is None and dot is None:
         if scheduler or option or plan:
             raise SchedulerError("--scheduler, --option and --schedule are for pictures: say where with --svg or --dot")

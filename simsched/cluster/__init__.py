@@ -1,7 +1,7 @@
 """The hardware as data: devices, links, clusters, their presets, and CUDA occupancy."""
 
 from simsched.cluster.cluster import Cluster, Route
-from simsched.cluster.device import Device, Link
+from simsched.cluster.device import SENSITIVITIES, Device, Link
 from simsched.cluster.occupancy import WARP, Footprint, Occupancy, footprint, occupancy
 from simsched.cluster.presets import DEVICES, LINKS
 from simsched.cluster.routing import Routes
@@ -9,6 +9,7 @@ from simsched.cluster.routing import Routes
 __all__ = [
     "DEVICES",
     "LINKS",
+    "SENSITIVITIES",
     "WARP",
     "Cluster",
     "Device",

@@ -61,6 +61,11 @@ class Device:
         queue; 0 is strict leftover dispatch.
     saturating_warps
         Resident warps that keep the issue slots of an SM busy.
+    least_sm_share
+        Part of the issue slots that even a kernel bound by DRAM takes, of what its warps could, in [0, 1].
+    sm_sensitivity, dram_sensitivity
+        Part of the excess load on the SMs' issue slots, and on DRAM, that slows a kernel bound by them, in (0, 1]: 1
+        is in full proportion; where blocks of a kernel end at different times, others fill in, and it is less.
     contention
         False lets every kernel run at its solo rate, without residency limits.
     """
@@ -96,11 +101,14 @@ class Device:
     interference: Interference = ((0.06, 0.03), (0.03, 0.06))
     interleave: float = 0.5
     saturating_warps: float = 24.0
+    least_sm_share: float = 0.1
+    sm_sensitivity: float = 1.0
+    dram_sensitivity: float = 1.0
     contention: bool = True
     max_registers_per_block: int = field(default=65536)
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_RATES, *_TIMES, "interleave"):
+        for name in (*_COUNTS, *_RATES, *_TIMES, *SENSITIVITIES, *_PARTS):
             self._require(name, is_number(getattr(self, name)), "must be a number")
         for name in _COUNTS:
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
@@ -109,7 +117,10 @@ class Device:
             self._require(name, getattr(self, name) > 0, "must be positive")
         for name in _TIMES:
             self._require(name, 0 <= getattr(self, name) < inf, "must be finite and not negative")
-        self._require("interleave", 0 <= self.interleave <= 1, "must be in [0, 1]")
+        for name in SENSITIVITIES:
+            self._require(name, 0 < getattr(self, name) <= 1, "must be in (0, 1]")
+        for name in _PARTS:
+            self._require(name, 0 <= getattr(self, name) <= 1, "must be in [0, 1]")
         self._require(
             "interference",
             len(self.interference) == 2 and all(len(row) == 2 for row in self.interference),
@@ -153,6 +164,8 @@ _COUNTS = (
 _RATES = ("clock", "bandwidth", "memory", "copy_rate", "saturating_warps", "shared_memory_granularity")
 _TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
           "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved")  # fmt: skip
+_PARTS = ("interleave", "least_sm_share")
+SENSITIVITIES = ("sm_sensitivity", "dram_sensitivity")
 OVERHEADS = _TIMES[:9]
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster, Device, footprint, occupancy
+from simsched.cluster import SENSITIVITIES, Cluster, Device, footprint, occupancy
 from simsched.costmodel import CostModel, placed_times
 from simsched.errors import ClusterError, SimulationError
 from simsched.graph import Kernel, OpGraph
@@ -17,9 +17,6 @@ from simsched.program import LAUNCH, Program
 
 Column = npt.NDArray[Any]
 Jitter = float | Mapping[str, float]
-LEAST_SM_SHARE: Final = 0.1
-"""Part of the issue slots that even a kernel bound by DRAM takes, of what its warps could."""
-
 LARGEST_VARIATION: Final = 1e3
 """Most that the standard deviation of an operator's time may be, over its mean."""
 
@@ -116,7 +113,7 @@ def demand(
     gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
     bottleneck, and to the other resource its part of the roofline time. An operator without
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
-    either loads nothing.
+    either loads nothing. `Device.sm_sensitivity` and `dram_sensitivity` scale the sensitivities.
     """
     launches = program.action == LAUNCH
     device = np.full(len(program.launch_op), -1, np.int64)
@@ -152,10 +149,12 @@ def demand_of(
     columns |= {"sm_share": utilization, "alpha": compact((utilization > 0).astype(np.float64)), "kind": intensity}
     if not len(graph.kernel_blocks):  # one launch for each operator
         solo = times if drawn is None else times * drawn
+        columns["alpha"] = _scaled(columns["alpha"], cluster, device)
         return Demand(device=device, solo=solo, unit=solo, **columns)
     kernels = np.diff(graph.kernel_ptr)
     op = np.repeat(np.arange(len(graph)), np.maximum(1, kernels))
     columns |= {key: columns[key][op] for key in ("sm_share", "alpha", "kind")}
+    columns["alpha"] = _scaled(columns["alpha"], cluster, device)
     rows = np.flatnonzero(kernels[op])
     share = graph.kernel_share  # a row per kernel, in the order of the launches that have one
     solo = times.copy()
@@ -180,6 +179,15 @@ def demand_of(
 _COUNTS: Final = ("blocks", "residency", "warps", "registers", "shared_memory")
 _LOADS: Final = ("dram_share", "beta", "traffic")
 _SOLO_UNITS: Final = ("blocks", "residency", "sm_share", "dram_share", "alpha", "beta")
+
+
+def _scaled(alpha: Floats, cluster: Cluster, device: Ints) -> Floats:
+    """Return sensitivities to the SM load, those of a kernel that it binds being 1, on the devices that it runs on."""
+    sensitivity = np.array([kind.sm_sensitivity for kind in cluster.kinds])
+    if (sensitivity == 1.0).all():
+        return alpha
+    scaled: Floats = alpha * sensitivity[cluster.kind[device]]
+    return scaled
 
 
 def _blocks(graph: OpGraph, cluster: Cluster, op: Ints, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
@@ -242,9 +250,9 @@ def _loads(
 ) -> dict[str, Column]:
     """Return what kernels that fit load, and their sensitivities, columns of shape (n_kernels,)."""
     at = cluster.kind[device]
-    bandwidth, saturating, sms = (
+    bandwidth, saturating, sms, sm_sensitivity, dram_sensitivity, least = (
         np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at]
-        for key in ("bandwidth", "saturating_warps", "sms")
+        for key in ("bandwidth", "saturating_warps", "sms", *SENSITIVITIES, "least_sm_share")
     )
     codes, texts = graph.labels("dtype")
     peak = np.array([[kind.peak_rate(text or "fp32") for text in texts] for kind in cluster.kinds])[at, codes[op]]
@@ -257,13 +265,13 @@ def _loads(
         intensity = graph.intensity[op].astype(np.int64)
         kind = np.where(intensity >= 0, intensity, memory > compute)
         traffic = share * nbytes / bandwidth
-        busy = np.where(kind == 1, np.maximum(LEAST_SM_SHARE, compute), 1.0)
+        busy = np.where(kind == 1, np.maximum(least, compute), 1.0)
         moved = np.where(solo > 0, np.minimum(1.0, traffic / solo), 0.0)
     return {
         "sm_share": np.minimum(1.0, block["warps"] / saturating) / sms * busy,
         "dram_share": moved / np.minimum(block["blocks"], block["residency"]),
-        "alpha": np.where(kind == 1, compute, 1.0),
-        "beta": np.where(kind == 1, 1.0, memory),
+        "alpha": np.where(kind == 1, compute, 1.0) * sm_sensitivity,
+        "beta": np.where(kind == 1, 1.0, memory) * dram_sensitivity,
         "kind": kind,
         "traffic": traffic,
     }

@@ -178,6 +178,16 @@ def test_foreign_operators_are_left_but_for_their_time(calibrated):
     assert found.edges == other.edges
 
 
+def test_one_stream_says_nothing_of_sharing(profile):
+    """From runs on one stream times are found, and no slot, DRAM or interference: all of it keeps its prior."""
+    alone = tuple(run for run in profile.runs if run.name.startswith("in-situ/sequential"))
+    found = calibrate(None, replace(profile, runs=alone), bootstrap=2)
+    assert found.error is None
+    for name in ("saturating_warps", "bandwidth", "interleave", "interference.compute.compute", "hop"):
+        assert not row(found, name).identified
+        assert row(found, name).value == row(found, name).prior
+
+
 def test_a_profile_without_runs_gives_times(calibrated):
     """From a profiler's trace there are times of operators and nothing else: they are used, nothing is fitted."""
     graph = OpGraph([Operator("a", kind="conv", flops=1e9), Operator("b", kind="conv", flops=1e9)])

@@ -187,16 +187,37 @@ def test_what_a_block_raises_reaches_the_caller():
 
 
 def test_ctrl_c_stops_a_run():
-    end = threading.Event()
+    """In the first of many blocks: the others are not run any more."""
+    ran = []
 
     def block(name, number):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        end.wait(1.0)
+        ran.append(number)
+        if number == 0:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            while not m._stopping:
+                time.sleep(0.001)
 
-    prog = program({"a": 1}, [[("launch", 0, 0)]])
+    prog = program({"a": 100}, [[("launch", 0, 0)]])
     with pytest.raises(KeyboardInterrupt), machine(prog, 1, block) as m:
         m.run(NoValues(), PATIENCE)
-    end.set()
+    assert ran == [0]
+
+
+def test_threads_that_the_system_does_not_give_are_an_error(monkeypatch):
+    """The host is the fourth to start; the three workers before it end."""
+    start, started = threading.Thread.start, []
+
+    def counted(thread):
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    prog = program({"a": 1}, [[("launch", 0, 0)]])
+    with pytest.raises(BackendError, match="the 4 threads of the device cannot be started: can't"), machine(prog, 3):
+        raise AssertionError
+    assert len(started) == 3
 
 
 def test_threads_that_nobody_asked_for_anything_end():

@@ -19,6 +19,10 @@ class CudaError(RuntimeError):
     pass
 
 
+class CompileException(Exception):
+    pass
+
+
 class Runtime:
     """What of ``cupy.cuda.runtime`` is used; every other function answers 7."""
 
@@ -72,9 +76,9 @@ def stub(monkeypatch):
             funcSetAttribute=lambda *arguments: runtime.calls.append(("funcSetAttribute", *arguments)),
         )
         nvrtc = SimpleNamespace(getVersion=lambda: (12, 9))
-        module = SimpleNamespace(
-            __version__=version, __spec__=None, cuda=SimpleNamespace(runtime=runtime, driver=driver, nvrtc=nvrtc)
-        )
+        compiler = SimpleNamespace(CompileException=CompileException)
+        cuda = SimpleNamespace(runtime=runtime, driver=driver, nvrtc=nvrtc, compiler=compiler)
+        module = SimpleNamespace(__version__=version, __spec__=None, cuda=cuda)
         monkeypatch.setitem(sys.modules, "cupy", module)
         return CupyApi(), runtime
 
@@ -165,12 +169,26 @@ def test_the_driver_makes_graphs_with_priorities_where_it_can(stub):
 
 def test_kernels_are_compiled_by_nvrtc(stub):
     api, runtime = stub()
-    kernels = SimpleNamespace(kernel=SimpleNamespace(ptr=77))
-    api._cupy.RawModule = lambda **given: SimpleNamespace(given=given, get_function=lambda name: kernels)
+    asked, function = [], SimpleNamespace(ptr=77)
+    kernel = SimpleNamespace(kernel=function)
+    api._cupy.RawModule = lambda **given: asked.append(given) or SimpleNamespace(get_function=lambda name: kernel)
     assert api.compile("source", ["k"], ["-O3"]) == {"k": Function("k", 77, 63, 8704)}
-    assert api._modules[0].given == {"code": "source", "options": ("-O3",), "backend": "nvrtc"}
+    assert asked == [{"code": "source", "options": ("-O3",), "backend": "nvrtc"}]
+    assert api._kernels == [function]  # which keeps the module
     api.allow_shared_memory(Function("k", 77, 63, 8704), 65536)
     assert runtime.calls == [("funcSetAttribute", 77, 8, 65536)]
+
+
+def test_a_source_that_does_not_compile(stub):
+    """What CuPy raises is no RuntimeError, and many lines long."""
+
+    def fails(name):
+        raise CompileException("kern.cu(1): error: x\n\n1 error detected in the compilation")
+
+    api, _ = stub()
+    api._cupy.RawModule = lambda **given: SimpleNamespace(get_function=fails)
+    with pytest.raises(BackendError, match=r"NVRTC must be installed and know the GPU .* error: x 1 error detected"):
+        api.compile("source", ["k"], [])
 
 
 def test_devices_are_described(stub):
@@ -220,13 +238,23 @@ def test_a_cupy_that_cannot_be_loaded(monkeypatch):
 
 
 def test_connections_are_asked_for_before_cuda_is_used(stub, monkeypatch):
-    """32, unless the environment says otherwise; a context that is there already keeps what it has."""
+    """32, unless the environment says otherwise; a context that is there already keeps what it has.
+
+    The variable is set before the driver is asked for contexts, which starts it.
+    """
+    seen = []
+
+    def has_context(api):
+        seen.append(os.environ.get(cupy_api.CONNECTIONS_VARIABLE))
+        return True
+
     assert stub()[0].versions()["connections"] == "8"
     monkeypatch.delenv(cupy_api.CONNECTIONS_VARIABLE)
     assert stub()[0].versions()["connections"] == "32"
     assert os.environ[cupy_api.CONNECTIONS_VARIABLE] == "32"
     monkeypatch.delenv(cupy_api.CONNECTIONS_VARIABLE)
-    monkeypatch.setattr(CupyApi, "_has_context", lambda self: True)
+    monkeypatch.setattr(CupyApi, "_has_context", has_context)
     monkeypatch.setattr(CupyApi, "_too_late", False)
     for _ in range(2):
         assert stub()[0].versions()["connections"] == "32, but CUDA was in use before it was set"
+    assert seen == ["32"]

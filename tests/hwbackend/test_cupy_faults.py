@@ -112,6 +112,18 @@ def test_more_shared_memory_than_a_block_can_have():
     assert not fake.live
 
 
+def test_shared_memory_that_was_allowed_stays_so():
+    """100 KiB, then 60 KiB: what the second launch is allowed would be too little for the first."""
+    operators = [
+        Operator(name, "synth", kernels=(Kernel(4, shared_memory=nbytes),), flops=1e6)
+        for name, nbytes in (("a", 100_000), ("b", 60_000))
+    ]
+    fake = FakeCuda()
+    plan = Schedule(OpGraph(operators, []), [Placement("a"), Placement("b")])
+    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
+    assert not fake.live
+
+
 def test_no_driver_and_the_wrong_wheel():
     assert "there is no NVIDIA driver here" in str(insufficient_driver(0, 12090))
     assert "pip install 'simsched[cuda12]' instead" in str(insufficient_driver(12040, 13000))

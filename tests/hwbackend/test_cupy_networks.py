@@ -11,6 +11,8 @@ import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.profiling import random_schedule
+from validation.hardware.graphs import kernel_graph
+from validation.hardware.reference import error_of
 
 _ALIGNMENT = 256
 
@@ -81,3 +83,15 @@ def test_networks(name, execution, gpus):
     for i, values in work.reference.items():
         assert close(values.reshape(wanted[i].shape).astype(float), wanted[i])
     assert len(wanted) == len(graph)
+
+
+@pytest.mark.parametrize(
+    "name", ["separable", "conv in groups", "pool average, padded", "rms norm", "embedding", "copy"]
+)
+def test_what_kernels_compute_is_held_against_numpy(name):
+    """As a campaign on a device does it; all errors are of float32."""
+    backend = CupyBackend(api=HostCuda())
+    graph = backend.realise(kernel_graph(name))
+    errors = {op: error_of(graph[op], *found) for op, found in backend.outputs(graph).items()}
+    assert list(errors) == list(graph.names)
+    assert max(errors.values()) < 1e-6

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import workloads
 from hwbackend.cuda_launches import Parameter
 from hwbackend.cupy_backend import CupyBackend
+from hwbackend.cupy_clocks import clock_offsets
 from hwbackend.cupy_hosts import Hosts, check_issue
 from hwbackend.cupy_operators import Numbers
 from hwbackend.profiling import random_schedule
@@ -92,6 +93,27 @@ def test_clocks_of_gpus_are_brought_to_one():
         assert abs(b.start - a.end) < 100.0
 
 
+class Late(FakeCuda):
+    """A CUDA whose host comes back 1 ms late from two of three waits for a stream."""
+
+    def synchronize_stream(self, stream):
+        super().synchronize_stream(stream)
+        if self.count["synchronize_stream"] % 3:
+            self.now += 1_000_000
+
+
+def test_the_quickest_reading_of_a_clock_counts():
+    """A reading that is 1 ms late is off by half of it; the others are off by 5 us at most."""
+    fake = Late(2, skew=(0, 5_000_000))
+    functions = {}
+    for gpu in range(2):
+        fake.set_device(gpu)
+        functions[gpu] = fake.compile("", ["stamp"], ())
+    offsets = clock_offsets(fake, functions)
+    assert abs(offsets[0]) < 5_000
+    assert abs(offsets[1] - 5_000_000) < 5_000
+
+
 def synths(names, edges):
     operators = [Operator(name, "synth", kernels=(Kernel(4),), flops=1e6, nbytes=1e5, time=10.0) for name in names]
     return OpGraph(operators, [Edge(*edge, 1024.0) for edge in edges])
@@ -164,6 +186,12 @@ def test_part_of_a_tensor_is_read_where_it_lies():
     whole, found = (backend._work.reference[i] for i in range(2))
     assert np.array_equal(found, np.maximum(whole[128:], 0))
     assert found.any()
+    shown = backend.outputs(graph)
+    assert [set(parameters) for _, parameters, _ in shown.values()] == [{(None, "scale"), (None, "shift")}, set()]
+    (read,), _, wrote = shown["relu"]
+    assert read.shape == part
+    assert np.array_equal(read.ravel(), whole[128:])
+    assert wrote is found
 
 
 class Deaf(FakeCuda):

@@ -72,10 +72,11 @@ def test_operators_with_kernels_are_the_backends():
     execution=st.sampled_from(ss.schedules.EXECUTIONS),
     gpus=st.integers(1, 3),
     streams=st.integers(1, 5),
+    eager=st.booleans(),
 )
-def test_random_schedules_run(graph, seed, execution, gpus, streams):
+def test_random_schedules_run(graph, seed, execution, gpus, streams, eager):
     cluster = ss.Cluster.preset("a100", gpus)
-    plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
+    plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution, eager=eager)
     assert plan.check(cluster) is plan
     assert plan.execution == execution
     assert plan.stream.max() < streams
@@ -88,6 +89,17 @@ def test_random_schedules_are_those_of_their_seed():
     assert random_schedule(graph, cluster, rng=3) != random_schedule(graph, cluster, rng=4)
     with pytest.raises(BackendError, match="unknown execution 'all'"):
         random_schedule(graph, cluster, rng=0, execution="all")
+
+
+def test_eager_schedules_launch_long_paths_first():
+    """A chain of three operators of 100 us beside twenty single ones of 1 us: no error of a third makes them urgent."""
+    graph = OpGraph(
+        [Operator(f"s{i}", time=1.0) for i in range(20)] + [Operator(f"c{i}", time=100.0) for i in range(3)],
+        [Edge("c0", "c1"), Edge("c1", "c2")],
+    )
+    plan = random_schedule(graph, A40, rng=0, eager=True)
+    assert [graph.names[op] for op in plan.op[:3]] == ["c0", "c1", "c2"]
+    assert plan.check(A40) is plan
 
 
 class TestRegistry:

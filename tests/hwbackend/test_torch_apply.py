@@ -156,6 +156,8 @@ def test_what_cannot_be_deployed_is_refused():
     assert len(two.devices_used) == 2
     with pytest.raises(BackendError, match="the schedule runs on gpu0, gpu1"):
         apply(module, x, two)
+    with pytest.raises(GraphError, match=r"a torch.nn.Module is needed, not builtin_function_or_method"):
+        apply(torch.relu, x, plan)
     with pytest.raises(GraphError, match="does not run on the example inputs"):
         apply(module, torch.randn(1, 4, 12, 12), plan)
 

@@ -141,6 +141,26 @@ def test_training_without_gradients_keeps_its_random_numbers(log):
     assert "draws random numbers" in log.messages[0]
 
 
+def test_averages_that_two_normalisations_share_are_theirs_in_order(log):
+    """No edge joins the two, and yet the second starts from what the first left."""
+
+    class Sharing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+            self.register_buffer("spread", torch.ones(8))
+
+        def forward(self, x):
+            first = torch.nn.functional.batch_norm(x.exp().relu(), self.mean, self.spread, training=True)
+            return first + torch.nn.functional.batch_norm(x, self.mean, self.spread, training=True)
+
+    x, module, other = torch.randn(4, 8), Sharing(), Sharing()
+    with torch.no_grad():
+        assert error(compiled(module, scheduler="greedy", always=True)(x), other(x)) <= 1e-5
+    assert error(module.mean, other.mean) <= 1e-5
+    assert "writes over" in log.warnings[0]
+
+
 def test_what_changes_how_others_run_keeps_its_place(log):
     """Products inside autocast are in bfloat16, those behind it are not; no edge says which is which."""
 
@@ -167,6 +187,15 @@ def test_other_sizes_are_other_graphs(log):
             assert error(run(x), module(x)) <= 1e-5
     assert "runs under the schedule" in log.messages[0]
     assert any("sizes are not fixed" in line for line in log.messages)
+
+
+def test_what_launches_nothing_runs_as_it_is(log):
+    """Dynamo hands over such graphs between others; they are no reason for a warning."""
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(lambda x: x.t(), backend=partial(simsched_backend, always=True))(x), x.t())
+    (line,) = log.messages
+    assert line.endswith("runs as it is: it launches nothing")
 
 
 def test_parameters_that_change_count():

@@ -17,9 +17,10 @@ from hwbackend.profiling import random_schedule  # noqa: E402
 from hwbackend.torch_backend import TorchBackend  # noqa: E402
 from hwbackend.torch_hosts import CudaHost  # noqa: E402
 from hwbackend.torch_nodes import traced  # noqa: E402
-from simsched.errors import BackendError  # noqa: E402
+from simsched.errors import BackendError, ScheduleError  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
 
+A100 = ss.Cluster.preset("a100")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning")]  # of a profiler without CUDA
 
 
@@ -156,7 +157,7 @@ def test_a_module_under_a_schedule(name, execution, monkeypatch):
     """A graph is captured once, reads copies of the inputs, and returns copies of the outputs."""
     module, x = network(name)
     graph = from_module(module, x)
-    plan = random_schedule(graph, ss.Cluster.preset("a100"), rng=0, streams=3, execution=execution)
+    plan = random_schedule(graph, A100, rng=0, streams=3, execution=execution)
 
     monkeypatch.setattr(torch_apply, "CudaHost", Again)
     monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
@@ -170,3 +171,24 @@ def test_a_module_under_a_schedule(name, execution, monkeypatch):
     assert calls.count("launch") == (2 if execution == "graph" else 0)
     assert calls.count("keep") == (0 if execution == "graph" else 2)
     assert calls.count("work") == len(graph) * 2  # run once before it is captured
+
+
+def test_what_would_be_changed_once_too_often_is_not_captured(monkeypatch):
+    """A module that counts its calls: to capture it, it would be run once more than it is called."""
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(()))
+
+        def forward(self, x):
+            return x * self.n.add_(1)
+
+    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
+    module, x = Counting().eval(), torch.ones(4)
+    found = traced(module, [x], "counting")
+    graph = from_module(module, x)
+    with pytest.raises(ScheduleError, match="'add_' of counting changes an input, a parameter or a buffer"):
+        torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "opara"), SimpleNamespace(type="cuda"))
+    torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "greedy"), SimpleNamespace(type="cuda"))
+    assert module.n == 0.0

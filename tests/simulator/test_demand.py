@@ -13,11 +13,15 @@ from simsched.cluster import footprint, occupancy
 from simsched.costmodel import operator_times, placed_times, times_by_device
 from simsched.errors import ClusterError, CostError
 from simsched.simulator.contention import solo_units
-from simsched.simulator.workload import LEAST_SM_SHARE, Demand, _distinct, demand, factors, solo_units_of
+from simsched.simulator.workload import Demand, _distinct, demand, factors, solo_units_of
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
 MIXED = ss.Cluster(
-    (replace(A100, name="gpu0"), replace(K80, name="gpu1"), replace(A100, name="gpu2", sms=20)),
+    (
+        replace(A100, name="gpu0"),
+        replace(K80, name="gpu1", sm_sensitivity=0.7, dram_sensitivity=0.8, least_sm_share=0.3),
+        replace(A100, name="gpu2", sms=20),
+    ),
     tuple((f"gpu{i}", f"gpu{j}", ss.Link(1e4)) for i in range(3) for j in range(i)),
 )
 shares = st.floats(0, 1)
@@ -36,21 +40,22 @@ def described(op, kernel, device, solo):
         "solo": solo, "blocks": kernel.blocks, "residency": fits, "warps": need.warps, "registers": need.registers,
         "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic,
         "sm_share": min(1.0, need.warps / device.saturating_warps) / device.sms
-        * (max(LEAST_SM_SHARE, compute) if kind else 1.0),
+        * (max(device.least_sm_share, compute) if kind else 1.0),
         "dram_share": min(1.0, traffic / solo) / min(kernel.blocks, fits) if solo > 0 else 0.0,
-        "alpha": compute if kind else 1.0,
-        "beta": 1.0 if kind else memory,
+        "alpha": (compute if kind else 1.0) * device.sm_sensitivity,
+        "beta": (1.0 if kind else memory) * device.dram_sensitivity,
     }  # fmt: skip
     keys = ("blocks", "residency", "sm_share", "dram_share", "alpha", "beta")
     return row | {"unit": solo / solo_units(*(row[key] for key in keys))}
 
 
-def plain(op, solo):
+def plain(op, device, solo):
     """The row of an operator without a grid."""
     nothing = dict.fromkeys([field.name for field in fields(Demand)], 0)
     load = op.utilization or 0.0
     kind = -1 if op.intensity is None else ("compute", "memory").index(op.intensity)
-    return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": float(load > 0), "kind": kind}
+    return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": (load > 0) * device.sm_sensitivity,
+                      "kind": kind}  # fmt: skip
 
 
 @settings(deadline=None, max_examples=150)
@@ -69,7 +74,7 @@ def test_columns_are_the_rows_of_each_launch(data):
         for kernel in op.kernels or (None,):
             device = MIXED.devices[places[row]]
             time = (cost or ss.default_cost)(op, device) * factor[i]
-            line = plain(op, time) if kernel is None else described(op, kernel, device, time * kernel.share)
+            line = plain(op, device, time) if kernel is None else described(op, kernel, device, time * kernel.share)
             expected.append(line | {"device": places[row]})
             row += 1
     for field in fields(Demand):

@@ -9,7 +9,7 @@ import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
 from simsched.errors import GraphError  # noqa: E402
 from workloads.formats import torch_graph  # noqa: E402
 from workloads.formats.torch_calls import Operand  # noqa: E402
-from workloads.formats.torch_fx import from_exported, from_fx, from_module  # noqa: E402
+from workloads.formats.torch_fx import from_exported, from_fx, from_module, traced  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
@@ -152,6 +152,15 @@ def test_what_torch_fx_cannot_trace_is_exported():
     with pytest.raises(GraphError, match=r"Picky: cannot be traced by torch.fx \(.*\) nor by torch.export \(.*\)") as e:
         from_module(Picky(), torch.ones(3))
     assert len(str(e.value).splitlines()) == 1
+
+
+def test_what_was_traced_has_the_module_s_own_layers():
+    module = nn.Sequential(nn.Linear(8, 4)).train()
+    found = traced(module, torch.empty(2, 8))
+    assert isinstance(found, torch.fx.GraphModule)
+    assert found.get_submodule("0") is module[0]
+    assert isinstance(traced(Undecided(), torch.empty(2, 8)), torch.export.ExportedProgram)
+    assert module.training
 
 
 def test_a_dynamic_size_needs_example_inputs(dynamic):

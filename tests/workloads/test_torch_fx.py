@@ -203,6 +203,19 @@ def test_formats():
     assert imported(lambda m, x: x.float(), 3, include_io=True)["float_1"].time == 0.0  # it is that already
 
 
+def test_inputs_that_are_parameters_are_weights():
+    """As in graphs of dynamo: 2 rows by 8 inputs and 4 outputs; the weights' 4 x 8 floats are those of the operator."""
+    graph_module = torch.fx.symbolic_trace(lambda x, w: F.linear(x, w))
+    inputs = torch.empty(2, 8), torch.empty(4, 8)
+    read = from_fx(graph_module, inputs, parameters=[False, True], include_io=True)
+    assert read.names == ("x", "linear", "output")
+    assert read["linear"].weight_nbytes == 4 * 8 * 4
+    assert read["linear"].kind == "linear"
+    given = from_fx(graph_module, inputs, include_io=True)
+    assert given.names == ("x", "w", "linear", "output")
+    assert given["linear"].weight_nbytes == 0
+
+
 def test_weights_read_by_functions():
     """A matrix of 8 x 16 and a bias used as they are, the matrix also transposed: weights, not operators."""
     layer = nn.Linear(8, 16)

@@ -84,32 +84,51 @@ def from_module(
         graph = from_module(module, torch.empty(1, 3, 299, 299, device="meta"))
         assert len(graph) == 314
     """
+    name = name or type(module).__name__
+    options: dict[str, Any] = {"granularity": granularity, "device": device, "name": name, "include_io": include_io}
+    found = traced(module, example_inputs, name=name)
+    if isinstance(found, _torch().export.ExportedProgram):
+        return from_exported(found, **options)
+    return from_fx(found, _inputs(example_inputs), **options)
+
+
+def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
+    """Return what `from_module` reads: a `torch.fx.GraphModule`, or an `ExportedProgram` where torch.fx fails.
+
+    Parameters
+    ----------
+    module, example_inputs, name
+        See `from_module`. The graph module has the parameters and layers of the module, not copies of them.
+
+    Raises
+    ------
+    MissingDependencyError, GraphError
+        See `from_module`.
+    """
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise GraphError(f"a torch.nn.Module is needed, not {type(module).__name__}")
-    name = name or type(module).__name__
-    options: dict[str, Any] = {"granularity": granularity, "device": device, "name": name, "include_io": include_io}
-    inputs = _inputs(example_inputs)
+    inputs = tuple(_inputs(example_inputs))
     with _inference(module):
         try:
-            traced = _traced(module)
+            return _traced(module)
         except Exception as untraceable:  # whatever the module's own code raises
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # they are about running what was exported
-                    program = torch.export.export(module, tuple(inputs))
+                    return torch.export.export(module, inputs)
             except Exception as error:
                 raise GraphError(
-                    f"{name}: cannot be traced by torch.fx ({_line(untraceable)}) nor by torch.export ({_line(error)})"
+                    f"{name or type(module).__name__}: cannot be traced by torch.fx ({_line(untraceable)}) nor by "
+                    f"torch.export ({_line(error)})"
                 ) from error
-            return from_exported(program, **options)
-        return from_fx(traced, inputs, **options)
 
 
 def from_fx(
     graph_module: Any,
     example_inputs: Any = None,
     *,
+    parameters: Sequence[bool] | None = None,
     granularity: str = "operator",
     device: str | Device | None = None,
     name: str | None = None,
@@ -124,6 +143,8 @@ def from_fx(
     example_inputs
         As for `from_module`; None if the nodes know their shapes (``meta["val"]`` or ``meta["tensor_meta"]``, as
         `torch.fx.passes.shape_prop.ShapeProp` leaves them).
+    parameters
+        For each example input whether it is a parameter or buffer, as those of graphs of dynamo may be; None: none is.
     granularity, device, name, include_io
         See `from_module`.
 
@@ -143,6 +164,8 @@ def from_fx(
         with _inference(graph_module):
             values = _propagated(name, graph_module, _inputs(example_inputs))
     weights = {node: _attribute(name, graph_module, node.target) for node in nodes if node.op == "get_attr"}
+    placeholders = (node for node in nodes if node.op == "placeholder")
+    weights |= {node: values[node] for node, is_one in zip(placeholders, parameters or (), strict=False) if is_one}
     modules = dict(graph_module.named_modules(remove_duplicate=False))
     return graph_of(
         nodes, values, weights, modules, name=name, granularity=granularity, device=device, include_io=include_io

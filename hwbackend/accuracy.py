@@ -1,0 +1,235 @@
+"""How well the simulator predicts a backend: calibrate, schedule, predict, replay, compare, recalibrate."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hwbackend.accuracy_folder import Measurements, digest
+from hwbackend.accuracy_rows import RANDOM, Accuracy, Outcome, Round
+from hwbackend.preparing import prepared
+from hwbackend.profiling import random_schedule
+from hwbackend.protocol import Backend
+from simsched.comparison import SETS, compare, scheduler_set
+from simsched.errors import BackendError, FileError, FormatError, SimschedError
+from simsched.graph import OpGraph
+from simsched.numeric import is_count
+from simsched.profile import Replay
+from simsched.program import Program
+from simsched.schedulers import Scheduler, resolve
+from simsched.schedules import Schedule
+from simsched.simulator import simulate
+from simsched.trace import Trace
+
+__all__ = ["Accuracy", "Outcome", "Round", "validate"]
+
+if TYPE_CHECKING:
+    from simsched.calibration import Calibration
+
+Progress = Callable[[str, str], None]
+
+
+def validate(
+    graph: OpGraph,
+    backend: Backend,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    *,
+    rounds: int = 3,
+    training: int = 8,
+    random_held_out: int = 8,
+    repeats: int = 12,
+    warmup: int = 3,
+    rng: np.random.Generator | int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Accuracy:
+    """Calibrate a backend on training schedules, then predict and measure others, in rounds.
+
+    Parameters
+    ----------
+    graph, backend
+        What is run, and where.
+    schedulers
+        As in `compare`; they schedule for the calibrated cluster.
+    rounds
+        The first is predicted after `calibrate` from microbenchmarks and a profile of the graph, each later one after
+        `recalibrate` with the round before.
+    training
+        Schedules at random that the profile runs.
+    random_held_out
+        Schedules at random, others in each round, that are predicted and measured besides those of the schedulers.
+        They are what `recalibrate` learns from when their round is over.
+    repeats, warmup
+        As in `Backend.replay`.
+    rng
+        Generator or seed of what is random, whatever the backend adds.
+    folder
+        Where every measurement is kept as it is made. A run that is called again with the same arguments reads what
+        is there and measures only the rest.
+    progress
+        Called with what is measured and "" before it begins, and while schedulers run with what they are doing.
+
+    Returns
+    -------
+    Accuracy
+        Errors are over held-out schedules, those that no fit has seen. Nothing is ever fitted to the schedules of
+        schedulers, so they count in every round, unless one of them happens to be a training schedule: it stays in the
+        table and in the regret. One that cannot be made or run has a row with the reason.
+
+    Raises
+    ------
+    BackendError
+        If a number is out of range, or nothing could be run.
+    UnknownNameError
+        If a scheduler is not known.
+    CalibrationError
+        If the measurements do not suffice to fit the cluster.
+    FileError, FormatError
+        If `folder` cannot be written to, or a file there is damaged.
+
+    Notes
+    -----
+    A round replays each program once, also where two schedulers agree on it. Uncalibrated predictions are of the
+    cluster that the backend describes, with the times that the graph came with, else a roofline; those without
+    contention are of the calibrated cluster with every kernel at the speed it has alone.
+    """
+    from simsched.calibration import calibrate, recalibrate
+
+    for name, count, least in (("rounds", rounds, 1), ("training", training, 0),
+                               ("random_held_out", random_held_out, 0), ("repeats", repeats, 1)):  # fmt: skip
+        if not is_count(count, least):
+            raise BackendError(f"{name} must be a whole number of at least {least}, not {count!r}")
+    asked = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
+    asked = [asked] if isinstance(asked, str) else list(asked)
+    for scheduler in asked:
+        resolve(scheduler)  # a slip is found before anything is measured
+    tell: Progress = progress or (lambda _what, _doing: None)
+    seed = int(rng) if isinstance(rng, int | np.integer) else None
+    seeds = np.random.default_rng(rng).integers(2**62, size=rounds + 1).tolist()
+    measurements = Measurements(backend, folder)
+    graph = backend.realise(graph)
+    tell("microbenchmarks", "")
+    micro = measurements.profile("microbenchmarks", backend.microbenchmarks)
+    tell("profile", "")
+    measure = partial(backend.profile, graph, in_situ=training, rng=seeds[0])
+    profile = measurements.profile("profile", measure, graph.to_dict(), training, seeds[0])
+    tell("profile", "calibrating")
+    calibration = calibrate(backend.cluster, (micro, profile), graph)
+    fitted = [digest(run.program) for run in profile.runs]
+    found: list[Round] = []
+    for number in range(1, rounds + 1):
+        this = _Turn(number, backend, calibration, measurements, repeats, warmup, tell)
+        rows = this.run(graph, asked, _random_schedules(graph, backend, random_held_out, seeds[number]), fitted)
+        found.append(rows)
+        learned = [
+            replace(replay, name=f"round-{number}/{name}")
+            for name, (_, replay) in this.traces.items()
+            if name.startswith(RANDOM)
+        ]
+        if number < rounds and learned:
+            tell(f"round {number}", "recalibrating")
+            calibration = recalibrate(calibration, learned)
+            fitted += [digest(replay.program) for replay in learned]
+    environment = next(iter(this.traces.values()))[1].environment
+    device = environment.get("device", backend.cluster.devices[0].model)
+    return Accuracy(graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces)
+
+
+def _random_schedules(graph: OpGraph, backend: Backend, count: int, seed: int) -> dict[str, Schedule]:
+    rng = np.random.default_rng(seed)
+    return {
+        f"{RANDOM}{i + 1}": random_schedule(graph, backend.cluster, rng=rng, eager=i % 2 == 1) for i in range(count)
+    }
+
+
+def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:
+    """Return the graph of a schedule with the times that operators came with, not those of a calibration."""
+    if scheduled.names == graph.names:
+        return graph
+    times = {op.name: op.time for op in graph.operators}  # of what a scheduler added nothing is known
+    operators = [replace(op, time=times.get(op.name)) for op in scheduled.operators]
+    return OpGraph(operators, scheduled.edges, scheduled.name)
+
+
+class _Turn:
+    """One round: schedules made, predicted and measured."""
+
+    def __init__(
+        self,
+        number: int,
+        backend: Backend,
+        calibration: "Calibration",
+        measurements: Measurements,
+        repeats: int,
+        warmup: int,
+        tell: Progress,
+    ) -> None:
+        self.number = number
+        self.backend = backend
+        self.calibration = calibration
+        self.traces: dict[str, tuple[Trace, Replay]] = {}
+        self._measurements = measurements
+        self._counts = repeats, warmup
+        self._tell = tell
+        self._replays: dict[str, Replay] = {}
+
+    def run(
+        self,
+        graph: OpGraph,
+        schedulers: Sequence[str | Scheduler],
+        at_random: Mapping[str, Schedule],
+        fitted: Sequence[str],
+    ) -> Round:
+        """Return the round; `fitted` are digests of programs that a fit has seen."""
+
+        def scheduling(name: str, doing: str) -> None:
+            self._tell(f"round {self.number}, scheduler {name}", doing or "scheduling")
+
+        made = compare(graph, self.calibration, schedulers, progress=scheduling)
+        reasons = {row.scheduler: row.reason for row in made.rows}
+        plans: dict[str, Schedule | None] = {name: made.plans.get(name) for name in reasons}
+        rows, refused = [], None
+        for name, plan in [*plans.items(), *at_random.items()]:
+            self._tell(f"round {self.number}, {name}", "")
+            if plan is None:
+                rows.append(Outcome(name, reason=reasons[name]))
+                continue
+            try:
+                rows.append(self._outcome(name, plan, graph, fitted))
+            except (FileError, FormatError):  # of the folder: nothing that a scheduler did
+                raise
+            except SimschedError as error:
+                refused = error
+                rows.append(Outcome(name, reason=str(error)))
+        if not self.traces:
+            raise refused or BackendError(f"no scheduler found a schedule of {graph.name!r}: nothing can be measured")
+        return Round.of(rows)
+
+    def _outcome(self, name: str, plan: Schedule, graph: OpGraph, fitted: Sequence[str]) -> Outcome:
+        program = prepared(self.backend, plan.over(_as_given(plan.graph, graph)))
+        trace = simulate(program, self.calibration)
+        key = digest(program)
+        if key not in self._replays:
+            self._replays[key] = self._measurements.replay(program, *self._counts, self.number)
+        replay = self._replays[key]
+        self.traces[name] = trace, replay
+        summary = replay.summary
+        return Outcome(
+            name,
+            predicted_us=trace.makespan,
+            measured_us=summary.median,
+            measured_p10_us=summary.p10,
+            measured_p90_us=summary.p90,
+            no_contention_us=self._without_contention(program),
+            uncalibrated_us=simulate(program, self.backend.cluster).makespan,
+            held_out=key not in fitted,
+            max_relative_error=replay.max_relative_error,
+        )
+
+    def _without_contention(self, program: Program) -> float:
+        calibration = self.calibration
+        cluster = calibration.cluster.replace_devices(contention=False)
+        return simulate(program, replace(calibration, cluster=cluster)).makespan

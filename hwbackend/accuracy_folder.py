@@ -1,0 +1,76 @@
+"""Measurements kept in a folder, so that a run that was killed goes on where it stopped."""
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from hwbackend.protocol import Backend
+from simsched.errors import FileError
+from simsched.io import dump_json
+from simsched.profile import Profile, Replay
+from simsched.program import Program
+
+
+def digest(program: Program) -> str:
+    """Return a text that programs share which launch the same work in the same order on the same streams."""
+    return _digest(program.to_dict())
+
+
+def _digest(*values: Any) -> str:
+    return sha256(dump_json({"of": values}, indent=None).encode()).hexdigest()[:16]
+
+
+class Measurements:
+    """What a backend measures; with a folder, what is there already is read instead, and the rest is kept there.
+
+    Parameters
+    ----------
+    backend
+        Measures.
+    folder
+        Where files are written, each whole as its measurement ends; None keeps nothing. It is made if need be.
+
+    Raises
+    ------
+    FileError
+        If the folder cannot be made.
+
+    Notes
+    -----
+    The name of a file says what was measured: backend, cluster, program, repeats and round. A measurement that is
+    kept is used as it reads back, so an interrupted run ends like one that was not.
+    """
+
+    def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None) -> None:
+        self._backend = backend
+        self._folder = None if folder is None else Path(folder)
+        self._device = [backend.name, backend.cluster.to_dict()]
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(exist_ok=True)
+            except (OSError, ValueError) as error:
+                raise FileError(f"cannot make folder {folder}: {getattr(error, 'strerror', None) or error}") from error
+
+    def profile(self, kind: str, measure: Callable[[], Profile], *given: Any) -> Profile:
+        """Return a profile of a kind that is measured with what is `given`, JSON values."""
+        if self._folder is None:
+            return measure()
+        path = self._folder / f"{kind}-{_digest(*self._device, *given)}.json"
+        if not path.exists():
+            measure().save(path)
+        return Profile.load(path)
+
+    def replay(self, program: Program, repeats: int, warmup: int, number: int) -> Replay:
+        """Return measured runs of a program in a round."""
+
+        def measure() -> Replay:
+            return self._backend.replay(program, repeats=repeats, warmup=warmup)
+
+        if self._folder is None:
+            return measure()
+        path = self._folder / f"round-{number}-{_digest(*self._device, program.to_dict(), repeats, warmup)}.json"
+        if not path.exists():
+            measure().save(path)
+        return Replay.load(path)

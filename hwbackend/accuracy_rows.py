@@ -1,0 +1,327 @@
+"""What a validation consists of: predicted and measured makespans, round by round, and what follows from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simsched.errors import MissingDependencyError
+from simsched.profile import Replay
+from simsched.trace import Trace
+from simsched.units import MS
+
+if TYPE_CHECKING:
+    from simsched.calibration import Calibration
+
+NOT_DEFINED = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One schedule, as it was predicted and as it was measured.
+
+    Parameters
+    ----------
+    scheduler
+        Who made it; ``"random-1"`` and so on are schedules drawn at random.
+    predicted_us
+        Makespan simulated on the calibrated cluster.
+    measured_us, measured_p10_us, measured_p90_us
+        Median, 10th and 90th percentile of the measured latencies.
+    no_contention_us
+        The same prediction where kernels never slow each other down.
+    uncalibrated_us
+        Simulated on the backend's cluster before anything was fitted.
+    rank_predicted, rank_measured
+        1 is the least makespan of the round; equal ones share a rank.
+    held_out
+        Whether no fit has seen the schedule, so that its error counts.
+    max_relative_error
+        Of its outputs, see `Replay`.
+    reason
+        Why there is no schedule or no measurement; the rest is None then.
+    """
+
+    scheduler: str
+    predicted_us: float | None = None
+    measured_us: float | None = None
+    measured_p10_us: float | None = None
+    measured_p90_us: float | None = None
+    no_contention_us: float | None = None
+    uncalibrated_us: float | None = None
+    rank_predicted: int | None = None
+    rank_measured: int | None = None
+    held_out: bool = False
+    max_relative_error: float | None = None
+    reason: str | None = None
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it was drawn at random."""
+        return self.scheduler.startswith(RANDOM)
+
+    @property
+    def error(self) -> float | None:
+        """Distance of the prediction from the measurement as a fraction of the measurement."""
+        return relative_error(self.predicted_us, self.measured_us)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON values; it has a ``reason`` only where there is no measurement."""
+        known = asdict(self)
+        reason = known.pop("reason")
+        return known | {"error": self.error} | ({} if reason is None else {"reason": reason})
+
+
+RANDOM = "random-"
+"""What the names of schedules drawn at random begin with."""
+
+
+def relative_error(predicted: float | None, measured: float | None) -> float | None:
+    """Return ``|predicted - measured| / measured``, or None where that is not defined.
+
+    >>> relative_error(90.0, 100.0)
+    0.1
+    """
+    return abs(predicted - measured) / measured if predicted is not None and measured else None
+
+
+@dataclass(frozen=True)
+class Round:
+    """The schedules of one round; errors are fractions and over those held out, None where there are none.
+
+    Parameters
+    ----------
+    schedules
+        Those of the schedulers, then those at random, in the order in which they were measured.
+    """
+
+    schedules: tuple[Outcome, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Outcome]) -> "Round":
+        """Return a round with the ranks of its rows filled in."""
+        done = [i for i, row in enumerate(rows) if row.measured_us is not None]
+        ranked = list(rows)
+        for i in done:
+            ranks = {
+                f"rank_{which}": 1 + sum(_us(rows[j], which) < _us(rows[i], which) for j in done)
+                for which in ("predicted", "measured")
+            }
+            ranked[i] = replace(rows[i], **ranks)  # type: ignore[arg-type]
+        return cls(tuple(ranked))
+
+    @property
+    def held_out(self) -> tuple[Outcome, ...]:
+        """The rows whose errors count."""
+        return tuple(row for row in self.schedules if row.held_out and row.error is not None)
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean error of the calibrated prediction."""
+        return _mean([row.error for row in self.held_out])
+
+    @property
+    def p90_error(self) -> float | None:
+        """90th percentile of the error, linear between two rows."""
+        errors = [row.error or 0.0 for row in self.held_out]
+        return float(np.quantile(errors, 0.9)) if errors else None
+
+    @property
+    def no_contention_error(self) -> float | None:
+        """Mean error without contention."""
+        return _mean([relative_error(row.no_contention_us, row.measured_us) for row in self.held_out])
+
+    @property
+    def uncalibrated_error(self) -> float | None:
+        """Mean error before calibration."""
+        return _mean([relative_error(row.uncalibrated_us, row.measured_us) for row in self.held_out])
+
+    @property
+    def kendall_tau(self) -> float | None:
+        """Kendall's tau-b of the predicted against the measured makespans.
+
+        1: in the same order; None: fewer than two rows, or all of one kind equal.
+        """
+        rows = self.held_out
+        if len(rows) < 2:
+            return None
+        from scipy.stats import kendalltau
+
+        tau = float(kendalltau([row.predicted_us for row in rows], [row.measured_us for row in rows]).statistic)
+        return None if np.isnan(tau) else tau
+
+    @property
+    def chosen(self) -> Outcome | None:
+        """Of the schedulers' rows the one that is predicted to be the fastest, of equal ones the first."""
+        rows = [row for row in self.schedules if row.measured_us is not None and not row.is_random]
+        return min(rows, key=lambda row: row.predicted_us or 0.0, default=None)
+
+    @property
+    def regret(self) -> float | None:
+        """How much slower the simulator's choice among the schedulers is than the fastest, measured, as a fraction."""
+        chosen = self.chosen
+        if chosen is None:
+            return None
+        rows = [row for row in self.schedules if row.measured_us is not None and not row.is_random]
+        least = min(row.measured_us or 0.0 for row in rows)
+        return (chosen.measured_us or 0.0) / least - 1.0 if least else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the round as JSON values."""
+        return {name: getattr(self, name) for name in FIGURES} | {
+            "schedules": [row.to_dict() for row in self.schedules]
+        }
+
+
+FIGURES = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret")
+"""What is said of a round, fractions all."""
+
+
+def _us(row: Outcome, which: str) -> float:
+    found: float = getattr(row, f"{which}_us")
+    return found
+
+
+def _mean(errors: Sequence[float | None]) -> float | None:
+    known = [error for error in errors if error is not None]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, repr=False)
+class Accuracy:
+    """How well predictions met measurements; prints as a table.
+
+    Parameters
+    ----------
+    graph
+        Name of the graph.
+    backend, device, environment
+        What ran it, on what, and with which versions; see `Replay`.
+    seed
+        The one given; None if it was a generator.
+    rounds
+        Each predicted with what the measurements before it had taught.
+    calibration
+        What the last round was predicted with.
+    traces
+        Of the last round, the simulated trace and the measured run by scheduler.
+    """
+
+    graph: str
+    backend: str
+    device: str
+    environment: Mapping[str, str]
+    seed: int | None
+    rounds: tuple[Round, ...]
+    calibration: "Calibration"
+    traces: Mapping[str, tuple[Trace, Replay]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was predicted and measured as JSON values."""
+        return {
+            "graph": self.graph,
+            "backend": self.backend,
+            "device": self.device,
+            "environment": dict(self.environment),
+            "seed": self.seed,
+            "rounds": [each.to_dict() for each in self.rounds],
+        }
+
+    def to_dataframe(self) -> Any:
+        """Return all rows as a pandas DataFrame, with their round.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingDependencyError("a data frame needs pandas: pip install pandas") from None
+        rows = [{"round": i, **row.to_dict()} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
+        return pd.DataFrame(rows)
+
+    def table(self) -> Any:
+        """Return the schedules of the last round as a `rich.table.Table`."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        rows = self.rounds[-1].schedules
+        unit, name = (MS, "ms") if any((row.measured_us or 0.0) >= MS for row in rows) else (1.0, "us")
+        title = f"{self.graph} on {self.backend} ({self.device}), round {len(self.rounds)} of {len(self.rounds)}"
+        caption = escape(_caption(rows)) or None
+        table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
+        table.add_column("scheduler")
+        headings = (f"predicted {name}", f"measured {name}", "p10 - p90", "error", "no con-\ntention",
+                    "uncali-\nbrated", "rank\npredicted", "rank\nmeasured", "held\nout")  # fmt: skip
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for row in rows:
+            if row.measured_us is None:
+                table.add_row(escape(row.scheduler), *[NOT_DEFINED] * len(headings), style="dim")
+                continue
+            spread = f"{_time(row.measured_p10_us, unit)} - {_time(row.measured_p90_us, unit)}"
+            table.add_row(
+                escape(row.scheduler),
+                _time(row.predicted_us, unit),
+                _time(row.measured_us, unit),
+                spread,
+                *(percent(relative_error(us, row.measured_us))
+                  for us in (row.predicted_us, row.no_contention_us, row.uncalibrated_us)),
+                str(row.rank_predicted),
+                str(row.rank_measured),
+                "yes" if row.held_out else "no",
+                style="bold" if row is self.rounds[-1].chosen else None,
+            )  # fmt: skip
+        return table
+
+    def summary(self) -> Any:
+        """Return the rounds as a `rich.table.Table`, one line each."""
+        from rich.table import Table
+
+        caption = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
+        table = Table(title="rounds", title_justify="left", caption=caption, caption_justify="left")
+        table.add_column("round")
+        for heading in (
+            "held out",
+            "mean error",
+            "p90 error",
+            "no contention",
+            "uncalibrated",
+            "Kendall tau",
+            "regret",
+        ):
+            table.add_column(heading, justify="right")
+        for i, each in enumerate(self.rounds, 1):
+            errors = (each.mean_error, each.p90_error, each.no_contention_error, each.uncalibrated_error)
+            tau = NOT_DEFINED if each.kendall_tau is None else f"{each.kendall_tau:.2f}"
+            table.add_row(str(i), str(len(each.held_out)), *map(percent, errors), tau, percent(each.regret))
+        return table
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=160, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            console.print(self.table())
+            console.print(self.summary())
+        return capture.get().rstrip()
+
+
+def _caption(rows: Sequence[Outcome]) -> str:
+    return "\n".join(f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason)
+
+
+def percent(fraction: float | None) -> str:
+    """Return a fraction in per cent, or a dash.
+
+    >>> percent(0.0415), percent(None)
+    ('4.2 %', '-')
+    """
+    return NOT_DEFINED if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def _time(us: float | None, unit: float) -> str:
+    return NOT_DEFINED if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"

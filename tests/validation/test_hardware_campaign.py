@@ -1,0 +1,387 @@
+"""The measurement campaign: what is measured first, what a fault costs, and going on after it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from stand_in import TINY, StandIn
+
+import hwbackend
+from simsched.errors import BackendError, FileError, FormatError
+from simsched.schedules import EXECUTIONS
+from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
+from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, sections_of
+from validation.hardware.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+
+class Clock:
+    """Seconds that pass only when an item takes them."""
+
+    def __init__(self):
+        self.now, self.done = 1000.0, []
+
+    def __call__(self):
+        return self.now
+
+    def item(self, key, seconds=1.0, error=None):
+        def measure():
+            self.now += seconds
+            if error is not None:
+                raise error
+            self.done.append(key)
+            return {"seconds": seconds}
+
+        return Item(key, measure)
+
+
+def section(clock, name, n, share=1.0, seconds=1.0):
+    return Section(name, share, tuple(clock.item(f"{name}{i}", seconds) for i in range(n)))
+
+
+def keys_of(sections):
+    return [item.key for part in sections for item in part.items]
+
+
+def tiny(folder, backend=None, **options):
+    """A campaign of the tiny plan on the stand-in."""
+    store = Store(folder)
+    backend = backend or StandIn()
+    return Campaign(store, sections_of([Bench(backend, store, TINY)]), 600.0, **options)
+
+
+# Order and time
+
+
+def test_all_is_measured_once_in_order_of_importance(tmp_path):
+    clock = Clock()
+    sections = [section(clock, "a", 3), section(clock, "b", 2)]
+    Campaign(Store(tmp_path), sections, 100.0, clock=clock).run()
+    assert clock.done == ["a0", "a1", "a2", "b0", "b1"] == list(Store(tmp_path))
+    assert Store(tmp_path).header["unmeasured"] == {}
+    assert Store(tmp_path).header["seconds"] == {"a": 3.0, "b": 2.0}
+
+
+def test_the_first_sections_leave_the_others_their_share(tmp_path):
+    """20 s, shares 1, 1 and 2, items of 1 s without end.
+
+    a may take 20 * 1/4 = 5 s, b 15 * 1/3 = 5 s, c the 10 s that are left.
+    """
+    clock = Clock()
+    sections = [section(clock, "a", 99), section(clock, "b", 99), section(clock, "c", 99, share=2.0)]
+    Campaign(Store(tmp_path), sections, 20.0, clock=clock).run()
+    assert [sum(key.startswith(name) for key in clock.done) for name in "abc"] == [5, 5, 10]
+    assert clock.now == 1020.0
+    assert set(Store(tmp_path).header["unmeasured"].values()) == {"no time left"}
+    assert len(Store(tmp_path).header["unmeasured"]) == 3 * 99 - 20
+
+
+def test_time_that_later_sections_do_not_need_goes_back_to_the_first(tmp_path):
+    """20 s: a and b may take 10 s each; b needs 2, so a gets the other 8 in the second turn."""
+    clock = Clock()
+    Campaign(Store(tmp_path), [section(clock, "a", 99), section(clock, "b", 2)], 20.0, clock=clock).run()
+    assert [sum(key.startswith(name) for key in clock.done) for name in "ab"] == [18, 2]
+    assert clock.now == 1020.0
+
+
+def test_an_item_is_not_begun_that_would_likely_end_too_late(tmp_path):
+    """10 s and items of 4 s: the third would end at 12 s."""
+    clock = Clock()
+    Campaign(Store(tmp_path), [section(clock, "a", 9, seconds=4.0)], 10.0, clock=clock).run()
+    assert clock.now == 1008.0
+
+
+def test_one_slow_item_does_not_keep_out_the_quick_ones_behind_it(tmp_path):
+    """20 s: one of 9 s and many of 1 s. The second is begun at 9 + 9 <= 20, then half of all are quick: 11 fit in."""
+    clock = Clock()
+    items = (clock.item("slow", 9.0), *(clock.item(f"quick{i}") for i in range(30)))
+    Campaign(Store(tmp_path), [Section("a", 1.0, items)], 20.0, clock=clock).run()
+    assert len(clock.done) == 12
+    assert clock.now == 1020.0
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BackendError("out of memory: 3 GiB"), "out of memory: 3 GiB"),
+        (ZeroDivisionError("oh"), "ZeroDivisionError: oh"),
+    ],
+)
+def test_an_item_that_fails_is_a_named_skip_and_the_rest_goes_on(tmp_path, error, reason):
+    clock, lines = Clock(), []
+    sections = [Section("a", 1.0, (clock.item("bad", error=error), clock.item("good"))), section(clock, "b", 1)]
+    Campaign(Store(tmp_path), sections, 100.0, clock=clock, tell=lines.append).run()
+    assert clock.done == ["good", "b0"]
+    assert Store(tmp_path).header["unmeasured"] == {"bad": reason}
+    assert f"skipped bad: {reason}" in lines
+
+
+def test_an_item_is_tried_in_two_processes_and_no_more(tmp_path):
+    clock, tried = Clock(), []
+
+    def measure():
+        tried.append(1)
+        raise BackendError("no")
+
+    for _ in range(4):
+        Campaign(Store(tmp_path), [Section("a", 1.0, (Item("bad", measure),))], 9.0, clock=clock).run()
+    assert len(tried) == MOST_ATTEMPTS == 2
+
+
+def test_an_item_that_waits_for_another_is_not_an_attempt(tmp_path):
+    clock = Clock()
+    for _ in range(3):
+        sections = [Section("a", 1.0, (clock.item("later", error=NotYetError("x has no profile")),))]
+        Campaign(Store(tmp_path), sections, 9.0, clock=clock).run()
+    assert Store(tmp_path).header["skipped"]["later"] == {"attempts": 0, "reason": "x has no profile"}
+
+
+def test_a_device_that_no_longer_answers_ends_the_process(tmp_path):
+    """What was measured is kept, what failed is named, and nothing else is tried on a dead device."""
+    clock = Clock()
+    sections = [Section("a", 1.0, (clock.item("a0"), clock.item("bad", error=BackendError("illegal address"))))]
+
+    def check():
+        raise RuntimeError("illegal address was encountered")
+
+    with pytest.raises(DeviceLostError, match=r"does not answer after bad: illegal address was"):
+        Campaign(Store(tmp_path), [*sections, section(clock, "b", 3)], 99.0, check, clock=clock).run()
+    assert list(Store(tmp_path)) == ["a0"] == clock.done
+    assert Store(tmp_path).header["skipped"] == {"bad": {"attempts": 1, "reason": "illegal address"}}
+
+
+# On a stand-in for a device
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The tiny plan without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    tiny(folder).run()
+    return Store(folder)
+
+
+def test_the_tiny_plan_is_measured_whole(whole):
+    assert whole.header["unmeasured"] == {}
+    sections = sections_of([Bench(StandIn(), whole, TINY)])
+    assert list(whole) == keys_of(sections)
+    assert [part.name.partition("/")[0] for part in sections] == ["kernels", "profiles", "held-out", "figures"]
+    run = whole["held-out/stand-in/dag/greedy/graph"]["profile"]["runs"][0]
+    assert (run["name"], run["program"]["execution"]) == ("greedy/graph", "graph")
+    assert len(run["latency"]) == TINY.repeats
+    held = [whole[key]["profile"]["runs"][0]["program"]["execution"] for key in whole if key.startswith("held-out/")]
+    assert {*held} == {*EXECUTIONS}
+    figure = whole["hios-fig1/stand-in/8"]["profile"]["runs"]
+    assert [row["name"] for row in figure] == [
+        "events/sequential", "events/parallel", "graph/sequential", "graph/parallel",
+    ]  # fmt: skip
+
+
+def test_held_out_schedules_are_not_those_of_the_training(whole):
+    from hwbackend.accuracy_folder import digest
+    from simsched.profile import Profile
+
+    seen = [digest(run.program) for run in Profile.from_dict(whole["profiles/stand-in/dag"]["profile"]).runs]
+    for key in whole:
+        if key.startswith("held-out/stand-in/dag/random-"):
+            (run,) = Profile.from_dict(whole[key]["profile"]).runs
+            assert digest(run.program) not in seen
+
+
+def test_files_are_small_and_few(whole):
+    sizes = [path.stat().st_size for path in whole.folder.iterdir()]
+    assert 2 <= len(sizes) <= 6
+    assert max(sizes) < 2_000_000
+
+
+@pytest.mark.parametrize("n", [1, 7, 21])
+def test_a_run_that_is_interrupted_goes_on_where_it_stopped(tmp_path, whole, n):
+    """Interrupted in its n-th replay: the same items in the end, none of those already there measured again."""
+    left = [n]
+
+    def before(_program):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tiny(tmp_path, StandIn(before)).run()
+    kept = {key: Store(tmp_path)[key] for key in Store(tmp_path)}
+    assert len(kept) < len(whole)
+    backend = StandIn()
+    tiny(tmp_path, backend).run()
+    assert list(Store(tmp_path)) == list(whole)
+    assert {key: Store(tmp_path)[key] for key in kept} == kept
+    assert Store(tmp_path).header["skipped"] == {}
+    again = StandIn()
+    tiny(tmp_path, again).run()
+    assert backend.replays
+    assert again.replays == []
+
+
+def test_a_fault_of_the_device_costs_what_it_hits_and_what_builds_on_it(tmp_path, whole):
+    """The profile fails in both attempts: it and the schedules of that graph are missing, all else is there."""
+
+    def before(program):
+        if program.graph.name.startswith("layered"):
+            raise BackendError("kernel timeout")
+
+    for _ in range(2):
+        tiny(tmp_path, StandIn(before)).run()
+    missing = Store(tmp_path).header["unmeasured"]
+    assert missing.pop("profiles/stand-in/dag") == "kernel timeout"
+    assert set(missing.values()) == {"dag has no profile"}
+    assert sorted([*Store(tmp_path), *missing, "profiles/stand-in/dag"]) == sorted(whole)
+
+
+def test_values_are_held_against_numpy_where_a_backend_shows_them(tmp_path):
+    """Sums of two tensors of which one element is off by a thousandth of the largest, and without it."""
+    import numpy as np
+
+    class Shown(StandIn):
+        wrong = 0.0
+
+        def outputs(self, graph):
+            found = {}
+            for op in graph.operators:
+                inputs = [np.random.default_rng(i).normal(size=shape) for i, shape in enumerate(op.input_shapes)]
+                output = np.maximum(sum(inputs), 0.0)
+                output.flat[5] += self.wrong * output.max()
+                found[op.name] = inputs, {}, output
+            return found
+
+    backend = Shown()
+    tiny(tmp_path / "right", backend).run()
+    assert Store(tmp_path / "right")["kernels/stand-in/add 2"]["check"]["reference_error"] < 1e-12
+    backend.wrong = 1e-3
+    tiny(tmp_path / "wrong", backend).run()
+    reason = Store(tmp_path / "wrong").header["unmeasured"]["kernels/stand-in/add 2"]
+    assert reason == "add 2: 'op.a' is wrong by 0.001 of its largest value"
+
+
+# Command line
+
+
+def test_measurements_of_two_devices_are_not_mixed(tmp_path):
+    prepare(Store(tmp_path), {"cupy": {"device": "H200"}}, "full")
+    prepare(Store(tmp_path), {"cupy": {"device": "H200"}, "torch": {"device": "H200"}}, "full")
+    with pytest.raises(FormatError, match="holds measurements of H200, not of A100: choose another folder"):
+        prepare(Store(tmp_path), {"cupy": {"device": "A100"}}, "full")
+    with pytest.raises(FormatError, match="holds plan 'full', not 'small'"):
+        prepare(Store(tmp_path), {"cupy": {"device": "H200"}}, "small")
+
+
+def test_a_second_backend_that_cannot_be_used_is_left_out():
+    lines = []
+    (found,) = opened(["stand_in:make", "no_such_module:make"], lines.append)
+    assert found[0].name == "stand-in"
+    assert len(lines) == 1
+    assert lines[0].startswith("skipped backend no_such_module:make: ")
+
+
+def test_a_second_backend_on_another_device_is_left_out_unless_asked_for():
+    lines, names = [], ["stand_in:make", "synthetic"]
+    assert [backend.name for backend, _ in opened(names, lines.append, alike=True)] == ["stand-in"]
+    assert lines == ["skipped backend synthetic: it runs on surrogate a40"]
+    assert [backend.name for backend, _ in opened(names, lines.append)] == ["stand-in", "synthetic"]
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main([str(tmp_path / "file"), "--backend", "stand_in:make", "--plan", "small"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: cannot make folder")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_lost_device_asks_for_another_process(tmp_path, monkeypatch, capsys):
+    def lost(_campaign):
+        raise DeviceLostError("the device does not answer after x: y")
+
+    monkeypatch.setattr(Campaign, "run", lost)
+    assert main([str(tmp_path), "--backend", "stand_in:make", "--plan", "small"]) == AGAIN
+    assert capsys.readouterr().err == "error: the device does not answer after x: y\n"
+
+
+def script(folder, *words, **environment):
+    """The script's command line and its environment."""
+    known = {
+        **os.environ,
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(HERE),
+        "WORK": str(folder / "work"),
+        **environment,
+    }
+    return {"args": [str(ROOT / "validation/hardware/run_all.sh"), str(folder / "out"), *words], "env": known,
+            "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}  # fmt: skip
+
+
+def test_without_a_gpu_the_script_says_so_in_one_line(tmp_path):
+    if {entry.name: entry.usable for entry in hwbackend.available()}["cupy"]:
+        pytest.skip("there is a GPU")
+    done = subprocess.run(**script(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: backend cupy cannot be used here: ")
+    assert done.stderr.count("\n") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [[], ["--seconds"], ["--plan", "small"]])
+def test_the_script_wants_a_folder_first(words, tmp_path):
+    given = script(tmp_path)
+    done = subprocess.run(**given | {"args": [given["args"][0], *words]})
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: ")
+
+
+def stored(folder):
+    """Items by key as the files hold them; every file is whole."""
+    found = {}
+    for path in sorted(folder.glob("measurements-*.json")):
+        found |= json.loads(path.read_text())["items"]
+    for path in folder.glob("campaign.json"):
+        assert json.loads(path.read_text())["format"] == "simsched.campaign"
+    return found
+
+
+def test_a_killed_run_leaves_whole_files_and_goes_on(tmp_path):
+    """SIGKILL to all processes a moment after the 7th item: every file can be read before and after.
+
+    The next run measures the rest, although one convolution ends its process each time: it is tried twice, the script
+    goes on after both, and in the end it alone is missing.
+    """
+    words, out = ("--backend", "stand_in:make_deadly", "--plan", "small"), tmp_path / "out"
+    running = subprocess.Popen(**script(tmp_path, *words), start_new_session=True)
+    while len(stored(out)) < 7 and running.poll() is None:
+        time.sleep(0.005)
+    time.sleep(int.from_bytes(os.urandom(1)) / 5000.0)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    kept = stored(out)
+    assert 7 <= len(kept) < 30
+    done = subprocess.run(**script(tmp_path, *words))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("went on after status") == MOST_ATTEMPTS
+    sections = sections_of([Bench(StandIn(), Store(out), PLANS["small"])])
+    assert sorted([*stored(out), "hios-fig1/stand-in/64"]) == sorted(keys_of(sections))
+    assert {key: stored(out)[key] for key in kept} == kept
+    assert Store(out).header["unmeasured"] == {"hios-fig1/stand-in/64": "the process ended while it was measured"}
+    assert len(list(out.iterdir())) == 2
+
+
+def test_full_files_are_named_as_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "put", lambda *_: (_ for _ in ()).throw(FileError("no room for more in x")))
+    tiny(tmp_path).run()
+    assert "no room for more in x" in Store(tmp_path).header["unmeasured"].values()

@@ -1,0 +1,168 @@
+"""What single operators should compute: small cases worked by hand."""
+
+import numpy as np
+import pytest
+
+from simsched.errors import BackendError, GraphError
+from simsched.graph import Operator
+from validation.hardware.graphs import KERNELS, WHOLE, block_of, convolutions, kernel_graph, subjects, unequal, workload
+from validation.hardware.reference import error_of
+from workloads.models.network import Network
+
+
+def operator(build):
+    net = Network("one")
+    build(net)
+    (op,) = net.graph().operators
+    return op
+
+
+ROW = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "parameters", "expected"),
+    [
+        # weights 1, 10, 100 and a column of zeros on both sides, bias 0.5: 0 + 10 + 200, 1 + 20 + 300, ...
+        (lambda net: net.conv("op", net.input(1, 1, 1, 4), 1, (1, 3), padding=(0, 1), activation=None), [ROW],
+         {"weight": np.array([1.0, 10.0, 100.0]).reshape(1, 1, 1, 3), "bias": np.array([0.5])},
+         [210.5, 321.5, 432.5, 43.5]),
+        # every second window of two: 1 - 2 and 3 - 4 are negative, ReLU makes them 0; 2 - 1 and 4 - 3 are not
+        (lambda net: net.conv("op", net.input(1, 1, 1, 4), 2, (1, 2), stride=(1, 2)), [ROW],
+         {"weight": np.array([1.0, -1.0, -1.0, 1.0]).reshape(2, 1, 1, 2), "bias": np.zeros(2)}, [0.0, 0.0, 1.0, 1.0]),
+        # two groups of one channel each: each output is its own channel, twice and three times
+        (lambda net: net.conv("op", net.input(1, 2, 1, 2), 2, 1, groups=2, activation=None), [ROW.reshape(1, 2, 1, 2)],
+         {"weight": np.array([2.0, 3.0]).reshape(2, 1, 1, 1), "bias": np.zeros(2)}, [2.0, 4.0, 9.0, 12.0]),
+        (lambda net: net.pool("op", net.input(1, 1, 1, 4), "max", (1, 2), stride=(1, 2)), [ROW], {}, [2.0, 4.0]),
+        # rounded up: the last window holds the 4 alone
+        (lambda net: net.pool("op", net.input(1, 1, 1, 4), "max", (1, 3), stride=(1, 3), ceil_mode=True), [ROW], {},
+         [3.0, 4.0]),
+        # averages count the padding: (0 + 1 + 2) / 3, ..., (3 + 4 + 0) / 3
+        (lambda net: net.pool("op", net.input(1, 1, 1, 4), "avg", (1, 3), padding=(0, 1)), [ROW], {},
+         [1.0, 2.0, 3.0, 7.0 / 3.0]),
+        (lambda net: net.global_pool("op", net.input(1, 1, 1, 4)), [ROW], {}, [2.5]),
+        (lambda net: net.linear("op", net.input(1, 2), 2), [np.array([[1.0, 2.0]])],
+         {"weight": np.array([[1.0, 1.0], [0.0, 5.0]]), "bias": np.array([1.0, 0.0])}, [4.0, 10.0]),
+        (lambda net: net.matmul("op", net.input(1, 1, 2), net.input(1, 2, 1)),
+         [np.array([[[1.0, 2.0]]]), np.array([[[3.0], [4.0]]])], {}, [11.0]),
+        (lambda net: net.softmax("op", net.input(1, 2)), [np.array([[0.0, np.log(3.0)]])], {}, [0.25, 0.75]),
+        # mean 2 and variance 1: -1 and 1, but for the 1e-5 under the root; then scale 2, shift 3
+        (lambda net: net.layer_norm("op", net.input(1, 2)), [np.array([[1.0, 3.0]])],
+         {"scale": np.full(2, 2.0), "shift": np.full(2, 3.0)},
+         [3.0 - 2.0 / np.sqrt(1.00001), 3.0 + 2.0 / np.sqrt(1.00001)]),
+        # the mean of the squares of 3 and 4 is 12.5
+        (lambda net: net.layer_norm("op", net.input(1, 2), kind="rms_norm"), [np.array([[3.0, 4.0]])],
+         {"scale": np.ones(2)}, [3.0 / np.sqrt(12.50001), 4.0 / np.sqrt(12.50001)]),
+        (lambda net: net.add("op", [net.input(2), net.input(2)], activation="relu"),
+         [np.array([1.0, -5.0]), np.array([2.0, 3.0])], {}, [3.0, 0.0]),
+        (lambda net: net.concat("op", [net.input(1, 1), net.input(1, 2)], axis=1),
+         [np.array([[1.0]]), np.array([[2.0, 3.0]])], {}, [1.0, 2.0, 3.0]),
+        # floor(0.0025 * 1024) = 2: the third row of the table
+        (lambda net: net.embedding("op", net.input(1), 3, 2), [np.array([0.0025])],
+         {"table": np.arange(6.0).reshape(3, 2)}, [4.0, 5.0]),
+    ],
+    ids=["padding", "stride", "groups", "max", "rounded up", "average", "global", "linear", "matmul", "softmax",
+         "layer norm", "rms norm", "add", "concat", "embedding"],
+)  # fmt: skip
+def test_by_hand(build, inputs, parameters, expected):
+    op, known = operator(build), {(None, name): value for name, value in parameters.items()}
+    assert error_of(op, inputs, known, np.array(expected)) < 1e-12
+    off = np.array(expected)
+    off[-1] += 0.01 * np.abs(off).max()
+    assert error_of(op, inputs, known, off) == pytest.approx(0.01)
+
+
+def test_a_unit_by_hand():
+    """ReLU of (-1, 2) is (0, 2); both parts of the sum read it: (0, 4)."""
+
+    def build(net):
+        with net.unit("op", "unit"):
+            x = net.activation("op.relu", net.input(2))
+            net.add("op.sum", [x, x])
+
+    assert error_of(operator(build), [np.array([-1.0, 2.0])], {}, np.array([0.0, 4.0])) == 0.0
+
+
+def test_an_operator_without_reference_is_named():
+    with pytest.raises(BackendError, match="no reference for operators of kind 'fft'"):
+        error_of(Operator("op", kind="fft", input_shapes=((1,),), output_shape=(1,)), [np.ones(1)], {}, np.ones(1))
+
+
+def test_every_kernel_has_a_reference():
+    """Each is computed in the shape that the graph says; two of each are independent of each other."""
+    rng = np.random.default_rng(0)
+    for name in KERNELS:
+        graph = kernel_graph(name)
+        assert len(graph) == 2
+        assert len(graph.src) == 0
+        op = graph.operators[0]
+        parameters = _parameters(op, rng)
+        output = np.zeros(op.output_shape)
+        assert error_of(op, [rng.normal(size=shape) for shape in op.input_shapes], parameters, output) == 1.0, name
+
+
+def _parameters(op, rng):
+    """Weights of an operator, whatever part of it they belong to."""
+    made = {}
+    parts = op.attributes.get("parts")
+    rows = [(None, op.kind, op.attributes)] if parts is None else [(i, p["kind"], p) for i, p in enumerate(parts)]
+    channels = op.input_shapes[0][1] if len(op.input_shapes[0]) > 1 else 1
+    for part, kind, given in rows:
+        if kind == "conv":
+            made[part, "weight"] = rng.normal(
+                size=(given["out_channels"], channels // given["groups"], *given["kernel"])
+            )
+            made[part, "bias"] = rng.normal(size=given["out_channels"])
+        elif kind == "linear":
+            made[part, "weight"] = rng.normal(size=(given["out_features"], given["in_features"]))
+        elif kind.endswith("_norm"):
+            size = channels if kind == "batch_norm" else op.input_shapes[0][-1]
+            made |= {(part, name): rng.normal(size=size) for name in ("scale", "shift")}
+        elif kind == "embedding":
+            made[part, "table"] = rng.normal(size=(given["rows"], given["features"]))
+    return made
+
+
+# What is measured
+
+
+def test_subjects_are_those_of_the_readme():
+    made = {name: workload(*what) for name, what in subjects().items()}
+    assert {name: len(graph) for name, graph in made.items() if name.endswith("@1")} == {
+        "squeezenet@1": 50, "inception_v3@1": 119, "googlenet@1": 80, "randwire/stage2@1": 33,
+        "nasnet_a_large/cell2@1": 16,
+    }  # fmt: skip
+    assert [len(graph) for name, graph in made.items() if name.startswith("random:")] == [30, 30, 30]
+    assert len(made) == 13
+    for name in ("inception_v3", "randwire/stage2"):
+        one, many = (made[f"{name}@{batch}"].flops.sum() for batch in (1, 16))
+        assert many == pytest.approx(16 * one)
+    assert list(made)[5:8] == [name for name in made if name.startswith("random:")]
+    assert all(len(workload(spec, 1)) >= 9 for spec in WHOLE)
+
+
+def test_a_block_reads_the_rest_as_inputs_of_the_network():
+    graph = workload("nasnet_a_large/cell2", 1)
+    assert graph.inputs == ("cell2.left", "cell2.right")
+    with pytest.raises(GraphError, match="has no block 'cell99'"):
+        workload("nasnet_a_large/cell99", 1)
+
+
+def test_a_block_that_would_tear_an_operator_is_refused():
+    """The sum reads an operator of its block and one of another."""
+    net = Network("torn")
+    net.block = "first"
+    x = net.activation("x", net.input(4))
+    net.block = "second"
+    net.add("sum", [net.activation("y", x), x])
+    with pytest.raises(GraphError, match="'sum' reads both from block 'second' of 'torn' and from outside"):
+        block_of(net.graph(), "second")
+
+
+def test_pairs_are_independent():
+    """A 5x5 convolution of 48 to 48 channels on 32 x 32 pixels: 2 * 48 * 48 * 25 * 1024 FLOP and a bias for each."""
+    graph = convolutions(32)
+    assert len(graph.src) == 0
+    assert graph.flops[0] == graph.flops[1] == pytest.approx(2 * 48 * 48 * 25 * 1024, rel=1e-3)
+    assert [op.kind for op in unequal("conv", 28).operators] == ["relu", "conv"]
+    assert [op.kind for op in unequal("relu", 28).operators] == ["relu", "relu"]

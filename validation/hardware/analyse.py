@@ -1,0 +1,332 @@
+"""What measurements say: ``python -m validation.hardware.analyse FOLDER [--json FILE] [--expect [GRAPH]...]``.
+
+Calibrates the simulator from the training schedules of a folder, predicts its held-out schedules and compares. No GPU
+is needed and none is asked for. Ends with 1 if an error exceeds its bound in the folder's ``expected.json``.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final
+
+from hwbackend.accuracy_folder import digest
+from hwbackend.accuracy_rows import NOT_DEFINED, RANDOM, Outcome, Round, percent
+from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.errors import FileError, FormatError, SimschedError, UnknownNameError
+from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.profile import Profile, Replay
+from simsched.simulator import simulate
+from validation.hardware.store import Store
+
+__all__ = ["EXPECTED", "breaches", "calibrations", "expectations", "read_bounds", "summarise", "tables"]
+
+Json = dict[str, Any]
+Fitted = Mapping[str, Mapping[str, Calibration]]
+Bounds = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+EXPECTED: Final = "expected.json"
+FORMAT, VERSION = "simsched.expected", 1
+BOUNDED: Final = ("mean_error", "p90_error", "regret")
+FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
+                  "kendall_tau", "regret")  # fmt: skip
+_REPLICATES: Final = 20  # of the bootstrap, whose intervals are not shown here
+_LEAST_BOUND: Final = 0.005
+_MARGIN: Final = 1.25  # bound over what was found, so that a fit may change a little
+
+
+def calibrations(
+    store: Store, wanted: Mapping[str, Sequence[str]] | None = None, *, replicates: int = _REPLICATES
+) -> Fitted:
+    """Return what the training schedules of a folder teach, by backend and graph.
+
+    Parameters
+    ----------
+    store
+        What was measured.
+    wanted
+        Which graphs of which backends; None stands for all.
+    replicates
+        Of the bootstrap, by whose intervals microbenchmarks and schedules of a graph are weighed.
+
+    Raises
+    ------
+    FileError
+        If there are no measurements.
+    CalibrationError
+        If they do not suffice.
+    """
+    if not len(store):
+        raise FileError(f"{store.folder} holds no measurements: campaign.json and measurements-1.json are wanted")
+    found: dict[str, dict[str, Calibration]] = {}
+    for backend in _backends(store) if wanted is None else wanted:
+        device = None
+        if f"microbenchmarks/{backend}" in store:
+            micro = _profile(store[f"microbenchmarks/{backend}"], "microbenchmarks")
+            device = calibrate(micro.cluster, micro, held_out=0.0, bootstrap=replicates)
+        for subject, item in _items(store, f"profiles/{backend}/"):
+            if wanted is None or subject in wanted[backend]:
+                known = _profile(item, subject)
+                found.setdefault(backend, {})[subject] = (
+                    calibrate(known.cluster, known, known.graph, held_out=0.0, bootstrap=replicates)
+                    if device is None
+                    else recalibrate(device, known.runs, bootstrap=replicates)
+                )
+    return found
+
+
+def summarise(store: Store, fitted: Fitted, *, again: bool = False) -> Json:
+    """Return accuracy by backend and graph, and what the other measurements say, as JSON values.
+
+    Parameters
+    ----------
+    store
+        What was measured.
+    fitted
+        Predicts its held-out schedules, by backend and graph.
+    again
+        Whether also to fit again with the held-out schedules at random, and predict those of schedulers with that.
+    """
+    backends = _backends(store)
+    return {
+        "plan": store.header.get("plan"),
+        "environment": store.header.get("environment", {}),
+        "accuracy": {name: _accuracy(store, name, known, again) for name, known in fitted.items()},
+        "checks": {name: _checks(store, name) for name in backends},
+        "hios_fig1": {name: _pairs(store, f"hios-fig1/{name}/") for name in backends},
+        "opara_fig3": {name: _pairs(store, f"opara-fig3/{name}/") for name in backends},
+        "unmeasured": store.header.get("unmeasured", {}),
+    }
+
+
+def _backends(store: Store) -> list[str]:
+    return list(dict.fromkeys(key.split("/")[1] for key in store))
+
+
+def _items(store: Store, prefix: str) -> Iterator[tuple[str, Json]]:
+    """Yield what is measured under a prefix, by the rest of its key."""
+    for key in store:
+        if key.startswith(prefix):
+            yield key.removeprefix(prefix), store[key]
+
+
+def _profile(item: Json, key: str) -> Profile:
+    return Profile.from_dict(item["profile"], key)
+
+
+def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], again: bool) -> Json:
+    graphs: dict[str, Json] = {}
+    rounds: list[Round] = []
+    later: list[Round] = []
+    for subject, calibration in fitted.items():
+        profile = _profile(store[f"profiles/{backend}/{subject}"], subject)
+        found = [
+            run
+            for name, held in _items(store, f"held-out/{backend}/{subject}/")
+            for run in _profile(held, f"{subject}/{name}").runs
+        ]
+        seen = [digest(run.program) for run in profile.runs]
+        rounds.append(_round(calibration, found, seen))
+        graphs[subject] = rounds[-1].to_dict() | {"operators": len(profile.operators)}
+        learned = [run for run in found if run.name.startswith(RANDOM)]
+        if again and learned:
+            seen += [digest(run.program) for run in learned]
+            made = [run for run in found if not run.name.startswith(RANDOM)]
+            later.append(_round(recalibrate(calibration, learned, bootstrap=_REPLICATES), made, seen))
+            graphs[subject]["recalibrated_error"] = later[-1].mean_error
+    pooled, relearned = (Round(tuple(row for one in many for row in one.schedules)) for many in (rounds, later))
+    figures = {name: getattr(pooled, name) for name in FIGURES[:4]} | {"recalibrated_error": relearned.mean_error}
+    for name in FIGURES[5:]:
+        known = [getattr(one, name) for one in rounds if getattr(one, name) is not None]
+        figures[name] = mean(known) if known else None
+    return figures | {"held_out": len(pooled.held_out), "graphs": graphs}
+
+
+def _round(calibration: Calibration, runs: Sequence[Replay], seen: Sequence[str]) -> Round:
+    bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
+    rows = []
+    for run in runs:
+        try:
+            rows.append(Outcome(
+                run.name,
+                predicted_us=simulate(run.program, calibration).makespan,
+                measured_us=run.summary.median,
+                measured_p10_us=run.summary.p10,
+                measured_p90_us=run.summary.p90,
+                no_contention_us=simulate(run.program, bare).makespan,
+                uncalibrated_us=simulate(run.program, run.cluster).makespan,
+                held_out=digest(run.program) not in seen,
+                max_relative_error=run.max_relative_error,
+            ))  # fmt: skip
+        except SimschedError as error:
+            rows.append(Outcome(run.name, reason=str(error)))
+    return Round.of(rows)
+
+
+def _checks(store: Store, backend: str) -> Json:
+    checks = [item["check"] for _, item in _items(store, f"kernels/{backend}/")]
+    failed = {
+        key.removeprefix(f"kernels/{backend}/"): reason
+        for key, reason in store.header.get("unmeasured", {}).items()
+        if key.startswith(f"kernels/{backend}/")
+    }
+    worst = {
+        key: max((check[key] for check in checks if check.get(key) is not None), default=None)
+        for key in ("max_relative_error", "reference_error")
+    }
+    return {"passed": len(checks), **worst, "failed": failed}
+
+
+def _pairs(store: Store, prefix: str) -> list[Json]:
+    """Return for each pair of operators how long both take, one after the other and side by side, in us."""
+    rows = []
+    for name, item in _items(store, prefix):
+        runs = {run.name: run.median for run in _profile(item, name).runs}
+        for execution in dict.fromkeys(key.partition("/")[0] for key in runs):
+            one, two = (runs[f"{execution}/{what}"] for what in ("sequential", "parallel"))
+            row = {"pair": name, "execution": execution, "sequential_us": one, "parallel_us": two, "ratio": two / one}
+            rows.append(row)
+    return rows
+
+
+def expectations(summary: Json, graphs: Sequence[str] = ()) -> Json:
+    """Return the document of bounds for what was found, each a quarter larger and rounded up to a tenth per cent.
+
+    Parameters
+    ----------
+    summary
+        What was found.
+    graphs
+        Those that are bounded; none stands for all.
+
+    Raises
+    ------
+    UnknownNameError
+        If nothing was found of one of them.
+
+    Notes
+    -----
+    A bound is never below half a per cent: what is predicted better than that is luck.
+    """
+    known = list(dict.fromkeys(name for found in summary["accuracy"].values() for name in found["graphs"]))
+    for name in graphs:
+        if name not in known:
+            raise UnknownNameError("graph", name, known)
+    bounds: Json = {}
+    for name, found in summary["accuracy"].items():
+        for subject, row in found["graphs"].items():
+            if not graphs or subject in graphs:
+                figures = {key: row[key] for key in BOUNDED if row[key] is not None}
+                bounds.setdefault(name, {})[subject] = {
+                    key: max(_LEAST_BOUND, ceil(1000 * _MARGIN * figure) / 1000) for key, figure in figures.items()
+                }
+    return {"format": FORMAT, "version": VERSION, "bounds": bounds}
+
+
+def read_bounds(path: Path) -> Bounds:
+    """Return the bounds that a file holds, by backend, graph and figure.
+
+    Raises
+    ------
+    FileError, FormatError
+        If it cannot be read, is something else, or bounds nothing.
+    """
+    top = document(read_json(path), FORMAT, VERSION, str(path))
+    given = top.take("bounds", dict)
+    top.done()
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, graphs in given.items():
+        for subject, row in graphs.items() if isinstance(graphs, dict) else ():
+            record = Record(row, f"{path}: bounds of {name}, {subject}")
+            found.setdefault(name, {})[subject] = {key: record.take(key, float) for key in BOUNDED if key in row}
+            record.done()
+    if not any(row for graphs in found.values() for row in graphs.values()):
+        raise FormatError(f"{path}: field 'bounds' bounds nothing; analyse --expect writes such a file")
+    return found
+
+
+def breaches(summary: Json, bounds: Bounds) -> list[str]:
+    """Return a line for each bound that is exceeded, or of which nothing is known."""
+    lines = []
+    for name, graphs in bounds.items():
+        known = summary["accuracy"].get(name, {}).get("graphs", {})
+        for subject, row in graphs.items():
+            for key, bound in row.items():
+                found = known.get(subject, {}).get(key)
+                if found is None or not found <= bound:
+                    lines.append(f"{name}, {subject}: {key} is {percent(found)}, bound {percent(bound)}")
+    return lines
+
+
+def tables(summary: Json) -> Iterator[str]:
+    """Yield the lines of the tables, in Markdown."""
+    for name, environment in summary["environment"].items():
+        yield f"{name}: {environment.get('device')}, {environment.get('date')}, commit {environment.get('commit')}"
+    yield ""
+    yield "| backend | graph | held out | mean | p90 | no contention | uncalibrated | recalibrated | tau | regret |"
+    yield "|---" * 10 + "|"
+    for name, found in summary["accuracy"].items():
+        for subject, row in [*found["graphs"].items(), ("all", found)]:
+            n = found["held_out"] if subject == "all" else sum(each["held_out"] for each in row["schedules"])
+            tau = row.get("kendall_tau")
+            cells = [*(percent(row.get(key)) for key in FIGURES[:5]), NOT_DEFINED if tau is None else f"{tau:.2f}"]
+            yield f"| {name} | {subject} | {n} | {' | '.join(cells)} | {percent(row.get('regret'))} |"
+    for name, row in summary["checks"].items():
+        yield ""
+        yield (
+            f"{name}: {row['passed']} checks of values passed; largest relative error against sequential execution "
+            f"{_number(row['max_relative_error'])}, against numpy {_number(row['reference_error'])}"
+        )
+        yield from (f"{name}: {kernel} not checked: {reason}" for kernel, reason in row["failed"].items())
+    for title in ("hios_fig1", "opara_fig3"):
+        yield ""
+        yield f"| {title} | backend | execution | sequential us | parallel us | parallel / sequential |"
+        yield "|---" * 6 + "|"
+        for name, rows in summary[title].items():
+            for row in rows:
+                times = f"{row['sequential_us']:.1f} | {row['parallel_us']:.1f} | {row['ratio']:.3f}"
+                yield f"| {row['pair']} | {name} | {row['execution']} | {times} |"
+    if summary["unmeasured"]:
+        yield ""
+        yield f"{len(summary['unmeasured'])} items are not measured; why is in campaign.json"
+
+
+def _number(value: float | None) -> str:
+    return NOT_DEFINED if value is None else f"{value:.2g}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for on the command line; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--recalibrate", action="store_true", help="fit again with the held-out schedules at random, too"
+    )
+    parser.add_argument("--json", type=Path, help="where the summary is written; by default FOLDER/summary.json")
+    parser.add_argument(
+        "--expect", nargs="*", metavar="GRAPH", help=f"write bounds to FOLDER/{EXPECTED}, of these graphs or of all"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if not options.folder.is_dir():
+            raise FileError(f"there is no folder {options.folder}")
+        store = Store(options.folder)
+        summary = summarise(store, calibrations(store), again=options.recalibrate)
+        write_file(options.json or options.folder / "summary.json", dump_json(summary))
+        if options.expect is not None:
+            write_file(options.folder / EXPECTED, dump_json(expectations(summary, options.expect)))
+        path = options.folder / EXPECTED
+        exceeded = breaches(summary, read_bounds(path)) if path.exists() else []
+    except SimschedError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    for line in (*tables(summary), *(f"exceeded: {line}" for line in exceeded)):
+        print(line)
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

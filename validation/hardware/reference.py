@@ -1,0 +1,134 @@
+"""What single operators should compute, in numpy and float64: kernels on a device are held against it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.errors import BackendError
+from simsched.graph import Operator
+
+Array = npt.NDArray[Any]
+Given = Mapping[str, Any]
+Parameters = Mapping[tuple[int | None, str], Array]
+"""By part of a unit (None for an operator of one part) and name: "weight", "bias", "scale", "shift", "table"."""
+
+TOLERANCE: Final = 1e-4
+"""Largest difference over the largest value, in single precision and sums of some thousand terms."""
+
+_EPSILON: Final = 1e-5
+_ACTIVATIONS: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "relu": lambda x: np.where(x > 0.0, x, 0.0),
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "gelu": lambda x: 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3))),
+}
+
+
+def error_of(op: Operator, inputs: Sequence[Array], parameters: Parameters, found: Array) -> float:
+    """Return the largest difference of an output from what it should be, over the largest value of that.
+
+    Parameters
+    ----------
+    op
+        A single operator or a unit.
+    inputs
+        What it read, each of the shape in `input_shapes`.
+    parameters
+        What belongs to it, of the shapes that its kernels ask for.
+    found
+        What it wrote, of any shape.
+
+    Raises
+    ------
+    BackendError
+        If there is no reference for an operator of its kind.
+    """
+    wide = [np.asarray(x, np.float64) for x in inputs]
+    known = {key: np.asarray(value, np.float64) for key, value in parameters.items()}
+    expected = _value(op, wide, known).ravel()
+    return float(np.abs(found.ravel() - expected).max() / (np.abs(expected).max() or 1.0))
+
+
+def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Array:
+    parts = op.attributes.get("parts")
+    if parts is None:
+        own = {name: value for (part, name), value in parameters.items() if part is None}
+        return _computed(op.kind, inputs, op.attributes, own, op.output_shape or ())
+    made: list[Array] = []
+    for i, part in enumerate(parts):
+        reads = [inputs[~number] if number < 0 else made[number] for number in part["inputs"]]
+        own = {name: value for (of, name), value in parameters.items() if of == i}
+        made.append(_computed(part["kind"], reads, part, own, tuple(part["output_shape"])))
+    return made[-1]
+
+
+def _computed(kind: str, xs: Sequence[Array], given: Given, own: Mapping[str, Array], output: tuple[int, ...]) -> Array:
+    x = xs[0]
+    if kind == "conv":
+        value = _convolution(x, own["weight"], given)
+        value = value + own["bias"].reshape(1, -1, 1, 1) if "bias" in own else value
+    elif kind == "linear":
+        value = np.einsum("...i,oi->...o", x, own["weight"]) + own.get("bias", 0.0)
+    elif kind == "matmul":
+        value = np.einsum("...ik,...kj->...ij", x, xs[1])
+    elif kind == "pool":
+        value = _pool(x, given, output)
+    elif kind in ("add", "mul"):
+        value = np.sum(xs, axis=0) if kind == "add" else np.prod(xs, axis=0)
+    elif kind == "concat":
+        value = np.concatenate(xs, axis=given["axis"])
+    elif kind == "batch_norm":
+        value = x * own["scale"].reshape(1, -1, 1, 1) + own["shift"].reshape(1, -1, 1, 1)
+    elif kind in ("layer_norm", "rms_norm"):
+        centred = x - x.mean(axis=-1, keepdims=True) if kind == "layer_norm" else x
+        value = centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + _EPSILON)
+        value = value * own["scale"] + own.get("shift", 0.0)
+    elif kind == "softmax":
+        powers = np.exp(x - x.max(axis=-1, keepdims=True))
+        value = powers / powers.sum(axis=-1, keepdims=True)
+    elif kind == "reduce_sum":
+        value = x.sum(axis=-1, keepdims=True)
+    elif kind == "embedding":
+        rows = np.floor(np.abs(x.astype(np.float32)) * np.float32(1024.0)).astype(np.int64)
+        value = own["table"][rows % given["rows"]]
+    elif kind == "copy":
+        value = x
+    elif kind in _ACTIVATIONS:
+        value = _ACTIVATIONS[kind](x)
+    else:
+        raise BackendError(f"there is no reference for operators of kind {kind!r}")
+    activation = given.get("activation")
+    return value if activation is None else _ACTIVATIONS[activation](value)
+
+
+def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output: Sequence[int]) -> Array:
+    """Return what lies under the window at each output, shape (n, channels, height, width, *kernel)."""
+    (top, left), (down, right) = given["padding"], given["stride"]
+    height, width = ((n - 1) * step + k for n, step, k in zip(output, (down, right), kernel, strict=True))
+    padded = np.full((*x.shape[:2], max(height, x.shape[2] + 2 * top), max(width, x.shape[3] + 2 * left)), fill)
+    padded[:, :, top : top + x.shape[2], left : left + x.shape[3]] = x
+    seen = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel), axis=(2, 3))
+    seen = seen[:, :, ::down, ::right][:, :, : output[0], : output[1]]
+    return np.asarray(seen)
+
+
+def _convolution(x: Array, weight: Array, given: Given) -> Array:
+    groups, kernel = given["groups"], weight.shape[2:]
+    sizes = [
+        (n + 2 * pad - k) // step + 1
+        for n, pad, k, step in zip(x.shape[2:], given["padding"], kernel, given["stride"], strict=True)
+    ]
+    seen = _windows(x, kernel, given, 0.0, sizes)
+    seen = seen.reshape(seen.shape[0], groups, -1, *seen.shape[2:])
+    weights = weight.reshape(groups, -1, *weight.shape[1:])
+    found = np.einsum("ngchwij,gocij->ngohw", seen, weights, optimize=True)
+    return np.asarray(found.reshape(x.shape[0], -1, *sizes))
+
+
+def _pool(x: Array, given: Given, output: Sequence[int]) -> Array:
+    if given["pool"].startswith("global"):
+        return np.asarray(x.mean(axis=(2, 3), keepdims=True))
+    largest = given["pool"] == "max"
+    seen = _windows(x, given["kernel"], given, -np.inf if largest else 0.0, output[2:])
+    return np.asarray(seen.max(axis=(4, 5)) if largest else seen.mean(axis=(4, 5)))
