@@ -9,7 +9,7 @@ import numpy as np
 from hwbackend.accuracy_rows import Accuracy, Outcome, percent
 from simsched.errors import BackendError
 from simsched.figure import new_figure, require_format, save_figure, style, time_unit
-from simsched.plot import HATCHES, heading, looks
+from simsched.plot import HATCHES, heading, looks_of
 from simsched.profile import Replay
 from simsched.trace import Trace
 from simsched.trace.gantt import gantt
@@ -106,7 +106,7 @@ def _points(ax: Any, rows: Sequence[Outcome], scale: float) -> None:
     for row in at_random:
         _point(ax, row, scale, _RANDOM, "o", _SMALLEST, "random" if row is at_random[0] else None)
     sizes = np.linspace(_LARGEST, _SMALLEST, len(made)).tolist()  # of those that meet in a point each is seen
-    for row, (colour, hatch), size in zip(made, looks([row.scheduler for row in made]), sizes, strict=True):
+    for row, (colour, hatch), size in zip(made, looks_of([row.scheduler for row in made]), sizes, strict=True):
         _point(ax, row, scale, colour, _MARKERS[HATCHES.index(hatch)], size, row.scheduler)
     look = {"fontsize": _SMALL, "frameon": False, "handletextpad": 0.4, "labelspacing": 0.35}
     columns = -(-(len(made) + 3) // _LEGEND_ROWS)

@@ -11,7 +11,7 @@ INSTALL: Final = "pip install 'simsched[cuda12]' (or 'simsched[cuda13]' for CUDA
 OLDEST_CUPY: Final = 14
 
 _CAPTURE: Final = "StreamCapture"
-# What to say, by the end of the name that the runtime or the driver gives an error.
+# What to say, by the name that the runtime or the driver gives an error.
 _REMEDIES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"),
@@ -35,7 +35,7 @@ _REMEDIES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "there is no GPU that CUDA can see: check nvidia-smi and CUDA_VISIBLE_DEVICES",
     ),
     (
-        ("cudaErrorDevicesUnavailable", "cudaErrorDeviceUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        ("cudaErrorDevicesUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE"),
         "the GPU is in use by another process in exclusive mode: wait, or change the compute mode",
     ),
     (

@@ -32,7 +32,7 @@ __device__ __forceinline__ void finish(Word* stamps) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Activations, by number: `hwbackend.cuda_elementwise.ACTIVATIONS` lists them in this order.
+// Activations, by number: `hwbackend.cuda_steps.ACTIVATIONS` lists them in this order.
 
 __device__ __forceinline__ float limited(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
 

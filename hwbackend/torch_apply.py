@@ -47,13 +47,15 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
         If the module cannot be traced, or does not run on the inputs.
     ScheduleError
         If the schedule is one of another graph, or of a rewritten one, or the order of two operators matters though no
-        edge joins them, as where one writes over what the other reads.
+        edge joins them, as where one writes over what the other reads, or both draw random numbers.
     BackendError
         If the module is elsewhere or in training, the schedule is for several devices, or capture fails.
 
     Notes
     -----
-    Computes the same as the module: the same calls of PyTorch on the same parameters, in another order.
+    Computes the same as the module: the same calls of PyTorch on the same parameters, in another order. What each of
+    them returns is kept until the last has been issued, so more memory is needed. Threads that call it take turns; on
+    CUDA they have to use one stream.
     """
     torch = require_torch()
     inputs = list(example_inputs) if isinstance(example_inputs, list | tuple) else [example_inputs]

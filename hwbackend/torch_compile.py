@@ -83,9 +83,9 @@ def simsched_backend(
     Notes
     -----
     Nothing that fails here breaks the model: it is run as it is, and a warning says why. So is, with the reason in the
-    log at level INFO, a graph that autograd has to look into and one whose sizes are not fixed: dynamo makes a graph of
-    each size at first, and of any size when there have been several (``dynamic=False`` keeps it from that). The
-    prediction is logged at level INFO too.
+    log at level INFO, a graph that autograd has to look into, one that draws random numbers, and one whose sizes are
+    not fixed: dynamo makes a graph of each size at first, and of any size when there have been several
+    (``dynamic=False`` keeps it from that). The prediction is logged at level INFO too.
     """
     name = f"dynamo-{next(_number)}"
     plain: Callable[..., Any] = gm.forward

@@ -32,13 +32,17 @@ def require_torch() -> Any:
     Raises
     ------
     MissingDependencyError
-        If it is not installed.
+        If it is not installed, or cannot be loaded.
     """
     try:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
             "PyTorch is needed for the torch backend; install it with: pip install 'simsched[torch]'"
+        ) from error
+    except OSError as error:  # a library of CUDA that is not there
+        raise MissingDependencyError(
+            f"PyTorch cannot be loaded ({line(error)}); install it anew with: pip install 'simsched[torch]'"
         ) from error
     return torch
 

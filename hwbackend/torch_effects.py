@@ -24,7 +24,8 @@ def require_pure(traced: Traced) -> None:
     Raises
     ------
     ScheduleError
-        If one writes over what others use too, draws random numbers, or changes the state of PyTorch.
+        If one writes over what others use too, draws random numbers, is a normalisation in training, or changes the
+        state of PyTorch.
     """
     module = traced.graph_module
     for node in module.graph.nodes:
@@ -36,6 +37,10 @@ def require_pure(traced: Traced) -> None:
         if draws(module, node):
             raise ScheduleError(
                 f"operator {node.name!r} of {traced.name} draws random numbers, which would be others in another order"
+            )
+        if node.op == "call_module" and any(map(_averages, attribute_of(module, node.target).modules())):
+            raise ScheduleError(
+                f"operator {node.name!r} of {traced.name} is in training, where it changes its averages"
             )
         for written in _written(traced, node):
             other = next((user for user in written.users if user is not node), None)
@@ -77,6 +82,10 @@ def called(node: Any) -> str:
         return ""
     target = getattr(node.target, "overloadpacket", node.target)
     return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+
+
+def _averages(part: Any) -> bool:
+    return bool(part.training) and getattr(part, "running_mean", None) is not None
 
 
 def _argument(node: Any, place: int, name: str, default: Any) -> Any:

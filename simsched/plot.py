@@ -77,7 +77,7 @@ def box_plot(
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
     values = [drawn.values for drawn in samples.values()]
-    looks = looks(list(samples))
+    looks = looks_of(list(samples))
     scale, unit = time_unit(max(float(each.max()) for each in values))
     with style():
         panels = [ax]
@@ -135,7 +135,7 @@ def _boxes(ax: Any, values: list[Floats], looks: list[tuple[str, str]], label: s
     ax.set_axisbelow(True)
 
 
-def looks(names: Sequence[str]) -> list[tuple[str, str]]:
+def looks_of(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return colour and hatching of each scheduler."""
     place = {name: i for i, name in enumerate(dict.fromkeys([*SCHEDULERS, *names]))}
     n = len(PALETTE)
@@ -167,6 +167,7 @@ def _broken(name: str, width: int) -> str:
 
 
 def heading(ax: Any, title: str) -> None:
+    """Write a title above axes, in as many lines as it takes."""
     width = max(20, int(_inches(ax) / (_CHARACTER * _TITLE * _POINT)))
     lines = [line for part in title.split("\n") for line in textwrap.wrap(part, width)]
     ax.set_title("\n".join(lines), fontsize=_TITLE, loc="left")

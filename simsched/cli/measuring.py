@@ -208,6 +208,9 @@ def validate(
             "--resume", metavar="FOLDER", help="Keep measurements there, and make none that is there already."
         ),
     ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the last calibration to a JSON file.")
+    ] = None,
     shape: Shape = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
@@ -221,7 +224,7 @@ def validate(
     from hwbackend.accuracy_figures import overlaid_gantt
     from hwbackend.accuracy_figures import scatter as draw_scatter
 
-    check_pictures(graph, None, scatter, gantt)
+    check_pictures(graph, output, scatter, gantt)
     dag, runner = read_graph(graph, shape), make_backend(backend, backend_option, virtual_devices)
     asked = read_schedulers(schedulers, dag)
     with progress(2 + rounds * (len(asked) + held_out)) as tell:
@@ -230,6 +233,8 @@ def validate(
             warmup=warmup, rng=seed, folder=resume, progress=tell,
         )  # fmt: skip
     chosen = found.rounds[-1].chosen
+    if output is not None and found.calibration is not None:
+        found.calibration.save(output)
     if scatter is not None:
         draw_scatter(found, scatter)
     if gantt is not None and chosen is not None:
@@ -240,6 +245,7 @@ def validate(
         return
     print_table(found.table())
     print_table(found.summary())
+    print_pictures("calibration", output)
     print_pictures("scatter plot", scatter)
     if chosen is not None:
         print_pictures(chosen.scheduler, gantt)

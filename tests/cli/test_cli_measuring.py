@@ -212,7 +212,7 @@ def test_validate_prints_the_whole_loop(said, folder):
     )
     line = (
         f"validate {SMALL} --backend mine:Few --schedulers heft,autograph,plan:mine --rounds 2 --training 0 "
-        "--held-out 2 --repeats 2 --scatter s.png --gantt g.pdf --resume kept"
+        "--held-out 2 --repeats 2 --scatter s.png --gantt g.pdf --resume kept -o fitted.json"
     )
     out = said(line)
     table, _, summary = out.partition("rounds ")
@@ -223,6 +223,8 @@ def test_validate_prints_the_whole_loop(said, folder):
     lines = summary.splitlines()
     assert [each.split()[0] for each in lines if each.endswith(" %")] == ["1", "2"]
     assert "scatter plot written to s.png" in lines
+    assert "calibration written to fitted.json" in lines
+    assert json.loads((folder / "fitted.json").read_text())["format"] == "simsched.calibration"
     assert (folder / "s.png").read_bytes().startswith(PICTURES["png"])
     assert (folder / "g.pdf").read_bytes().startswith(PICTURES["pdf"])
     kept = {path: path.read_bytes() for path in (folder / "kept").iterdir()}

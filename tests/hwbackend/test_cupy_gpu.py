@@ -5,6 +5,8 @@ import pytest
 import workloads
 from hwbackend.cupy_backend import CupyBackend, availability
 from hwbackend.profiling import random_schedule
+from validation.hardware.graphs import KERNELS, kernel_graph
+from validation.hardware.reference import TOLERANCE, error_of
 
 pytestmark = pytest.mark.gpu
 
@@ -55,6 +57,14 @@ def test_memory_is_given_back(backend):
         backend.replay(random_schedule(graph, backend.cluster, rng=seed), repeats=2)
         free.append(runtime.memGetInfo()[0])
     assert free[1] == free[2]
+
+
+def test_kernels_compute_what_numpy_does(backend):
+    """Single operators in shapes that divide nothing evenly; differences are those of float32."""
+    for name in KERNELS:
+        graph = backend.realise(kernel_graph(name))
+        for op, found in backend.outputs(graph).items():
+            assert error_of(graph[op], *found) < TOLERANCE, (name, op)
 
 
 def test_a_network_runs(backend):

@@ -12,7 +12,7 @@ from hwbackend.cupy_backend import CupyBackend
 from hwbackend.profiling import random_schedule
 from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.profile import Replay
-from simsched.schedules import EXECUTIONS, Placement, Schedule
+from simsched.schedules import Placement, Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
 
@@ -135,9 +135,15 @@ def test_all_streams_that_nothing_waits_for_end():
     ]  # fmt: skip
 
 
-@given(seed=st.integers(0, 10_000), gpus=st.integers(1, 2), streams=st.integers(1, 8))
-@settings(max_examples=15)
-def test_nothing_ends_after_the_latency(seed, gpus, streams):
+LOWERINGS = [{}, {"threads": "one"}, {"transfers": "blocking"}, {"events": "literal"}]
+
+
+@given(
+    seed=st.integers(0, 10_000), gpus=st.integers(1, 2), streams=st.integers(1, 8),
+    execution=st.sampled_from(["events", "stages"]), options=st.sampled_from(LOWERINGS),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_nothing_ends_after_the_latency(seed, gpus, streams, execution, options):
     """Whatever streams are not looked at, and in whatever order they run: no kernel ends behind the last event."""
     ends = []
 
@@ -147,15 +153,17 @@ def test_nothing_ends_after_the_latency(seed, gpus, streams):
 
     fake = FakeCuda(gpus, seed, kernels={"synth": noted})
     backend = CupyBackend(api=fake)
-    graph = synths("abcdefgh", [e for e in combinations("abcdefgh", 2) if crc32(f"{seed}{e}".encode()) % 3 == 0])
-    for execution in EXECUTIONS:
-        plan = random_schedule(backend.realise(graph), backend.cluster, rng=seed, streams=streams, execution=execution)
-        with backend._run(plan.lower(backend.cluster), backend._work_on(plan.graph)) as run:
-            ends.clear()
-            latency = run.once()
-            begin = fake._events[run._begin].last.time
-        assert len(ends) == 8
-        assert max(ends) - begin <= 1e3 * latency + 1e-6
+    edges = [edge for edge in combinations("abcdefgh", 2) if crc32(f"{seed}{edge}".encode()) % 3 == 0]
+    graph = backend.realise(synths("abcdefgh", edges))
+    plan = random_schedule(graph, backend.cluster, rng=seed, streams=streams, execution=execution)
+    if execution == "stages":
+        options = {}
+    with backend._run(plan.lower(backend.cluster, **options), backend._work_on(graph)) as run:
+        ends.clear()
+        latency = run.once()
+        begin = fake._events[run._begin].last.time
+    assert len(ends) == 8
+    assert max(ends) - begin <= 1e3 * latency + 1e-6
 
 
 PAIR = [Placement("a", device="gpu0"), Placement("b", device="gpu1")]

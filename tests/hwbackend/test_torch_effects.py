@@ -93,6 +93,16 @@ def test_a_layer_draws_in_training():
     assert not draws(graph_module, node)
 
 
+def test_a_normalisation_in_training_is_refused():
+    """As a layer, which nobody sees write into itself."""
+    layer = torch.nn.Sequential(torch.nn.BatchNorm1d(8)).train()
+    found = traced(layer, [torch.ones(4, 8)], "layer")
+    with pytest.raises(ScheduleError, match="operator '_0' of layer is in training, where it changes its averages"):
+        require_pure(found)
+    layer.eval()
+    require_pure(found)
+
+
 def test_what_stays_is_known():
     """To capture it, it would be run once more."""
     assert changes_what_stays(module_of(lambda x, m, s: x + m.add_(1))) == "add_"
