@@ -11,7 +11,7 @@ import numpy as np
 from hwbackend.accuracy_folder import Measurements, digest
 from hwbackend.accuracy_rows import RANDOM, Accuracy, Outcome, Round
 from hwbackend.preparing import prepared
-from hwbackend.profiling import random_schedule
+from hwbackend.profiling import training_schedule
 from hwbackend.protocol import Backend
 from simsched.comparison import SETS, compare, scheduler_set
 from simsched.errors import BackendError, FileError, FormatError, SimschedError
@@ -140,9 +140,7 @@ def validate(
 
 def _random_schedules(graph: OpGraph, backend: Backend, count: int, seed: int) -> dict[str, Schedule]:
     rng = np.random.default_rng(seed)
-    return {
-        f"{RANDOM}{i + 1}": random_schedule(graph, backend.cluster, rng=rng, eager=i % 2 == 1) for i in range(count)
-    }
+    return {f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=rng) for i in range(count)}
 
 
 def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:

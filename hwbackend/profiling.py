@@ -77,6 +77,13 @@ def random_schedule(
     )
 
 
+def training_schedule(graph: OpGraph, cluster: Cluster, i: int, *, rng: np.random.Generator | int) -> Schedule:
+    """Return number `i` of schedules at random of all kinds by turns: every second eager, every fourth in stages."""
+    if i % 4 == 2:
+        return random_schedule(graph, cluster, rng=rng, execution="stages", streams=2 + i // 4 % 4)
+    return random_schedule(graph, cluster, rng=rng, eager=i % 2 == 1)
+
+
 def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
     ptr, out = graph.outgoing
     left = np.bincount(graph.dst, minlength=len(graph))
@@ -130,8 +137,8 @@ def profile(backend: Backend, graph: OpGraph, in_situ: int, rng: np.random.Gener
     Notes
     -----
     In place, an operator's samples are its times in five sequential runs in random topological orders on one
-    stream, each the median of six repeats; they and `in_situ` schedules on several streams, every second of them
-    eager, are the profile's runs, named ``"in-situ/..."``.
+    stream, each the median of six repeats; they and `in_situ` schedules as of `training_schedule` are the profile's
+    runs, named ``"in-situ/..."``.
 
     Raises
     ------
@@ -150,7 +157,7 @@ def profile(backend: Backend, graph: OpGraph, in_situ: int, rng: np.random.Gener
     runs = [_measured(backend, plan, f"in-situ/sequential-{i}") for i, plan in enumerate(plans)]
     operators = [_operator(op, op.name, i, runs) for i, op in enumerate(graph.operators)]
     for i in range(in_situ):
-        plan = random_schedule(graph, backend.cluster, rng=rng, eager=i % 2 == 1)
+        plan = training_schedule(graph, backend.cluster, i, rng=rng)
         runs.append(_measured(backend, plan, f"in-situ/streams-{i}"))
     return _profile(backend, operators, runs, graph)
 

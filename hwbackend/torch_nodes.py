@@ -157,6 +157,9 @@ class NodeRunner:
     """
 
     def __init__(self, graph_module: Any, parts: Sequence[Sequence[Any]]) -> None:
+        from torch.fx.node import map_arg
+
+        self._map_arg = map_arg
         self._graph = graph_module.graph
         self._module = graph_module
         self._parts = parts
@@ -180,7 +183,7 @@ class NodeRunner:
 
     def result(self) -> Any:
         """Return what the output node returns."""
-        return self._map(self._output.args[0])
+        return self._map_arg(self._output.args[0], self._value)
 
     def end(self) -> None:
         """Let go of all values."""
@@ -192,7 +195,7 @@ class NodeRunner:
         if node.op == "get_attr":
             value = attribute_of(self._module, node.target)
         else:
-            args, kwargs = self._map(node.args), self._map(node.kwargs)
+            args, kwargs = self._map_arg(node.args, self._value), self._map_arg(node.kwargs, self._value)
             if node.op == "call_function":
                 value = node.target(*args, **kwargs)
             elif node.op == "call_method":
@@ -201,11 +204,6 @@ class NodeRunner:
                 value = self._targets[node](*args, **kwargs)
         self._values[node] = value
         return value
-
-    def _map(self, arguments: Any) -> Any:
-        from torch.fx.node import map_arg
-
-        return map_arg(arguments, self._value)
 
 
 def attribute_of(module: Any, path: str) -> Any:

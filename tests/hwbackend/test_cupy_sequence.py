@@ -1,6 +1,6 @@
 """Which calls of CUDA the cupy backend makes for a program, in which order, and what time it reads off them."""
 
-from itertools import combinations
+from itertools import accumulate, combinations
 from zlib import crc32
 
 import pytest
@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwbackend.cupy_backend import CupyBackend
+from hwbackend.cupy_streams import Streams
 from hwbackend.profiling import random_schedule
 from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.profile import Replay
+from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.schedules import Placement, Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
@@ -133,6 +135,42 @@ def test_all_streams_that_nothing_waits_for_end():
     assert calls[calls.index("synth s2") + 1 :] == [
         "record e2 s2", "record e3 s1", "synchronize", "elapsed e0 e2", "elapsed e0 e3"
     ]  # fmt: skip
+
+
+A, B, C = ((LAUNCH, row) for row in range(3))
+NOTED, WAITED, SYNCED = (RECORD, 0), (WAIT, 0), (SYNC, 0)
+DRAINED = BARRIER, -1
+MOVED = COPY, 0
+
+
+@pytest.mark.parametrize(
+    ("threads", "ends"),
+    [
+        ([[(A, 0, 0), (NOTED, 0, 0), (WAITED, 0, 1), (B, 0, 1)]], [(0, 1)]),
+        ([[(A, 0, 0), (NOTED, 0, 0), (WAITED, 0, 1), (B, 0, 2)]], [(0, 2), (0, 0)]),  # stream 1 does nothing behind it
+        ([[(A, 0, 0), (NOTED, 0, 0), (B, 0, 0), (WAITED, 0, 1), (C, 0, 1)]], [(0, 1), (0, 0)]),  # it goes on itself
+        ([[(A, 0, 0), (NOTED, 0, 0), (SYNCED, 0, -1), (B, 0, 1)]], [(0, 1)]),
+        ([[(A, 0, 0), (NOTED, 0, 0), (SYNCED, 0, -1)]], [(0, 0)]),  # nothing behind it
+        ([[(A, 0, 0), (DRAINED, 0, -1), (B, 0, 1)]], [(0, 1)]),
+        ([[(A, 0, 0), (B, 0, 1), (DRAINED, 0, -1)]], [(0, 1), (0, 0)]),  # nothing behind it
+        ([[(A, 0, 0), (DRAINED, 1, -1), (B, 1, 0)]], [(1, 0), (0, 0)]),  # of another device
+        ([[(A, 0, 0)], [(DRAINED, 0, -1), (B, 1, 0)]], [(1, 0), (0, 0)]),  # by another host thread
+        ([[(MOVED, 0, 0), (DRAINED, 0, -1), (A, 0, 1)]], [(0, 1), (0, 0)]),  # which waits for no copy
+        ([[(A, 0, 0), (NOTED, 0, 0)], [(WAITED, 0, 1), (B, 0, 1)]], [(0, 1)]),
+        ([[(A, 0, 0), (NOTED, 0, 0), (B, 0, 1)], [(WAITED, 0, 1), (C, 0, 1)]], [(0, 1), (0, 0)]),  # one has two threads
+    ],
+)
+def test_which_streams_may_end_last(threads, ends):
+    """Instructions of host threads with device and stream, and the streams behind which an event is recorded."""
+    rows = [row for thread in threads for row in thread]
+    lengths = [0, *(len(thread) for thread in threads)]
+    one = [0]
+    program = Program(
+        synths("abc", []), ["gpu0", "gpu1"], "events", list(accumulate(lengths)), [code[0] for code, _, _ in rows],
+        [device for _, device, _ in rows], [stream for _, _, stream in rows], [code[1] for code, _, _ in rows],
+        Copies(one, one, one, one), 1,
+    )  # fmt: skip
+    assert list(Streams(FakeCuda(2), program, (0, 1)).ends) == ends
 
 
 LOWERINGS = [{}, {"threads": "one"}, {"transfers": "blocking"}, {"events": "literal"}]

@@ -8,7 +8,7 @@ from strategies import graphs
 import hwbackend
 import simsched as ss
 import workloads
-from hwbackend.profiling import random_schedule
+from hwbackend.profiling import random_schedule, training_schedule
 from hwbackend.synth import SYNTH, realised
 from simsched.errors import BackendError, UnknownNameError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
@@ -100,6 +100,13 @@ def test_eager_schedules_launch_long_paths_first():
     plan = random_schedule(graph, A40, rng=0, eager=True)
     assert [graph.names[op] for op in plan.op[:3]] == ["c0", "c1", "c2"]
     assert plan.check(A40) is plan
+
+
+def test_training_schedules_are_of_all_kinds():
+    graph = workloads.load("tiny_inception")
+    plans = [training_schedule(graph, A40, i, rng=i) for i in range(8)]
+    assert [plan.execution == "stages" for plan in plans] == [False, False, True, False] * 2
+    assert all(plan.check(A40) for plan in plans)
 
 
 class TestRegistry:

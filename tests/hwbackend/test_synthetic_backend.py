@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shortened import without
 
 import hwbackend
 import workloads
@@ -13,7 +14,7 @@ from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.cluster.device import OVERHEADS
 from simsched.errors import BackendError, UnknownNameError
-from simsched.program import WAIT, Program
+from simsched.program import WAIT
 from simsched.simulator import simulate
 
 DAG = "random:layered,n_ops=30,n_layers=6,n_edges=60"
@@ -102,16 +103,6 @@ def test_without_contention_a_model_is_far_off_and_the_simulator_is_not():
     assert mean["no contention"] > 0.12
     assert mean["datasheet"] > 0.12
     assert mean["simulator"] < 0.08
-
-
-def without(program, row):
-    """Return a program less one instruction."""
-    keep = np.arange(len(program)) != row
-    columns = (getattr(program, name)[keep] for name in ("action", "device", "stream", "argument"))
-    return Program(
-        program.graph, program.devices, program.execution, program.thread_ptr - (program.thread_ptr > row), *columns,
-        program.copies, program.n_events, program.priority,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("execution", ["events", "graph"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shortened import without
 
 from hwbackend.profiling import random_schedule
 from hwbackend.surrogate.plan import Plan
@@ -15,7 +16,7 @@ from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import Truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
 from simsched.errors import BackendError
-from simsched.program import RECORD, WAIT, Program
+from simsched.program import RECORD, WAIT
 from simsched.schedules import EXECUTIONS
 from simsched.simulator import simulate
 from simsched.trace import COPY, KERNEL
@@ -159,17 +160,6 @@ def test_what_ran_just_before_is_warm():
     warm = np.diff(exact(plan.lower(cluster), cluster)[0])[:, 0]
     assert warm[0] == pytest.approx(cold[0])
     assert 1.3 <= warm[0] / warm[1] <= 2.0
-
-
-def without(program, row):
-    """Return a program less one instruction."""
-    keep = np.arange(len(program)) != row
-    ptr = program.thread_ptr - (program.thread_ptr > row)
-    columns = (getattr(program, name)[keep] for name in ("action", "device", "stream", "argument"))
-    return Program(
-        program.graph, program.devices, program.execution, ptr, *columns, program.copies, program.n_events,
-        program.priority,
-    )  # fmt: skip
 
 
 def chain(devices):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from shortened import without
 
 torch = pytest.importorskip("torch")
 
@@ -18,6 +19,7 @@ from hwbackend.torch_backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch_devices import cuda_cluster, pinned  # noqa: E402
 from simsched.errors import BackendError  # noqa: E402
 from simsched.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
+from simsched.program import WAIT  # noqa: E402
 from simsched.trace import COPY, KERNEL  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -135,12 +137,7 @@ def test_the_operators_of_a_graph_are_profiled():
 def test_a_schedule_that_lacks_a_wait_is_refused():
     backend = TorchBackend("cpu")
     program = ss.schedule(tiny(), backend.cluster, "opara").lower(backend.cluster)
-    waits = program.action == ss.program.WAIT
-    columns = (program.action, program.device, program.stream, program.argument)
-    broken = ss.program.Program(
-        program.graph, program.devices, "graph", [0, int((~waits).sum())], *(c[~waits] for c in columns),
-        program.copies, program.n_events,
-    )  # fmt: skip
+    broken = without(program, program.action == WAIT)
     with pytest.raises(BackendError, match="may run before what it reads of 'stem' is there: the program lacks a wait"):
         backend.replay(broken)
 
