@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from hwbackend.protocol import Backend
@@ -35,7 +36,7 @@ class Measurements:
     Raises
     ------
     FileError
-        If the folder cannot be made.
+        If the folder cannot be made, or not written to where something is to be measured: that is found before.
 
     Notes
     -----
@@ -57,10 +58,7 @@ class Measurements:
         """Return a profile of a kind that is measured with what is `given`, JSON values."""
         if self._folder is None:
             return measure()
-        path = self._folder / f"{kind}-{_digest(*self._device, *given)}.json"
-        if not path.exists():
-            measure().save(path)
-        return Profile.load(path)
+        return Profile.load(self._kept(f"{kind}-{_digest(*self._device, *given)}.json", measure))
 
     def replay(self, program: Program, repeats: int, warmup: int, number: int) -> Replay:
         """Return measured runs of a program in a round."""
@@ -70,7 +68,17 @@ class Measurements:
 
         if self._folder is None:
             return measure()
-        path = self._folder / f"round-{number}-{_digest(*self._device, program.to_dict(), repeats, warmup)}.json"
+        name = f"round-{number}-{_digest(*self._device, program.to_dict(), repeats, warmup)}.json"
+        return Replay.load(self._kept(name, measure))
+
+    def _kept(self, name: str, measure: Callable[[], Profile | Replay]) -> Path:
+        """Return the file of a measurement, made if it is not there."""
+        assert self._folder is not None
+        path = self._folder / name
         if not path.exists():
+            try:
+                TemporaryFile(dir=self._folder).close()  # no measurement is made in vain
+            except OSError as error:
+                raise FileError(f"cannot write {path}: {error.strerror or error}") from error
             measure().save(path)
-        return Replay.load(path)
+        return path

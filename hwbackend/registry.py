@@ -1,6 +1,7 @@
 """Which backends there are, and whether they can be used here."""
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -69,17 +70,36 @@ def get(name: str, **options: Any) -> Backend:
         factory = getattr(importlib.import_module(module), attribute)
     except SimschedError:
         raise
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BackendError(f"backend {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # a library that is broken raises what it likes
+        raise BackendError(f"backend {name!r} cannot be imported: {_text(error)}") from error
+    _require_known(name, factory, options)
     try:
         backend = factory(**options)
-    except TypeError as error:
-        raise BackendError(f"backend {name!r}: {error}") from error
+    except SimschedError:
+        raise
+    except Exception as error:  # of a user's own, anything
+        raise BackendError(f"backend {name!r} cannot be made: {_text(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(backend, method, None))]
     missing += [attribute for attribute in ("name", "cluster") if not hasattr(backend, attribute)]
     if missing:
         raise BackendError(f"backend {name!r} is not one: it has no {', '.join(missing)}")
     return cast(Backend, backend)
+
+
+def _require_known(name: str, factory: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that a factory does not take, if it says which it does."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [parameter.name for parameter in parameters]
+    for option in options:
+        if option not in known:
+            raise BackendError(
+                f"backend {name!r}: unknown option {option!r}; known are: {', '.join(known) or 'none at all'}"
+            )
 
 
 def available() -> tuple[Availability, ...]:
@@ -91,7 +111,15 @@ def available() -> tuple[Availability, ...]:
     for name, (where, description) in BACKENDS.items():
         try:
             usable, reason = importlib.import_module(where.partition(":")[0]).availability()
-        except (SimschedError, ImportError) as error:
-            usable, reason = False, str(error)
+        except Exception as error:  # a library that is broken raises what it likes
+            usable, reason = False, _text(error)
         found.append(Availability(name, description, usable, reason))
     return tuple(found)
+
+
+def _text(error: Exception) -> str:
+    """Return what an error says in one line, with its kind where that is not clear."""
+    said = " ".join(str(error).split())
+    if said and isinstance(error, SimschedError | ImportError | AttributeError | TypeError | ValueError):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

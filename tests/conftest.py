@@ -35,6 +35,15 @@ def _machine_code_of_commands(request):
         request.getfixturevalue("machine_code")
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard():
+    """A command that was interrupted in this process turns a deaf ear to a second Ctrl-C."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not handler:
+        signal.signal(signal.SIGINT, handler)
+
+
 @pytest.fixture(scope="module", params=["reference", "compiled"])
 def both_engines(request):
     """Let `simulate` take one engine after the other, unless a test names one."""

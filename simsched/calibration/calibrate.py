@@ -9,6 +9,7 @@ import numpy as np
 from simsched.calibration.calibration import FITTED, HELD_OUT, Calibration, Residual, scales_of
 from simsched.calibration.evidence import MICROBENCHMARKS, Run, runs_of, with_shares
 from simsched.calibration.in_place import refit
+from simsched.calibration.matching import require_same
 from simsched.calibration.rows import beliefs_of, identified, updated, with_rows
 from simsched.calibration.stages import microbenchmarked
 from simsched.cluster import Cluster
@@ -121,7 +122,7 @@ def recalibrate(
     for run, replay in zip(more, replays, strict=True):
         _require_devices(replay.cluster, calibration.prior, f"run {run.name!r}")
         if calibration.graph is not None:
-            _require_names(run.graph, calibration.graph, f"run {run.name!r}")
+            require_same(run.graph, calibration.graph, f"run {run.name!r}")
     kept = tuple(row for row in calibration.residuals if row.name.startswith(MICROBENCHMARKS))
     count = int(calibration.provenance.get("runs", "0")) + len(more)
     start = replace(
@@ -207,25 +208,12 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
         return None
     for one in profiles:
         if one.graph is not None:
-            _require_names(one.graph, found, f"the profile of {one.graph.name!r}")
+            require_same(one.graph, found, f"the profile of {one.graph.name!r}")
     for run in runs:
-        _require_names(run.program.graph, found, f"run {run.name!r}")
+        require_same(run.program.graph, found, f"run {run.name!r}")
     if graph is not None:
-        _require_names(found, graph, "the profile")
+        require_same(found, graph, "the profile")
     return found
-
-
-def _require_names(measured: OpGraph, graph: OpGraph, what: str) -> None:
-    """Refuse what was measured of another graph."""
-    if measured.names == graph.names:
-        return
-    foreign = next((name for name in measured.names if name not in graph.index), None)
-    missing = next((name for name in graph.names if name not in measured.index), None)
-    raise CalibrationError(
-        f"{what} is of another graph than {graph.name!r}: "
-        + (f"operator {foreign!r} is not in it" if foreign else f"it has no operator {missing!r}")
-        + "; profile the graph that is to run"
-    )
 
 
 def _held_out(runs: Sequence[Run], part: float, rng: np.random.Generator) -> list[bool]:

@@ -10,9 +10,10 @@ from weakref import ref
 import numpy as np
 
 from simsched.calibration.evidence import Run
+from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import PARAMETERS, Belief
 from simsched.cluster import Cluster, Device
-from simsched.costmodel import roofline
+from simsched.costmodel import default_cost, roofline
 from simsched.graph import Operator, OpGraph
 from simsched.graph.columns import Floats, Indices
 from simsched.io import dump_json, read_json, write_file
@@ -167,13 +168,18 @@ class Calibration:
         """Return whether an operator is the one that was measured under its name."""
         if op.name not in self.times or self.graph is None:
             return False
-        mine = self.graph[op.name]
-        if op.output_shape != mine.output_shape or op.attributes != mine.attributes:
+        mine, taken = self.graph[op.name], self.times[op.name]
+        if not is_made_of(mine, op):
             return False
-        if mine.kind == "synth" and op.kind != "synth":  # it stands for one that said nothing of its kernels
-            return not op.kernels and (op.time is None or op.time in (mine.time, self.times[op.name]))
-        shaped = mine.output_shape is not None  # then shape and attributes say what it does; FLOP are counted variously
-        return op.kind == mine.kind and (shaped or not op.flops or not mine.flops or op.flops == mine.flops)
+        if op.output_shape is not None and op.time is None:
+            return mine.kind == op.kind or not op.kernels
+        if mine.kind == SYNTH and op.kind != SYNTH:  # it stands for one that said nothing of its kernels
+            return not op.kernels and same_time(default_cost(op, self.prior.devices[0]), mine.time, taken)
+        if op.output_shape is not None:
+            return True
+        if op.flops and mine.flops:  # those of known shape are counted variously
+            return op.flops == mine.flops
+        return same_time(op.time, mine.time, taken)
 
     @property
     def _scale_of_all(self) -> float:

@@ -17,7 +17,6 @@ from simsched.profile.measured import checked_times
 from simsched.program import Copies, Program
 
 FORMAT, VERSION = "simsched.calibration", 1
-_PLACES: Final = 4  # digits after the point of a time in us: a tenth of a nanosecond
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority")
 
 
@@ -45,8 +44,8 @@ def _run_to_dict(run: Run) -> dict[str, Any]:
     copies = program.copies
     return {
         "name": run.name,
-        "latency": _rounded(run.latency),
-        "launches": _rounded(run.launches.ravel()),
+        "latency": list(run.latency),
+        "launches": run.launches.ravel().tolist(),
         "execution": program.execution,
         "n_events": program.n_events,
         **{name: np.asarray(getattr(program, name)).tolist() for name in _COLUMNS},
@@ -55,14 +54,9 @@ def _run_to_dict(run: Run) -> dict[str, Any]:
             "device": copies.device.tolist(),
             "nbytes": copies.nbytes.tolist(),
             "transfer": [None if np.isnan(x) else x for x in copies.transfer.tolist()],
-            "times": _rounded(run.copies.ravel()),
+            "times": run.copies.ravel().tolist(),
         },
     }
-
-
-def _rounded(times: Any) -> list[float]:
-    found: list[float] = np.round(np.asarray(times, np.float64), _PLACES).tolist()
-    return found
 
 
 def from_dict(data: Any, source: str) -> Calibration:
@@ -75,6 +69,10 @@ def from_dict(data: Any, source: str) -> Calibration:
     if rows and graph is None:
         raise FormatError(f"{source}: field 'graph' is missing, but there are runs of it")
     runs = tuple(_read_run(row, graph, prior) for row in rows if graph is not None)
+    times = _numbers(top, "times")
+    foreign = next((name for name in times if graph is None or name not in graph.index), None)
+    if foreign is not None:
+        raise FormatError(f"{source}: field 'times' has operator {foreign!r}, which is not in the graph")
     held_out = tuple(top.take("held_out", list, []))
     if len(held_out) != len(runs) or not all(isinstance(hidden, bool) for hidden in held_out):
         raise FormatError(f"{source}: field 'held_out' must hold true or false for each of the {len(runs)} runs")
@@ -83,7 +81,7 @@ def from_dict(data: Any, source: str) -> Calibration:
         cluster=Cluster.from_dict(top.take("cluster", dict), f"{source}: cluster"),
         prior=prior,
         graph=graph,
-        times=_numbers(top, "times"),
+        times=times,
         scales=_numbers(top, "scales"),
         parameters=tuple(_read_parameter(row) for row in top.records("parameters")),
         microbenchmarked=tuple(_read_parameter(row) for row in top.records("microbenchmarked", [])),
@@ -113,7 +111,7 @@ def _read_parameter(row: Record) -> ParameterRow:
     name = row.take("name", str)
     if name not in PARAMETERS:
         raise FormatError(f"{row.where}: unknown parameter {name!r}; known are: {', '.join(PARAMETERS)}")
-    numbers = {key: row.take(key, float, np.inf) for key in ("value", "prior", "low", "high")}
+    numbers = {key: row.take(key, float) for key in ("value", "prior", "low", "high")}
     return row.build(
         ParameterRow, name=name, **numbers, identified=row.take("identified", bool), note=row.take("note", str, "")
     )

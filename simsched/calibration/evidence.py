@@ -28,6 +28,7 @@ ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
 
+_PLACES: Final = 6  # digits after the point of a time in us
 _KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
 
 
@@ -77,6 +78,15 @@ class Run:
         Us of each repeat.
     launches, copies
         Start and end in us of each launch and copy, by row of the program's, shape (n, 2).
+
+    Raises
+    ------
+    CalibrationError
+        If a time is negative or not finite, or half of the repeats took none.
+
+    Notes
+    -----
+    Times are rounded to a picosecond, as files hold them: a fit to a file is the same to the last digit.
     """
 
     name: str
@@ -85,16 +95,22 @@ class Run:
     launches: Floats
     copies: Floats
 
+    def __post_init__(self) -> None:
+        latency, launches, copies = (np.round(np.asarray(x, np.float64), _PLACES)
+                                     for x in (self.latency, self.launches, self.copies))  # fmt: skip
+        times = np.concatenate([latency, launches.ravel(), copies.ravel()])
+        if not np.isfinite(times).all() or times.min() < 0:
+            raise CalibrationError(f"run {self.name!r} holds a time that is negative or not finite; measure it again")
+        if np.median(latency) <= 0:
+            raise CalibrationError(f"run {self.name!r} is said to have taken no time; measure it again")
+        for name, value in (("latency", tuple(latency.tolist())), ("launches", launches), ("copies", copies)):
+            object.__setattr__(self, name, value)
+
     @classmethod
     def of(cls, replay: Replay) -> "Run":
         """Return what is kept of a replay."""
-        program, times = replay.program, times_of(replay.trace)
-        measured = (min(replay.latency), times.launches.min(initial=0.0), replay.median)
-        if not np.isfinite([*measured, times.makespan]).all() or min(measured) < 0:
-            raise CalibrationError(f"run {replay.name!r} holds a time that is negative or not finite; measure it again")
-        if replay.median <= 0:
-            raise CalibrationError(f"run {replay.name!r} is said to have taken no time; measure it again")
-        return cls(replay.name, program, replay.latency, times.launches, times.copies)
+        times = times_of(replay.trace)
+        return cls(replay.name, replay.program, replay.latency, times.launches, times.copies)
 
     @property
     def graph(self) -> OpGraph:

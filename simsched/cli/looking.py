@@ -129,13 +129,13 @@ def convert(
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
     from workloads import read_spec
-    from workloads.formats import FORMATS, read, write
+    from workloads.formats import FORMATS, as_graph, read, write
 
     check_outputs(source, target)
     shapes = read_shapes(shape)
     found = read_spec(source, shapes=shapes) if read_as is None else read(source, read_as, shapes=shapes)
     name = write(found, target, write_as)
-    written = getattr(found, "graph", found) if FORMATS[name].holds == "graph" else found
+    written = as_graph(found) if FORMATS[name].holds == "graph" else found
     print(f"{written!r} written to {target} ({name})")
 
 

@@ -169,6 +169,32 @@ def test_an_applied_graph_is_the_one_that_ran(calibrated):
     assert calibrated.apply(calibrated.apply(GRAPH)) is calibrated.apply(GRAPH)
 
 
+OTHER = load("random:layered", n_ops=12, n_layers=4, n_edges=20, seed=1)
+"""Operators of the same names, op0 to op11, with other times."""
+
+
+def test_names_alone_make_no_measured_operator(device, calibrated):
+    assert OTHER.names == GRAPH.names
+    for graph in (OTHER, device.realise(OTHER)):
+        assert not any(calibrated.is_measured(op) for op in graph.operators)
+    assert all(calibrated.is_measured(op) for op in GRAPH.operators)
+    assert not calibrated.is_measured(replace(GRAPH["op0"], time=None))
+    assert not calibrated.is_measured(replace(GRAPH["op0"], input_shapes=((8, 8),)))
+
+
+def test_runs_of_a_graph_with_the_same_names_are_refused(device, profile, calibrated):
+    """Of one that reads from others, and of one that takes longer."""
+    longer = OpGraph([replace(op, time=2 * op.time) for op in GRAPH.operators], GRAPH.edges)
+    for graph, words in ((OTHER, "other operators read from each other"), (longer, "operator 'op0' is another one")):
+        replay = device.replay(ss.schedule(graph, PRIOR, "sequential"), repeats=2)
+        with pytest.raises(CalibrationError, match=f"the profile is of another graph than .*: {words}"):
+            calibrate(None, profile, graph)
+        with pytest.raises(CalibrationError, match=f"run 'sequential' is of another graph than .*: {words}"):
+            calibrate(None, (profile, replace(profile, runs=(replay,), graph=None)))
+        with pytest.raises(CalibrationError, match=words):
+            recalibrate(calibrated, [replay])
+
+
 def test_foreign_operators_are_left_but_for_their_time(calibrated):
     other = OpGraph([Operator("x", time=12.0), Operator("y", kind="synth", flops=1e9)], [Edge("x", "y", 8.0)])
     found = calibrated.apply(other)

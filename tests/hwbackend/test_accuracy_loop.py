@@ -251,6 +251,17 @@ def test_a_damaged_file_is_an_error(graph, at_once, tmp_path):
         validate(graph, HiddenBackend(), ["heft"], folder=tmp_path, **once)
 
 
+def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_measured(graph, at_once, tmp_path, monkeypatch):
+    def refuse(dir):
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("hwbackend.accuracy_folder.TemporaryFile", refuse)
+    backend = HiddenBackend()
+    with pytest.raises(FileError, match=r"cannot write .*microbenchmarks-.*\.json: Permission denied"):
+        validate(graph, backend, ["heft"], folder=tmp_path, **QUICK)
+    assert backend.ran == []
+
+
 def test_a_folder_that_cannot_be_made(graph, at_once, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot make folder"):

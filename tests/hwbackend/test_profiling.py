@@ -16,6 +16,15 @@ from simsched.graph import Edge, Kernel, Operator, OpGraph
 A40 = ss.Cluster.preset("a40")
 
 
+def broken_driver():
+    """Fail as a library does of which a part is missing."""
+    raise OSError("libcuda.so: no such file")
+
+
+def no_backend():
+    """Return nothing at all."""
+
+
 def test_an_operator_without_kernels_gets_blocks_for_its_utilization():
     """84 SMs, 24 warps keep one busy, a block has 4: 6 blocks fill an SM, 3 half of it; 1000 us are 4 kernels."""
     graph = OpGraph([Operator("half", time=1000.0, utilization=0.5)])
@@ -123,7 +132,10 @@ class TestRegistry:
     @pytest.mark.parametrize(
         ("name", "options", "text"),
         [
-            ("synthetic", {"colour": "red"}, "'synthetic'.*colour"),
+            ("synthetic", {"colour": "red"}, "'synthetic': unknown option 'colour'; known are: gpu, gpus, "),
+            ("json:loads", {}, "'json:loads' cannot be made: .*argument"),
+            (f"{__name__}:broken_driver", {}, "cannot be made: OSError: libcuda.so: no such file"),
+            (f"{__name__}:no_backend", {}, "is not one: it has no realise"),
             ("no_such_module:make", {}, "cannot be imported"),
             ("math:nothing", {}, "cannot be imported"),
             ("builtins:dict", {}, "is not one: it has no realise, microbenchmarks, profile, replay, name, cluster"),

@@ -9,6 +9,16 @@
 are imported from memory, by `torch_fx`; graphs of networkx by `OpGraph.from_networkx`.
 """
 
-from workloads.formats.catalogue import FORMATS, SUFFIXES, Format, format_of, read, read_graph, reader_of, write
+from workloads.formats.catalogue import (
+    FORMATS,
+    SUFFIXES,
+    Format,
+    as_graph,
+    format_of,
+    read,
+    read_graph,
+    reader_of,
+    write,
+)
 
-__all__ = ["FORMATS", "SUFFIXES", "Format", "format_of", "read", "read_graph", "reader_of", "write"]
+__all__ = ["FORMATS", "SUFFIXES", "Format", "as_graph", "format_of", "read", "read_graph", "reader_of", "write"]

@@ -149,7 +149,16 @@ def read_graph(
     if entry.holds == "profile":
         raise FormatError(f"{path}: a {name} trace holds times, not a graph; read it as a profile of a graph")
     found = _reader(entry.graph or entry.read, name, shapes, options)(path)
-    graph: OpGraph = getattr(found, "graph", found)
+    graph = as_graph(found)
+    assert isinstance(graph, OpGraph)
+    return graph
+
+
+def as_graph(found: "Found") -> "Found":
+    """Return the graph that a schedule or program is of; a graph, and a profile, as it is."""
+    if type(found).__name__ == "Profile":  # it may have the graph that it was measured on
+        return found
+    graph: Found = getattr(found, "graph", found)
     return graph
 
 
@@ -178,7 +187,7 @@ def write(subject: "Found", path: str | os.PathLike[str], format: str | None = N
         known = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
         raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {known}")
     if entry.holds == "graph":
-        subject = getattr(subject, "graph", subject)
+        subject = as_graph(subject)
     kind = type(subject).__name__.lower()
     if kind in ("profile", "program") and kind not in entry.holds:
         raise FormatError(f"{path}: a {kind} cannot be written as {name}, which holds a {entry.holds}")
