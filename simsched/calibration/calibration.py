@@ -175,7 +175,7 @@ class Calibration:
             return mine.kind == op.kind or not op.kernels
         if mine.kind == SYNTH and op.kind != SYNTH:  # it stands for one that said nothing of its kernels
             return not op.kernels and same_time(default_cost(op, self.prior.devices[0]), mine.time, taken)
-        if op.output_shape is not None:
+        if op.output_shape is not None or op.kind == SYNTH:
             return True
         if op.flops and mine.flops:  # those of known shape are counted variously
             return op.flops == mine.flops

@@ -126,6 +126,22 @@ def make_backend(name: str, options: list[str] | None, virtual_devices: int | No
     return get(read_scheduler(name), **given)
 
 
+def require_devices(target: "Target", path: str, backend: "Backend") -> None:
+    """Refuse a file with other devices than those that a backend runs on: it predicts nothing there.
+
+    Raises
+    ------
+    ClusterError
+        If names or numbers of SMs differ.
+    """
+    from simsched.calibrated import bare
+
+    theirs, mine = ([(d.name, d.sms) for d in one.devices] for one in (bare(target), backend.cluster))
+    if theirs != mine:
+        given, there = (", ".join(f"{name} with {sms} SMs" for name, sms in found) for found in (theirs, mine))
+        raise ClusterError(f"{path} is of {given}, but the backend {backend.name!r} runs on {there}; calibrate that")
+
+
 def read_measurable(path: str) -> "Schedule | Program":
     """Return the schedule or program that a file holds."""
     from simsched.graph import OpGraph

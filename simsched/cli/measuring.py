@@ -15,6 +15,7 @@ from simsched.cli.inputs import (
     read_profile,
     read_schedulers,
     read_target,
+    require_devices,
 )
 from simsched.cli.options import (
     BackendOption,
@@ -153,12 +154,14 @@ def replay(
     check_outputs(target or "", output, gantt)
     found, runner = read_measurable(plan), make_backend(backend, backend_option, virtual_devices)
     upon = None if target is None else read_target(target)
+    if target is not None and upon is not None:
+        require_devices(upon, target, runner)
     with progress(1) as tell:
         tell("replay")
         run = runner.replay(found, repeats=repeats, warmup=warmup)
-    trace = None if upon is None else simulate(run.program, upon)
-    if output is not None:
+    if output is not None:  # before anything else can fail
         run.save(output)
+    trace = None if upon is None else simulate(run.program, upon)
     if gantt is not None:
         if trace is None:
             run.trace.gantt(gantt)

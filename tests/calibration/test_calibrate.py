@@ -179,6 +179,10 @@ def test_names_alone_make_no_measured_operator(device, calibrated):
         assert not any(calibrated.is_measured(op) for op in graph.operators)
     assert all(calibrated.is_measured(op) for op in GRAPH.operators)
     assert not calibrated.is_measured(replace(GRAPH["op0"], time=None))
+    ran = calibrated.graph["op0"]  # its FLOP may be other ones in another process, or its time fitted, not both
+    assert calibrated.is_measured(replace(ran, flops=1.1 * ran.flops))
+    assert calibrated.is_measured(replace(ran, time=2 * ran.time))
+    assert not calibrated.is_measured(replace(ran, flops=1.1 * ran.flops, time=2 * ran.time))
     assert not calibrated.is_measured(replace(GRAPH["op0"], input_shapes=((8, 8),)))
 
 

@@ -284,6 +284,15 @@ def test_validate_prints_the_whole_loop(said, folder):
             "s.json: field 'format' is 'simsched.schedule'; expected",
         ),
         ("replay s.json --backend synthetic --cluster c.json -o c.json", "cannot write c.json"),
+        (
+            "replay s.json --backend synthetic --backend-option gpu=v100 --cluster c.json",
+            "c.json is of gpu0 with 84 SMs, but the backend 'synthetic' runs on gpu0 with 80 SMs",
+        ),
+        (
+            "replay s.json --backend synthetic --backend-option gpus=2 --cluster c.json",
+            "but the backend 'synthetic' runs on gpu0 with 84 SMs, gpu1 with 84 SMs",
+        ),
+        (f"calibrate p.json --graph {SMALL},seed=1", "is of another graph than 'layered-8'"),
         (f"validate {SMALL} --backend synthetic --schedulers heff", "unknown scheduler 'heff'"),
         (f"validate {SMALL} --backend synthetic --rounds 0", "Invalid value for '--rounds'"),
         (f"validate {SMALL} --backend synthetic --scatter x.jpg", "cannot draw 'x.jpg'"),
