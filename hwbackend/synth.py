@@ -15,7 +15,9 @@ OUTPUT_NBYTES: Final = 1024
 _THREADS: Final = 128
 _REGISTERS: Final = 32
 _LONGEST: Final = 250.0  # us that a kernel takes, about, before an operator is given more of them
+_LAUNCHES: Final = 25  # that such a kernel takes as long as, at least
 _MOST_KERNELS: Final = 16
+_SEVERAL: Final = 2  # blocks that fill an SM, from which on each SM gets the same number of them
 _ELSEWHERE: Final = 0.1  # part of the other resource that a synthetic kernel takes
 
 
@@ -34,14 +36,13 @@ def realised(graph: OpGraph, cluster: Cluster, kernels_of: Callable[[Operator], 
 
     Notes
     -----
-    An operator without kernels gets as many blocks as load the device by its `utilization`, the same number for each
-    SM where that is at least one (a single block if utilization is not known), in one kernel or in up to 16 of some
-    250 us, one after the other: blocks as long as a whole operator would keep others from the device in a way that no
-    network does. It is bound by
-    DRAM if its `intensity` says so, or its bytes take longer than its FLOP; of those that say nothing every
-    third is. A tensor of unknown size whose exact transfer time is known gets the bytes that the link between
-    the first two devices moves in that time. A graph that is realised already is
-    returned as it is.
+    An operator without kernels gets as many blocks as load the device by its `utilization`, the same number for
+    each SM where several fit and that is at least one (a single block if utilization is not known), in one kernel
+    or in up to 16 of some 250 us (or of 25 launches, if they take longer), one after the other: blocks as long as a
+    whole operator would keep others from the device in a way that no network does. It is bound by DRAM if its
+    `intensity` says so, or its bytes take longer than its FLOP; of those that say nothing every third is. A tensor
+    of unknown size whose exact transfer time is known gets the bytes that the link between the first two devices
+    moves in that time. A graph that is realised already is returned as it is.
     """
     device = cluster.devices[0]
     operators = []
@@ -71,10 +72,10 @@ def _synthetic(op: Operator, position: int, device: Device) -> Operator:
     time = default_cost(op, device)
     threads = min(_THREADS, device.threads_per_sm)
     full = device.saturating_warps / (threads / WARP)  # blocks that fill an SM
-    per_sm = round((op.utilization or 0.0) * full)
+    per_sm = round((op.utilization or 0.0) * full) if full >= _SEVERAL else 0
     blocks = max(1, per_sm * device.sms if per_sm else round((op.utilization or 0.0) * full * device.sms))
     load = min(1.0, blocks / (full * device.sms))
-    parts = min(_MOST_KERNELS, max(1, round(time / _LONGEST)))
+    parts = min(_MOST_KERNELS, max(1, round(time / max(_LONGEST, _LAUNCHES * device.launch))))
     memory = _is_memory_bound(op, position, device)
     flops = time * load * device.peak_rate("fp32") * (_ELSEWHERE if memory else 1.0)
     nbytes = time * load * device.bandwidth * (1.0 if memory else _ELSEWHERE * _ELSEWHERE)

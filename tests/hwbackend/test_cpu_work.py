@@ -65,22 +65,25 @@ def test_a_kernel_of_which_only_the_time_is_known():
 
 
 def test_an_operator_without_kernels():
-    """1000 us at utilization 1 are four kernels of two blocks of 250 us, and at half of it, of one."""
+    """A launch takes 30 us, 25 of them 750: 3000 us at utilization 1 are four kernels of two blocks, at half of one."""
     full, half = realised(
-        Operator("a", time=1000.0, utilization=1.0, intensity="compute"),
-        Operator("b", time=1000.0, utilization=0.5, intensity="memory"),
+        Operator("a", time=3000.0, utilization=1.0, intensity="compute"),
+        Operator("b", time=3000.0, utilization=0.5, intensity="memory"),
     )
     assert ([kernel.blocks for kernel in full.kernels], full.kind) == ([2] * 4, "synth")
-    assert full.flops == pytest.approx(2e8)
+    assert full.flops == pytest.approx(6e8)
     assert [kernel.blocks for kernel in half.kernels] == [1] * 4
-    assert half.nbytes == pytest.approx(1e7)
+    assert half.nbytes == pytest.approx(3e7)
 
 
-def test_one_whose_kernels_are_a_little_short():
-    """376 us are two kernels of 188 us, which become 200 us each."""
-    (op,) = realised(Operator("a", time=376.0, utilization=0.5, intensity="compute"))
-    assert (op.time, len(op.kernels)) == (pytest.approx(400.0), 2)
-    assert op.flops == pytest.approx(4e7)
+def test_two_thirds_and_four_fifths_of_two_workers():
+    """Of two blocks 0.66 are 1.3, which is one, and 0.8 are 1.6, which is two."""
+    some, most = realised(
+        Operator("a", time=500.0, utilization=0.66, intensity="compute"),
+        Operator("b", time=500.0, utilization=0.8, intensity="compute"),
+    )
+    assert [len(op.kernels) for op in (some, most)] == [1, 1]
+    assert [op.kernels[0].blocks for op in (some, most)] == [1, 2]
 
 
 @pytest.mark.parametrize("time", [0.0, 20.0])
