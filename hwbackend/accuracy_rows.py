@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simsched.errors import MissingDependencyError
+from simsched.comparison import data_frame
 from simsched.profile import Replay
 from simsched.trace import Trace
 from simsched.units import MS
@@ -236,12 +236,9 @@ class Accuracy:
         MissingDependencyError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingDependencyError("a data frame needs pandas: pip install pandas") from None
-        rows = [{"round": i, **row.to_dict()} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
-        return pd.DataFrame(rows)
+        return data_frame(
+            [{"round": i, **row.to_dict()} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
+        )
 
     def table(self) -> Any:
         """Return the schedules of the last round as a `rich.table.Table`."""

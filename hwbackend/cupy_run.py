@@ -1,8 +1,7 @@
 """One program made ready on GPUs: run it, time it, trace it."""
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from hwbackend.cupy_operators import Launched, Numbers, Values
 from hwbackend.cupy_streams import Lane, Streams
 from simsched.errors import BackendError
 from simsched.program import COPY, LAUNCH, Program
+from simsched.signals import without_collector
 
 Times = npt.NDArray[np.float64]
 _UNSET: Final = 2**64 - 1
@@ -171,7 +171,7 @@ class Run:
     def latencies(self, repeats: int, warmup: int) -> list[float]:
         """Return the us of each of `repeats` runs, after `warmup` others."""
         found = []
-        with _without_collector():
+        with without_collector():
             for _ in range(warmup + repeats):
                 self._buffers.evict()
                 found.append(self.once())
@@ -191,7 +191,7 @@ class Run:
         word = self._buffers.devices[device].stamps["begin"]
         begin = [self._on(self._origin), self._streams.stamp(self._functions[device], self._origin, word)]
         found = []
-        with _without_collector():
+        with without_collector():
             for i in range(1 + repeats):  # the first one warms up what was not run yet
                 self._buffers.reset_stamps()
                 self._buffers.evict()
@@ -222,15 +222,3 @@ class Run:
         ]
         copies = [span(buffers.home[op], COPY, row, op) for row, op in enumerate(program.copies.op.tolist())]
         return np.array(launches).reshape(-1, 2), np.array(copies).reshape(-1, 2)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep Python from looking for garbage while time is measured."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

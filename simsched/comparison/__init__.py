@@ -2,6 +2,6 @@
 
 from simsched.comparison.compare import SETS, compare, scheduler_set
 from simsched.comparison.rows import Row, Sampling
-from simsched.comparison.table import Comparison, operators_without_load
+from simsched.comparison.table import Comparison, data_frame, operators_without_load
 
-__all__ = ["SETS", "Comparison", "Row", "Sampling", "compare", "operators_without_load", "scheduler_set"]
+__all__ = ["SETS", "Comparison", "Row", "Sampling", "compare", "data_frame", "operators_without_load", "scheduler_set"]

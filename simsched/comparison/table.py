@@ -1,7 +1,7 @@
 """`Comparison`: rows that print as a table."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -15,6 +15,21 @@ from simsched.schedules import Schedule
 from simsched.simulator import Makespans
 from simsched.trace import Trace
 from simsched.units import MS, format_bytes
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
+    """Return rows as a pandas DataFrame.
+
+    Raises
+    ------
+    MissingDependencyError
+        If pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingDependencyError("a data frame needs pandas: pip install pandas") from None
+    return pd.DataFrame(rows, columns=columns)
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,11 +76,7 @@ class Comparison:
         MissingDependencyError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingDependencyError("a data frame needs pandas: pip install pandas") from None
-        return pd.DataFrame([asdict(row) for row in self.rows], columns=[f.name for f in fields(Row)])
+        return data_frame([asdict(row) for row in self.rows], [f.name for f in fields(Row)])
 
     def best(self) -> Row | None:
         """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""

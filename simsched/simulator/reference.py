@@ -1,9 +1,8 @@
 """The reference engine: the model of the simulator as SimPy processes, one per host thread and stream."""
 
-import gc
 from collections import deque
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import simpy
@@ -11,6 +10,7 @@ from simpy.core import EmptySchedule
 
 from simsched.cluster import Cluster
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.signals import without_collector
 from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
@@ -68,18 +68,6 @@ class _Lane:
         self.cause = self.free_cause = -1
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a run makes many small objects, nearly all of which live to its end."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Reference:
     """One simulation of a program; `run` returns its trace."""
 
@@ -118,7 +106,7 @@ class Reference:
             env.process(self._host_graph() if self._captured else self._host(t))
         for lane in self._lanes.values():
             env.process(self._run_lane(lane))
-        with _uncollected(), suppress(EmptySchedule):
+        with without_collector(), suppress(EmptySchedule):
             while True:
                 env.step()
         ends = self._program.thread_ptr[1:].tolist()
