@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
     from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
+    from simsched.study import Results, Study, run_study
     from simsched.trace import Span, Trace
 
 _HOME = {
@@ -42,6 +43,7 @@ _HOME = {
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
     "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
+    "study": ("Results", "Study", "run_study"),
     "trace": ("Span", "Trace"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -65,11 +67,13 @@ __all__ = [
     "Profile",
     "Program",
     "Replay",
+    "Results",
     "Schedule",
     "Scheduler",
     "SimschedError",
     "Span",
     "StageLatency",
+    "Study",
     "Trace",
     "calibrate",
     "compare",
@@ -78,6 +82,7 @@ __all__ = [
     "optimal",
     "recalibrate",
     "roofline",
+    "run_study",
     "schedule",
     "simulate",
     "simulate_batch",

@@ -58,6 +58,10 @@ class CalibrationError(SimschedError, ValueError):
     """Measurements from which nothing can be fitted: another graph or device, too few samples, ..."""
 
 
+class StudyError(SimschedError, ValueError):
+    """A study that cannot be run, or a folder of rows that is not this study's, in use, or at odds with itself."""
+
+
 class DeadlockError(SimschedError, RuntimeError):
     """A program in which everything left waits for something that is never going to happen."""
 

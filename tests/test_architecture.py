@@ -46,12 +46,18 @@ HEAVY = (
     "torch",
     "onnx",
     "ortools",
+    "dask",
+    "distributed",
+    "pyarrow",
 )
 # optional packages, and the modules that may import them
 OPTIONAL = {
     "cupy": ("hwbackend.cupy",),
     "cupyx": ("hwbackend.cupy",),
     "ortools": ("simsched.optimum",),
+    "dask": ("simsched.study.execution",),
+    "distributed": ("simsched.study.execution",),
+    "pyarrow": ("simsched.study",),
     "torch": ("hwbackend.torch", "workloads.formats.torch_"),
     "onnx": ("workloads.formats.onnx_",),
 }

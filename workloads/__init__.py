@@ -11,12 +11,12 @@ OpGraph('layered-50', 50 operators, 100 edges)
 
 from typing import TYPE_CHECKING, Any
 
-from workloads.registry import WORKLOADS, from_spec, load, names, read_spec
+from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind, names, read_spec
 
 if TYPE_CHECKING:
     from workloads.random_dags import random_layered
 
-__all__ = ["WORKLOADS", "from_spec", "load", "names", "random_layered", "read_spec"]
+__all__ = ["WORKLOADS", "check_kind", "from_spec", "load", "load_kind", "names", "random_layered", "read_spec"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from types import NoneType, UnionType
@@ -108,6 +109,57 @@ def load(name: str, **parameters: Any) -> OpGraph:
             raise GraphError(f"workload {name!r}: give seed or rng, not both")
         parameters["rng"] = parameters.pop(_SEED, parameters.get("rng", 0))
     return function(**parameters)
+
+
+def load_kind(kind: str, **parameters: Any) -> OpGraph:
+    """Make the graph of a point of a study.
+
+    Parameters
+    ----------
+    kind
+        A key of `WORKLOADS`, that of a random family with or without ``random:``, or a path of a file in one of the
+        formats of `workloads.formats`.
+    **parameters
+        Those of the workload, or options of the reader of the file. A text is read as `from_spec` reads one:
+        ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is drawn.
+
+    Raises
+    ------
+    UnknownNameError, GraphError, FileError, FormatError
+        As `from_spec` does.
+
+    Examples
+    --------
+    >>> load_kind("layered", n_ops=20, n_layers=5, time="10:20", seed=1)
+    OpGraph('layered-20', 20 operators, 40 edges)
+    >>> load_kind("inception_v3", seed=1)
+    OpGraph('inception_v3', 119 operators, 153 edges)
+    """
+    make, given = _of_kind(kind, parameters)
+    return make(**given)
+
+
+def check_kind(kind: str, **parameters: Any) -> None:
+    """Refuse what `load_kind` would for its names and texts, before any graph is made."""
+    _of_kind(kind, parameters)
+
+
+def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[str, Any]]:
+    """Return what makes the graph of a kind, and its arguments."""
+    path, settings = split_path(kind)
+    if path is None:
+        name = f"random:{kind}" if f"random:{kind}" in WORKLOADS else kind
+        known = _parameters(_function(name))
+        make, given = partial(load, name), {}
+    else:
+        name, known = kind, _options(reader_of(path))
+        make, given = partial(read_graph, path), _read_settings(kind, path, settings, known)
+    for parameter, value in parameters.items():
+        if parameter in known:
+            given[parameter] = _parse(name, parameter, value, known) if isinstance(value, str) else value
+        elif parameter != _SEED:
+            raise _unknown_parameter(name, parameter, known)
+    return make, given
 
 
 def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, **defaults: Any) -> OpGraph:

@@ -7,5 +7,16 @@ returns is a cost model, has the fitted cluster, and says how far it can be trus
 from simsched.calibration.calibrate import calibrate, recalibrate
 from simsched.calibration.calibration import Calibration, Error, ParameterRow, Residual
 from simsched.calibration.evidence import ALONE, MICROBENCHMARKS
+from simsched.calibration.targets import read_target
 
-__all__ = ["ALONE", "MICROBENCHMARKS", "Calibration", "Error", "ParameterRow", "Residual", "calibrate", "recalibrate"]
+__all__ = [
+    "ALONE",
+    "MICROBENCHMARKS",
+    "Calibration",
+    "Error",
+    "ParameterRow",
+    "Residual",
+    "calibrate",
+    "read_target",
+    "recalibrate",
+]

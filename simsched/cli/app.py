@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from simsched.cli import commands, looking, measuring
+from simsched.cli import commands, looking, measuring, studying
 
 app = typer.Typer(
     name="simsched",
@@ -30,6 +30,7 @@ for _command in (
     looking.gpus,
 ):
     app.command()(_command)
+app.add_typer(studying.study)
 
 
 @app.callback(invoke_without_command=True)

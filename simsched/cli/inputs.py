@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -75,25 +75,10 @@ def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: s
     for option, given in (("--gpu", gpu), ("--link", link)):
         if given is not None:
             raise ClusterError(f"{option} {given} is part of the preset that --cluster {cluster} takes the place of")
+    from simsched.calibration import read_target
+
     found = read_target(cluster)
     return found if gpus is None else _of_many(found, gpus, cluster)
-
-
-def read_target(path: str) -> "Target":
-    """Return the cluster or the calibration that a file holds."""
-    from simsched.calibration import Calibration
-    from simsched.cluster import Cluster
-    from simsched.io import read_json
-
-    data = read_json(path)
-    readers: dict[str, Callable[[Any, str], Target]] = {
-        "simsched.calibration": Calibration.from_dict,
-        "simsched.cluster": Cluster.from_dict,
-    }
-    kind = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in readers:
-        raise FormatError(f"{path}: field 'format' is {kind!r:.40}; expected one of: {', '.join(readers)}")
-    return readers[kind](data, path)
 
 
 def _of_many(target: "Target", n: int, path: str) -> "Target":

@@ -14,7 +14,6 @@ from simsched.cli.inputs import (
     read_measurable,
     read_profile,
     read_schedulers,
-    read_target,
     require_devices,
 )
 from simsched.cli.options import (
@@ -147,6 +146,7 @@ def replay(
 
     With --cluster the prediction stands beside it.
     """
+    from simsched.calibration import read_target
     from simsched.cli.measured import replay_facts
     from simsched.simulator import simulate
 

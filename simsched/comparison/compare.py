@@ -120,7 +120,7 @@ def compare(
         plans[name], traces[name] = plan, trace
         if id(plan.graph) not in bounds:
             bounds[id(plan.graph)] = lower_bound(plan.graph, cluster, cost)
-        row = _row(name, plan, trace, baseline, search_s, bounds[id(plan.graph)])
+        row = row_of(name, plan, trace, baseline, search_s, bounds[id(plan.graph)])
         if name in drawn:
             row = replace(row, p50_us=drawn[name].p50, p95_us=drawn[name].p95, p99_us=drawn[name].p99)
         rows.append(row)
@@ -150,8 +150,21 @@ def _unused(name: str, taken: list[str]) -> str:
     return next(candidate for candidate in numbered if candidate not in taken)
 
 
-def _row(name: str, plan: Schedule, trace: Trace, baseline: float | None, search_s: float, bound: float) -> Row:
-    warnings = trace.memory_warnings()
+def row_of(name: str, plan: Schedule, trace: Trace, baseline: float | None, search_s: float, bound: float) -> Row:
+    """Return what a schedule and its trace came to.
+
+    Parameters
+    ----------
+    baseline
+        Makespan of ``sequential`` in us, None if it has none.
+    search_s
+        Wall time of the scheduler in s.
+    bound
+        Lower bound of the graph that the schedule runs, in us; 0 if it is not known.
+    """
+    peaks = trace.peak_memory()
+    full = any(need > trace.cluster[device].memory for device, need in peaks.items())
+    warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
     return Row(
         scheduler=name,
         makespan_us=trace.makespan,
@@ -161,7 +174,7 @@ def _row(name: str, plan: Schedule, trace: Trace, baseline: float | None, search
         streams=plan.n_streams,
         devices=len(plan.devices_used),
         syncs=trace.program.n_syncs,
-        peak_memory_bytes=max(trace.peak_memory().values()),
+        peak_memory_bytes=max(peaks.values()),
         sm_utilization=trace.sm_utilization(),
         sm_efficiency=trace.sm_efficiency(),
         search_s=search_s,

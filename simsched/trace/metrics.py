@@ -58,10 +58,10 @@ def load_curve(trace: Trace, device: str) -> Load:
     UnknownNameError
         If the cluster has no such device.
     """
-    load = trace.loads[trace.cluster.index[trace.cluster[device].name]]
-    kept = np.flatnonzero(load.time < trace.makespan)
-    time = np.r_[load.time[kept], trace.makespan]
-    return Load(time, *(np.r_[column[kept], 0.0] for column in (load.sm, load.dram, load.warps, load.active_sms)))
+    load = _load(trace, device)
+    n = int(np.searchsorted(load.time, trace.makespan))
+    time = np.append(load.time[:n], trace.makespan)
+    return Load(time, *(np.append(column[:n], 0.0) for column in (load.sm, load.dram, load.warps, load.active_sms)))
 
 
 def mean_share(trace: Trace, what: str, device: str | None, full: float | None) -> float:
@@ -82,9 +82,9 @@ def mean_share(trace: Trace, what: str, device: str | None, full: float | None) 
         return 0.0
     shares = []
     for name in _names(trace, device):
-        curve = load_curve(trace, name)
-        share = np.minimum(1.0, getattr(curve, what) / (trace.cluster[name].sms if full is None else full))
-        shares.append(_integral(curve.time, share) / trace.makespan)
+        load = _load(trace, name)
+        share = np.minimum(1.0, getattr(load, what) / (trace.cluster[name].sms if full is None else full))
+        shares.append(_integral(trace, load.time, share) / trace.makespan)
     return float(np.mean(shares))
 
 
@@ -93,7 +93,7 @@ def active_warps(trace: Trace, device: str | None = None) -> float:
     if trace.makespan == 0:
         return 0.0
     names = _names(trace, device)
-    warps = sum(_integral(curve.time, curve.warps) for curve in (load_curve(trace, name) for name in names))
+    warps = sum(_integral(trace, load.time, load.warps) for load in (_load(trace, name) for name in names))
     return warps / (trace.makespan * sum(trace.cluster[name].sms for name in names))
 
 
@@ -107,9 +107,9 @@ def achieved_occupancy(trace: Trace, device: str | None = None) -> float:
     """
     warps = room = 0.0
     for name in _names(trace, device):
-        curve = load_curve(trace, name)
-        warps += _integral(curve.time, curve.warps)
-        room += _integral(curve.time, curve.active_sms) * (trace.cluster[name].threads_per_sm // 32)
+        load = _load(trace, name)
+        warps += _integral(trace, load.time, load.warps)
+        room += _integral(trace, load.time, load.active_sms) * (trace.cluster[name].threads_per_sm // 32)
     return warps / room if room > 0 else 0.0
 
 
@@ -119,5 +119,11 @@ def _names(trace: Trace, device: str | None) -> tuple[str, ...]:
     return tuple(each.name for each in trace.cluster.devices)
 
 
-def _integral(time: Floats, value: Floats) -> float:
-    return float(np.diff(time) @ value[:-1])
+def _load(trace: Trace, device: str) -> Load:
+    return trace.loads[trace.cluster.index[trace.cluster[device].name]]
+
+
+def _integral(trace: Trace, time: Floats, value: Floats) -> float:
+    """Return the integral up to the makespan of what has each value from its time on."""
+    n = int(np.searchsorted(time, trace.makespan))
+    return float(np.diff(time[:n], append=trace.makespan) @ value[:n])

@@ -1,0 +1,257 @@
+"""Lines, bars, boxes, maps and power laws from plain numbers: what is drawn is what was given."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from simsched.errors import FileError, StudyError
+from simsched.plot import (
+    PowerLaw,
+    bar_plot,
+    box_plot,
+    heat_map,
+    line_plot,
+    lines_of,
+    looks_of,
+    power_law,
+    scaling_plot,
+)
+from simsched.schedulers import SCHEDULERS
+
+SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}
+DRAWN = {
+    "line": lambda *to, **how: line_plot(SERIES, *to, **how),
+    "bar": lambda *to, **how: bar_plot(SERIES, *to, **how),
+    "box": lambda *to, **how: box_plot(SERIES, *to, ylabel="speedup", **how),
+    "map": lambda *to, **how: heat_map(SERIES, *to, **how),
+    "scaling": lambda *to, **how: scaling_plot(SERIES, *to, **how)[0],
+}
+
+
+def labels(ax):
+    """Texts of the legend of the figure."""
+    return [text.get_text() for text in ax.figure.legends[0].get_texts()]
+
+
+def test_lines_are_means_and_bands_deviations():
+    """Of 1 and 3: mean 2, sample deviation sqrt(2); a single 4 has none; x in order whatever order it came in."""
+    ax = line_plot(SERIES, xlabel="operators", ylabel="speedup", reference=1.0)
+    lines = {line.get_label(): line for line in ax.lines if line.get_marker() not in ("None", "")}
+    assert lines["lios"].get_xydata().tolist() == [[100.0, 2.0], [200.0, 4.0]]
+    assert lines["heft"].get_xydata().tolist() == [[50.0, 6.0], [200.0, 2.0]]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(2 - math.sqrt(2))
+    assert {round(y, 9) for x, y in band if x == 200.0} == {4.0}
+    assert labels(ax) == ["lios", "heft"]
+    assert [(to_hex(line.get_color()).upper(), line.get_marker()) for line in lines.values()] == [
+        (colour, marker) for colour, _, marker in lines_of(["lios", "heft"])
+    ]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("operators", "speedup")
+
+
+def test_no_band_of_single_instances():
+    assert not line_plot({"lios": {1: 2.0, 2: [3.0]}}).collections
+
+
+def test_a_band_stays_on_a_logarithmic_axis():
+    """Of 1 and 9: 5 +- 5.66 would pass 0; the band ends at 1."""
+    ax = line_plot({"lios": {1: [1.0, 9.0], 10: [5.0, 5.0]}}, logx=True, logy=True)
+    assert ax.collections[0].get_paths()[0].vertices[:, 1].min() == 1.0
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_categories_stand_side_by_side():
+    ax = line_plot({"a": {"x": 1.0, "y": 2.0}, "b": {"z": 3.0, "x": 1.0}}, logx=True)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["x", "y", "z"]
+    assert ax.get_xscale() == "linear"
+    assert ax.lines[1].get_xdata().tolist() == [0.0, 2.0]
+
+
+def test_bars_in_groups():
+    """A place of one is at most 0.6 wide; two share 0.84 around their category."""
+    ax = bar_plot(SERIES, ylabel="speedup")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["50", "100", "200"]
+    bars = [bar for container in ax.containers if hasattr(container, "patches") for bar in container.patches]
+    assert [bar.get_height() for bar in bars] == [2.0, 4.0, 2.0, 6.0]
+    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 2.21, 0.21])
+    assert [(to_hex(bar.get_facecolor()).upper(), bar.get_hatch() or "") for bar in bars[::2]] == looks_of([*SERIES])
+    assert labels(ax) == ["lios", "heft"]
+
+
+def test_bars_alone():
+    ax = bar_plot({"lios": [1.0, 3.0], "heft": 4.0})
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["lios", "heft"]
+    assert [bar.get_height() for bar in ax.patches] == [2.0, 4.0]
+    assert not ax.figure.legends
+    (bars,) = ax.collections  # the errors, sqrt(2) and 0
+    assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([2 - math.sqrt(2), 2 + math.sqrt(2)])
+
+
+def test_boxes_of_plain_values():
+    """In groups, and one by one; with a label they are not made milliseconds."""
+    ax = box_plot({"lios": {1: [1.0, 2.0, 3.0], 2: [5.0]}, "heft": {1: [4e4]}}, ylabel="speedup", reference=1.0)
+    assert len(ax.patches) == 3
+    assert ax.get_ylabel() == "speedup"
+    medians = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+    assert medians == [2.0, 5.0, 4e4]
+    assert labels(ax) == ["lios", "heft"]
+    alone = box_plot({"lios": [1.0, 2.0], "heft": [1e6]}, ylabel="speedup", logy=True, note="small print")
+    assert len(alone.figure.axes) == 1
+    assert alone.get_yscale() == "log"
+    assert box_plot({"lios": np.array([2000.0])}).get_ylabel() == "latency (ms)"
+
+
+def test_a_map_of_ratios():
+    """Numbers grow upwards; half and twice are as far from white; the missing cell is a dash."""
+    ax = heat_map({2: {100: [0.5], 200: [1.0, 1.0]}, 4: {100: 2.0}}, xlabel="operators", ylabel="GPUs", label="speedup")
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["4", "2"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["100", "200"]
+    assert [text.get_text() for text in ax.texts[:4]] == ["2.00", "-", "0.50", "1.00"]
+    (mesh,) = ax.collections
+    assert mesh.get_clim() == (0.5, 2.0)
+    assert [mesh.norm(value) for value in (0.5, 1.0, 2.0)] == pytest.approx([0.0, 0.5, 1.0])
+    wide = heat_map({2: {100: 2.0}}, limits=(0.25, 1.0))
+    assert wide.collections[0].get_clim() == (0.25, 4.0)
+
+
+def test_a_map_without_a_centre():
+    ax = heat_map({"lios": {1: [-3.0]}, "heft": {1: [400.0], 2: 25.0}}, centre=None)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["lios", "heft"]
+    assert ax.collections[0].get_clim() == (-3.0, 400.0)
+    assert heat_map({"lios": {1: [0.0]}}, centre=None).collections[0].get_clim() == (0.0, 1.0)
+
+
+def test_power_law_by_hand():
+    """Logarithms 0, 2, 1 of times over 0, 1, 2: slope 1/2, left over -1/2, 1, -1/2, error sqrt(1.5 / 1 / 2)."""
+    law = power_law({1: np.array([1.0]), 10: np.array([100.0]), 100: np.array([10.0])})
+    assert law.exponent == pytest.approx(0.5)
+    assert law.standard_error == pytest.approx(math.sqrt(0.75))
+    assert law.factor == pytest.approx(math.sqrt(10))
+    assert law(100) == pytest.approx(math.sqrt(1000))
+    assert law.n == 3
+    assert power_law({10: np.array([1.0, 2.0])}) is None
+    assert math.isnan(power_law({1: np.array([1.0]), 2: np.array([2.0])}).standard_error)
+
+
+@given(st.floats(-3, 3), st.floats(1e-6, 1e3), st.lists(st.integers(1, 10**6), min_size=3, max_size=9, unique=True))
+def test_a_true_power_law_is_found(exponent, factor, sizes):
+    law = power_law({size: np.array([factor * size**exponent]) for size in sizes})
+    assert law.exponent == pytest.approx(exponent, abs=1e-6)
+    assert law.standard_error == pytest.approx(0.0, abs=1e-6)
+
+
+def test_scaling_says_the_exponents():
+    series = {"lios": {10: [1.0], 100: [100.0]}, "heft": {10: [1.0, 4.0]}}
+    ax, laws = scaling_plot(series)
+    assert list(laws) == ["lios"]
+    assert isinstance(laws["lios"], PowerLaw)
+    assert labels(ax) == ["lios O(n^2.00)", "heft"]
+    line = next(line for line in ax.lines if line.get_linewidth() == 0.9)
+    assert line.get_xydata().ravel().tolist() == pytest.approx([10.0, 1.0, 100.0, 100.0])
+    heft = ax.lines[-1].get_xydata().tolist()
+    assert heft == [[10.0, pytest.approx(2.0)]]  # the geometric mean of 1 and 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [("line", "png"), ("bar", "png"), ("box", "pdf"), ("map", "svg"), ("scaling", "pdf")]
+)
+def test_files_repeat_to_the_byte(tmp_path, kind, form):
+    for name in ("a", "b"):
+        DRAWN[kind](tmp_path / f"{name}.{form}", title="x $ y", note="of some instances")
+    assert (tmp_path / f"a.{form}").read_bytes() == (tmp_path / f"b.{form}").read_bytes()
+
+
+@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+def test_axes_of_the_users(draw, tmp_path):
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert draw(ax=ax, title="mine") is ax
+    assert ax.get_title(loc="left") == "mine"
+    assert figure.get_size_inches().tolist() == Figure().get_size_inches().tolist()
+    with pytest.raises(FileError, match="must end in one of"):
+        draw(tmp_path / "x.jpg")
+    with pytest.raises(StudyError, match="1 or 2 columns wide, not 3"):
+        draw(columns=3)
+
+
+@pytest.mark.parametrize(("kind", "columns"), [("line", 1), ("bar", 2), ("box", 1), ("map", 2), ("scaling", 1)])
+def test_nothing_leaves_the_page_or_covers_the_data(kind, columns):
+    ax = DRAWN[kind](title="a title " * 20, note="a note " * 40, columns=columns)
+    _fits(ax)
+    assert ax.figure.get_size_inches()[0] == (3.5, 7.2)[columns - 1]
+
+
+@pytest.mark.parametrize(
+    ("plot", "n"),
+    [(line_plot, 1), (line_plot, len(SCHEDULERS)), (bar_plot, 6), (lambda series: scaling_plot(series)[0], 2)],
+)
+def test_legends_have_room(plot, n):
+    names = [*list(SCHEDULERS)[: n - 1], "some_package.some_module:a_scheduler_of_a_long_name"]
+    ax = plot({name: {x: [x, x + i] for x in (1, 2)} for i, name in enumerate(names, 1)})
+    _fits(ax)
+    assert all(text.replace("\n", "").startswith(name) for text, name in zip(labels(ax), names, strict=True))
+
+
+def _fits(ax):
+    """All within the page, the legend below the axes, the axes no stripe."""
+    figure = ax.figure
+    figure.draw_without_rendering()
+    page = figure.bbox
+    for box in (ax.get_tightbbox(), *(legend.get_window_extent() for legend in figure.legends)):
+        assert box.x0 >= -1
+        assert box.y0 >= -1
+        assert box.x1 <= page.x1 + 1
+        assert box.y1 <= page.y1 + 1
+    for legend in figure.legends:
+        assert legend.get_window_extent().y1 <= ax.get_tightbbox().y0 + 1
+    assert ax.get_window_extent().height > 0.7 * figure.dpi
+    assert ax.get_window_extent().width > 0.5 * figure.dpi
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: line_plot({}), "nothing to draw"),
+        (lambda: line_plot({"lios": {}}), "nothing to draw"),
+        (lambda: line_plot({"lios": {1: [float("nan")]}}), r"'lios' at 1: give one or more finite numbers"),
+        (lambda: line_plot({"lios": {1: []}}), r"'lios' at 1: give one or more finite numbers"),
+        (lambda: bar_plot({"lios": {1: ["x"]}}), r"'lios' at 1: they are no numbers"),
+        (lambda: line_plot({"lios": {0: [1.0]}}, logx=True), "no place for 0 of 'the x axis' at 0"),
+        (lambda: bar_plot({"lios": {1: [-1.0]}}, logy=True), "no place for -1 of 'lios' at 1: draw it on a linear one"),
+        (lambda: bar_plot({"lios": {1: [1.0]}, "heft": [1.0]}), "'heft' has no categories"),
+        (lambda: heat_map({"lios": {1: [0.0]}}), "a map of ratios needs positive values"),
+        (lambda: scaling_plot({"lios": {"x": [1.0]}}), "sizes, which must be numbers"),
+        (lambda: scaling_plot({"lios": {1: [0.0]}}), "no place for 0 of 'lios' at 1"),
+        (lambda: scaling_plot({"lios": {-1: [1.0]}}), "no place for -1 of 'the x axis'"),
+    ],
+)
+def test_refused(call, message):
+    with pytest.raises(StudyError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("places", "log"),
+    [
+        ([4.0, 352694274.7, 765435171.0], True),
+        ([4.0, 352694274.7, 765435171.0], False),
+        ([100.0, 200.0, 1000.0, 100000.0], False),
+        ([10.0, 12.0, 14.0, 300.0], True),
+        ([0.00001, 0.5, 0.51, 1.0], False),
+        ([7.0], True),
+    ],
+)
+def test_numbers_at_axes_do_not_overlap(places, log):
+    ax = line_plot({"lios": {x: [1.0, 2.0] for x in places}}, logx=log)
+    ax.figure.draw_without_rendering()
+    shown = [text for text in ax.get_xticklabels() if text.get_text()]
+    boxes = [text.get_window_extent() for text in shown if ax.bbox.x0 - 1 <= text.get_window_extent().x1]
+    assert len(boxes) >= min(2, len(places))
+    within = [box for box in boxes if ax.bbox.x0 - 1 <= (box.x0 + box.x1) / 2 <= ax.bbox.x1 + 1]
+    assert all(left.x1 <= right.x0 + 0.5 for left, right in pairwise(within))

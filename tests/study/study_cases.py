@@ -1,0 +1,51 @@
+"""Graphs and schedulers of which every number is known, importable by other processes."""
+
+import sys
+import time
+
+import simsched as ss
+from simsched.errors import GraphError
+from simsched.schedulers import schedule
+
+made = []  # kinds and seeds of the graphs made in this process
+
+
+def fork(kind, *, seed, width=3, time=20.0):
+    """An operator of 10 us, then `width` of `time` us each that read from it for nothing."""
+    made.append((kind, width, seed))
+    if kind == "none":
+        raise GraphError("there is no such graph; take another")
+    names = [f"b{i}" for i in range(width)]
+    operators = [ss.Operator("a", time=10.0), *(ss.Operator(name, time=time) for name in names)]
+    return ss.OpGraph(operators, [ss.Edge("a", name, transfer=0.0) for name in names], f"{kind}{seed % 7}")
+
+
+def fails(graph, cluster, cost):
+    raise ZeroDivisionError(f"cannot\ndivide {object()!r}")
+
+
+def ends(graph, cluster, cost):
+    sys.exit(3)
+
+
+def interrupts(graph, cluster, cost):
+    raise KeyboardInterrupt
+
+
+def runs_out(graph, cluster, cost):
+    raise MemoryError
+
+
+def sleeps(graph, cluster, cost):
+    time.sleep(60)
+
+
+def draws(graph, cluster, cost, *, rng, scale=1.0):
+    plan = schedule(graph, cluster, "lios")
+    return ss.Schedule(graph, plan.placements, estimate=scale * rng % 1000, search={"rng": rng, "share": 0.5})
+
+
+def study(*schedulers, **fields):
+    """A study of forks on one free A100."""
+    usual = {"workload": {"kind": "fork"}, "cluster": {"gpu": "a100", "overheads": False}}
+    return ss.Study("forks", schedulers or ("sequential", "lios"), **{**usual, **fields})

@@ -1,0 +1,125 @@
+"""Whatever dies, rows are neither lost nor made twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from execution_cases import fatal, killed_once, ordered, run, where
+
+from simsched.study.execution import pool_of
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import sys
+from functools import partial
+from pathlib import Path
+from execution_cases import where
+from simsched.study.execution import pool_of, run_batches
+
+def keep(rows):
+    with Path(sys.argv[1]).open("a") as file:
+        file.writelines(f"{row['item']} {row['pid']}\\n" for row in rows)
+
+if __name__ == "__main__":
+    with pool_of("processes", 2) as pool:
+        run_batches(range(100_000), partial(where, seconds=0.01), pool, keep=keep, group=lambda item: 0, died=None)
+"""
+
+
+def alive(pid):
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def soon(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_worker_killed_from_outside():
+    """The process that did the first rows is killed as soon as they are kept, while it is at the next ones."""
+    killed, kept = [], []
+
+    def keep(rows):
+        kept.extend(rows)
+        if not killed:
+            killed.append(rows[0]["pid"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pool_of("processes", 2) as pool:
+        run(range(100), partial(where, seconds=0.002), pool, keep=keep)
+    assert [row["item"] for row in ordered(kept)] == list(range(100))
+    assert {row["pid"] for row in kept} - set(killed)
+
+
+def test_an_item_killed_once(tmp_path):
+    with pool_of("processes", 2) as pool:
+        kept, told = run(range(40), partial(killed_once, marks=tmp_path), pool)
+    assert [row["item"] for row in ordered(kept)] == list(range(40))
+    assert told[-1][:2] == (40, 40)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_item_that_ends_its_process(workers):
+    """It reads memory that is not there; all others are done."""
+    reported = []
+
+    def died(item, timed_out):
+        reported.append((item, timed_out))
+        return [{"item": item, "pid": None}]
+
+    with pool_of("processes", workers) as pool:
+        kept, told = run(range(30), fatal, pool, died=died, time_limit=60.0)
+    assert reported == [(13, False)]
+    assert [row["item"] for row in ordered(kept)] == list(range(30))
+    assert [row["item"] for row in kept if row["pid"] is None] == [13]
+    assert told[-1][:2] == (30, 30)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A run of its own group, like one in a terminal: the process, and what it kept so far."""
+    rows = tmp_path / "rows"
+    rows.touch()
+    (tmp_path / "script.py").write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "script.py", rows], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
+    )  # fmt: skip
+    yield process, lambda: [tuple(map(int, line.split())) for line in rows.read_text().splitlines()]
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_workers_do_not_outlive_the_main_process(script):
+    process, rows = script
+    assert soon(lambda: len({pid for _, pid in rows()}) == 2)
+    process.kill()
+    process.wait()
+    assert soon(lambda: not any(alive(pid) for _, pid in rows()))
+    items = sorted(item for item, _ in rows())
+    assert len(set(items)) == len(items)
+
+
+def test_ctrl_c_keeps_what_is_done(script):
+    process, rows = script
+    assert soon(lambda: len({pid for _, pid in rows()}) == 2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    _, errors = process.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1
+    assert soon(lambda: not any(alive(pid) for _, pid in rows()))
+    items = sorted(item for item, _ in rows())
+    assert 0 < len(set(items)) == len(items) < 100_000

@@ -1,0 +1,186 @@
+"""`Study`: what files say, and what is refused."""
+
+import json
+import pickle
+
+import pytest
+
+from simsched.errors import FileError, StudyError
+from simsched.study import Study
+
+MINIMAL = """
+name = "example"
+schedulers = ["sequential", "lios", "inter-lp"]
+seeds = 10
+[workload]
+kind = "layered"
+n_ops = [100, 200]
+n_layers = 14
+comm_ratio = 0.8
+[cluster]
+gpu = "a40"
+gpus = [2, 4]
+"""
+FULL = """
+name = "full"
+schedulers = ["lios", {scheduler = "hios-lp", w = [2, 4]}, {scheduler = "ios", label = "IOS", r = ["none", 3], s = 8},
+              {scheduler = "autograph", rules = [["R2", "R3"], []]}]
+seeds = [3, 1]
+seed = 7
+[[workload]]
+kind = ["inception_v3", "squeezenet"]
+[[workload]]
+kind = "nets/model.onnx"
+batch = [1, 8]
+[[cluster]]
+gpu = ["a100", "h100"]
+link = "pcie4"
+device = {launch = [0.0, 2.5], contention = false}
+[[cluster]]
+file = "cluster.json"
+overheads = [true, false]
+[simulation]
+jitter = 0.02
+samples = [10, 100]
+events = "literal"
+bound = false
+[execution]
+time_limit = 60
+[[figure]]
+kind = "line"
+x = "n_ops"
+"""
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("text", [MINIMAL, FULL])
+def test_the_resolved_configuration_reads_back_to_an_equal_study(tmp_path, text):
+    study = Study.from_file(written(tmp_path / "study.toml", text))
+    again = Study.from_dict(json.loads(json.dumps(study.to_dict())))
+    assert again == study
+    assert hash(again) == hash(study)
+    assert again.to_dict() == study.to_dict()
+    assert pickle.loads(pickle.dumps(study)) == study
+    assert study.folder == str(tmp_path)
+
+
+def test_the_minimal_file(tmp_path):
+    """3 schedulers x 10 seeds x 2 sizes x 2 clusters = 120 rows; defaults are written out."""
+    study = Study.from_file(written(tmp_path / "study.toml", MINIMAL))
+    assert len(study) == 120
+    assert study.instances == tuple(range(10))
+    resolved = study.to_dict()
+    assert resolved["seed"] == 0
+    assert resolved["simulation"] == {
+        "engine": "compiled", "threads": "device", "transfers": "async", "bound": True,
+    }  # fmt: skip
+
+
+def test_the_full_file(tmp_path):
+    """Schedulers 1 + 2 + 2 + 2 = 7; workloads 2 + 2; clusters 2 x 2 + 2; samples 2; instances 2: 7 x 4 x 6 x 2 x 2."""
+    study = Study.from_file(written(tmp_path / "study.toml", FULL))
+    assert len(study) == 672
+    labels = ["lios", "hios-lp w=2", "hios-lp w=4", "IOS r=none", "IOS r=3", "autograph rules=R2,R3",
+              "autograph rules=()"]  # fmt: skip
+    assert [choice.label for choice in study.choices] == labels
+    assert study.choices[3].options == (("r", None), ("s", 8))
+    assert study.choices[5].options == (("rules", ("R2", "R3")),)
+    assert study.choices[6].options == (("rules", ()),)
+
+
+def test_in_python():
+    study = Study("x", ["lios"], {"kind": "layered"}, [{"gpu": "a40"}, {"gpu": "h100"}], seeds=(2, 5))
+    assert study.instances == (2, 5)
+    assert study.cluster[1] == {"gpu": "h100", "gpus": 1}
+    assert study != Study("x", ["lios"], {"kind": "layered"}, [{"gpu": "h100"}, {"gpu": "a40"}], seeds=(2, 5))
+    assert study != "x"
+
+
+def test_order_is_part_of_a_study():
+    """n_ops before n_layers numbers rows otherwise than n_layers before n_ops."""
+    one = Study("x", ["lios"], {"kind": "layered", "n_ops": [1, 2], "n_layers": [3, 4]}, {"gpu": "a40"})
+    other = Study("x", ["lios"], {"kind": "layered", "n_layers": [3, 4], "n_ops": [1, 2]}, {"gpu": "a40"})
+    assert one != other
+    assert one.difference(other) == "workload"
+
+
+def test_no_row_depends_on_figures_and_time_limits():
+    plain = Study("x", ["lios"], {"kind": "layered"}, {"gpu": "a40"})
+    more = Study(
+        "x", ["lios"], {"kind": "layered"}, {"gpu": "a40"}, execution={"time_limit": 5}, figure={"kind": "box"}
+    )
+    assert plain != more
+    assert plain.difference(more) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds = 10", "seads = 10", "unknown field 'seads'; known are: name, schedulers, seeds, seed, workload, "),
+        ("seeds = 10", "seeds = 0", "'seeds' must be how many instances, at least 1, or a list of different whole"),
+        ("seeds = 10", "seeds = []", "'seeds' must be how many instances"),
+        ("seeds = 10", "seeds = [1, 1]", "'seeds' must be how many instances"),
+        ("seeds = 10", "seeds = true", "'seeds' must be how many instances"),
+        ("seeds = 10", "seed = -1", "'seed' must be a whole number of at least 0, not -1"),
+        ('name = "example"', "", "'name' is missing; a study has at least name, schedulers, workload, cluster"),
+        ('name = "example"', "name = 3", "'name' must be a text that is not empty, not 3"),
+        ('"lios", ', '"lois", ', "unknown scheduler 'lois'; closest of 20 known: lios, "),
+        ('"lios", ', "3, ", "a scheduler is a name, or a table"),
+        ('"lios", ', '"lios", "lios", ', "scheduler 'lios' stands twice; remove one, or give it a 'label' of its own"),
+        ('"lios", ', "{w = 2}, ", "a table in 'schedulers' has no 'scheduler', which names it"),
+        ('"lios", ', '{scheduler = "hios-lp", v = 2}, ', "'hios-lp' has no option 'v'; known are: .*w, "),
+        ('"lios", ', '{scheduler = "hios-lp", w = []}, ', "'w' of scheduler 'hios-lp' is an empty list; give at least"),
+        ('"lios", ', '{scheduler = "lios", label = ""}, ', "the 'label' of scheduler 'lios' must be a text, not ''"),
+        ('["sequential", "lios", "inter-lp"]', "[]", "'schedulers' is an empty list; give at least one, such as"),
+        ('["sequential", "lios", "inter-lp"]', '"lios"', "'schedulers' must be a list of names or tables, not 'lios'"),
+        ("n_ops = [100, 200]", "n_ops = []", "'n_ops' of \\[workload\\] is an empty list; give at least one value"),
+        ("n_ops = [100, 200]", "n_ops = nan", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
+        ("n_ops = [100, 200]", "n_ops = 1979-05-27", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
+        ('kind = "layered"', "", "\\[workload\\] has no 'kind'; give a random family, a network or a file"),
+        ('kind = "layered"', "kind = 3", "'kind' of \\[workload\\] must be a text such as \"layered\", not 3"),
+        ('gpu = "a40"', 'gpu = "a41"', "unknown gpu 'a41'; known are: k80, "),
+        ('gpu = "a40"', 'gpu = "a40"\nlink = "rope"', "unknown link 'rope'; known are: "),
+        ('gpu = "a40"', "", "\\[cluster\\] needs either 'gpu', a preset, or 'file'"),
+        ('gpu = "a40"', 'gpu = "a40"\nfile = "c.json"', "\\[cluster\\] needs either 'gpu', a preset, or 'file'"),
+        ('gpu = "a40"', 'file = "c.json"', "'gpus' of \\[cluster\\] is part of a preset, but 'file' is given"),
+        ("gpus = [2, 4]", "gpus = [2, 0]", "'gpus' of \\[cluster\\] must be a whole number of at least 1, not 0"),
+        ("gpus = [2, 4]", "gpu_s = 2", "unknown field 'gpu_s' of \\[cluster\\]; known are: gpu, gpus, "),
+        ("gpus = [2, 4]", "device = 3", "'device' of \\[cluster\\] must be a table such as {launch = 0.0}, not 3"),
+        ("gpus = [2, 4]", "overheads = 0", "'overheads' of \\[cluster\\] must be true or false, not 0"),
+        ("[cluster]", "[simulation]\nx = 1\n[cluster]", "unknown field 'x' of \\[simulation\\]; known are: engine, "),
+        ("[cluster]", "[simulation]\nengine = 'fast'\n[cluster]", "'engine' of .* must be one of: compiled, reference"),
+        ("[cluster]", "[simulation]\nsamples = 5\n[cluster]", "has 'samples' but no 'jitter', so all would be alike"),
+        ("[cluster]", "[simulation]\njitter = -1\n[cluster]", "'jitter' of .* must be a number of at least 0"),
+        ("[cluster]", "[execution]\ntime_limit = 0\n[cluster]", "'time_limit' of .* must be seconds, more than 0"),
+        ("[cluster]", "[execution]\nworkers = 2\n[cluster]", "unknown field 'workers' of .* known are: time_limit"),
+        ("[cluster]", "[cluster", "not valid TOML: .*line 10"),
+        (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = 3\ncluster = []", "'workload' must be a table, "),
+        (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = []\ncluster = []", "there is no \\[workload\\]; give"),
+        (MINIMAL, "name = 'x'\nschedulers = ['lios']", "\\[workload\\] is missing; a study has at least"),
+    ],
+)
+def test_what_is_refused(tmp_path, old, new, message):
+    assert old in MINIMAL
+    path = written(tmp_path / "study.toml", MINIMAL.replace(old, new))
+    with pytest.raises(StudyError, match=message) as caught:
+        Study.from_file(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_other_refusals(tmp_path):
+    with pytest.raises(FileError, match=r"cannot read .*none\.toml"):
+        Study.from_file(tmp_path / "none.toml")
+    with pytest.raises(StudyError, match="study: a study is a table of fields, not list"):
+        Study.from_dict([])
+    with pytest.raises(StudyError, match="samples are drawn by the compiled engine"):
+        Study("x", ["lios"], {"kind": "a"}, {"gpu": "a40"},
+              simulation={"engine": "reference", "jitter": 0.1, "samples": 3})  # fmt: skip
+    with pytest.raises(StudyError, match=r"\[figure\] must hold texts, numbers and lists"):
+        Study("x", ["lios"], {"kind": "a"}, {"gpu": "a40"}, figure=[{"x": object()}])
+    with pytest.raises(StudyError, match="a field of workload is called 3; a name is a text"):
+        Study("x", ["lios"], {"kind": "a", 3: 4}, {"gpu": "a40"})

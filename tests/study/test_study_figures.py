@@ -1,0 +1,311 @@
+"""Figures of a study's rows: which columns, what is left out and said so, and which figures suit a study."""
+
+import logging
+
+import pytest
+
+from simsched.errors import FileError, StudyError
+from simsched.study import figures as drawing
+from simsched.study.figure_data import in_units, matching, named, of_schedulers, pick, resolve, words
+from simsched.study.figure_defaults import default_figures
+from simsched.study.figure_tables import StudyFigure, check_figures
+
+
+def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
+    """A row as a study writes it."""
+    found = {"status": status, "workload.kind": "layered", "workload.n_ops": ops, "cluster.gpus": gpus, "seed": seed,
+             "scheduler": scheduler, "ops": ops, "reason": None}  # fmt: skip
+    if status == "ok":
+        found |= {"makespan_us": 2000.0, "speedup": 2.0, "wall.search_s": 0.01 * ops}
+    return found | more
+
+
+def grid(schedulers=("sequential", "lios"), ops=(100, 200), gpus=(2,), seeds=2, **more):
+    return [row(s, seed, ops=n, gpus=g, **more) for n in ops for seed in range(seeds) for g in gpus for s in schedulers]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What the functions of `simsched.plot` are asked to draw, in place of drawing it."""
+    from simsched import plot
+
+    calls = []
+    for name in ("line_plot", "bar_plot", "box_plot", "heat_map", "scaling_plot"):
+        monkeypatch.setattr(plot, name, lambda data, path, _n=name, **how: calls.append((_n, data, path, how)))
+    return calls
+
+
+def test_names_of_columns():
+    rows = [*grid(), {"option.n_ops": 3, "option.w": 2, "search.states": 4}]
+    assert resolve("workload.n_ops", rows, "f") == "workload.n_ops"
+    assert resolve("gpus", rows, "f") == "cluster.gpus"
+    assert resolve("makespan", rows, "f") == "makespan_us"
+    assert resolve("search", rows, "f") == "wall.search_s"
+    assert resolve("states", rows, "f") == "search.states"
+    with pytest.raises(StudyError, match=r"f: 'n_ops' may be workload\.n_ops or option\.n_ops: write the one"):
+        resolve("n_ops", rows, "f")
+    with pytest.raises(StudyError, match=r"f: the rows have no column 'gpu'; columns are: status, .*cluster\.gpus"):
+        resolve("gpu", rows, "f")
+    many = [{f"column{i}": 0 for i in range(40)}]
+    with pytest.raises(StudyError, match=r"no column 'column41'; closest of 40 columns: column4,"):
+        resolve("column41", many, "f")
+
+
+@pytest.mark.parametrize(
+    ("column", "largest", "unit", "label"),
+    [
+        ("makespan_us", 2500.0, 1e3, "makespan (ms)"),
+        ("makespan_us", 25.0, 1.0, "makespan (us)"),
+        ("p99_us", 3e6, 1e6, "makespan, 99th percentile (s)"),
+        ("peak_memory_bytes", 3 * 2.0**20, 2.0**20, "peak memory (MiB)"),
+        ("speedup", 3.0, 1.0, "speedup over sequential"),
+        ("search.dp_states", 3.0, 1.0, "dp states"),
+    ],
+)
+def test_units_by_size(column, largest, unit, label):
+    assert in_units(column, {"lios": {1: [largest, 0.0]}}) == (unit, label)
+
+
+def test_names_of_values():
+    assert (named("scheduler", "lios"), named("cluster.gpus", 2)) == ("lios", "GPUs = 2")
+    assert words("workload.max_width") == "max width"
+
+
+def test_rows_without_a_result_are_counted():
+    """Of 10 rows of 2 schedulers on 2 sizes one failed, one ran out of time, and a third has no baseline."""
+    rows = [*grid(), row("lios", 3, status="failed"), row("late", 3, status="timeout")]
+    rows[1] = row("lios", 0, speedup=None)
+    picked = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
+    assert picked.values == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
+    assert picked.left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
+    assert (picked.n, picked.of) == (2, "1 to 2 instances a point")
+
+
+def test_what_is_averaged_over_is_said():
+    rows = grid(gpus=(2, 4))
+    swept = ["workload.n_ops", "cluster.gpus", "option.w"]
+    assert pick(rows, "workload.n_ops", "speedup", "scheduler", swept).of == (
+        "4 values a point: instances, and GPUs 2, 4"
+    )
+    assert pick(rows, "workload.n_ops", "speedup", "cluster.gpus", swept, scheduler="lios").of == "2 instances a point"
+    many = pick(grid(ops=tuple(range(1, 8)), seeds=1), None, "speedup", "scheduler", swept)
+    assert many.of == "7 values a point: instances, and 7 values of operators"
+    assert pick(rows[:1], None, "speedup", "scheduler", swept).of == "one instance a point"
+
+
+def test_the_order_is_that_of_the_study():
+    """A scheduler whose first row failed stays where it was."""
+    rows = [row("sequential", status="failed"), *grid()]
+    assert list(pick(rows, "ops", "speedup", "scheduler", []).values) == ["sequential", "lios"]
+
+
+def test_filters():
+    rows = grid(("lios", "hios-lp w=2", "hios-lp w=4"), gpus=(2, 4))
+    assert {r["cluster.gpus"] for r in matching(rows, {"gpus": 4}, "f")} == {4}
+    assert len(matching(rows, {"gpus": [2, 4], "seed": 0}, "f")) == len(rows) // 2
+    with pytest.raises(StudyError, match=r"f: no row is left with cluster\.gpus = 8; there are: 2, 4"):
+        matching(rows, {"gpus": 8}, "f")
+    chosen = [r["scheduler"] for r in of_schedulers(rows, ["hios-lp", "lios"], "f")]
+    assert list(dict.fromkeys(chosen)) == ["hios-lp w=2", "hios-lp w=4", "lios"]
+    assert {r["scheduler"] for r in of_schedulers(rows, ["hios-lp w=4"], "f")} == {"hios-lp w=4"}
+    with pytest.raises(StudyError, match="f: no row is of scheduler 'hios'; there are: lios, hios-lp w=2"):
+        of_schedulers(rows, ["hios"], "f")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, r"\[\[figure\]\] 1: 'kind' is missing; it is one of line, bar, box, heatmap, search-time"),
+        ({"kind": "pie"}, r"\[\[figure\]\] 1: 'kind' must be one of line, .*, not 'pie'"),
+        ({"kind": "line"}, "'x' is missing; it is a column"),
+        ({"kind": "heatmap"}, "'x' is missing"),
+        ({"kind": "bar", "color": "red"}, "unknown field 'color'; known are: kind, x, y"),
+        ({"kind": "bar", "y": 3}, "'y' must be a column, such as n_ops, not 3"),
+        ({"kind": "bar", "where": 3}, "'where' must be a table"),
+        ({"kind": "bar", "name": "a/b"}, "'name' must be letters"),
+        ({"kind": "bar", "name": ".hidden"}, "'name' must be letters"),
+        ({"kind": "bar", "title": 3}, "'title' must be a text"),
+        ({"kind": "bar", "logy": 1}, "'logy' must be true or false"),
+        ({"kind": "bar", "columns": 3}, "'columns' must be 1 or 2"),
+        ({"kind": "bar", "columns": True}, "'columns' must be 1 or 2"),
+        ({"kind": "bar", "scale": 0}, "'scale' must be a number above 0"),
+        ({"kind": "bar", "schedulers": "lios"}, "'schedulers' must be a list of schedulers"),
+        ({"kind": "bar", "schedulers": []}, "'schedulers' must be a list of schedulers"),
+        ("bar", "must be a table"),
+        ({"kind": []}, "'kind' must be one of"),
+        ({"kind": "bar", "columns": []}, "'columns' must be 1 or 2"),
+    ],
+)
+def test_tables_that_are_no_figures(table, message):
+    with pytest.raises(StudyError, match=f"^study.toml: .*{message}"):
+        check_figures([table], "study.toml")
+
+
+def test_tables_that_are():
+    bar, line = check_figures(
+        [{"kind": "bar", "name": "b", "schedulers": ["lios"]}, {"kind": "line", "x": "gpus", "where": {"n_ops": [1]}}],
+        "study.toml",
+    )
+    assert bar == StudyFigure("bar", name="b", schedulers=("lios",))
+    assert (line.x, line.y, line.by, line.where) == ("gpus", None, "scheduler", {"n_ops": [1]})
+    with pytest.raises(StudyError, match=r"^study.toml: two figures are named 'b'"):
+        check_figures([{"kind": "bar", "name": "b"}] * 2, "study.toml")
+
+
+def test_figures_of_one_point():
+    """Bars; of makespans where there is no baseline; nothing without a result."""
+    (only,) = default_figures(grid(ops=(100,)), [])
+    assert (only.kind, only.x, only.y) == ("bar", None, "speedup")
+    (only,) = default_figures(grid(ops=(100,), speedup=None), ["seed"])
+    assert only.y == "makespan_us"
+    assert default_figures([row("lios", status="failed")], []) == ()
+
+
+def test_figures_over_operators():
+    """A line, over a wide range on a logarithmic axis, and the search time."""
+    line, times = default_figures(grid(), ["workload.n_ops"])
+    assert (line.kind, line.x, line.logx, line.title, line.where) == ("line", "workload.n_ops", False, "", {})
+    assert (times.kind, times.x, times.y) == ("search-time", "ops", "wall.search_s")
+    assert default_figures(grid(ops=(100, 3000)), ["workload.n_ops"])[0].logx
+
+
+def test_figures_of_two_numbers():
+    """A line over each, for each value of the other, a map of both, and the search time."""
+    found = default_figures(grid(gpus=(2, 4, 8)), ["workload.n_ops", "cluster.gpus", "option.w"])
+    assert [figure.name for figure in found] == [
+        "speedup-n_ops-gpus=2", "speedup-n_ops-gpus=4", "speedup-n_ops-gpus=8", "speedup-gpus-n_ops=100",
+        "speedup-gpus-n_ops=200", "speedup-map", "search-time",
+    ]  # fmt: skip
+    assert found[0].where == {"cluster.gpus": 2}
+    assert found[0].title == "GPUs = 2"
+    assert (found[-2].x, found[-2].by, found[-2].schedulers) == ("workload.n_ops", "cluster.gpus", ("lios",))
+
+
+def test_figures_of_a_cross():
+    """Two sweeps that meet in one point: one line over each, at the value that the other keeps, and no map."""
+    rows = grid(ops=(100, 200, 300), gpus=(2,)) + grid(ops=(100,), gpus=(4, 8, 16))
+    found = default_figures(rows, ["workload.n_ops", "cluster.gpus"])
+    assert [figure.name for figure in found] == ["speedup-n_ops-gpus=2", "speedup-gpus-n_ops=100", "search-time"]
+
+
+def test_figures_of_many_settings_average():
+    found = default_figures(grid(gpus=tuple(range(1, 8)), seeds=1), ["workload.n_ops", "cluster.gpus"])
+    assert [figure.name for figure in found][:1] == ["speedup-n_ops"]
+    assert found[0].where == {}
+
+
+def test_figures_of_names_are_bars():
+    rows = [row(s, **{"workload.kind": kind}) for kind in ("squeezenet", "randwire") for s in ("sequential", "lios")]
+    (only,) = default_figures(rows, ["workload.kind"])
+    assert (only.kind, only.x) == ("bar", "workload.kind")
+
+
+def test_a_line_of_a_study(drawn, tmp_path):
+    """Makespans of 2000 us are 2 ms; the note says of what the points are means, and what is missing."""
+    rows = [*grid(), row("lios", 2, status="timeout")]
+    table = {"kind": "line", "x": "n_ops", "y": "makespan", "title": "T", "logx": True}
+    (path,) = drawing.draw(rows, [table], ["workload.n_ops"], tmp_path / "new" / "folder", "pdf")
+    assert path == tmp_path / "new" / "folder" / "line-makespan-n_ops.pdf"
+    ((name, data, to, how),) = drawn
+    assert (name, to) == ("line_plot", path)
+    assert data == {s: {100: [2.0, 2.0], 200: [2.0, 2.0]} for s in ("sequential", "lios")}
+    assert (how["xlabel"], how["ylabel"], how["title"]) == ("operators", "makespan (ms)", "T")
+    assert (how["logx"], how["logy"], how["reference"], how["columns"]) == (True, False, None, 1)
+    assert how["note"] == (
+        "mean and standard deviation of 2 instances a point; 1 of 9 rows left out: 1 timeout"
+    )  # fmt: skip
+
+
+def test_what_a_scheduler_does_not_tell_apart_is_drawn_for_each(drawn, tmp_path):
+    table = {"kind": "line", "x": "gpus", "by": "n_ops", "name": "mine", "title": "T"}
+    paths = drawing.draw(grid(("lios", "hios-lp w=2"), gpus=(2, 4)), [table], [], tmp_path)
+    assert [path.name for path in paths] == ["mine-lios.png", "mine-hios-lp-w=2.png"]
+    assert [how["title"] for _, _, _, how in drawn] == ["T\nlios", "T\nhios-lp w=2"]
+    assert list(drawn[0][1]) == ["operators = 100", "operators = 200"]
+    assert drawn[0][3]["reference"] == 1.0
+
+
+def test_maps_have_their_colours_in_common(drawn, tmp_path):
+    rows = [row("sequential"), row("lios", speedup=0.5), row("lios", gpus=4), row("heft", speedup=4.0)]
+    drawing.draw(rows, [{"kind": "heatmap", "x": "n_ops", "by": "gpus", "schedulers": ["lios", "heft"]}], [], tmp_path)
+    (_, lios, _, how), (_, heft, _, other) = drawn
+    assert (lios, heft) == ({2: {100: [0.5]}, 4: {100: [2.0]}}, {2: {100: [4.0]}})
+    assert how["limits"] == other["limits"] == (0.5, 4.0)
+    assert (how["centre"], how["xlabel"], how["ylabel"], how["label"]) == (
+        1.0, "operators", "GPUs", "speedup over sequential",
+    )  # fmt: skip
+    drawing.draw(rows, [{"kind": "heatmap", "x": "n_ops", "y": "makespan"}], [], tmp_path)
+    assert (drawn[-1][3]["ylabel"], drawn[-1][3]["centre"]) == ("", None)
+
+
+def test_bars_and_boxes_without_x(drawn, tmp_path):
+    """By scheduler alone; scaled as told; two columns wide when there are more than 16."""
+    rows = grid(tuple(f"s{i}" for i in range(17)), ops=(100,), seeds=1)
+    scaled = {"kind": "bar", "scale": 10, "ylabel": "tenths", "logy": True}
+    drawing.draw(rows, [scaled, {"kind": "box", "columns": 1}], [], tmp_path)
+    (_, bars, _, how), (_, boxes, _, other) = drawn
+    assert bars["s3"] == pytest.approx([20.0])
+    assert boxes["s3"] == [2.0]
+    assert (how["ylabel"], how["reference"], how["columns"], how["note"]) == ("tenths", None, 2, "one instance a point")
+    assert (other["reference"], other["columns"], other["xlabel"]) == (1.0, 1, "")
+
+
+def test_search_times(drawn, tmp_path):
+    drawing.draw(grid(), [{"kind": "search-time", "schedulers": ["lios"]}], [], tmp_path)
+    ((name, data, _, how),) = drawn
+    assert (name, data) == ("scaling_plot", {"lios": {100: [1.0, 1.0], 200: [2.0, 2.0]}})
+    assert how["ylabel"] == "search time (s)"
+
+
+def test_names_of_files_differ(drawn, tmp_path):
+    paths = drawing.draw(grid(), [{"kind": "bar"}, {"kind": "bar", "where": {"n_ops": 100}}], [], tmp_path)
+    assert [path.name for path in paths] == ["bar-speedup.png", "bar-speedup-2.png"]
+
+
+def test_a_scheduler_without_a_result_is_logged(drawn, tmp_path, caplog):
+    rows = [*grid(("lios",)), row("heft", status="refused")]
+    with caplog.at_level(logging.WARNING):
+        paths = drawing.draw(rows, [{"kind": "line", "x": "n_ops", "by": "gpus"}], [], tmp_path)
+    assert [path.name for path in paths] == ["line-speedup-n_ops-lios.png"]
+    assert "figure 1: nothing to draw of heft: 1 of 1 rows left out: 1 refused" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "table", "message"),
+    [
+        ([], {"kind": "bar"}, "figure 1: the study has no rows yet; run it first"),
+        ([row("lios", status="failed", speedup=None)], {"kind": "bar", "y": "speedup", "name": "b"},
+         "figure 'b': there is nothing to draw: 1 of 1 rows left out: 1 failed"),
+        (grid(), {"kind": "bar", "y": "speed"}, "figure 1: the rows have no column 'speed'"),
+        (grid(speedup=-1.0), {"kind": "bar", "logy": True}, "figure 1: a logarithmic axis has no place for -1"),
+        (grid(), {"kind": "bar", "y": "kind"}, "figure 1: column workload.kind holds 'layered', which is no number"),
+    ],
+)  # fmt: skip
+def test_figures_that_cannot_be_drawn(rows, table, message, tmp_path):
+    with pytest.raises(StudyError, match=message):
+        drawing.draw(rows, [table], [], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StudyError, match="nothing to draw: none of 1 rows has a result"):
+        drawing.draw([row("lios", status="failed")], [], [], tmp_path)
+    with pytest.raises(FileError, match="cannot make folder"):
+        drawing.draw(grid(), [], [], tmp_path / "file")
+    with pytest.raises(FileError, match="must end in one of"):
+        drawing.draw(grid(), [], [], tmp_path, "gif")
+
+
+def test_real_pictures(tmp_path):
+    """All that suits a study of two numbers."""
+    paths = drawing.draw(grid(gpus=(2, 4)), [], ["workload.n_ops", "cluster.gpus"], tmp_path)
+    assert [path.stem for path in paths][-2:] == ["speedup-map", "search-time"]
+    assert len(set(paths)) == 6
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_lists_are_categories(drawn, tmp_path):
+    rows = [row("ios", **{"option.rules": rules}) for rules in (["R2"], ["R2", "R3"])]
+    drawing.draw(rows, [{"kind": "bar", "x": "rules"}], [], tmp_path)
+    assert drawn[0][1] == {"ios": {"['R2']": [2.0], "['R2', 'R3']": [2.0]}}

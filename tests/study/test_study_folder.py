@@ -1,0 +1,320 @@
+"""The folder of a study: rows that are there whole or not at all, once, and of this study."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import study_cases
+from study_cases import fork, study
+
+import simsched as ss
+import workloads
+from simsched.errors import FileError, FormatError, GraphError, StudyError, UnknownNameError
+from simsched.study import Results, merge, run_study
+from simsched.study.store import appending, read_rows, read_study
+
+STUDY = study("sequential", "lios", {"scheduler": "hios-lp", "w": [2, 3]}, seeds=3)
+
+
+def ran(folder, whole=STUDY, **options):
+    return run_study(whole, folder, **{"load": fork, "executor": "serial", **options})
+
+
+def lines(folder, name="rows.jsonl"):
+    return (folder / name).read_text().splitlines(keepends=True)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished study."""
+    folder = tmp_path_factory.mktemp("done")
+    ran(folder)
+    return folder
+
+
+def copied(done, folder, n, tail=""):
+    """A folder with the first n rows of a finished study, and the beginning of another line."""
+    folder.mkdir(exist_ok=True)
+    (folder / "study.json").write_text((done / "study.json").read_text())
+    (folder / "rows.jsonl").write_text("".join(lines(done)[:n]) + tail)
+    return folder
+
+
+def test_a_finished_folder(done):
+    results = Results.open(done)
+    assert len(results.rows) == len(results) == 12
+    assert [row["index"] for row in results.rows] == list(range(12))
+    assert results.study == STUDY
+    assert repr(results) == "Results('forks', 12 of 12 rows)"
+    assert (done / "rows.parquet").exists()
+    rows = list(csv.DictReader((done / "rows.csv").read_text().splitlines()))
+    assert [float(row["makespan_us"]) for row in rows] == [row["makespan_us"] for row in results.rows]
+    assert read_study(done) == (STUDY, ss.__version__)
+
+
+def test_what_is_finished_is_not_run_again(done):
+    before = lines(done)
+    study_cases.made.clear()
+    assert len(ran(done).rows) == 12
+    assert lines(done) == before
+    assert len(study_cases.made) == 3  # graphs are made again to see whether they are the same
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 11])
+@pytest.mark.parametrize("tail", ["", '{"key":"12', "\0\0"])
+def test_a_torn_last_line_is_cut_off_and_what_is_missing_is_run(done, tmp_path, n, tail):
+    folder = copied(done, tmp_path, n, tail)
+    assert len(Results.open(folder).rows) == n
+    resumed = ran(folder)
+    assert lines(folder)[:n] == lines(done)[:n]
+    assert len(lines(folder)) == 12
+    assert resumed.to_csv() == Results.open(done).to_csv()
+
+
+def test_any_executor(done, tmp_path):
+    with ThreadPoolExecutor(2) as threads:
+        by_threads = ran(tmp_path / "threads", executor=threads, workers=2)
+    by_processes = ran(tmp_path / "processes", executor="processes", workers=2)
+    assert by_threads.to_csv() == by_processes.to_csv() == Results.open(done).to_csv()
+
+
+def test_progress(done, tmp_path):
+    """Rows of before are done from the start; the last call says that all are, and how many have no result."""
+    told = []
+    ran(tmp_path / "new", progress=lambda *numbers: told.append(numbers))
+    assert told[-1] == (12, 12, 0)
+    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+    told.clear()
+    ran(copied(done, tmp_path / "half", 6), progress=lambda *numbers: told.append(numbers))
+    assert told[0][0] > 6
+    assert told[-1] == (12, 12, 0)
+    told.clear()
+    ran(tmp_path / "half", progress=lambda *numbers: told.append(numbers))
+    assert told == [(12, 12, 0)]
+    told.clear()
+    failing = study("study_cases:fails", "lios")
+    for _ in range(2):
+        ran(tmp_path / "failing", failing, progress=lambda *numbers: told.append(numbers))
+        assert told[-1] == (2, 2, 1)
+
+
+def test_another_study_in_the_folder(done):
+    for other, message in [
+        (study("lios"), "'schedulers' is .* there and \\[\"lios\"\\] in study; use another folder"),
+        (study(*STUDY.schedulers, seeds=4), "'seeds' is 3 there and 4 in study"),
+        (study(*STUDY.schedulers, seeds=3, cluster={"gpu": "a40"}), "'cluster' is"),
+    ]:
+        with pytest.raises(StudyError, match=f"holds another study: {message}"):
+            ran(done, other)
+
+
+def test_figures_may_be_added(done, tmp_path):
+    folder = copied(done, tmp_path, 12)
+    figures = {"figure": {"kind": "bar"}, "execution": {"time_limit": 9}}
+    ran(folder, study(*STUDY.schedulers, seeds=3, **figures))
+    again = Results.open(folder).study
+    assert again.figure == ({"kind": "bar"},)
+    assert again.execution == {"time_limit": 9}
+    assert len(lines(folder)) == 12
+
+
+def test_rows_of_another_version(done, tmp_path):
+    folder = copied(done, tmp_path, 3)
+    content = json.loads((folder / "study.json").read_text())
+    (folder / "study.json").write_text(json.dumps({**content, "simsched": "0.0.1"}))
+    with pytest.raises(StudyError, match=r"its rows are of simsched 0\.0\.1, not "):
+        ran(folder)
+
+
+def test_folders_that_are_none(tmp_path):
+    with pytest.raises(StudyError, match=r"not the folder of a study, since it has no study\.json"):
+        Results.open(tmp_path)
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    with pytest.raises(StudyError, match=r"there are rows but no study\.json"):
+        ran(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot make the folder"):
+        ran(tmp_path / "file" / "inside")
+
+
+def test_two_runs_in_one_folder(tmp_path):
+    """The second is refused, in this process and in another, and may go on when the first has ended."""
+    path = tmp_path / "rows.jsonl"
+    code = (
+        "import sys; from pathlib import Path; from simsched.errors import StudyError\n"
+        "from simsched.study.store import appending\n"
+        "try:\n    with appending(Path(sys.argv[1])): print('open')\n"
+        "except StudyError as error: print(error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(ss.__file__).parent.parent)}
+
+    def other():
+        command = [sys.executable, "-c", code, str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+    with appending(path):
+        with pytest.raises(StudyError, match="another run is writing to it"), appending(path):
+            pass
+        assert "another run is writing to it; wait for its end, or use another folder" in other()
+    assert other() == "open\n"
+    with appending(path):
+        pass
+
+
+def test_a_line_that_is_no_row(done, tmp_path):
+    for bad in ("nonsense\n", "[1]\n", '{"index": 1}\n', '{"index": "1", "key": "x", "status": "ok"}\n'):
+        folder = copied(done, tmp_path, 2, bad)
+        with pytest.raises(FormatError, match=r"rows\.jsonl: line 3 is no row of a study; delete the line, then"):
+            Results.open(folder)
+
+
+def test_a_row_that_stands_twice(done, tmp_path):
+    """Alike but for wall times it counts once; otherwise it says which row and column."""
+    row = json.loads(lines(done)[1])
+    folder = copied(done, tmp_path, 12, json.dumps({**row, "wall.row_s": 9.0}) + "\n")
+    assert len(Results.open(folder).rows) == 12
+    folder = copied(done, tmp_path, 12, json.dumps({**row, "makespan_us": 9.0}) + "\n")
+    with pytest.raises(StudyError, match=r"row 1 \(lios\) stands twice and 'makespan_us' differs: 30\.0 and 9\.0"):
+        Results.open(folder)
+
+
+def test_rows_that_cannot_be_written_leave_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    with appending(path) as file:
+        file.append([{"index": 0, "key": "a", "status": "ok"}])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(FileError, match=r"cannot write .*: No space left on device"):
+                file.append([{"index": 1, "key": "b", "status": "ok"}])
+        file.append([{"index": 2, "key": "c", "status": "ok"}])
+    assert [row["index"] for row in read_rows(path)] == [0, 2]
+
+
+def test_retry_runs_what_failed_and_nothing_else(tmp_path):
+    whole = study("lios", "study_cases:fails", {"scheduler": "lios", "streams": 0})
+    ran(tmp_path, whole)
+    first = lines(tmp_path)
+    assert [json.loads(line)["status"] for line in first] == ["ok", "failed", "refused"]
+    assert len(ran(tmp_path, whole).rows) == 3
+    assert lines(tmp_path) == first
+    assert len(ran(tmp_path, whole, retry=True).rows) == 3
+    after = lines(tmp_path)
+    assert [json.loads(line)["index"] for line in after] == [0, 2, 1]
+    assert after[:2] == [first[0], first[2]]
+
+
+def test_a_row_that_came_to_its_end_takes_the_place_of_one_that_did_not(tmp_path):
+    whole = study("lios")
+    ran(tmp_path, whole)
+    row = json.loads(lines(tmp_path)[0])
+    (tmp_path / "rows.shard-1-of-2.jsonl").write_text(json.dumps({**row, "status": "timeout", "key": "x"}) + "\n")
+    assert [row["status"] for row in Results.open(tmp_path).rows] == ["ok"]
+
+
+def test_a_file_of_the_study_that_changes(tmp_path):
+    """Rows are run again; the new ones count."""
+    whole = study(workload={"kind": "net.json"}, folder=str(tmp_path))
+    fork("net", seed=0).save(str(tmp_path / "net.json"))
+    assert ran(tmp_path / "rows", whole, load=workloads.load_kind).rows[0]["makespan_us"] == 70.0
+    fork("net", seed=0, width=2).save(str(tmp_path / "net.json"))
+    again = ran(tmp_path / "rows", whole, load=workloads.load_kind)
+    assert [row["makespan_us"] for row in again.rows] == [50.0, 30.0]
+    assert len(lines(tmp_path / "rows")) == 4
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_shards_merged(done, tmp_path, n):
+    """Into folders of their own or into one, with units for each or without: the same rows."""
+    for i in range(1, n + 1):
+        ran(tmp_path / "one", shard=(i, n))
+        ran(tmp_path / f"own{i}", shard=f"{i}/{n}")
+    alone = Results.open(tmp_path / "own1")
+    assert 0 < len(alone.rows) < 12
+    expected = Results.open(done).to_csv()
+    assert Results.open(tmp_path / "one").to_csv() == expected
+    assert merge(tmp_path / "one").to_csv() == expected
+    assert merge([tmp_path / f"own{i}" for i in range(1, n + 1)], tmp_path / "all").to_csv() == expected
+    assert len(lines(tmp_path / "one")) == len(lines(tmp_path / "all")) == 12
+    merge([tmp_path / "all", tmp_path / "own1"], tmp_path / "all")
+    assert len(lines(tmp_path / "all")) == 12
+
+
+def test_rows_of_shards_are_not_run_again(tmp_path):
+    ran(tmp_path, shard=(1, 3))
+    ran(tmp_path)
+    assert len(lines(tmp_path, "rows.shard-1-of-3.jsonl")) == 4
+    assert len(lines(tmp_path)) == 8
+
+
+def test_what_cannot_be_merged(done, tmp_path):
+    other = tmp_path / "other"
+    ran(other, study("lios"))
+    with pytest.raises(StudyError, match="other: holds another study: 'schedulers'"):
+        merge([done, other], tmp_path / "all")
+    wrong = copied(done, tmp_path / "wrong", 1)
+    row = json.loads(lines(wrong)[0])
+    (wrong / "rows.jsonl").write_text(json.dumps({**row, "syncs": 99}) + "\n")
+    with pytest.raises(StudyError, match=r"row 0 \(sequential\) stands twice and 'syncs' differs: 0 and 99"):
+        merge([done, wrong], tmp_path / "all")
+    with pytest.raises(StudyError, match="there are no folders to merge"):
+        merge([])
+    with pytest.raises(StudyError, match="say which folder gets the rows"):
+        merge([done, done])
+
+
+def test_shards_are_counted_from_one_or_from_nought(tmp_path):
+    """Parts 1, 2 and 3 of 3 are parts 1, 2 and 0: a batch system counts as it likes."""
+    for part in ("0/3", "3/3"):
+        assert [row["index"] for row in ran(tmp_path / part[0], shard=part).rows] == [
+            row["index"] for row in ran(tmp_path / "again", shard=(3, 3)).rows
+        ]
+        assert (tmp_path / part[0] / "rows.shard-3-of-3.jsonl").exists()
+
+
+@pytest.mark.parametrize("shard", ["-1/3", "4/3", "x", "1", (1, 0), (0, 0), (3, 2), "1/2/3"])
+def test_shards_that_are_none(tmp_path, shard):
+    with pytest.raises(StudyError, match="a shard is i/n, part i of n with i from 1 to n, not "):
+        ran(tmp_path, shard=shard)
+
+
+def test_what_is_refused_before_any_row_runs(tmp_path):
+    checked = {"load": workloads.load_kind, "check": workloads.check_kind}
+    for fields, message in [
+        ({"workload": {"kind": ["layered", "layred"]}}, r"study: \[workload\]: unknown workload 'layred'"),
+        ({"workload": {"kind": "layered", "n_op": 3}}, "has no parameter 'n_op'; known are: n_ops"),
+        ({"workload": {"kind": "layered", "time": "5"}}, "time must be a range low:high, not '5'"),
+        ({"workload": {"kind": "none.onnx"}}, r"study: \[workload\]: there is no file .*none\.onnx"),
+        ({"cluster": {"file": "none.json"}}, r"study: \[cluster\]: cannot read .*none\.json"),
+        ({"cluster": {"gpu": "a40", "device": {"lunch": 0.0}}}, r"\[cluster\]: Device has no field 'lunch'; known"),
+        ({"cluster": {"gpu": "a40", "device": {"launch": "x"}}}, r"\[cluster\]: "),
+    ]:
+        with pytest.raises(StudyError, match=message):
+            ran(tmp_path / "none", study("lios", **fields), **checked)
+    assert not (tmp_path / "none").exists()
+
+
+def test_kinds(tmp_path):
+    assert workloads.load_kind("layered", n_ops=20, n_layers=4, time="1:2", utilization="none", seed=3) == (
+        workloads.random_layered(20, 4, time=(1.0, 2.0), utilization=None, rng=3)
+    )
+    assert workloads.load_kind("layered", n_ops=20, time=(1.0, 2.0), seed=3) == (
+        workloads.random_layered(20, time=(1.0, 2.0), rng=3)
+    )
+    assert workloads.load_kind("random:layered", seed=1) == workloads.load("random:layered", seed=1)
+    assert workloads.load_kind("squeezenet", seed=1, batch=2) == workloads.load("squeezenet", batch=2)
+    graph = fork("net", seed=0)
+    graph.save(str(tmp_path / "net.json"))
+    assert workloads.load_kind(str(tmp_path / "net.json"), seed=1) == graph
+    for check in (workloads.load_kind, workloads.check_kind):
+        with pytest.raises(UnknownNameError, match="unknown workload 'layred'"):
+            check("layred", seed=1)
+        with pytest.raises(GraphError, match="has no parameter 'batch'; known are: none"):
+            check(str(tmp_path / "net.json"), batch=2)
+        with pytest.raises(GraphError, match="has no parameter 'rng'"):
+            check("layered", rng=2)
+    workloads.check_kind("layered", n_ops=-1)  # only names and texts are looked at

@@ -1,0 +1,172 @@
+"""`Results`: CSV, Parquet, data frame and tables of rows."""
+
+import builtins
+import csv
+import io
+import math
+
+import pytest
+from study_cases import fork, study
+
+from simsched.errors import MissingDependencyError
+from simsched.study import Results, run_study
+from simsched.study.grid import swept_columns
+
+STUDY = study(
+    "lios", {"scheduler": "lios", "streams": [1, 0]}, "study_cases:fails",
+    workload={"kind": "fork", "width": [2, 3], "time": 20.0}, seeds=2, simulation={"jitter": 0.01},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return run_study(STUDY, tmp_path_factory.mktemp("rows"), load=fork, executor="serial")
+
+
+def test_columns(results):
+    """What the row is, what it is of, results, counts of searches, wall times, whatever row names them first."""
+    names = list(results.columns)
+    assert names[:12] == [
+        "key", "unit", "index", "status", "reason", "workload.kind", "workload.width", "workload.time", "seed",
+        "cluster.gpu", "cluster.overheads", "cluster.gpus",
+    ]  # fmt: skip
+    assert names[12:19] == [
+        "simulation.engine", "simulation.jitter", "simulation.threads", "simulation.transfers", "simulation.bound",
+        "scheduler", "option.streams",
+    ]  # fmt: skip
+    assert names[19:23] == ["graph", "ops", "edges", "makespan_us"]
+    assert sorted(names[-3:]) == ["wall.row_s", "wall.search_s", "wall.simulate_s"]
+    assert len(set(names)) == len(names)
+
+
+def test_csv_reads_back(results):
+    rows = list(csv.DictReader(io.StringIO(results.to_csv())))
+    assert len(rows) == 16
+    assert not [name for name in rows[0] if name.startswith("wall.")]
+    for text, row in zip(rows, results.rows, strict=True):
+        if row["status"] == "ok":
+            assert float(text["makespan_us"]) == row["makespan_us"]
+        assert text["reason"] == (row["reason"] or "")
+        assert text["simulation.bound"] == "true"
+    assert "wall.row_s" in results.to_csv(deterministic=False).splitlines()[0]
+
+
+def test_csv_does_not_depend_on_the_run(results, tmp_path):
+    assert run_study(STUDY, tmp_path, load=fork, executor="serial", shard=(1, 1)).to_csv() == results.to_csv()
+
+
+def test_parquet(results):
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pq.read_table(io.BytesIO(results.to_parquet()))
+    assert table.column_names == list(results.columns)
+    assert table.column("makespan_us").to_pylist() == [row.get("makespan_us") for row in results.rows]
+
+
+def test_parquet_of_columns_of_several_kinds():
+    """Whole numbers among floats are floats; numbers among texts are texts; too large ones are floats."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows = [{"key": "a", "x": 1, "y": 1.5, "z": 2**70}, {"key": "b", "x": "5:9", "y": 2}, {"key": "c", "z": 3}]
+    table = pq.read_table(io.BytesIO(Results(STUDY, tuple(rows)).to_parquet()))
+    assert table.column("x").to_pylist() == ["1", "5:9", None]
+    assert table.column("y").to_pylist() == [1.5, 2.0, None]
+    assert table.column("z").to_pylist() == [float(2**70), None, 3.0]
+
+
+def test_parquet_without_pyarrow(results, tmp_path, monkeypatch):
+    imported = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return imported(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[parquet\]'"):
+        results.to_parquet()
+    results.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_data_frame(results):
+    frame = results.to_dataframe()
+    assert list(frame.columns) == list(results.columns)
+    ok = frame[frame.status == "ok"]
+    assert len(ok) == 8
+    assert ok.groupby("scheduler")["makespan_us"].mean().loc["lios"] == pytest.approx(30.0, rel=0.1)
+
+
+def test_means(results):
+    """Four schedulers at two widths, over two instances each: mean and standard deviation of the two."""
+    from simsched.study.tables import means
+
+    rows = means(results)
+    assert [(row["workload.width"], row["scheduler"]) for row in rows[:5]] == [
+        (2, "lios"), (2, "lios streams=1"), (2, "lios streams=0"), (2, "study_cases:fails"), (3, "lios"),
+    ]  # fmt: skip
+    assert [(row["rows"], row["done"], row["failed"]) for row in rows[:4]] == [
+        (2, 2, 0), (2, 2, 0), (2, 0, 2), (2, 0, 2),
+    ]  # fmt: skip
+    a, b = (row["makespan_us"] for row in results.rows if row["scheduler"] == "lios" and row["workload.width"] == 2)
+    mean, deviation = rows[0]["makespan_us"]
+    assert mean == pytest.approx((a + b) / 2)
+    assert deviation == pytest.approx(math.sqrt((a - b) ** 2 / 2))  # of a sample of two
+    assert rows[2]["makespan_us"] is None
+
+
+def printed(table):
+    from rich.console import Console
+
+    console = Console(width=160, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_tables(results):
+    text = printed(results.table())
+    assert "forks: 16 of 16 rows" in text
+    assert "width" in text
+    assert "jitter 0.01" in text  # the same for all: said once
+    assert text.count("lios streams=0") == 2
+    assert "±" in text
+
+
+def test_status(results):
+    """4 rows each; without the last row one is missing."""
+    rows = Results(STUDY, results.rows[:-1]).counts()
+    assert [(row["scheduler"], row["rows"], row["missing"], row["ok"], row["refused"], row["failed"], row["timeout"])
+            for row in rows] == [
+        ("lios", 4, 0, 4, 0, 0, 0), ("lios streams=1", 4, 0, 4, 0, 0, 0), ("lios streams=0", 4, 0, 0, 4, 0, 0),
+        ("study_cases:fails", 3, 1, 0, 0, 3, 0),
+    ]  # fmt: skip
+    assert rows[0]["wall_s"] == sum(row["wall.row_s"] for row in results.rows if row["scheduler"] == "lios")
+    assert rows[2]["reasons"] == ["lios: streams must be at least 1, not 0"]
+    text = printed(results.status())
+    assert "lios streams=0: lios: streams must be at least 1, not 0" in text
+
+
+def test_a_study_of_which_there_are_no_rows_yet():
+    empty = Results(STUDY, ())
+    assert empty.columns == ()
+    assert empty.to_csv() == "\n"
+    assert "0 of 16 rows" in printed(empty.table())
+    assert [row["missing"] for row in empty.counts()] == [4, 4, 4, 4]
+    assert len(empty.to_dataframe()) == 0
+
+
+def test_figures(results, tmp_path):
+    paths = results.plot(tmp_path, format="svg")
+    assert paths
+    assert all(path.suffix == ".svg" and path.stat().st_size for path in paths)
+    assert {path.parent for path in results.plot()} == {results.folder / "figures"}
+
+
+def test_columns_that_are_swept():
+    assert swept_columns(STUDY) == ["workload.width"]
+    several = study(
+        workload=[{"kind": "fork", "width": 2}, {"kind": "fork"}, {"kind": "spoon", "width": 2}],
+        cluster={"gpu": "a100", "device": {"launch": [0.0, 1.0]}}, simulation={"jitter": [0.1, 0.2]},
+    )  # fmt: skip
+    assert swept_columns(several) == [
+        "workload.kind", "workload.width", "cluster.device.launch", "simulation.jitter",
+    ]  # fmt: skip

@@ -1,0 +1,217 @@
+"""What rows say, and what becomes of schedulers that do not come to an end."""
+
+import json
+import pickle
+
+import pytest
+import study_cases
+from study_cases import fork, study
+
+import simsched as ss
+import workloads
+from simsched.study.evaluate import Evaluate
+from simsched.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of
+from simsched.study.keys import graph_digest, row_key, target_digest
+
+
+def evaluated(whole, load=fork, run="once", time_limit=None):
+    """The rows of a study, made in this process."""
+    make = Evaluate(load, whole.folder, "1.0", time_limit, run)
+    return [row for rows in make(rows_of(whole)) for row in rows]
+
+
+def test_a_row_by_hand():
+    """10 us, then three of 20 us that load nothing: 70 one by one, 30 in three streams, which no schedule beats."""
+    one, three = evaluated(study(seed=5), run="by hand")
+    assert one["status"] == three["status"] == "ok"
+    assert (one["makespan_us"], three["makespan_us"]) == (70.0, 30.0)
+    assert (one["speedup"], three["speedup"]) == (1.0, 70 / 30)
+    assert three["estimate_us"] == 30.0
+    assert three["estimate_speedup"] == 70 / 30
+    assert (three["bound_us"], one["over_bound"], three["over_bound"]) == (30.0, 70 / 30, 1.0)
+    assert (three["ops"], three["edges"], three["streams"], three["devices"], three["stages"]) == (4, 3, 3, 1, None)
+    assert three["reason"] is None
+    assert [row["index"] for row in (one, three)] == [0, 1]
+    assert one["unit"] == three["unit"]
+    graph = fork("fork", seed=seed_of(5, 0, GRAPH))
+    assert three["graph"] == graph_digest(graph)
+    cluster = ss.Cluster.preset("a100").without_overheads()
+    assert three["key"] == row_key(rows_of(study(seed=5))[1], "1.0", graph_digest(graph), target_digest(cluster))
+    assert {name for name in three if name.startswith("wall.")} == {"wall.row_s", "wall.search_s", "wall.simulate_s"}
+    assert json.loads(json.dumps(three)) == three
+
+
+def test_stages_are_counted():
+    """Greedy runs a, then b, c and d: 2 stages."""
+    (row,) = evaluated(study("greedy"), run="stages")
+    assert row["stages"] == 2
+
+
+def test_a_graph_is_made_once_for_all_its_rows():
+    whole = study(cluster={"gpu": ["a100", "a40"], "overheads": False}, seeds=2)
+    study_cases.made.clear()
+    rows = evaluated(whole, run="made once")
+    assert len(rows) == 8
+    assert study_cases.made == [("fork", 3, seed_of(0, k, GRAPH)) for k in (0, 1)]
+    assert len({row["key"] for row in rows}) == 8
+
+
+def test_a_seed_of_the_file_is_taken():
+    study_cases.made.clear()
+    evaluated(study(workload={"kind": "fork", "seed": [5, 6]}), run="own seed")
+    assert study_cases.made == [("fork", 3, 5), ("fork", 3, 6)]
+
+
+def test_schedulers_that_draw_get_a_seed_and_whole_numbers_of_a_search_are_columns():
+    first, second = evaluated(study("study_cases:draws", seeds=2), run="draws")
+    assert first["search.rng"] == seed_of(0, 0, SCHEDULER)
+    assert second["search.rng"] == seed_of(0, 1, SCHEDULER)
+    assert "search.share" not in first
+    (own,) = evaluated(study({"scheduler": "study_cases:draws", "rng": 9, "scale": 2.0}), run="draws")
+    assert (own["search.rng"], own["option.rng"], own["estimate_us"]) == (9, 9, 18.0)
+
+
+def test_samples():
+    """With samples the makespan has no jitter; the samples are those of `simulate_many` with the instance's seed."""
+    (row,) = evaluated(study("lios", simulation={"jitter": 0.1, "samples": 50}), run="samples")
+    graph, cluster = fork("fork", seed=0), ss.Cluster.preset("a100").without_overheads()
+    drawn = ss.simulate_many(ss.schedule(graph, cluster, "lios"), cluster, 50, jitter=0.1, rng=seed_of(0, 0, JITTER))
+    assert row["makespan_us"] == 30.0
+    assert [row[f"{name}_us"] for name in ("p50", "p95", "p99", "mean", "std")] == [
+        drawn.p50, drawn.p95, drawn.p99, drawn.mean, drawn.std,
+    ]  # fmt: skip
+
+
+def test_jitter_without_samples_is_in_the_makespan():
+    jittered = evaluated(study(simulation={"jitter": 0.1}), run="jitter")
+    again = evaluated(study(simulation={"jitter": 0.1}, seeds=2), run="jitter")
+    assert jittered[1]["makespan_us"] != 30.0
+    assert [row["makespan_us"] for row in again[:2]] == [row["makespan_us"] for row in jittered]
+    assert again[3]["makespan_us"] != again[1]["makespan_us"]
+
+
+@pytest.mark.parametrize("setting", [{"engine": "reference"}, {"threads": "one"}, {"events": "literal"}])
+def test_other_simulations(setting):
+    rows = evaluated(study(simulation={**setting, "bound": False}), run="settings")
+    assert [row["makespan_us"] for row in rows] == [70.0, 30.0]
+    assert rows[1]["bound_us"] is None
+    assert rows[1]["over_bound"] is None
+
+
+def test_what_does_not_come_to_an_end():
+    names = ["fails", "ends", "runs_out", "sleeps"]
+    whole = study(*(f"study_cases:{name}" for name in names), {"scheduler": "lios", "streams": 0}, "lios")
+    rows = evaluated(whole, run="ends", time_limit=0.2)
+    assert [row["status"] for row in rows] == ["failed", "failed", "failed", "timeout", "refused", "ok"]
+    assert [row["reason"] for row in rows] == [
+        "ZeroDivisionError: cannot divide <object object at 0x...>", "SystemExit: 3", "MemoryError",
+        "took longer than the time limit of 0.2 s", "lios: streams must be at least 1, not 0", None,
+    ]  # fmt: skip
+    assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:5])
+
+
+def test_ctrl_c_is_no_row():
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(study("study_cases:interrupts"))
+
+
+def test_a_graph_that_cannot_be_made():
+    """Its rows are addressed by what the study says, and known by that."""
+    whole = study(workload={"kind": "none"})
+    rows = evaluated(whole)
+    assert [(row["status"], row["reason"]) for row in rows] == [("refused", "there is no such graph; take another")] * 2
+    assert rows[0]["key"] == row_key(rows_of(whole)[0], "1.0", None, None) != rows[1]["key"]
+    known = {row["index"]: row["key"] for row in rows}
+    assert Evaluate(fork, ".", "1.0", None, "x")(rows_of(whole, known)) == [[], []]
+
+
+def test_rows_of_what_took_its_process_with_it():
+    make = pickle.loads(pickle.dumps(Evaluate(fork, ".", "1.0", 5.0, "x")))
+    spec = rows_of(study())[1]
+    (crashed,), (hung,) = make.died(spec, False), make.died(spec, True)
+    assert (crashed["status"], hung["status"]) == ("failed", "timeout")
+    assert crashed["key"] == hung["key"] == row_key(spec, "1.0", None, None)
+    assert crashed["scheduler"] == "lios"
+    assert crashed["workload.kind"] == "fork"
+
+
+def test_known_rows_are_left_out_until_the_graph_changes():
+    whole = study(seeds=2)
+    rows = evaluated(whole, run="first")
+    known = {row["index"]: row["key"] for row in rows if row["index"] != 2}
+    again = Evaluate(fork, ".", "1.0", None, "second")(rows_of(whole, known))
+    assert [[row["index"] for row in made] for made in again] == [[], [], [2], []]
+    changed = Evaluate(slower, ".", "1.0", None, "third")(rows_of(whole, known))
+    assert [len(made) for made in changed] == [1, 1, 1, 1]
+    newer = Evaluate(fork, ".", "1.1", None, "fourth")(rows_of(whole, known))
+    assert [len(made) for made in newer] == [1, 1, 1, 1]
+
+
+def slower(kind, *, seed):
+    return fork(kind, seed=seed, time=21.0)
+
+
+def test_every_part_of_the_content_is_in_the_key():
+    usual = {"simulation": {"jitter": 0.1}}
+    others = [
+        study("lios", seed=1, **usual), study("lios", seeds=[1], **usual), study("heft", **usual),
+        study({"scheduler": "lios", "streams": 3}, **usual), study("lios", simulation={"jitter": 0.2}),
+        study("lios", simulation={"jitter": 0.1, "samples": 5}), study("lios", workload={"kind": "fork", "width": 2}),
+        study("lios", cluster={"gpu": "a40"}), study("lios", simulation={"jitter": 0.1, "threads": "one"}),
+    ]  # fmt: skip
+    keys = [evaluated(whole, run=str(i))[0]["key"] for i, whole in enumerate([study("lios", **usual), *others])]
+    assert len(set(keys)) == len(keys)
+
+
+def test_labels_are_not_in_the_key():
+    plain, named = study("lios"), study({"scheduler": "lios", "label": "ours"})
+    assert evaluated(plain, run="l")[0]["key"] == evaluated(named, run="l")[0]["key"]
+
+
+def test_digests_of_graphs():
+    """Of equal content, however it was made, but for the name; every part counts."""
+    names, kinds = ["a", "b"], ([1, 0], ["relu", "conv"])
+    by_columns = ss.OpGraph.from_columns(names, [0], [1], name="x", kind=kinds, time=[1.0, 2.0], edge_nbytes=8.0)
+    by_rows = ss.OpGraph(
+        [ss.Operator("a", kind="conv", time=1.0), ss.Operator("b", kind="relu", time=2.0)], [ss.Edge("a", "b", 8.0)]
+    )
+    assert graph_digest(by_columns) == graph_digest(by_rows)
+    first = {"kind": "conv", "time": 1.0}
+    changes = [
+        {"name": "c"}, {"kind": "pool"}, {"time": 1.5}, {"flops": 1.0}, {"weight_nbytes": 1.0}, {"intensity": "memory"},
+        {"kernels": (ss.Kernel(3),)}, {"dtype": "fp16"}, {"block": "stem"}, {"attributes": {"stride": 2}},
+        {"output_shape": (1, 2)}, {"input_shapes": ((1, 2),)},
+    ]  # fmt: skip
+    digests = [graph_digest(by_rows)]
+    for change in changes:
+        a = ss.Operator(**{"name": "a", **first, **change})
+        digests.append(
+            graph_digest(ss.OpGraph([a, ss.Operator("b", kind="relu", time=2.0)], [ss.Edge(a.name, "b", 8.0)]))
+        )
+    for edge in (ss.Edge("a", "b", 9.0), ss.Edge("a", "b", 8.0, 1.0)):
+        digests.append(graph_digest(ss.OpGraph(by_rows.operators, [edge])))
+    assert len(set(digests)) == len(digests)
+
+
+def test_files_are_relative_to_the_study(tmp_path):
+    """A cluster and a graph beside the study; what they hold is in the key, where they are is not."""
+    keys = []
+    for place, launch in (("one", 0.0), ("two", 0.0), ("three", 1.0)):
+        folder = tmp_path / place
+        folder.mkdir()
+        fork("net", seed=0).save(str(folder / "net.json"))
+        ss.Cluster.preset("a100").without_overheads().replace_devices(launch=launch).save(folder / "cluster.json")
+        whole = study("lios", workload={"kind": "net.json"}, cluster={"file": "cluster.json"}, folder=str(folder))
+        (row,) = evaluated(whole, workloads.load_kind, run=place)
+        assert row["makespan_us"] >= 30.0
+        assert row["workload.kind"] == "net.json"
+        keys.append(row["key"])
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_what_is_replaced_in_clusters():
+    cluster = {"gpu": "a100", "overheads": False, "device": {"launch": [0.0, 7.0]}, "links": {"latency": 0.0}}
+    rows = evaluated(study("sequential", cluster=cluster), run="cluster")
+    assert rows[0]["makespan_us"] == 70.0
+    assert rows[1]["makespan_us"] > 70.0
+    assert rows[1]["cluster.device.launch"] == 7.0
