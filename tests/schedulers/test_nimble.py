@@ -3,12 +3,14 @@
 import importlib
 from itertools import combinations, pairwise
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters, graphs, shapes
 
+import workloads
 from simsched.cluster import Cluster
 from simsched.errors import SchedulerError
 from simsched.graph import Edge, Operator, OpGraph
@@ -291,13 +293,25 @@ def test_bad_options(options, message):
     assert str(caught.value) == message
 
 
-def test_a_matching_too_large_is_refused(monkeypatch):
-    """3 chains have 1 pair of which one ends before the other begins; the closure of the graph has 8 pairs."""
-    monkeypatch.setattr(importlib.import_module("simsched.schedulers.nimble"), "_MOST_PAIRS", 2)
-    graph = made("1-3 2-3 3-4 3-5 1-4", 5)
-    assert schedule(graph, ONE, nimble).n_streams == 3
-    with pytest.raises(SchedulerError, match=r"^nimble: .* give streams='chains'$"):
-        schedule(graph, ONE, nimble, streams="dilworth")
+def test_a_second_matching_of_many_chains():
+    """8,000 operators in 571 layers make 1,514 chains, nearly every two of them comparable: 31 streams are left."""
+    graph = workloads.load("random:layered", n_ops=8000, n_layers=571, seed=0)
+    assert schedule(graph, ONE, nimble).n_streams == 1514
+    assert schedule(graph, ONE, nimble, streams="reuse").n_streams == 31
+
+
+@given(size=st.integers(1, 12), seed=st.integers(0, 2**32 - 1), density=st.floats(0.05, 0.9))
+def test_matching_of_an_order_is_a_largest_one(size, seed, density):
+    """As large as the one by networkx, of pairs that are there, and no row or column twice."""
+    module = importlib.import_module("simsched.schedulers.nimble")
+    pairs = np.argwhere(np.random.default_rng(seed).random((size, size)) < density).tolist()
+    rows = [sum(1 << j for i, j in pairs if i == row) for row in range(size)]
+    found = [(i, j) for i, j in enumerate(module._matching_of_order(rows)) if j >= 0]
+    assert all([i, j] in pairs for i, j in found)
+    assert len({j for _, j in found}) == len(found)
+    both = nx.Graph([(i, size + j) for i, j in pairs])
+    both.add_nodes_from(range(2 * size))
+    assert len(found) == len(nx.bipartite.hopcroft_karp_matching(both, range(size))) // 2
 
 
 def test_times_that_add_up_to_infinity():
