@@ -1,9 +1,9 @@
-"""Speed beside other tools: run with ``pytest -m benchmark --benchmark-enable tests/benchmarks/test_peers_speed.py -s``.
+"""Speed beside other tools: run with ``pytest -m benchmark --benchmark-enable`` and this file, and ``-s``.
 
-Layered DAGs as in HIOS, 2 edges to an operator, transfers of 0.8 of an operator, 4 GPUs. On the same instances SAGA 2.1.0
-was measured, in HEFT without building its graph, at 14 ms, 95 ms and 4.8 s for 200, 1,000 and 10,000 operators (2.0.2,
-the newest for Python 3.11: 31 ms, 430 ms, 71 s), Estee's ETF with its simulation at 17 ms, 0.10 s and 0.85 s, and HIOS's
-released code, HIOS-LP at 200 operators, at 5.9 s.
+Layered DAGs as in HIOS, 2 edges to an operator, transfers of 0.8 of an operator, 4 GPUs. On the same instances SAGA
+2.1.0 was measured, in HEFT without building its graph, at 14 ms, 95 ms and 4.8 s for 200, 1,000 and 10,000 operators
+(2.0.2, the newest for Python 3.11: 31 ms, 430 ms, 71 s), Estee's ETF with its simulation at 17 ms, 0.10 s and 0.85 s,
+and HIOS's released code, HIOS-LP at 200 operators, at 5.9 s.
 """
 
 from time import perf_counter
