@@ -1,0 +1,1 @@
+"""What the papers claim, and what comes out here: `python -m validation.papers`."""
