@@ -37,10 +37,7 @@ NETWORKS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 IOS, NIMBLE, TASO, OURS = "IOS", "Nimble", "TASO+Nimble", "Ours"
-WITHOUT_DP: Final = "Ours without dynamic programming"
-_SEARCHES: Final[Mapping[str, tuple[str, bool]]] = MappingProxyType(
-    {OURS: ("mixed", True), TASO: ("sum", True), WITHOUT_DP: ("mixed", False)}
-)  # objective, dp; the longest first
+_OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType({OURS: "mixed", TASO: "sum"})
 _SUBSTITUTED: Final = "NasNet-A"
 _KINDS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {"depthwise 3x3": ("R5", 3), "depthwise 5x5": ("R5", 5), "average pools": ("R7", 3)}
@@ -77,17 +74,16 @@ def latency(name: str, column: str, run: Run) -> float:
 def searched(name: str, run: Run) -> Mapping[str, Searched]:
     """Return what each search makes of a network, several at a time."""
     if run.workers == 1:
-        return {column: _search(name, column, run.quick) for column in _SEARCHES}
+        return {column: _search(name, column, run.quick) for column in _OBJECTIVES}
     prepared(name)  # before the processes are made, which then have it
     with ProcessPoolExecutor(run.workers) as pool:
-        running = {column: pool.submit(_search, name, column, run.quick) for column in _SEARCHES}
+        running = {column: pool.submit(_search, name, column, run.quick) for column in _OBJECTIVES}
         return {column: future.result() for column, future in running.items()}
 
 
 def _search(name: str, column: str, quick: bool, cost: CostModel | None = None) -> Searched:
-    objective, dp = _SEARCHES[column]
-    cluster = ss.Cluster.preset(GPU)
-    plan = ss.schedule(prepared(name), cluster, "autograph", cost, objective=objective, dp=dp, **_limits(quick))
+    cluster, objective = ss.Cluster.preset(GPU), _OBJECTIVES[column]
+    plan = ss.schedule(prepared(name), cluster, "autograph", cost, objective=objective, **_limits(quick))
     found = (int(op.attributes.get("groups", 1)) for op in plan.graph.operators if op.kind == "conv")
     return Searched(ss.simulate(plan, cluster, cost).makespan / MS, tuple(n for n in found if n > 1))
 

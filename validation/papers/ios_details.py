@@ -158,84 +158,88 @@ def _fig_16(run: Run) -> Values:  # noqa: ARG001
 
 
 _FREE_OVERLAP: Final = (
-    "with the prior of 24 warps per SM for full rate, grids of 96 blocks are slow alone and leave nearly all of the "
-    "device to others: a alone reaches 18 % of the peak (33 % in the figure), and beside d takes 214 us like either "
-    "alone"
+    "a prior, 24 warps per SM for full rate, makes grids of 96 blocks slow alone and free beside others: a reaches "
+    "18 % of the peak (33 % in the figure), and a beside d takes 214 us, as either does alone"
 )
-_FREE_OVERLAP_TOO: Final = "the same prior as in Fig. 2: 1 beside 2 takes 204 us, as either alone"
+_FREE_OVERLAP_TOO: Final = "the same prior as in Fig. 2: 1 beside 2 takes 204 us, as either does alone"
 DETAILS: Final = (
     Claim(
         "ios-fig2-stages", "IOS", "Fig. 2",
-        "stages that IOS finds for the model of the figure: a beside d, then b beside c",
+        "stages that IOS finds for the model of the figure on V100: a beside d, then b beside c",
         {"a": 1, "d": 1, "b": 2, "c": 2}, "figure", EXACT, _fig_2_stages, because=_FREE_OVERLAP,
     ),
     Claim(
-        "ios-fig2-speedup", "IOS", "Fig. 2", "the model on V100, speedup over sequential",
+        "ios-fig2-speedup", "IOS", "Fig. 2", "the model of the figure on V100: speedup over sequential",
         {"greedy": 0.48 / 0.37, "ios": 0.48 / 0.33}, "end times printed in the figure", ACROSS_HARDWARE,
-        _fig_2_speedups, unit="x", because=_FREE_OVERLAP,
+        _fig_2_speedups, unit="x",
+        because="the same prior as in the row above: two of the four convolutions side by side take no longer than one",
     ),
     Claim(
         "ios-fig2-utilization", "IOS", "Fig. 2",
-        "part of the peak FLOP rate that each stage reaches (for b the figure prints 0.6 GFLOP under greedy and 1.2 "
-        "under sequential, which is right)",
+        "the model of the figure on V100: part of the peak FLOP rate that each stage reaches (the figure prints 0.6 "
+        "GFLOP for b under greedy; the 1.2 under sequential are right)",
         {"sequential a": 33, "sequential b": 59, "sequential c": 35, "sequential d": 59, "greedy acd": 62,
          "greedy b": 60, "ios ad": 69, "ios bc": 71},
         "printed in the figure", ACROSS_HARDWARE, _fig_2_utilization, unit="%",
-        because="the same prior: with 12 warps per SM instead of 24 the four alone reach 35, 59, 35 and 59 %; but then "
-        "Inception-v3 takes 3.8 ms one after the other, where 6.5 was measured: one prior cannot fit both",
+        because="the same prior: with 12 warps per SM instead of 24 the four alone reach 35, 59, 35 and 59 %, but then "
+        "Inception-v3 takes 3.8 ms one after the other where 6.5 was measured. Neither fits both",
     ),
     Claim(
-        "ios-fig8", "IOS", "Fig. 8", "active warps of the model of Fig. 2 on V100, IOS over sequential",
+        "ios-fig8", "IOS", "Fig. 8",
+        "active warps of the model of Fig. 2 on V100, IOS over sequential (our stages are not theirs, see Fig. 2)",
         {"": 1.58}, "text: 2.7e8 against 1.7e8 warps per ms", ACROSS_HARDWARE, _fig_8, unit="x",
     ),
     Claim(
         "ios-readme-stages", "IOS", "README 3",
-        "stages that IOS finds for the sample of the README: 1 beside 2, 4 beside 3, 5",
+        "stages that IOS finds for the sample of the README on V100: 1 beside 2, 4 beside 3, 5",
         {"1": 1, "2": 1, "3": 2, "4": 2, "5": 3}, "printed output", EXACT, _sample_stages,
         because=_FREE_OVERLAP_TOO,
     ),
     Claim(
-        "ios-readme-latency", "IOS", "README 3", "two convolutions side by side on V100, over one after the other",
+        "ios-readme-latency", "IOS", "README 3",
+        "sample of the README on V100: latency of two convolutions side by side over one after the other",
         {"1 | 2": 0.682, "4 | 3": 0.667}, "latencies of stages in the printed output", ACROSS_HARDWARE,
         _sample_latency,
         because=_FREE_OVERLAP_TOO,
     ),
     Claim(
         "ios-table3-batch", "IOS", "Table 3",
-        "Inception-v3 on V100: a batch takes longer by the schedule for another than by its own",
+        "Inception-v3 on V100: latency of a batch by the schedule for another over that by its own; at least 1",
         {f"{b} by {other}'s": row[k] / row[_BATCHES.index(b)]
          for b, row in _TABLE_3.items() for k, other in enumerate(_BATCHES) if other != b},
         "table", Between(1.0, inf), _table_3, unit="x",
     ),
     Claim(
         "ios-table3-device", "IOS", "Table 3",
-        "Inception-v3, batch 1: a device takes longer by the schedule for another than by its own",
+        "Inception-v3, batch 1: latency on a device by the schedule for another over that by its own; at least 1",
         {f"{K80} by {V100}'s": _TABLE_3_DEVICES[K80][1] / _TABLE_3_DEVICES[K80][0],
          f"{V100} by {K80}'s": _TABLE_3_DEVICES[V100][0] / _TABLE_3_DEVICES[V100][1]},
         "table", Between(1.0, inf), _table_3_devices, unit="x",
     ),
     Claim(
         "ios-fig10", "IOS", "Fig. 10",
-        "last block of Inception-v3 on V100: by how much its own schedule beats that for the other batch, 1 and 32",
+        "last block of Inception-v3 on V100: latency by the schedule for the other batch, 1 or 32, over by its own",
         {"batch 1": 1.28, "batch 32": 1.08}, "text of section 7.2", ACROSS_HARDWARE, _fig_10, unit="x",
         because="the schedules differ (next rows): ours for batch 1 merges three 1x1 convolutions, which at batch 32 "
-        "take 1,030 us merged, at 0.6 of the peak, and 689 us side by side, at 0.9 of it",
+        "take 1,066 us merged, slices included, and 689 us side by side",
     ),
     Claim(
-        "ios-fig10-merged", "IOS", "Fig. 10", "convolutions of the last block that are merged, for batch 1 and 32",
-        {"batch 1": 0, "batch 32": 2}, "released schedules, and f & g of the figure", EXACT, _fig_10_merged,
-        because="merging pays otherwise here: three 1x1 at batch 1 take 145 us merged, side by side or alone, so small "
-        "are their grids, and merged they need no barrier; 1x3 and 3x1 padded to 3x3 have three times the FLOP, and at "
-        "batch 32 take 1,159 us by the roofline against 390 us one after the other",
+        "ios-fig10-merged", "IOS", "Fig. 10",
+        "last block of Inception-v3 on V100: convolutions merged, for batch 1 and 32",
+        {"batch 1": 0, "batch 32": 2}, "merged ones listed of the released schedules; f & g of the figure", EXACT,
+        _fig_10_merged,
+        because="at batch 1 three 1x1 take 145 us merged, side by side or one alone, so small are their grids, and "
+        "merged they need no barrier. 1x3 and 3x1 padded to 3x3 have three times the FLOP: at batch 32 1,159 us by the "
+        "roofline, 390 us one after the other",
     ),
     Claim(
-        "ios-fig10-stages", "IOS", "Fig. 10", "operators of the stages of the last block, for batch 1",
+        "ios-fig10-stages", "IOS", "Fig. 10", "last block of Inception-v3 on V100, batch 1: operators of each stage",
         {"stage 1": 6, "stage 2": 4, "stage 3": 1}, "released schedule", EXACT, _fig_10_stages,
-        because="the first stage is one of merged convolutions here (previous row), which nothing can stand beside",
+        because="the first stage here is the merged convolutions of the row above, which nothing can stand beside",
     ),
     Claim(
         "ios-fig16", "IOS", "Fig. 16",
-        "blocks of Inception-v3 on V100, one by one: the most that IOS gains over sequential; ours of each block too",
+        "blocks of Inception-v3 on V100, batch 1, one by one: largest speedup of IOS over sequential; ours of each too",
         {"most": 2.3}, "text of the appendix", ACROSS_HARDWARE, _fig_16, unit="x",
     ),
 )  # fmt: skip

@@ -125,6 +125,11 @@ def search_ratios(run: Run) -> Values:
     return found
 
 
+def simulated_search_ratios(run: Run) -> Values:
+    """Return the ratios of `search_ratios` with stages simulated."""
+    return {name: search_ratios(run)[name] for name in NETWORKS}
+
+
 def _seconds(name: str, scheduler: str, times: int, **options: Any) -> float:
     """Return the median wall time of scheduling a network, in s; what is compiled is compiled before."""
     cluster, graph = ss.Cluster.preset(GPU), _graph(name)

@@ -93,58 +93,60 @@ def _shortest(call: Callable[[], object], repeats: int) -> float:
 
 CLAIMS: Final = (
     Claim(
-        "opara-example", "Opara", "worked example", "streams of its thirteen operators by the journal's rule",
+        "opara-example", "Opara", "worked example",
+        "streams of thirteen operators by the journal's rule (where v8 lists v6 before v4 as its inputs)",
         {f"v{op}": float(stream) for stream, ops in enumerate(_IN_EXAMPLE) for op in ops}, "text and figure", EXACT,
         fixed(_streams_of_example),
     ),
     Claim(
-        "opara-streams-googlenet", "Opara", "section 5", "GoogLeNet: streams of Opara and of Nimble",
+        "opara-streams-googlenet", "Opara", "text", "GoogLeNet: number of streams of Opara and of Nimble",
         {OPARA: 28.0, NIMBLE: 4.0}, "text", EXACT, fixed(lambda: _streams("GoogLeNet")),
     ),
     Claim(
         "opara-streams-t5", "Opara", "Fig. 7, text",
-        "T5: streams of Opara and of Nimble (ours the encoder of T5-small)",
+        "T5 (ours the encoder of T5-small): number of streams of Opara and of Nimble",
         {OPARA: 6.0, NIMBLE: 3.0}, "text", EXACT, fixed(lambda: _streams("T5")),
-        because="query, key and value read one tensor, which opens two streams in each of 6 layers by both published "
-        "rules, and the table of positions one more: 14. Nimble's 3 are the width of a layer, our fourth stream is "
-        "that table's; 6 is the number of no whole T5",
+        because="query, key and value read one tensor, which by both published rules opens two streams in each of 6 "
+        "layers; with one for each of two tables that makes 14. Nimble's 3 are the width of a layer, our fourth likely "
+        "the table of positions; what 6 counts we do not know",
     ),
     Claim(
-        "opara-streams-bert", "Opara", "section 5", "BERT-base: Opara and Nimble have the same number of streams",
+        "opara-streams-bert", "Opara", "text",
+        "BERT-base: number of streams of Opara less that of Nimble",
         {"difference": 0.0}, "text", EXACT, fixed(_bert),
-        because="by the rule that gives 28 on GoogLeNet, 12 layers open two streams each and the embeddings three: 27; "
-        "Nimble has 27 chains, which go on in 3 streams",
+        because="by the rule that gives 28 on GoogLeNet the 12 layers open two streams each and the embeddings three: "
+        "27. Nimble has 27 chains, in 3 streams; they may have counted chains",
     ),
     Claim(
         "opara-fig7-t5", "Opara", "Fig. 7, text",
         "T5 on an A100: Opara is faster than Nimble (the text says 9.3 %, the bars of Fig. 5(a) give 10.8 %)",
         {"": 1.093}, "text", GAIN, fixed(lambda: {"": speedup("T5", NIMBLE)}), unit="x",
-        because="both take 2.047 ms here, and no schedule less than 2.043",
+        because="nothing is left to gain: both take 2.047 ms here, and no schedule less than 2.043",
     ),
     Claim(
-        "opara-fig6", "Opara", "Fig. 6 and 7", "timelines of operators in their streams", {}, "drawing",
-        missing="source not available: the spans of the drawings were not collected, only how many streams they have; "
+        "opara-fig6", "Opara", "Fig. 6 and 7", "timelines of operators in their streams", {}, "not collected",
+        missing="source not available: of the drawings only the numbers of streams were collected (rows above). Ours: "
         "`simsched simulate googlenet,granularity=operator,device=rtx2080super --gpu rtx2080super --scheduler opara "
-        "--gantt t.png` draws ours",
+        "--gantt t.png`",
     ),
     Claim(
         "opara-table1-ratio", "Opara", "Table I",
-        "stream allocation: wall time of Nimble's over that of Opara's, ours both in Python (Nimble's with numpy "
-        "and scipy)",
+        "stream allocation: wall time of Nimble's over that of Opara's (ours both in Python, Nimble's with numpy and "
+        "scipy; not the same twice)",
         {name: nimble / opara for name, (opara, nimble) in _TABLE_1.items()}, "table", ACROSS_HARDWARE, _allocations,
         unit="x",
-        because="the table compares implementations: its Nimble seems to be the Python port that lies unused in "
-        "Opara's repository (GoogLeNet 7.3 ms where Opara's Python takes 0.59 and Nimble's own C++, files included, "
-        "0.39, when all three were run side by side for the reference figures). In one language, with numpy, we have "
-        "5 to 10x",
+        because="the table likely compares implementations: the Python port of Nimble that lies unused in Opara's "
+        "repository takes 7.3 ms on GoogLeNet, Opara's Python 0.59, and Nimble's own C++, files included, 0.39, run "
+        "side by side. In one language, with numpy, we have 5 to 10x",
     ),
     Claim(
-        "opara-table1-order", "Opara", "Table I", "the same: order of all ten wall times",
+        "opara-table1-order", "Opara", "Table I",
+        "stream allocation: order of ten wall times, by network and (framework)",
         {f"{name} ({framework})": ms for name, both in _TABLE_1.items()
          for framework, ms in zip((OPARA, NIMBLE), both, strict=True)},
         "table", ORDER, _allocation_times, unit="ms",
-        because="their T5 is larger than ours: with Opara it takes longer than NASNet, of 1,236 operators, where the "
-        "encoder of T5-small has 168; and our Nimble grows less with the size, see below",
+        because="their T5 likely is larger than ours: with Opara it takes longer than NASNet, of 1,236 operators, "
+        "where our encoder of T5-small has 168. And our Nimble grows less with the size (row below)",
     ),
     Claim(
         "opara-table1-growth", "Opara", "Table I, text",
@@ -152,10 +154,10 @@ CLAIMS: Final = (
         "random layered graphs of 1,000 to 8,000 operators",
         {OPARA: 1.0, NIMBLE: 3.0}, "text", ACROSS_HARDWARE, _exponents,
         because="n^3 is a worst case; on sparse graphs, with closures as bit masks and Hopcroft and Karp's matching, "
-        "ours grows little faster than n (1.0 to 1.4 in repeated runs)",
+        "our Nimble grows little faster than n. Both exponents were 1.0 to 1.4 in repeated runs",
     ),
     Claim(
-        "opara-profiling", "Opara", "section 5", "time of profiling a model once", {"": 4.25}, "text",
+        "opara-profiling", "Opara", "text", "overhead of profiling a model once", {"": 4.25}, "text",
         unit="ms", missing="not reproducible here: it is a run of PyTorch's profiler on their GPU",
     ),
 )  # fmt: skip
