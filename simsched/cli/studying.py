@@ -114,6 +114,19 @@ def merge(
     print(f"{len(found.rows)} rows of {found.study.name} written to {output}")
 
 
+def _look_for_schedulers(asked: Any) -> None:
+    """Let those of the user's be found: in the current folder, else in that of the study's file."""
+    import sys
+
+    from simsched.cli.inputs import read_scheduler
+
+    names = [choice.scheduler for choice in asked.choices if ":" in choice.scheduler]
+    for name in names:
+        read_scheduler(name)
+    if names and asked.folder not in sys.path:
+        sys.path.append(asked.folder)
+
+
 def _run(
     asked: Any, folder: str, workers: int | None, serial: bool, dask: str | None, shard: str | None, retry: bool
 ) -> None:
@@ -127,7 +140,10 @@ def _run(
         raise StudyError(f"--serial runs in this process: it does not go with {'--dask' if dask else '--workers'}")
     if dask is not None and workers is not None and dask != "local":
         raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
+    if dask is not None and dask != "local" and "://" not in dask:
+        raise StudyError(f"--dask {dask!r} is no address: give tcp://host:port, or local")
     executor = "serial" if serial else "processes" if dask is None else "dask" if dask == "local" else dask
+    _look_for_schedulers(asked)
     with watched(asked.name) as tell:
         found = run_study(
             asked, folder, load=load_kind, check=check_kind, executor=executor, workers=workers, shard=shard,

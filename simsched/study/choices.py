@@ -1,6 +1,7 @@
 """The schedulers of a study: names, or tables of a name and options that are swept."""
 
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -98,7 +99,7 @@ def text_of(value: Any) -> str:
 
 def require_different(source: str, found: Sequence[Choice]) -> None:
     """Refuse two schedulers of one label."""
-    labels = [choice.label for choice in found]
-    twice = next((label for i, label in enumerate(labels) if label in labels[:i]), None)
+    counts = Counter(choice.label for choice in found)
+    twice = next((label for label, n in counts.items() if n > 1), None)
     if twice is not None:
         raise StudyError(f"{source}: scheduler {twice!r} stands twice; remove one, or give it a 'label' of its own")

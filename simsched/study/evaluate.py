@@ -16,10 +16,10 @@ from simsched.bounds import lower_bound
 from simsched.calibrated import Target, upon
 from simsched.comparison import row_of
 from simsched.costmodel import operator_times
-from simsched.errors import SimschedError
+from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimschedError
 from simsched.graph import OpGraph
 from simsched.machine_code import seconds_loading
-from simsched.schedulers import schedule, takes
+from simsched.schedulers import resolve, schedule, takes
 from simsched.schedules import Schedule
 from simsched.simulator import simulate, simulate_many
 from simsched.study.execution import TimeLimitReached, time_limited
@@ -38,7 +38,17 @@ _RESULTS: Final = (
     "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
     "sm_utilization", "sm_efficiency",
 )  # fmt: skip  # of a row of a comparison
+_MENDABLE: Final = (FileError, MissingDependencyError)  # what may be otherwise when it is run again
 _draws = cache(partial(takes, option="rng"))
+
+
+@cache
+def _require_importable(scheduler: str) -> None:
+    """Refuse a scheduler that is not on this machine: no scheduler refused anything."""
+    try:
+        resolve(scheduler)
+    except SchedulerError as error:
+        raise MissingDependencyError(str(error)) from None
 
 
 @dataclass(slots=True)
@@ -124,8 +134,11 @@ class Evaluate:
         except TimeLimitReached:
             status, reason = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
-            status, reason = REFUSED, str(error)
-        except (Exception, SystemExit) as error:
+            mends = isinstance(error, _MENDABLE) or ("graph" not in row and _names_a_file(spec))
+            status, reason = FAILED if mends else REFUSED, str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit, a panic of a library, ...
             status, reason = FAILED, _one_line(error)
         else:
             status, reason = OK, None
@@ -178,9 +191,17 @@ class Evaluate:
         return found
 
 
+def _names_a_file(spec: RowSpec) -> bool:
+    return "file" in spec.cluster or _is_path(spec.workload["kind"])
+
+
 def file_or_kind(kind: str, folder: str) -> str:
     """Return the kind of a workload, or if it has a name as only files have one, the path from the study's folder."""
-    return str(Path(folder, kind)) if Path(kind).suffix or Path(kind).name != kind else kind
+    return str(Path(folder, kind)) if _is_path(kind) else kind
+
+
+def _is_path(kind: str) -> bool:
+    return bool(Path(kind).suffix) or Path(kind).name != kind
 
 
 def _measure(graph: OpGraph, target: Target) -> _Measured:
@@ -192,12 +213,15 @@ def _results(spec: RowSpec, measured: _Measured, target: Target) -> Row:
     """Return the columns of results and of wall times."""
     settings = spec.simulation
     options = dict(spec.choice.options)
+    _require_importable(spec.choice.scheduler)
     if "rng" not in options and _draws(spec.choice.scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
     start = perf_counter() - seconds_loading()
     plan = schedule(measured.graph, target, spec.choice.scheduler, **options)
     scheduled = perf_counter() - seconds_loading()
     trace = _simulate(plan, target, spec)
+    if spec.choice.scheduler == "sequential" and not options:  # what all others are measured by
+        measured.baselines[tuple(settings.items())] = trace.makespan
     drawn = None
     if "samples" in settings:
         drawn = simulate_many(

@@ -1,7 +1,9 @@
 """Reading the tables of a study: every field known and every value possible, or one line that says why not."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, Final
 
 from simsched.errors import StudyError, UnknownNameError
@@ -11,8 +13,11 @@ from simsched.numeric import is_count
 Value = str | int | float | bool
 Table = dict[str, Any]
 
+_MOST_BITS: Final = 128  # of whole numbers
+_MOST_SECONDS: Final = 10_000_000
 ENGINES: Final = ("compiled", "reference")
-CLUSTER_FIELDS: Final = ("gpu", "gpus", "link", "gpus_per_node", "file", "overheads", "device", "links")
+NESTED: Final = ("device", "links")  # tables inside
+CLUSTER_FIELDS: Final = ("gpu", "gpus", "link", "gpus_per_node", "file", "overheads", *NESTED)
 SIMULATION_FIELDS: Final = ("engine", "jitter", "samples", "threads", "transfers", "events", "bound")
 EXECUTION_FIELDS: Final = ("time_limit",)
 SIMULATION_DEFAULTS: Final[Mapping[str, Value]] = {
@@ -52,8 +57,12 @@ def swept(source: str, field: str, given: Any) -> Any:
     if isinstance(given, list | tuple):
         if not given:
             raise StudyError(f"{source}: {field} is an empty list; give at least one value, or leave it out")
-        return [list(map(_checked(source, field), v)) if isinstance(v, list | tuple) else _value(source, field, v)
-                for v in given]  # fmt: skip
+        found = [list(map(_checked(source, field), v)) if isinstance(v, list | tuple) else _value(source, field, v)
+                 for v in given]  # fmt: skip
+        value, times = Counter(map(json.dumps, found)).most_common(1)[0]
+        if times > 1:
+            raise StudyError(f"{source}: {field} has {value} twice, so its rows would count twice; remove one")
+        return found
     return _value(source, field, given)
 
 
@@ -65,6 +74,8 @@ def _value(source: str, field: str, given: Any) -> Any:
     """Return one value, numpy's as Python's."""
     if hasattr(given, "item") and not isinstance(given, str):
         given = given.item()
+    if isinstance(given, int) and given.bit_length() > _MOST_BITS:  # which Python may refuse to print
+        raise StudyError(f"{source}: {field} is a number of {given.bit_length()} bits, of which {_MOST_BITS} are read")
     if not isinstance(given, Value) or (isinstance(given, float) and not isfinite(given)):
         raise StudyError(f"{source}: {field} must be a text, a finite number, true or false, or a list, not {given!r}")
     return given
@@ -74,6 +85,12 @@ def values(table: Mapping[str, Any], key: str) -> list[Any]:
     """Return the values that a field takes: those of a list, or the one."""
     given = table[key]
     return given if isinstance(given, list) else [given]
+
+
+def n_points(table: Mapping[str, Any]) -> int:
+    """Return how many points a table has, of which there may be too many to make them."""
+    inner = [value for key in NESTED if isinstance(table.get(key), Mapping) for value in table[key].values()]
+    return prod(len(value) for value in [*table.values(), *inner] if isinstance(value, list))
 
 
 def workload_table(source: str, given: Mapping[str, Any]) -> Table:
@@ -94,7 +111,7 @@ def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
     known_only(source, given, CLUSTER_FIELDS, " of [cluster]")
     table: Table = {}
     for key, value in given.items():
-        if key not in ("device", "links"):
+        if key not in NESTED:
             table[key] = swept(source, f"{key!r} of [cluster]", value)
             continue
         if not isinstance(value, Mapping):
@@ -146,8 +163,11 @@ def execution_table(source: str, given: Any) -> Table:
         raise StudyError(f"{source}: 'execution' must be a table, [execution]")
     known_only(source, given, EXECUTION_FIELDS, " of [execution]")
     limit = given.get("time_limit")
-    if limit is not None and not (_is_amount(limit) and limit > 0 and isfinite(limit)):
-        raise StudyError(f"{source}: 'time_limit' of [execution] must be seconds, more than 0, not {limit!r}")
+    if limit is not None and not (_is_amount(limit) and 0 < limit <= _MOST_SECONDS):
+        raise StudyError(
+            f"{source}: 'time_limit' of [execution] must be seconds, more than 0 and at most {_MOST_SECONDS:,}, "
+            f"not {limit!r}"
+        )
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
-from math import prod
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from simsched.study.study import Study
 
 GRAPH, SCHEDULER, JITTER = range(3)
 """What the random numbers of an instance are for."""
-_NESTED: Final = ("device", "links")
 
 Point = Mapping[str, Any]
 """A value for each field of a table; those of tables inside have names such as ``device.launch``."""
@@ -75,7 +73,7 @@ def points(table: Mapping[str, Any]) -> Iterator[Point]:
     """Yield the points of a table: lists are swept, the last field varies fastest."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        flat |= {f"{key}.{name}": v for name, v in value.items()} if key in _NESTED else {key: value}
+        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
     for point in product(*(values(flat, key) for key in flat)):
         yield {key: _frozen(value) for key, value in zip(flat, point, strict=True)}
 
@@ -138,18 +136,6 @@ def swept_columns(study: Study) -> list[str]:
                 seen.setdefault(key, []).append(value)
         found += [f"{name}.{key}" for key, given in seen.items() if len(given) < len(several) or len(set(given)) > 1]
     return found
-
-
-def n_rows(study: Study) -> int:
-    """Return the number of rows of a study."""
-    sizes = [sum(_n_points(table) for table in tables) for tables in (study.workload, study.cluster)]
-    return prod(sizes) * _n_points(study.simulation) * len(study.choices) * len(study.instances)
-
-
-def _n_points(table: Mapping[str, Any]) -> int:
-    lists = [inner for key in _NESTED if key in table for inner in table[key].values()]
-    lists += [value for key, value in table.items() if key not in _NESTED]
-    return prod(len(value) for value in lists if isinstance(value, list))
 
 
 def seed_of(root: int, instance: int, purpose: int) -> int:

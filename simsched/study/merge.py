@@ -54,7 +54,7 @@ def merge(
     path = target / rows_file()
     with appending(path) as file:
         there = {row["index"]: row for row in read_rows(path)}
-        found = union((str(folder), all_rows(folder)) for folder in [target, *paths])
+        found = union((str(folder), all_rows(folder, study)) for folder in [target, *paths])
         file.append([row for row in found if there.get(row["index"]) != row])
     results = Results.open(target)
     results.save(target)

@@ -52,7 +52,7 @@ class Results:
         """
         path = Path(folder)
         study, _ = read_study(path)
-        return cls(study, tuple(all_rows(path)), path)
+        return cls(study, tuple(all_rows(path, study)), path)
 
     def __len__(self) -> int:
         """Return how many rows the study has, those included that are not there yet."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from simsched.errors import SimschedError, StudyError
 from simsched.numeric import is_count
+from simsched.schedulers import resolve
 from simsched.study.evaluate import OK, Evaluate, Loader, file_or_kind
 from simsched.study.execution import pool_of, run_batches
 from simsched.study.grid import all_points, rows_of
@@ -67,7 +68,8 @@ def run_study(
     Raises
     ------
     StudyError
-        If the folder holds another study, is being written to, or a workload or cluster cannot be made.
+        If the folder holds another study, is being written to, a workload or cluster cannot be made, or a scheduler
+        cannot be imported.
     FileError
         If the folder cannot be written to.
 
@@ -75,14 +77,16 @@ def run_study(
     -----
     A row is run again only if what it is made from has changed: its key is the sha256 of the graph's content, of that
     of the cluster or calibration, of scheduler and options, seed, simulation and version. Graphs are made again to see.
+    A scheduler of yours goes by its name: use another folder, or another name, where its code has changed.
     """
     part = _shard(shard)
     require_targets(all_points(study.cluster), study.folder, study.source)
     _check_workloads(study, check)
+    _check_schedulers(study)
     version = installed("simsched")
     path = prepare(study, folder, version)
     with appending(path / rows_file(part), retry=retry) as file:
-        before = [row for row in all_rows(path) if not retry or row["status"] in SETTLED]
+        before = [row for row in all_rows(path, study) if not retry or row["status"] in SETTLED]
         # those that are known are looked at first: from then on it goes as fast as it will
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
         specs.sort(key=lambda spec: spec.known is None)
@@ -148,3 +152,12 @@ def _check_workloads(study: Study, check: Callable[..., None] | None) -> None:
             check(kind, **{key: value for key, value in point.items() if key != "kind"})
         except SimschedError as error:
             raise StudyError(f"{study.source}: [workload]: {error}") from error
+
+
+def _check_schedulers(study: Study) -> None:
+    """Refuse schedulers that cannot be imported."""
+    for name in dict.fromkeys(choice.scheduler for choice in study.choices):
+        try:
+            resolve(name)
+        except SimschedError as error:
+            raise StudyError(f"{study.source}: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from simsched.errors import FileError, FormatError, StudyError
 from simsched.io import document, dump_json, read_bytes, read_json, write_file
+from simsched.numeric import is_count, is_number
 from simsched.study.study import Study
 
 FORMAT, VERSION = "simsched.study", 1
@@ -17,8 +18,11 @@ STUDY: Final = "study.json"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
 _SHARD: Final = re.compile(r"rows\.shard-([0-9]+)-of-([0-9]+)\.jsonl")
+STATUSES: Final = ("ok", "refused", "failed", "timeout")
 SETTLED: Final = ("ok", "refused")
 """What becomes of a row that comes out the same whenever it is run."""
+
+_NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
 _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _held: list[str] = []  # files that this process has locked
@@ -116,14 +120,24 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(_whole_lines(read_bytes(path)), 1):
         try:
             row = json.loads(line)
-            index, key, status = row["index"], row["key"], row["status"]
-        except (ValueError, TypeError, KeyError):
-            raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume") from None
-        if not isinstance(index, int) or not isinstance(key, str) or not isinstance(status, str):
+        except (ValueError, RecursionError):
+            row = None
+        if not _is_row(row):
             raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume")
-        old = found.pop(index, None)
-        found[index] = row if old is None or old["key"] != key else _agreed(old, row, str(path))
+        old = found.pop(row["index"], None)
+        found[row["index"]] = row if old is None or old["key"] != row["key"] else _agreed(old, row, str(path))
     return list(found.values())
+
+
+def _is_row(row: Any) -> bool:
+    """Return whether a decoded line has what is read from every row."""
+    return (
+        isinstance(row, dict)
+        and is_count(row.get("index"))
+        and all(isinstance(row.get(name), str) for name in ("key", "unit", "scheduler"))
+        and row.get("status") in STATUSES
+        and all(row.get(name) is None or is_number(row[name]) for name in _NUMBERS)
+    )
 
 
 def _whole_lines(content: bytes) -> list[bytes]:
@@ -161,9 +175,23 @@ def union(files: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> list[dict[st
     return [found[index] for index in sorted(found)]
 
 
-def all_rows(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of all files of a folder by index."""
-    return union((str(path), read_rows(path)) for path in rows_paths(folder))
+def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
+    """Return the rows of all files of a folder by index.
+
+    Raises
+    ------
+    StudyError
+        If two disagree, or one is not of the study.
+    FormatError
+        If a line is no row.
+    """
+    rows = union((str(path), read_rows(path)) for path in rows_paths(folder))
+    labels, n_rows = [choice.label for choice in study.choices], len(study)
+    for row in rows:
+        index = row["index"]
+        if index >= n_rows or row["scheduler"] != labels[index % len(labels)]:  # it varies fastest
+            raise StudyError(f"{folder}: row {index} ({row['scheduler']}) is not of its study; delete it, then resume")
+    return rows
 
 
 class Appender:

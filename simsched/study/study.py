@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from simsched.study.fields import (
     cluster_table,
     execution_table,
     known_only,
+    n_points,
     require_names,
     simulation_table,
     tables,
@@ -25,6 +27,8 @@ from simsched.study.fields import (
 FIELDS: Final = (
     "name", "schedulers", "seeds", "seed", "workload", "cluster", "simulation", "execution", "figure",
 )  # fmt: skip
+MOST_ROWS: Final = 1_000_000
+"""Of a study: they are kept in memory, 2 to 3 KB each once they are done."""
 _FREE: Final = ("execution", "figure")  # fields that no row depends on
 
 
@@ -104,12 +108,16 @@ class Study:
         }
         if not checked["schedulers"]:
             raise StudyError(f"{source}: 'schedulers' is an empty list; give at least one, such as \"lios\"")
-        require_different(source, choices(checked["schedulers"]))
         if not is_count(self.seed):
             raise StudyError(f"{source}: 'seed' must be a whole number of at least 0, not {self.seed!r}")
         checked["seed"] = int(self.seed)
         for key, value in checked.items():
             object.__setattr__(self, key, value)
+        if self._n_rows() > MOST_ROWS:
+            raise StudyError(
+                f"{source}: it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it"
+            )
+        require_different(source, self.choices)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Study":
@@ -125,7 +133,7 @@ class Study:
         text = read_text(path)
         try:
             data = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
             raise StudyError(f"{path}: not valid TOML: {error}") from None
         return cls.from_dict(data, str(path), os.fspath(Path(path).resolve().parent))
 
@@ -134,6 +142,10 @@ class Study:
         """Make a study from decoded TOML or JSON; `source` names it in errors, its files are relative to `folder`."""
         if not isinstance(data, Mapping):
             raise StudyError(f"{source}: a study is a table of fields, not {type(data).__name__}")
+        try:
+            repr(data)
+        except ValueError:
+            raise StudyError(f"{source}: a number in it has thousands of digits; give another") from None
         require_names(source, "the study", data)
         known_only(source, data, FIELDS)
         missing = [key for key in ("name", "schedulers", "workload", "cluster") if key not in data]
@@ -176,9 +188,14 @@ class Study:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        from simsched.study.grid import n_rows
+        return self._n_rows()
 
-        return n_rows(self)
+    def _n_rows(self) -> int:
+        """Return the number of rows, which may be one that no length can be."""
+        several = (self.workload, self.cluster, [self.simulation],
+                   [entry if isinstance(entry, Mapping) else {} for entry in self.schedulers])  # fmt: skip
+        instances = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        return instances * prod(sum(map(n_points, tables)) for tables in several)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {len(self.choices)} schedulers, {len(self)} rows)"

@@ -5,13 +5,14 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from simsched.study.choices import text_of
+from simsched.study.store import STATUSES
 from simsched.units import MS
 
 if TYPE_CHECKING:
     from simsched.study.results import Results
 
 _POINT = ("workload.", "cluster.", "simulation.")
-STATUSES = ("ok", "refused", "failed", "timeout")
+_REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
 
 
 def means(results: "Results") -> list[dict[str, Any]]:
@@ -42,8 +43,8 @@ def means(results: "Results") -> list[dict[str, Any]]:
 
 def means_table(results: "Results") -> Any:
     """Return `means` as a `rich.table.Table`; what is the same for all rows stands in the caption."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     rows = means(results)
     names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
@@ -52,18 +53,17 @@ def means_table(results: "Results") -> Any:
     unit, us = (MS, "ms") if longest >= MS else (1.0, "us")
     fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
     title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
-    table = Table(
-        title=escape(title), title_justify="left", caption=escape(", ".join(fixed)) or None, caption_justify="left"
-    )
+    caption = Text(", ".join(fixed)) if fixed else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
     for name in varied:
-        table.add_column(escape(name.partition(".")[2]), justify="right")
+        table.add_column(Text(name.partition(".")[2]), justify="right")
     table.add_column("scheduler", no_wrap=True)
     for heading in (f"makespan {us}", "speedup", "search s", "rows", "no result"):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
-            *("-" if row[name] is None else escape(text_of(row[name])) for name in varied),
-            escape(row["scheduler"]),
+            *("-" if row[name] is None else Text(text_of(row[name])) for name in varied),
+            Text(row["scheduler"]),
             _pair(row["makespan_us"], unit, 3 if unit == MS else 1),
             _pair(row["speedup"], 1.0, 3),
             _pair(row["search_s"], 1.0, 4),
@@ -97,19 +97,23 @@ def _status(label: str, rows: Sequence[Mapping[str, Any]], expected: int) -> dic
 
 def status_table(results: "Results") -> Any:
     """See `Results.status`."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     rows = status_counts(results)
     title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
-    notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:2]]
-    table = Table(title=escape(title), title_justify="left", caption=escape("\n".join(notes)) or None,
-                  caption_justify="left")  # fmt: skip
+    notes = [_shortened(f"{row['scheduler']}: {reason}") for row in rows for reason in row["reasons"][:_REASONS]]
+    caption = Text("\n".join(notes)) if notes else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
     table.add_column("scheduler", no_wrap=True)
     counted = ("rows", "missing", *STATUSES)
     for heading in (*counted, "wall s"):
         table.add_column(heading, justify="right")
     for row in rows:
         counts = (str(row[name] or "-") for name in counted)
-        table.add_row(escape(row["scheduler"]), *counts, f"{row['wall_s']:.1f}")
+        table.add_row(Text(row["scheduler"]), *counts, f"{row['wall_s']:.1f}")
     return table
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

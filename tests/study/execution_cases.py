@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,6 +100,14 @@ def fatal(items):
     """Item 13 ends whatever process it runs in."""
     if 13 in items:
         ctypes.string_at(0)
+    return where(items)
+
+
+def gives_up(items):
+    """Item 13 does, having started a thread that goes on for long."""
+    if 13 in items:
+        threading.Thread(target=time.sleep, args=(LATE,)).start()
+        raise KeyboardInterrupt
     return where(items)
 
 

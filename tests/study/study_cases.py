@@ -32,6 +32,14 @@ def interrupts(graph, cluster, cost):
     raise KeyboardInterrupt
 
 
+class Panic(BaseException):
+    """As libraries in other languages raise it."""
+
+
+def panics(graph, cluster, cost):
+    raise Panic("all is lost")
+
+
 def runs_out(graph, cluster, cost):
     raise MemoryError
 

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from execution_cases import fatal, killed_once, ordered, run, where
+from execution_cases import fatal, gives_up, killed_once, ordered, run, where
 
 from simsched.study.execution import pool_of
+from simsched.study.execution.pools import start_forkserver, start_method
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -84,6 +85,36 @@ def test_an_item_that_ends_its_process(workers):
     assert [row["item"] for row in ordered(kept)] == list(range(30))
     assert [row["item"] for row in kept if row["pid"] is None] == [13]
     assert told[-1][:2] == (30, 30)
+
+
+def test_an_item_that_gives_up_beside_a_thread_that_goes_on():
+    """Python would wait for the thread, and the pool for the process."""
+    with pool_of("processes", 1) as pool:
+        kept, _ = run(range(12, 15), gives_up, pool, died=lambda item, _: [{"item": item, "pid": None}])
+    assert [row["item"] for row in ordered(kept)] == [12, 13, 14]
+    assert [row["item"] for row in kept if row["pid"] is None] == [13]
+
+
+@pytest.mark.skipif(start_method() != "forkserver", reason="processes are not copied here")
+def test_the_process_that_is_copied_is_killed():
+    """Before the first worker is made, and after the first rows."""
+    from multiprocessing import forkserver
+
+    def kill():
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+
+    kept = []
+
+    def keep(rows):
+        if not kept:
+            kill()
+        kept.extend(rows)
+
+    start_forkserver()
+    kill()
+    with pool_of("processes", 2) as pool:
+        run(range(50), partial(where, seconds=0.002), pool, keep=keep)
+    assert [row["item"] for row in ordered(kept)] == list(range(50))
 
 
 @pytest.fixture

@@ -138,6 +138,17 @@ def test_no_row_depends_on_figures_and_time_limits():
         ('["sequential", "lios", "inter-lp"]', "[]", "'schedulers' is an empty list; give at least one, such as"),
         ('["sequential", "lios", "inter-lp"]', '"lios"', "'schedulers' must be a list of names or tables, not 'lios'"),
         ("n_ops = [100, 200]", "n_ops = []", "'n_ops' of \\[workload\\] is an empty list; give at least one value"),
+        (
+            "n_ops = [100, 200]",
+            "n_ops = [100, 100]",
+            "'n_ops' of \\[workload\\] has 100 twice, so its rows would count",
+        ),
+        ("gpus = [2, 4]", "device = {launch = [1.5, 1.5]}", "'device.launch' of \\[cluster\\] has 1.5 twice"),
+        ("n_ops = [100, 200]", f"n_ops = {2**128}", "'n_ops' of \\[workload\\] is a number of 129 bits, of which 128"),
+        ('name = "example"', f"name = 0x{'f' * 5000}", "a number in it has thousands of digits"),
+        ('name = "example"', f"name = {'1' * 5000}", "not valid TOML: Exceeds the limit"),
+        ("seeds = 10", "seeds = 83334", "it has more than 1,000,000 rows; sweep fewer values, or make several of it"),
+        ("seeds = 10", f"seeds = {10**12}", "it has more than 1,000,000 rows"),
         ("n_ops = [100, 200]", "n_ops = nan", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
         ("n_ops = [100, 200]", "n_ops = 1979-05-27", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
         ('kind = "layered"', "", "\\[workload\\] has no 'kind'; give a random family, a network or a file"),
@@ -156,6 +167,11 @@ def test_no_row_depends_on_figures_and_time_limits():
         ("[cluster]", "[simulation]\nsamples = 5\n[cluster]", "has 'samples' but no 'jitter', so all would be alike"),
         ("[cluster]", "[simulation]\njitter = -1\n[cluster]", "'jitter' of .* must be a number of at least 0"),
         ("[cluster]", "[execution]\ntime_limit = 0\n[cluster]", "'time_limit' of .* must be seconds, more than 0"),
+        (
+            "[cluster]",
+            "[execution]\ntime_limit = 1e8\n[cluster]",
+            "more than 0 and at most 10,000,000, not 100000000.0",
+        ),
         ("[cluster]", "[execution]\nworkers = 2\n[cluster]", "unknown field 'workers' of .* known are: time_limit"),
         ("[cluster]", "[cluster", "not valid TOML: .*line 10"),
         (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = 3\ncluster = []", "'workload' must be a table, "),
@@ -170,6 +186,18 @@ def test_what_is_refused(tmp_path, old, new, message):
         Study.from_file(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_sweeps_that_are_far_too_large_are_counted_and_not_made():
+    """8 fields of 1,000 values each are 10^24 rows, more than a length can be."""
+    many = list(range(1, 1001))
+    options = {"streams": many}
+    sweep = {"kind": "layered", **{f"p{i}": many for i in range(6)}}
+    with pytest.raises(StudyError, match="it has more than 1,000,000 rows"):
+        Study("x", [{"scheduler": "lios", **options}], sweep, {"gpu": "a40", "gpus": many})
+    assert (
+        len(Study("x", ["lios"], sweep | dict.fromkeys(sweep, 1) | {"kind": "a"}, {"gpu": "a40"}, seeds=10**6)) == 10**6
+    )
 
 
 def test_other_refusals(tmp_path):

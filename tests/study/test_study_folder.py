@@ -167,9 +167,22 @@ def test_two_runs_in_one_folder(tmp_path):
 
 
 def test_a_line_that_is_no_row(done, tmp_path):
-    for bad in ("nonsense\n", "[1]\n", '{"index": 1}\n', '{"index": "1", "key": "x", "status": "ok"}\n'):
+    row = json.loads(lines(done)[1])
+    changes = ({"index": "1"}, {"index": -1}, {"index": True}, {"key": 1}, {"scheduler": None}, {"status": "good"},
+               {"makespan_us": "1"}, {"wall.row_s": [1]})  # fmt: skip
+    changed = [json.dumps({**row, **change}) + "\n" for change in changes]
+    for bad in ("nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *changed):
         folder = copied(done, tmp_path, 2, bad)
         with pytest.raises(FormatError, match=r"rows\.jsonl: line 3 is no row of a study; delete the line, then"):
+            Results.open(folder)
+
+
+def test_a_row_of_another_study(done, tmp_path):
+    """There are 12 rows, and rows 1, 5 and 9 are of lios."""
+    row = json.loads(lines(done)[1])
+    for change in ({"index": 12}, {"index": 2}, {"scheduler": "heft"}):
+        folder = copied(done, tmp_path, 1, json.dumps({**row, **change}) + "\n")
+        with pytest.raises(StudyError, match=r"row \d+ \(\w+\) is not of its study; delete it, then resume"):
             Results.open(folder)
 
 
@@ -185,13 +198,14 @@ def test_a_row_that_stands_twice(done, tmp_path):
 
 def test_rows_that_cannot_be_written_leave_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "rows.jsonl"
+    row = {"key": "a", "unit": "u", "scheduler": "lios", "status": "ok"}
     with appending(path) as file:
-        file.append([{"index": 0, "key": "a", "status": "ok"}])
+        file.append([{"index": 0, **row}])
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
             with pytest.raises(FileError, match=r"cannot write .*: No space left on device"):
-                file.append([{"index": 1, "key": "b", "status": "ok"}])
-        file.append([{"index": 2, "key": "c", "status": "ok"}])
+                file.append([{"index": 1, **row}])
+        file.append([{"index": 2, **row}])
     assert [row["index"] for row in read_rows(path)] == [0, 2]
 
 
@@ -295,6 +309,12 @@ def test_what_is_refused_before_any_row_runs(tmp_path):
     ]:
         with pytest.raises(StudyError, match=message):
             ran(tmp_path / "none", study("lios", **fields), **checked)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_scheduler_that_is_not_there(tmp_path):
+    with pytest.raises(StudyError, match=r"^study: cannot import scheduler 'nowhere:at_all'"):
+        ran(tmp_path / "none", study("lios", "nowhere:at_all"))
     assert not (tmp_path / "none").exists()
 
 

@@ -99,15 +99,26 @@ def test_other_simulations(setting):
 
 
 def test_what_does_not_come_to_an_end():
-    names = ["fails", "ends", "runs_out", "sleeps"]
+    names = ["fails", "ends", "panics", "runs_out", "sleeps"]
     whole = study(*(f"study_cases:{name}" for name in names), {"scheduler": "lios", "streams": 0}, "lios")
     rows = evaluated(whole, run="ends", time_limit=0.2)
-    assert [row["status"] for row in rows] == ["failed", "failed", "failed", "timeout", "refused", "ok"]
+    assert [row["status"] for row in rows] == ["failed", "failed", "failed", "failed", "timeout", "refused", "ok"]
     assert [row["reason"] for row in rows] == [
-        "ZeroDivisionError: cannot divide <object object at 0x...>", "SystemExit: 3", "MemoryError",
-        "took longer than the time limit of 0.2 s", "lios: streams must be at least 1, not 0", None,
+        "ZeroDivisionError: cannot divide <object object at 0x...>", "SystemExit: 3", "Panic: all is lost",
+        "MemoryError", "took longer than the time limit of 0.2 s", "lios: streams must be at least 1, not 0", None,
     ]  # fmt: skip
-    assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:5])
+    assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:6])
+
+
+def test_what_may_be_mended_has_failed(tmp_path):
+    """It is run again with `retry`: nothing was refused by a scheduler, nor by a workload that is always the same."""
+    (tmp_path / "net.json").write_text("{")
+    whole = study("lios", workload={"kind": "net.json"}, folder=str(tmp_path))
+    (file,) = evaluated(whole, load=workloads.load_kind, run="a file")
+    assert (file["status"], file["reason"].count("net.json: not valid JSON")) == ("failed", 1)
+    (row,) = evaluated(study("nowhere:at_all"), run="no module")
+    assert (row["status"], row["ops"]) == ("failed", 4)
+    assert row["reason"].startswith("cannot import scheduler 'nowhere:at_all'")
 
 
 def test_ctrl_c_is_no_row():

@@ -11,7 +11,7 @@ from typing import Any, Final
 from simsched.errors import MissingDependencyError, StudyError
 from simsched.study.execution.batch import Function, Outcome, Shipped, WorkerDiedError
 from simsched.study.execution.limits import allow_exit
-from simsched.study.execution.pools import Flight, Pool, start_method
+from simsched.study.execution.pools import Flight, Pool, start_forkserver, start_method
 
 _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to be there
 _LOOK_AGAIN: Final = 1.0  # s
@@ -48,6 +48,7 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
         "distributed.scheduler.allowed-failures": 0,
         "distributed.worker.multiprocessing-method": start_method(),
     }
+    start_forkserver()
     with (
         _quiet(),
         dask.config.set(settings),

@@ -100,7 +100,7 @@ class _Run:
     ) -> None:
         self.items, self.pool, self.keep, self.died = items, pool, keep, died
         self.time_limit, self.progress = time_limit, progress
-        self.sizes = Sizes([group(item) for item in items])
+        self.sizes = Sizes(group(item) for item in items)
         self.waiting = deque(range(len(items)))
         self.single: deque[int] = deque()  # of batches that died
         self.alone: deque[int] = deque()  # died in a batch of one

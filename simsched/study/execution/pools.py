@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import contextmanager
@@ -110,6 +111,20 @@ def usable_cores() -> int:
 def start_method() -> str:
     """Return how processes are started: by copying one that has imported what they need, where that is possible."""
     return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+
+
+def start_forkserver() -> None:
+    """Start the process that is copied, unless it runs; neither it nor its copies are to hear Ctrl-C."""
+    if start_method() != "forkserver":
+        return
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # or it would be started next, and unblock the signal
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 def wait_for(flights: Collection[Flight], timeout: float | None) -> list[Flight]:

@@ -16,17 +16,19 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 from simsched.errors import StudyError
 from simsched.signals import interrupt_later
 from simsched.study.execution.batch import Function, Shipped, WorkerDiedError
 from simsched.study.execution.limits import allow_exit
-from simsched.study.execution.pools import start_method
+from simsched.study.execution.pools import start_forkserver, start_method
 
 _READY: Final = b""
+_GAVE_UP: Final = 3  # exit code; not that of a time limit
 _FAILED_STARTS: Final = 3  # in succession; one or two of them may have been killed from outside
+_SHORT: Final = 0.2  # s
 _PATIENCE: Final = 5.0  # s until a process that hung up or was told to end is killed
 
 
@@ -36,10 +38,12 @@ def serve(pipe: Connection, shipped: Shipped) -> None:
     allow_exit()
     batches: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_receive, args=(pipe, batches), daemon=True).start()
-    with suppress(OSError):  # nobody listens any more, which the thread knows, too
+    try:
         pipe.send_bytes(_READY)
         while True:
             pipe.send_bytes(shipped.pickled(batches.get()))
+    finally:  # nobody listens any more, or an item raised KeyboardInterrupt
+        os._exit(_GAVE_UP)  # threads that items started are not waited for
 
 
 def _receive(pipe: Connection, batches: "SimpleQueue[bytes]") -> None:
@@ -49,18 +53,6 @@ def _receive(pipe: Connection, batches: "SimpleQueue[bytes]") -> None:
             batches.put(pipe.recv_bytes())
     except (EOFError, OSError):
         os._exit(0)
-
-
-def _start_forkserver() -> None:
-    """Start the process that is copied, unless it runs; Ctrl-C must not cut off what it imports for all others."""
-    from multiprocessing import forkserver, resource_tracker
-
-    resource_tracker.ensure_running()  # or it would be started next, and unblock the signal
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 class _Worker:
@@ -163,22 +155,41 @@ class Processes:
             worker.pipe.send_bytes(data)
 
     def _new(self) -> _Worker:
-        if start_method() == "forkserver":
-            _start_forkserver()
+        worker = None
+        while worker is None:
+            worker = self._started()
+        self._crew.append(worker)
+        return worker
+
+    def _started(self) -> _Worker | None:
+        """Start a process; return None if the one that is copied died meanwhile."""
+        start_forkserver()
         ours, theirs = self._context.Pipe()
         process = self._context.Process(  # type: ignore[attr-defined]
             target=serve, args=(theirs, self._shipped), name="study worker", daemon=True
         )
         try:
             process.start()
+        except (EOFError, ConnectionError):
+            ours.close()
+            self._note_failed_start(None)
+            sleep(_SHORT)  # it closes its end some time before the system takes it for dead
+            return None
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()  # so that the death of the process closes the pipe
-        worker = _Worker(process, ours)
-        self._crew.append(worker)
-        return worker
+        return _Worker(process, ours)
+
+    def _note_failed_start(self, code: int | None) -> None:
+        """Give up after a few in succession."""
+        self._failed_starts += 1
+        if self._failed_starts == _FAILED_STARTS:
+            raise StudyError(
+                f"worker processes end as they start (exit code {code}): a script that runs studies needs "
+                "`if __name__ == '__main__':` around what it does; or pass executor=\"serial\""
+            )
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -201,11 +212,6 @@ class Processes:
         if worker.ready and worker.batches:
             worker.batches.popleft()[0].set_exception(WorkerDiedError(code, seconds))
         elif not worker.ready:
-            self._failed_starts += 1
-            if self._failed_starts == _FAILED_STARTS:
-                raise StudyError(
-                    f"worker processes end as they start (exit code {code}): a script that runs studies needs "
-                    "`if __name__ == '__main__':` around what it does; or pass executor=\"serial\""
-                )
+            self._note_failed_start(code)
         for flight, data in worker.batches:
             self._place(flight, data)

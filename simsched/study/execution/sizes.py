@@ -1,7 +1,7 @@
 """How many items make a batch: as many as take a fixed time, as far as that can be foretold."""
 
 from collections import Counter, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 AIM: Final = 0.25
@@ -22,13 +22,14 @@ class Sizes:
         Of each item.
     """
 
-    def __init__(self, groups: Sequence[Hashable]) -> None:
-        self._groups = groups
-        self._mean: dict[Hashable, float] = {}
-        self._seen: Counter[Hashable] = Counter()  # batches of that group
-        self._sure: dict[Hashable, None] = {}  # groups of which a batch had no others
-        self._waiting = Counter(groups)
-        self._left = _GUESS * len(groups)
+    def __init__(self, groups: Iterable[Hashable]) -> None:
+        numbers: dict[Hashable, int] = {}
+        self._groups = [numbers.setdefault(group, len(numbers)) for group in groups]  # of a million, a name is long
+        self._mean: dict[int, float] = {}
+        self._seen: Counter[int] = Counter()  # batches of that group
+        self._sure: dict[int, None] = {}  # groups of which a batch had no others
+        self._waiting = Counter(self._groups)
+        self._left = _GUESS * len(self._groups)
 
     def seconds(self, position: int) -> float:
         """Return what an item is expected to take."""

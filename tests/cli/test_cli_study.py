@@ -1,0 +1,226 @@
+"""`simsched study`: every command, and how each refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simsched.cli.run import run
+from simsched.study import Results
+
+STUDY = """
+name = "small"
+schedulers = ["sequential", "lios"]
+seeds = 2
+[workload]
+kind = "layered"
+n_ops = [12, 16]
+n_layers = 4
+[cluster]
+gpu = "a40"
+"""
+MINE = """
+from simsched.schedulers import schedule
+
+def mine(graph, cluster, cost):
+    return schedule(graph, cluster, "lios")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "study.toml").write_text(STUDY)
+
+
+@pytest.fixture
+def said(capsys):
+    """Run a command that succeeds; return what it printed on stdout."""
+
+    def say(*arguments):
+        status = run(["study", *arguments])
+        out, err = capsys.readouterr()
+        assert status == 0, err
+        assert "error" not in err
+        return out
+
+    return say
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run a command that must fail; return its error line without ``error: ``."""
+
+    def refuse(*arguments):
+        status = run(["study", *arguments])
+        out, err = capsys.readouterr()
+        assert (status, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert not err.startswith("error: unexpected "), err
+        return err.removeprefix("error: ").rstrip("\n")
+
+    return refuse
+
+
+@pytest.fixture
+def done(said):
+    """A finished study, by the name of its folder."""
+    said("run", "study.toml", "-o", "done", "--serial")
+    return "done"
+
+
+def n_lines(folder, name="rows.jsonl"):
+    return len(Path(folder, name).read_text().splitlines())
+
+
+def test_run_prints_means_and_where_its_rows_are(said):
+    out = said("run", "study.toml", "-o", "f", "--serial")
+    assert out.startswith("small: 8 of 8 rows")
+    assert out.endswith("rows    8 of 8\nfolder  f\n")
+    assert [row["status"] for row in Results.open("f").rows] == ["ok"] * 8
+
+
+def test_what_is_done_is_not_run_again(said, done):
+    for command in (("run", "study.toml", "-o", done), ("resume", done), ("resume", done, "--retry")):
+        said(*command, "--serial")
+        assert n_lines(done) == 8
+
+
+def test_resume_from_another_folder(said, done, tmp_path, monkeypatch):
+    """The last 3 of 8 rows are lost; files of the study are found where they were."""
+    table = said("table", done, "--csv")
+    rows = tmp_path / done / "rows.jsonl"
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:5]))
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    assert said("status", "../done").startswith("small: 5 of 8 rows")
+    said("resume", "../done", "--serial")
+    assert said("table", "../done", "--csv") == table
+
+
+def test_table(said, done):
+    assert said("table", done).startswith("small: 8 of 8 rows")
+    header, *lines = said("table", done, "--csv").splitlines()
+    assert len(lines) == 8
+    assert header.startswith("key,unit,index,status,reason,workload.kind,")
+    assert "wall." not in header
+
+
+def test_status(said, done):
+    heading, columns, *rows = said("status", done).splitlines()
+    assert heading.strip() == "small: 8 of 8 rows"
+    assert columns.split() == ["scheduler", "rows", "missing", "ok", "refused", "failed", "timeout", "wall", "s"]
+    assert [row.split()[:4] for row in rows] == [["sequential", "4", "-", "4"], ["lios", "4", "-", "4"]]
+
+
+@pytest.mark.parametrize("form", ["svg", "pdf"])
+def test_plot(said, done, form):
+    out = said("plot", done, "-o", "figures", "--format", form)
+    paths = [Path(line.removeprefix("figure written to ")) for line in out.splitlines()]
+    assert paths
+    assert all(path.parent == Path("figures") and path.stat().st_size > 1000 for path in paths)
+
+
+def test_shards_merged(said, done):
+    for part in ("1/2", "2/2"):
+        said("run", "study.toml", "-o", "parts", "--serial", "--shard", part)
+    assert n_lines("parts", "rows.shard-1-of-2.jsonl") == 4
+    assert said("merge", "parts", "-o", "all") == "8 rows of small written to all\n"
+    assert said("table", "all", "--csv") == said("table", done, "--csv")
+
+
+def test_processes(said, done):
+    said("run", "study.toml", "-o", "pool", "--workers", "1")
+    assert said("table", "pool", "--csv") == said("table", done, "--csv")
+
+
+def test_a_scheduler_beside_the_study_file(said, refused, tmp_path, monkeypatch):
+    """It is found in the current folder, and in that of the file: a console script has neither in its path."""
+    (tmp_path / "beside.py").write_text(MINE)
+    (tmp_path / "study.toml").write_text(STUDY.replace('"lios"', '"beside:mine"'))
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    said("run", "../study.toml", "-o", "f", "--serial")
+    assert [row["status"] for row in Results.open("f").rows] == ["ok"] * 8
+    (tmp_path / "study.toml").write_text(STUDY.replace('"lios"', '"nowhere:mine"'))
+    assert refused("run", "../study.toml", "-o", "g", "--serial").startswith(
+        "../study.toml: cannot import scheduler 'nowhere:mine'"
+    )
+    assert not Path("g").exists()
+
+
+def test_labels_are_shown_as_they_are(said, tmp_path):
+    """Neither markup nor names of pictures."""
+    label = "[red]x:smile:"
+    (tmp_path / "study.toml").write_text(STUDY.replace('"lios"', f'{{scheduler = "lios", label = "{label}"}}'))
+    assert label in said("run", "study.toml", "-o", "f", "--serial")
+    assert label in said("status", "f")
+
+
+def test_a_reader_that_goes_away(done):
+    """As `head` does."""
+    code = "import sys; from simsched.cli.run import run; sys.exit(run(['study', 'table', 'done', '--csv']))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("run", "Missing argument 'FILE'"),
+        ("run study.toml", "Missing option '--output' / '-o'"),
+        ("run none.toml -o f", "cannot read none.toml: No such file"),
+        ("run . -o f", "cannot read .: Is a directory"),
+        ("run study.toml -o study.toml", "cannot make the folder study.toml: File exists"),
+        ("run study.toml -o f --workers 0", "--workers"),
+        ("run study.toml -o f --serial --workers 2", "--serial runs in this process: it does not go with --workers"),
+        ("run study.toml -o f --serial --dask local", "it does not go with --dask"),
+        ("run study.toml -o f --dask tcp://x:1 --workers 2", "--workers: the Dask cluster at tcp://x:1 has as many"),
+        ("run study.toml -o f --dask x", "--dask 'x' is no address: give tcp://host:port, or local"),
+        ("run study.toml -o f --serial --shard 3/2", "a shard is i/n, part i of n"),
+        ("resume", "Missing argument 'FOLDER'"),
+        ("resume f", "f: not the folder of a study, since it has no study.json"),
+        ("status f", "f: not the folder of a study"),
+        ("table f", "f: not the folder of a study"),
+        ("plot f", "f: not the folder of a study"),
+        ("merge f -o g", "f: not the folder of a study"),
+        ("merge -o g", "Missing argument 'FOLDER...'"),
+        ("nonsense", "No such command 'nonsense'"),
+    ],
+)
+def test_what_is_refused(refused, arguments, message):
+    assert message in refused(*arguments.split())
+    assert not Path("f", "study.json").exists()
+
+
+def test_formats_of_figures_that_are_none(refused, done):
+    assert "figure.bmp" in refused("plot", done, "--format", "bmp")
+
+
+def test_a_study_without_a_result_has_no_figure(said, refused, tmp_path):
+    """Every row is refused: no layer may be empty."""
+    (tmp_path / "study.toml").write_text(STUDY.replace("n_layers = 4", "n_layers = 99"))
+    said("run", "study.toml", "-o", "f", "--serial")
+    assert refused("plot", "f") == "there is nothing to draw: none of 8 rows has a result"
+
+
+def test_rows_that_are_not_of_the_study(refused, done, tmp_path):
+    rows = tmp_path / done / "rows.jsonl"
+    first, *rest = rows.read_text().splitlines(keepends=True)
+    row = json.loads(first)
+    for changed, message in [
+        ({**row, "index": 99}, "done: row 99 (sequential) is not of its study; delete it, then resume"),
+        ({**row, "scheduler": "heft"}, "done: row 0 (heft) is not of its study; delete it, then resume"),
+        ({**row, "makespan_us": "1"}, "done/rows.jsonl: line 1 is no row of a study; delete the line, then resume"),
+        ({**row, "status": "good"}, "done/rows.jsonl: line 1 is no row of a study; delete the line, then resume"),
+    ]:
+        rows.write_text(json.dumps(changed) + "\n" + "".join(rest))
+        for command in ("status", "table", "plot", "resume"):
+            assert refused(command, done) == message
