@@ -33,7 +33,8 @@ def test_schedule_and_simulate(benchmark, scheduler, n_ops):
         return makespan
 
     makespan = benchmark.pedantic(run, rounds=3 if n_ops > 1_000 else 20, warmup_rounds=1)
-    assert float(graph.time.sum()) / 4 < makespan < float(graph.time.sum()) / 2.5
+    # operators use 0.8 of a device on average, so that streams together gain a quarter
+    assert float(graph.time.sum()) / 5 < makespan < float(graph.time.sum()) / 2.5
     figures = [round(1e3 * min(each), 3) for each in zip(*seconds, strict=True)]
     benchmark.extra_info.update(schedule_ms=figures[0], simulate_ms=figures[1])
     print(f"{scheduler}, {n_ops} operators: schedule {figures[0]} ms, simulate {figures[1]} ms")
