@@ -22,11 +22,22 @@ if TYPE_CHECKING:
     from simsched.optimum import Optimum, optimal
     from simsched.profile import Profile, Replay
     from simsched.program import Program
+    from simsched.report import write_report
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
     from simsched.schedules import Placement, Schedule
     from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
     from simsched.study import Results, Study, run_study
     from simsched.trace import Span, Trace
+    from simsched.whatif import (
+        WhatIf,
+        absolute,
+        breakeven,
+        explain,
+        robust,
+        sensitivity,
+        throughput,
+        what_if,
+    )
 
 _HOME = {
     "bounds": ("lower_bound",),
@@ -40,11 +51,13 @@ _HOME = {
     "optimum": ("Optimum", "optimal"),
     "profile": ("Profile", "Replay"),
     "program": ("Program",),
+    "report": ("write_report",),
     "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
     "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
     "study": ("Results", "Study", "run_study"),
     "trace": ("Span", "Trace"),
+    "whatif": ("WhatIf", "absolute", "breakeven", "explain", "robust", "sensitivity", "throughput", "what_if"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -75,20 +88,29 @@ __all__ = [
     "StageLatency",
     "Study",
     "Trace",
+    "WhatIf",
+    "absolute",
+    "breakeven",
     "calibrate",
     "compare",
     "default_cost",
+    "explain",
     "lower_bound",
     "optimal",
     "recalibrate",
+    "robust",
     "roofline",
     "run_study",
     "schedule",
+    "sensitivity",
     "simulate",
     "simulate_batch",
     "simulate_many",
+    "throughput",
     "to_dot",
     "to_svg",
+    "what_if",
+    "write_report",
 ]
 
 

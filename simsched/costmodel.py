@@ -38,8 +38,8 @@ def roofline(op: Operator, device: Device) -> float:
 
     Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP
     rate of the dtype x 0.6, and DRAM bandwidth x 0.8. A grid too small for the device gets a
-    proportional part: a kernel with w warps in all reaches ``w / (SMs * saturating_warps)`` of the
-    FLOP rate, and three times that of the bandwidth. Each kernel adds 2 us.
+    proportional part: a kernel with w warps in all reaches ``3 * w / (SMs * saturating_warps)`` of
+    both rates, at most all of them. Each kernel adds 2 us.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
@@ -62,7 +62,7 @@ def _fill(kernel: Kernel, device: Device) -> float:
     return min(1.0, warps / (device.sms * device.saturating_warps * _FULL_RATE_WARPS))
 
 
-def _rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
+def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
     """Return `roofline` of some operators of a graph, shape of `ops`."""
     codes, texts = graph.labels("dtype")
     peak = np.array([device.peak_rate(text or "fp32") for text in texts])[codes[ops]]
@@ -100,7 +100,7 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
         times = graph.time[rows]
         unknown = np.flatnonzero(np.isnan(times))
         if len(unknown):
-            times[unknown] = _rooflines(graph, rows[unknown], device)
+            times[unknown] = rooflines(graph, rows[unknown], device)
         return times
     known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
     if known is not None:
@@ -148,7 +148,7 @@ def placed_times(
     if len(unknown):
         for kind, among in _by_value(cluster.kind[device[unknown]]):
             rows = unknown[among]
-            times[rows] = _rooflines(graph, ops[rows], cluster.kinds[kind])
+            times[rows] = rooflines(graph, ops[rows], cluster.kinds[kind])
     return times
 
 

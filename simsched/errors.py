@@ -62,6 +62,14 @@ class StudyError(SimschedError, ValueError):
     """A study that cannot be run, or a folder of rows that is not this study's, in use, or at odds with itself."""
 
 
+class WhatIfError(SimschedError, ValueError):
+    """A question that cannot be asked of this schedule, cluster or workload: fewer devices than are in use, ..."""
+
+
+class ReportError(SimschedError, ValueError):
+    """Results of which no report can be made: none, or of a kind that is not known."""
+
+
 class DeadlockError(SimschedError, RuntimeError):
     """A program in which everything left waits for something that is never going to happen."""
 

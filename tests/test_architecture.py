@@ -14,15 +14,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # Rooms from the ground up; a module may import from its own room and from those below it.
 ROOMS = (
     ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.signals",
-     "simsched.io", "simsched.figure", "simsched.machine_code",
-     "simsched.machine_columns"),
+     "simsched.limits", "simsched.io", "simsched.figure", "simsched.machine_code",
+     "simsched.machine_columns", "simsched.schemas", "simsched.shown"),
     ("simsched.graph", "simsched.cluster"),
     ("simsched.profile", "simsched.costmodel", "simsched.rewriting", "simsched.schedules", "simsched.feasibility",
      "simsched.program", "simsched.program_json", "simsched.lowering", "simsched.trace", "simsched.calibrated"),
     ("simsched.simulator", "simsched.schedulers"),
     ("simsched.bounds", "simsched.calibration", "simsched.optimum"),
     ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.drawing",
-     "simsched.report"),
+     "simsched.report", "simsched.notebook"),
     ("simsched",),
     ("workloads",),
     ("hwbackend",),
@@ -49,6 +49,7 @@ HEAVY = (
     "dask",
     "distributed",
     "pyarrow",
+    "plotly",
 )
 # optional packages, and the modules that may import them
 OPTIONAL = {
@@ -58,6 +59,7 @@ OPTIONAL = {
     "cloudpickle": ("simsched.study.execution.cluster",),
     "dask": ("simsched.study.execution.cluster",),
     "distributed": ("simsched.study.execution.cluster",),
+    "plotly": ("simsched.report",),
     "pyarrow": ("simsched.study",),
     "torch": ("hwbackend.torch", "workloads.formats.torch_"),
     "onnx": ("workloads.formats.onnx_",),

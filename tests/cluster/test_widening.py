@@ -1,0 +1,51 @@
+"""More devices like those there are, or fewer."""
+
+from dataclasses import replace
+
+import pytest
+
+from simsched.cluster import Cluster
+from simsched.cluster.widening import widened
+from simsched.errors import ClusterError
+
+
+@pytest.mark.parametrize("gpu", ["a100", "a40", "v100", "h100"])
+@pytest.mark.parametrize(("n", "more"), [(1, 4), (2, 3), (4, 8), (8, 16)])
+def test_presets_are_widened_to_presets(gpu, n, more):
+    wide = widened(Cluster.preset(gpu, n), more)
+    assert wide == Cluster.preset(gpu, more)
+
+
+def test_what_was_fitted_stays():
+    """Devices under names of their own, with fitted costs, over a bus that is not the usual one."""
+    devices = tuple(replace(d, name=f"cuda:{i}", launch=7.0) for i, d in enumerate(Cluster.preset("a100", 2).devices))
+    links = tuple((a.replace("gpu", "cuda:"), b, w) for a, b, w in Cluster.preset("a100", 2, link="pcie4").links)
+    wide = widened(Cluster(devices, links, "ours"), 3)
+    assert [device.name for device in wide.devices] == ["cuda:0", "cuda:1", "gpu0"]
+    assert [device.launch for device in wide.devices] == [7.0] * 3
+    assert wide.links[:2] == links
+    assert wide.route("cuda:0", "gpu0") == replace(wide.route("cuda:0", "cuda:1"), channels=(0, 5))
+    one = widened(Cluster(devices[:1], (), "ours"), 2)
+    assert ([device.name for device in one.devices], one.name) == (["cuda:0", "gpu0"], "2 x ours")
+
+
+def test_fewer():
+    """Of a mesh of four V100, the three links between the first three are left."""
+    cluster = Cluster.preset("v100", 4)
+    few = widened(cluster, 3)
+    assert [device.name for device in few.devices] == ["gpu0", "gpu1", "gpu2"]
+    assert [wire[:2] for wire in few.links] == [("gpu0", "gpu1"), ("gpu0", "gpu2"), ("gpu1", "gpu2")]
+    assert widened(cluster, 4) is cluster
+
+
+@pytest.mark.parametrize(
+    ("cluster", "why"),
+    [
+        (Cluster((*Cluster.preset("a100", 1).devices, Cluster.preset("v100", 2).devices[1])), "differ"),
+        (Cluster.preset("a100", 2).replace_links(bandwidth=1.0), "are 'a100', joined as no preset is"),
+        (Cluster((replace(Cluster.preset("a100").devices[0], model="mine"),)), "are of no preset, 'mine'"),
+    ],
+)
+def test_what_cannot_be_widened(cluster, why):
+    with pytest.raises(ClusterError, match=f"4 devices: those of .* {why}, and how more are joined is not known"):
+        widened(cluster, 4)

@@ -1,0 +1,128 @@
+"""Where the better plan changes."""
+
+import numpy as np
+import pytest
+
+import simsched as ss
+import workloads
+from simsched.errors import UnknownNameError, WhatIfError
+from simsched.whatif.breakeven import breakeven
+
+TWO = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=1600.0, latency=0.0)
+FORK = ss.OpGraph(
+    [ss.Operator("a", time=50.0), ss.Operator("b", time=50.0), ss.Operator("join", time=0.0)],
+    [ss.Edge("a", "join"), ss.Edge("b", "join", nbytes=20_000)],
+)
+SPLIT = ss.Schedule(FORK, [ss.Placement("a"), ss.Placement("b", "gpu1"), ss.Placement("join")])
+
+
+def sequential(graph, cluster):
+    return ss.schedule(graph, cluster, "sequential")
+
+
+def test_a_fork_over_two_devices_pays_from_a_bandwidth_on():
+    """One device: 50 + 50 us. Two: 50 us and a copy of 20,000 / B us. Even at B = 400, a quarter of 1600."""
+    found = breakeven("link.bandwidth", sequential(FORK, TWO), SPLIT, TWO)
+    (crossing,) = found.crossings
+    assert crossing.factor == pytest.approx(0.25, rel=2e-6)
+    assert crossing.value == pytest.approx(400.0, rel=2e-6)
+    assert (crossing.better_below, crossing.better_above) == ("sequential", "custom")
+    assert len(found.factors) == 49
+    assert found.b_us[0] == pytest.approx(50 + 20_000 / 25)
+    (again,) = breakeven("link.bandwidth", SPLIT, sequential(FORK, TWO), TWO, low=0.1, high=1.0).crossings
+    assert again.value == pytest.approx(400.0, rel=2e-6)
+    assert (again.better_below, again.better_above) == ("sequential", "custom")
+
+
+def test_two_streams_stop_paying_from_a_launch_cost_on():
+    """Operators a, b, c of 3, 6 and 0 us, c behind both; records and waits of 1 us, launches of x.
+
+    One stream: a ends at x + 3, b at max(x + 3, 2x) + 6, c is launched at 3x: S = max(x + 9, 2x + 6, 3x).
+    Two, c with b: launch a, record, launch b, wait, launch c: b runs from 2x + 1 on: T = max(2x + 7, 3x + 2).
+    S = T at x + 9 = 2x + 7: x = 2.
+    """
+    graph = ss.OpGraph(
+        [ss.Operator("a", time=3.0), ss.Operator("b", time=6.0), ss.Operator("c", time=0.0)],
+        [ss.Edge("a", "c"), ss.Edge("b", "c")],
+    )
+    cluster = ss.Cluster.preset("a100").without_overheads().replace_devices(launch=1.0, record=1.0, wait=1.0)
+    two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", stream=1)])
+    found = breakeven("overhead.launch", two, sequential(graph, cluster), cluster)
+    (crossing,) = found.crossings
+    assert crossing.value == pytest.approx(2.0, rel=2e-6)
+    assert (crossing.better_below, crossing.better_above) == ("custom", "sequential")
+
+
+def test_equal_plans_never_cross():
+    """The same work under two names, over the whole range: exactly equal, no crossing."""
+    found = breakeven("overhead.launch", sequential(FORK, TWO), sequential(FORK, TWO), TWO.replace_devices(launch=1.0))
+    assert found.crossings == ()
+    assert found.names == ("sequential", "sequential (2)")
+    assert found.sentences()[0].endswith("both are equal")
+
+
+def test_plans_that_come_to_be_equal_do_not_cross():
+    """a and b of 3 us in a row, on one stream or with a hop of 5 us between two: x + 6 against x + 11.
+
+    Launches of x can take so long that b is launched behind the hop: from 2x = x + 8 on both end at 2x + 3.
+    """
+    graph = ss.OpGraph([ss.Operator("a", time=3.0), ss.Operator("b", time=3.0)], [ss.Edge("a", "b")])
+    cluster = ss.Cluster.preset("a100").without_overheads().replace_devices(launch=1.0, hop=5.0)
+    two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
+    found = breakeven("overhead.launch", sequential(graph, cluster), two, cluster)
+    assert found.crossings == ()
+    assert (found.a_us[0], found.b_us[0]) == (1 / 64 + 6, 1 / 64 + 11)
+    assert np.isclose(found.a_us, found.b_us, rtol=1e-9).tolist() == (found.factors > 7.99).tolist()
+    assert "sequential is never worse" in found.sentences()[0]
+
+
+def test_schedulers_schedule_anew():
+    """HEFT runs both sides on streams of one device while the link is slow: 50 us whatever the bandwidth."""
+    found = breakeven("link.bandwidth", SPLIT, "heft", TWO)
+    assert found.b_us.tolist() == [50.0] * 49
+    assert found.crossings == ()
+    named = breakeven("link.bandwidth", "sequential", "heft", TWO, graph=FORK)
+    assert named.b_us.tolist() == found.b_us.tolist()
+
+
+def test_launches_end_the_use_of_streams_on_squeezenet():
+    """Launches that cost a few times as much are what bounds both plans: the one with events in it loses."""
+    cluster, graph = ss.Cluster.preset("a100"), workloads.load("squeezenet")
+    plans = {name: ss.schedule(graph, cluster, name) for name in ("lios", "sequential")}
+    (crossing,) = breakeven("overhead.launch", *plans.values(), cluster, low=1.0, high=16.0).crossings
+    assert (crossing.better_below, crossing.better_above) == ("lios", "sequential")
+    assert 4.0 < crossing.value < 40.0
+    for value, better in ((crossing.value * 0.99, "lios"), (crossing.value * 1.01, "sequential")):
+        us = {name: ss.simulate(plan, cluster.replace_devices(launch=value)).makespan for name, plan in plans.items()}
+        assert min(us, key=us.get) == better
+
+
+def test_a_link_makes_two_devices_pay_on_a_random_dag():
+    """Below some bandwidth one device is better than HEFT's plan for two, which was made for the link as it is."""
+    drawn, pair = workloads.random_layered(n_ops=60, n_layers=6, rng=1), ss.Cluster.preset("a40", 2)
+    wide = 50_000.0  # bytes per us
+    graph = ss.OpGraph.from_columns(
+        drawn.names, drawn.src, drawn.dst, time=drawn.time, utilization=1.0, edge_nbytes=drawn.edge_transfer * wide
+    )
+    one, two = ss.schedule(graph, ss.Cluster.preset("a40"), "lios"), ss.schedule(graph, pair, "heft")
+    (crossing,) = breakeven("link.bandwidth", one, two, pair).crossings
+    assert (crossing.better_below, crossing.better_above) == ("lios", "heft")
+    assert crossing.value < wide
+    for factor, better in ((0.99, one), (1.01, two)):
+        at = pair.replace_links(bandwidth=crossing.value * factor)
+        assert min((one, two), key=lambda plan: ss.simulate(plan, at).makespan) is better
+
+
+def test_what_cannot_be_asked():
+    plan = sequential(FORK, TWO)
+    for options in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"high": float("inf")}):
+        with pytest.raises(WhatIfError, match="factors must be positive"):
+            breakeven("link.bandwidth", plan, SPLIT, TWO, **options)
+    with pytest.raises(WhatIfError, match="give `graph`"):
+        breakeven("link.bandwidth", "lios", "heft", TWO)
+    with pytest.raises(WhatIfError, match="takes no factors"):
+        breakeven("gpus", plan, SPLIT, TWO)
+    with pytest.raises(WhatIfError, match="is 0 and stays so"):
+        breakeven("overhead.launch", plan, SPLIT, TWO)
+    with pytest.raises(UnknownNameError, match="nosuch"):
+        breakeven("link.bandwidth", plan, "nosuch", TWO)

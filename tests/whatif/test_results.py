@@ -1,0 +1,98 @@
+"""What all results of analyses can do."""
+
+import json
+
+import pytest
+
+import simsched as ss
+from simsched.errors import FileError, FormatError
+from simsched.whatif.breakeven import BreakEven, breakeven
+from simsched.whatif.explain import Explanation, explain
+from simsched.whatif.question import what_if
+from simsched.whatif.robust import Robustness, robust
+from simsched.whatif.sensitivity import Sensitivity, sensitivity
+from simsched.whatif.sweep import Sweep, sweep
+from simsched.whatif.throughput import Throughput, throughput
+
+CLUSTER = ss.Cluster.preset("k80", 2)
+GRAPH = ss.OpGraph(
+    [ss.Operator("a", "conv", time=50.0, utilization=0.5), ss.Operator("b", time=50.0), ss.Operator("c", time=9.0)],
+    [ss.Edge("a", "c"), ss.Edge("b", "c", nbytes=20_000)],
+)
+PLAN = ss.Schedule(GRAPH, [ss.Placement("a"), ss.Placement("b", "gpu1"), ss.Placement("c")])
+ONE = ss.schedule(GRAPH, CLUSTER, "sequential")
+MAKE = {
+    "sweep": (Sweep, lambda: sweep(what_if(PLAN, CLUSTER), "gpus", [1, 2])),
+    "sweep-2": (
+        Sweep,
+        lambda: sweep(what_if(PLAN, CLUSTER), "link.bandwidth", [1, ss.absolute(400.0)], "gpus", [1, 2]),
+    ),
+    "sensitivity": (Sensitivity, lambda: sensitivity(PLAN, CLUSTER)),
+    "breakeven": (BreakEven, lambda: breakeven("link.bandwidth", ONE, PLAN, CLUSTER)),
+    "explanation": (Explanation, lambda: explain(PLAN, CLUSTER)),
+    "robustness": (Robustness, lambda: robust([ONE, PLAN], CLUSTER, jitter={"a": 0.1}, samples=9, rng=1)),
+    "throughput": (Throughput, lambda: throughput(PLAN, CLUSTER, 2)),
+}
+each_result = pytest.mark.parametrize("name", MAKE)
+
+
+@pytest.fixture(scope="module")
+def made():
+    found = {}
+
+    def get(name):
+        if name not in found:
+            found[name] = MAKE[name][1]()
+        return found[name]
+
+    return get
+
+
+@each_result
+def test_a_result_goes_to_a_file_and_back(name, made, tmp_path):
+    result, kind = made(name), MAKE[name][0]
+    result.save(tmp_path / "result.json")
+    back = kind.load(tmp_path / "result.json")
+    assert type(back) is kind
+    assert back.to_dict() == result.to_dict() == json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert repr(back) == repr(result)
+    assert result.to_dict()["format"] == f"simsched.{name.partition('-')[0]}"
+
+
+@each_result
+def test_a_result_prints_and_is_drawn(name, made, tmp_path):
+    result = made(name)
+    table = result.table()
+    frame = result.to_dataframe()
+    assert len(frame) == len(result.records()) > 0
+    assert table.row_count > 0
+    assert "graph" in repr(result)
+    result.plot(tmp_path / "result.png")
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(FileError, match="must end in one of"):
+        result.plot("picture.gif")
+
+
+@each_result
+def test_a_document_of_a_wrong_kind_is_refused(name, made):
+    """Whatever field is missing, empty or of another type: one line that says so, never anything else."""
+    kind, whole = MAKE[name][0], made(name).to_dict()
+    assert kind.from_dict(whole).to_dict() == whole
+    for key in whole:
+        for wrong in (None, "text", [], {}, -1, [None], [[]], {"a": None}):
+            if wrong == whole[key]:
+                continue
+            document = {k: v for k, v in whole.items() if k != key} if wrong is None else whole | {key: wrong}
+            text = _refusal(kind, document)
+            assert text is None or text.startswith("x.json")
+    with pytest.raises(FormatError, match="unknown field 'more'"):
+        kind.from_dict(whole | {"more": 1})
+
+
+def _refusal(kind, document):
+    """Why a document is refused; one that is not can be shown."""
+    try:
+        repr(kind.from_dict(document, "x.json"))
+    except FormatError as error:
+        return str(error)
+    return None

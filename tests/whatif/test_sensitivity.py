@@ -1,0 +1,137 @@
+"""Elasticities of the makespan."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters, shapes
+
+import simsched as ss
+from simsched.errors import UnknownNameError, WhatIfError
+from simsched.whatif.parameters import numeric_parameters
+from simsched.whatif.question import what_if
+from simsched.whatif.sensitivity import sensitivity
+
+A100 = ss.Cluster.preset("a100")
+
+
+def test_a_chain_responds_in_proportion_to_shares():
+    """conv 60 us and pool 30 us, between devices a copy of 4 us + 1000 bytes at 200: 99 us in all.
+
+    A speed s divides its time: d ln M / d ln s = -time / M; a latency counts as itself, a bandwidth like a speed.
+    """
+    graph = ss.OpGraph(
+        [ss.Operator("a", "conv", time=60.0), ss.Operator("b", "pool", time=30.0)], [ss.Edge("a", "b", nbytes=1000)]
+    )
+    cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=200.0, latency=2.0)
+    found = sensitivity(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")]), cluster, per_operator=True)
+    makespan = found.base_us
+    latency = makespan - 60 - 30 - 5  # of all links on the way
+    expected = {
+        "operators.speed": -90, "operators.conv.speed": -60, "operators.pool.speed": -30, "operator.a.speed": -60,
+        "operator.b.speed": -30, "link.bandwidth": -5, "link.latency": latency,
+    }  # fmt: skip
+    for name, us in expected.items():
+        assert found[name].elasticity == pytest.approx(us / makespan, rel=1e-4), name
+    row = found["operators.conv.speed"]
+    assert (row.low, row.high) == (0.8, 1.2)
+    assert (row.low_us, row.high_us) == (pytest.approx(makespan + 15), pytest.approx(makespan - 10))
+    sizes = [abs(row.elasticity) for row in found.rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert found.rows[0].parameter == "operators.speed"
+
+
+@settings(max_examples=12)
+@given(
+    shape=shapes(max_ops=7), cluster=clusters(max_gpus=2), name=st.sampled_from(["heft", "greedy", "nimble"]),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_what_takes_time_adds_up_to_one(shape, cluster, name, seed):
+    """Makespans are homogeneous of degree 1 in all times: twice the times take twice as long, and Euler's rule holds.
+
+    Times drawn from a continuum keep the point off the kinks of max(), so a tiny step sees one side of them alone.
+    """
+    draw = np.random.default_rng(seed).uniform
+    graph = ss.OpGraph(
+        [ss.Operator(op.name, time=draw(5, 50), utilization=draw(0.1, 1)) for op in shape.operators],
+        [ss.Edge(edge.src, edge.dst, nbytes=draw(1e4, 1e6)) for edge in shape.edges],
+    )
+    plan = ss.schedule(graph, cluster, name)
+    asked = what_if(plan, cluster)
+    twice = asked.operators(speed=0.5).overhead(2.0)
+    signs = {"operators.speed": -1, "overhead": 1}
+    if len(cluster) > 1:
+        twice = twice.link(bandwidth=0.5, latency=2.0)
+        signs |= {"link.bandwidth": -1, "link.latency": 1}
+    assert twice.makespan == pytest.approx(2 * asked.makespan)
+    found = sensitivity(asked, parameters=list(signs), step=1e-6)
+    assert sum(sign * found[parameter].elasticity for parameter, sign in signs.items()) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_kink_lies_between_its_sides():
+    """Two operators of 10 us side by side: slower, either sets the makespan; quicker, the other does: -1/2 each."""
+    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)])
+    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
+    found = sensitivity(plan, A100.without_overheads(), per_operator=True)
+    assert found["operator.a.speed"].elasticity == pytest.approx(-0.5, rel=0.02)
+    assert found["operators.speed"].elasticity == pytest.approx(-1)
+    assert (found["operator.a.speed"].low_us, found["operator.a.speed"].high_us) == (12.5, 10.0)
+
+
+def test_whole_numbers_move_by_one_and_parts_by_what_there_is():
+    """One per cent of 108 SMs is one; of 2 connections nothing but 1 and 3; 0.9 of the slots go no further than 1."""
+    graph = ss.OpGraph([ss.Operator("a", flops=1e10)])
+    cluster = A100.replace_devices(connections=2, interleave=0.9)
+    plan = ss.schedule(graph, cluster, "lios")
+    found = sensitivity(plan, cluster, parameters=["device.sms", "device.connections", "device.interleave"])
+    assert (found["device.connections"].low, found["device.connections"].high) == (0.5, 1.5)
+    assert found["device.sms"].low == round(0.8 * 108) / 108
+    assert found["device.sms"].elasticity < -0.5
+    row = found["device.interleave"]
+    assert (row.low, row.high, row.high_us) == (0.8, 1.0, found.base_us)
+
+
+def test_what_is_zero_moves_nothing():
+    found = sensitivity(ss.schedule(CHAIN, A100, "lios"), A100.without_overheads(), parameters=["overhead.launch"])
+    assert [(row.elasticity, row.low_us) for row in found.rows] == [(0.0, found.base_us)]
+    with pytest.raises(WhatIfError, match="nothing to draw"):
+        found.tornado()
+
+
+CHAIN = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+
+
+def test_a_question_keeps_its_changes():
+    """Launches of 40 us make the host slower than operators of 30 and 10 us: 40 + 40 + 10, then nothing but they."""
+    asked = what_if(ss.schedule(CHAIN, A100, "sequential"), A100.without_overheads()).set(
+        "overhead.launch", ss.absolute(40.0)
+    )
+    found = asked.sensitivity()
+    assert found.base_us == 90.0
+    assert found["overhead.launch"].elasticity == pytest.approx(80 / 90, rel=1e-4)
+    assert found.rows[0].parameter == "overhead.launch"
+    assert {row.parameter for row in found.rows} == set(numeric_parameters(asked))
+
+
+def test_the_tornado_has_a_bar_for_each_side():
+    found = sensitivity(ss.schedule(CHAIN, A100, "lios"), A100, per_operator=True)
+    ax = found.tornado()
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[0] == "operators.speed"
+    assert len(ax.patches) == 2 * len(names)
+    low, high = ax.patches[:2]
+    assert low.get_hatch() != high.get_hatch()
+    assert low.get_facecolor() != high.get_facecolor()
+
+
+def test_what_cannot_be_measured():
+    plan = ss.schedule(CHAIN, A100, "lios")
+    with pytest.raises(WhatIfError, match="give the cluster"):
+        sensitivity(plan)
+    with pytest.raises(WhatIfError, match="step must be"):
+        sensitivity(plan, A100, step=1.0)
+    with pytest.raises(UnknownNameError, match="operator"):
+        sensitivity(plan, A100, parameters=["operator.x.speed"])
+    nothing = ss.OpGraph([ss.Operator("a", time=0.0)])
+    with pytest.raises(WhatIfError, match="takes no time"):
+        sensitivity(ss.schedule(nothing, A100, "lios"), A100.without_overheads())

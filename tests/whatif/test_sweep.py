@@ -1,0 +1,69 @@
+"""Makespans over one parameter or two."""
+
+import numpy as np
+import pytest
+
+import simsched as ss
+from simsched.errors import UnknownNameError, WhatIfError
+from simsched.whatif.question import what_if
+from simsched.whatif.sweep import sweep
+
+BARE = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
+CHAIN = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b", nbytes=1000)])
+SPLIT = ss.Schedule(CHAIN, [ss.Placement("a"), ss.Placement("b", "gpu1")])
+
+
+def test_one_parameter():
+    """30 us, a copy of 1000 bytes, 10 us: 40 + 10 / factor; 1000 / 50 at an absolute 50 bytes per us."""
+    asked = what_if(SPLIT, BARE)
+    found = sweep(asked, "link.bandwidth", [0.5, 1, 4, ss.absolute(50.0)])
+    assert found.makespan_us.tolist() == [60.0, 50.0, 42.5, 60.0]
+    assert found.values == (0.5, 1, 4, {"absolute": 50.0})
+    assert found.base_us == 50.0
+    assert found.reasons == ()
+    assert asked.sweep("link.bandwidth", [4]).makespan_us.tolist() == [42.5]
+
+
+def test_two_parameters():
+    """(30 + 10) / speed + 10 / bandwidth."""
+    found = sweep(what_if(SPLIT, BARE), "operators.speed", [1, 2, 4], "link.bandwidth", [1, 2])
+    assert found.makespan_us.tolist() == [[50.0, 45.0], [30.0, 25.0], [20.0, 15.0]]
+    ax = found.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("operators.speed (factor)", "link.bandwidth (factor)")
+
+
+def test_what_is_refused_is_left_open():
+    found = sweep(what_if(SPLIT, BARE), "gpus", [1, 2])
+    assert np.isnan(found.makespan_us).tolist() == [True, False]
+    ((i, j, text),) = found.reasons
+    assert (i, j) == (0, 0)
+    assert "gpu1" in text
+    assert "gpus 1: " in repr(found)
+    assert found.records()[0] == {"gpus": 1, "makespan_us": None, "reason": text}
+
+
+def test_presets_executions_and_rebuilt_graphs():
+    def load(batch=1):
+        return ss.OpGraph([ss.Operator("a", time=10.0 * batch)])
+
+    assert what_if(load(), BARE, load=load).sweep("rebuild.batch", [1, 2, 8]).makespan_us.tolist() == [10.0, 20.0, 80.0]
+    cluster = ss.Cluster.preset("a100")
+    asked = what_if(ss.schedule(CHAIN, cluster, "sequential"), cluster)
+    found = sweep(asked, "execution", ["events", "graph"])
+    assert found.makespan_us.tolist() == [asked.makespan, asked.execution("graph").makespan]
+    assert [label.get_text() for label in found.plot().get_xticklabels()] == ["events", "graph"]
+    assert sweep(asked, "device", ["a40", "h100"]).values == ("a40", "h100")
+
+
+def test_what_cannot_be_swept():
+    asked = what_if(SPLIT, BARE)
+    with pytest.raises(WhatIfError, match="every value is refused"):
+        sweep(asked, "gpus", [1])
+    with pytest.raises(WhatIfError, match="give a list of values"):
+        sweep(asked, "link.bandwidth", [])
+    with pytest.raises(WhatIfError, match="belong together"):
+        sweep(asked, "link.bandwidth", [1], "gpus")
+    with pytest.raises(UnknownNameError, match=r"link\.width"):
+        sweep(asked, "link.width", [1])
+    with pytest.raises(UnknownNameError, match="gtx"):
+        sweep(asked, "device", ["gtx"])

@@ -1,0 +1,159 @@
+"""Requests per second with several in flight."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import clusters, graphs
+
+import simsched as ss
+from simsched.errors import WhatIfError
+from simsched.whatif.in_flight import placed_operator_times, repeated
+from simsched.whatif.throughput import throughput
+
+A100 = ss.Cluster.preset("a100")
+BARE = A100.without_overheads()
+
+
+def chain(*times, utilization=None):
+    """Operators one after the other."""
+    ops = [ss.Operator(f"v{i}", time=t, utilization=utilization) for i, t in enumerate(times)]
+    return ss.OpGraph(ops, [ss.Edge(a.name, b.name) for a, b in pairwise(ops)])
+
+
+def one_stream(graph, **options):
+    return ss.Schedule(graph, [ss.Placement(name) for name in graph.order], **options)
+
+
+@pytest.mark.parametrize("execution", ["events", "graph", "stages"])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_pure_latency_is_served_k_at_a_time(k, execution):
+    """A chain of 30 and 20 us that loads nothing, nothing else costs anything: k requests per 50 us."""
+    found = throughput(one_stream(chain(30.0, 20.0), execution=execution), BARE, k)
+    assert found.requests_per_s == pytest.approx(k / 50e-6)
+    assert found.latency_us == pytest.approx(50.0)
+    assert found.bound_by.startswith("latency")
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_full_device_is_shared(k):
+    """Operators that each fill the device: 1 / T whatever k, and each of k requests takes k T."""
+    found = throughput(one_stream(chain(30.0, 20.0, utilization=1.0)), BARE, k)
+    assert found.period_us == pytest.approx(50.0)
+    assert found.latency_us == pytest.approx(50.0 * k)
+    assert found.bound_by == "issue slots of the SMs (100% busy)"
+    assert found.shares["host thread"] == 0
+
+
+def test_a_host_that_cannot_keep_up():
+    """Three operators of 1 us, a launch of 4 us each: 12 us of host per request, whatever is in flight."""
+    cluster = BARE.replace_devices(launch=4.0)
+    for k in (1, 2, 7):
+        found = throughput(one_stream(chain(1.0, 1.0, 1.0)), cluster, k)
+        assert found.period_us == pytest.approx(12.0)
+        assert found.bound_by == "host thread (100% busy)"
+
+
+def test_a_captured_graph_is_launched_once_per_request():
+    """Two operators of 1 us with graph_node 0.5: 1 + 0.5 + 1 + 0.5 us per request on the device, and 6 us to launch it.
+
+    With one in flight the host hides behind nothing: it launches ahead, so that the period is the larger of the two.
+    """
+    plan = one_stream(chain(1.0, 1.0), execution="graph")
+    cluster = BARE.replace_devices(graph_launch=6.0, graph_node=0.5)
+    assert [throughput(plan, cluster, k).period_us for k in (1, 2)] == [pytest.approx(6.0)] * 2
+    assert throughput(plan, cluster, 2).bound_by == "host thread (100% busy)"
+    quick = BARE.replace_devices(graph_launch=2.0, graph_node=0.5)
+    assert [throughput(plan, quick, k).period_us for k in (1, 2)] == [pytest.approx(3.0), pytest.approx(2.0)]
+
+
+def test_joining_streams_is_paid_for():
+    """Operators a and b of 10 us on two streams, launch 0, hop 2 us: the next request waits for both.
+
+    The stream of b, last in launch order, waits for a (hop), then the stream of a waits for it (hop): a of the next
+    request begins 10 + 2 + 2 after a, b after 10 + 2; its end comes 12 after, so it is a that counts: 14 us.
+    """
+    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)])
+    plan = ss.Schedule(graph, [ss.Placement("a", stream=0), ss.Placement("b", stream=1)])
+    assert throughput(plan, BARE.replace_devices(hop=2.0)).period_us == pytest.approx(14.0)
+    assert throughput(plan, BARE.replace_devices(record=1.0, wait=20.0)).period_us == pytest.approx(2 * 1.0 + 2 * 20.0)
+
+
+def test_stages_overlap_at_their_ends_alone():
+    """Stages of 10 us and 10 us behind a barrier of 5, on two streams: with two in flight last and first run together.
+
+    Request r: stage 1, barrier, stage 2; stage 1 of request r + 1 is issued beside stage 2: 10 + 5 us per request.
+    """
+    graph = ss.OpGraph([ss.Operator(n, time=10.0) for n in "abcd"], [ss.Edge("a", "c"), ss.Edge("b", "d")])
+    rows = [ss.Placement(n, stream=i % 2, stage=i // 2, group=i % 2) for i, n in enumerate("abcd")]
+    plan, cluster = ss.Schedule(graph, rows, "stages"), BARE.replace_devices(barrier=5.0)
+    assert throughput(plan, cluster, 1).period_us == pytest.approx(25.0)
+    assert throughput(plan, cluster, 2).period_us == pytest.approx(15.0)
+
+
+def test_two_devices_are_a_pipeline():
+    """30 us on one device, 20 us on the other, a copy of 1000 bytes at 100 bytes/us: 60 us, or the slowest device.
+
+    Each fills its device. With one in flight 30 + 10 + 20; with three the first device is busy all the time: 30. The
+    link moves 1000 of the 3000 bytes that it could.
+    """
+    graph = ss.OpGraph(
+        [ss.Operator("a", time=30.0, utilization=1.0), ss.Operator("b", time=20.0, utilization=1.0)],
+        [ss.Edge("a", "b", nbytes=1000)],
+    )
+    plan = ss.Schedule(graph, [ss.Placement("a", "gpu0"), ss.Placement("b", "gpu1")])
+    cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
+    assert throughput(plan, cluster, 1).period_us == pytest.approx(60.0)
+    found = throughput(plan, cluster, 3)
+    assert found.period_us == pytest.approx(30.0)
+    assert found.bound_by == "issue slots of the SMs of gpu0 (100% busy)"
+    assert found.shares["issue slots of the SMs of gpu1"] == pytest.approx(20 / 30)
+    assert [share for name, share in found.shares.items() if name.startswith("link")] == [pytest.approx(1 / 3)] * 2
+
+
+@settings(max_examples=12)
+@given(
+    graph=graphs(max_ops=6, timed=True),
+    cluster=clusters(max_gpus=2),
+    name=st.sampled_from(["heft", "greedy", "nimble"]),
+)
+def test_one_in_flight_without_overheads_is_the_makespan(graph, cluster, name):
+    """Nothing is waited for but the request itself: the period is its makespan."""
+    cluster = cluster.without_overheads()
+    plan = ss.schedule(graph, cluster, name)
+    makespan = ss.simulate(plan, cluster).makespan
+    if makespan == 0:
+        with pytest.raises(WhatIfError, match="take no time"):
+            throughput(plan, cluster)
+    else:
+        assert throughput(plan, cluster).period_us == pytest.approx(makespan, rel=1e-6)
+
+
+@settings(max_examples=12)
+@given(
+    graph=graphs(max_ops=5),
+    cluster=clusters(max_gpus=2),
+    k=st.integers(1, 3),
+    name=st.sampled_from(["heft", "greedy", "nimble"]),
+)
+def test_requests_follow_each_other_on_both_engines(graph, cluster, k, name):
+    """Request r + k begins when request r has ended, whichever engine runs it."""
+    program = ss.schedule(graph, cluster, name).lower(cluster)
+    many = repeated(
+        program, placed_operator_times(program, cluster, None), np.arange(k) * 9.0, 7, 5.0 if name == "nimble" else None
+    )
+    trace = ss.simulate(many, cluster)
+    assert ss.simulate(many, cluster, engine="reference").makespan == pytest.approx(trace.makespan)
+    times, n = np.array(list(trace.operator_times().values())), len(graph)
+    for r in range(7 - k):
+        assert times[(r + k) * n : (r + k + 1) * n, 0].min() >= times[r * n : (r + 1) * n, 1].max() * (1 - 1e-9)
+
+
+def test_what_cannot_be_served():
+    plan = one_stream(chain(1.0))
+    with pytest.raises(WhatIfError, match="in_flight must be a whole number"):
+        throughput(plan, BARE, 0)
+    with pytest.raises(WhatIfError, match="too many: 3355443 would do"):
+        throughput(plan, BARE, 10**8)

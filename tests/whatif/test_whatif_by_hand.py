@@ -1,0 +1,155 @@
+"""What-if answers worked by hand, each also against a simulation of a cluster or a graph edited by hand."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from simsched.cluster import Cluster
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+from simsched.whatif import absolute, what_if
+
+FREE = Cluster.preset("a100").without_overheads()
+PAIR = Cluster.preset("a100", 2).without_overheads()
+
+
+def chain(*times, kind="conv"):
+    """Operators one after the other, the last of another kind."""
+    names = [f"o{i}" for i in range(len(times))]
+    rows = [Operator(n, kind, time=us) for n, us in zip(names[:-1], times, strict=False)]
+    rows.append(Operator(names[-1], "relu", time=times[-1]))
+    return OpGraph(rows, [Edge(a, b) for a, b in pairwise(names)], "chain")
+
+
+def one_stream(graph, **options):
+    return Schedule(graph, [Placement(name) for name in graph.order], **options)
+
+
+def test_quicker_operators_of_a_chain():
+    """Convolutions of 10, 20 and 30 us and a ReLU of 5 us, one after the other: 65 us.
+
+    Convolutions 1.25 times as quick take 8, 16 and 24 us: 48 + 5 = 53 us, all of it compute.
+    """
+    plan = one_stream(chain(10.0, 20.0, 30.0, 5.0))
+    asked = what_if(plan, FREE).operators(kind="conv", speed=1.25)
+    assert (asked.makespan_before, asked.makespan, asked.difference) == (65.0, 53.0, -12.0)
+    assert (asked.direct, asked.rescheduling, asked.rescheduling_alone) == (-12.0, 0.0, 0.0)
+    assert asked.speedup == 65 / 53
+    assert (asked.blame_before["compute"], asked.blame["compute"]) == (65.0, 53.0)
+    edited = one_stream(chain(8.0, 16.0, 24.0, 5.0))
+    assert simulate(edited, FREE).makespan == 53.0
+    assert what_if(plan, FREE).operators("o2", "o3", speed=2.0).makespan == 47.5  # 10 + 20 + 15 + 2.5
+    assert what_if(plan, FREE).operators(speed=absolute(5.0)).makespan == 13.0
+
+
+def fork(bandwidth=275e3, latency=2.0):
+    """a of 10 us, then b of 5 us beside it on gpu0 and c of 20 us on gpu1, to which 2.75 MB go."""
+    graph = OpGraph(
+        [Operator("a", time=10.0), Operator("b", time=5.0), Operator("c", time=20.0)],
+        [Edge("a", "b", 2.75e6), Edge("a", "c", 2.75e6)],
+        "fork",
+    )
+    links = tuple((x, y, replace(link, bandwidth=bandwidth, latency=latency / 2)) for x, y, link in PAIR.links)
+    return Schedule(graph, [Placement("a"), Placement("b"), Placement("c", "gpu1")]), replace(PAIR, links=links)
+
+
+def test_faster_links_of_a_fork_over_two_gpus():
+    """The copy takes 2 us + 2.75 MB / 275 GB/s = 12 us, so c ends at 10 + 12 + 20 = 42 us.
+
+    Links of twice the bandwidth: 2 + 5 = 7 us, c ends at 37 us. Half the latency besides: 6 us, 36 us. Absolutely,
+    at 550 GB/s, 37 us again. The critical path goes through the copy: transfer 12 us, then 7 us.
+    """
+    plan, cluster = fork()
+    asked = what_if(plan, cluster).link(bandwidth=2.0)
+    assert (asked.makespan_before, asked.makespan, asked.direct) == (42.0, 37.0, -5.0)
+    assert (asked.blame_before["transfer"], asked.blame["transfer"]) == (12.0, 7.0)
+    assert asked.link(latency=0.5).makespan == 36.0
+    assert what_if(plan, cluster).link(bandwidth=absolute(550e3)).makespan == 37.0
+    assert simulate(*fork(bandwidth=550e3)).makespan == 37.0
+    assert simulate(*fork(bandwidth=550e3, latency=1.0)).makespan == 36.0
+
+
+def test_what_rescheduling_adds_to_a_faster_link():
+    """Two operators of 10 us that read 2.75 MB from a of 1 us: one after the other on one GPU they end at 21 us.
+
+    Over two GPUs the second would begin at 1 + 12 = 13 us and end at 23 us: HEFT keeps both on gpu0. A link 10 times as
+    fast and without latency moves the tensor in 1 us: the second ends at 1 + 1 + 10 = 12 us. None of the 9 us come
+    from the link by itself.
+    """
+    graph = OpGraph(
+        [Operator("a", time=1.0, utilization=1.0)] + [Operator(n, time=10.0, utilization=1.0) for n in "bc"],
+        [Edge("a", n, 2.75e6) for n in "bc"],
+    )
+    asked = what_if(graph, PAIR, True, scheduler="heft", options={"streams": 1}).link(bandwidth=10.0, latency=0)
+    assert asked.makespan_before == pytest.approx(21.0)
+    assert asked.makespan == pytest.approx(12.0)
+    assert (asked.direct, asked.rescheduling_alone) == (0.0, 0.0)
+    assert asked.rescheduling == pytest.approx(-9.0)
+    assert asked.plan.devices_used == ("gpu0", "gpu1")
+
+
+def test_a_launch_bound_network():
+    """Ten kernels of 1 us on one stream, each issued in 4 us, with 0.9 us between two kernels at least.
+
+    Kernel k begins when it has been issued, at 4 k us: the last ends at 41 us. Launches for nothing: 10 x 1 + 9 x
+    0.9 = 18.1 us. As a captured graph: 6 us of launch, then 10 x 1 + 9 x 0.9 = 24.1 us. Launches of 2 us: 21 us.
+    """
+    graph, cluster = chain(*[1.0] * 10), Cluster.preset("a100")
+    asked = what_if(one_stream(graph), cluster)
+    free, captured = asked.overhead(launch=0), asked.execution("graph")
+    assert asked.makespan == pytest.approx(41.0)
+    assert free.makespan == pytest.approx(18.1)
+    assert captured.makespan == pytest.approx(24.1)
+    assert asked.overhead(launch=absolute(2.0)).makespan == asked.overhead(launch=0.5).makespan == pytest.approx(21.0)
+    assert asked.overhead(0).makespan == 10.0
+    assert (asked.blame["launch"], free.blame["launch"]) == (pytest.approx(40.0), 0.0)
+    assert free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0)).makespan
+    assert captured.makespan == simulate(one_stream(graph, execution="graph"), cluster).makespan
+    assert captured.plan.execution == "graph"
+
+
+def test_fusing_a_launch_bound_chain():
+    """Four operators of 1 us that have no FLOP: fused by pairs there are two of 2 us, issued at 4 and 8 us: 10 us."""
+    asked = what_if(one_stream(chain(*[1.0] * 4)), Cluster.preset("a100")).fuse(["o0", "o1"]).fuse(["o2", "o3"])
+    assert (asked.makespan_before, asked.makespan) == (pytest.approx(17.0), pytest.approx(10.0))
+    assert asked.graph.names == ("o0+o1", "o2+o3")
+
+
+def test_what_fusing_saves_of_a_pair_bound_by_dram():
+    """A copy and a ReLU of 0.622 MB in, 0.622 MB out each: 2 us + 1.244 MB / (0.8 x 1555 GB/s) = 3 us by roofline.
+
+    Fused they move 1.244 MB, not 2.488: the tensor between is neither written nor read. Roofline 3 us, half of the
+    two together, so of the 8 us that they were measured to take, 4 us are left.
+    """
+    rows = [Operator(name, time=4.0, nbytes=1.244e6) for name in ("copy", "relu")]
+    asked = what_if(OpGraph(rows, [Edge("copy", "relu", 0.622e6)]), FREE).fuse(["copy", "relu"])
+    assert asked.makespan_before == 8.0
+    assert asked.makespan == pytest.approx(4.0)
+    assert asked.graph["copy+relu"].nbytes == 1.244e6
+
+
+def test_another_card():
+    """An operator bound by DRAM, roofline 2 + 1 us on an A100: on an H100 of 3352 GB/s 2 + 1555 / 3352 us.
+
+    Measured to take 6 us, it takes twice that. One of the same 6 us without FLOP and bytes stays.
+    """
+    rows = [Operator("moves", time=6.0, nbytes=1.244e6), Operator("waits", time=6.0)]
+    asked = what_if(one_stream(OpGraph(rows, [Edge("moves", "waits")])), FREE).device("h100")
+    assert asked.makespan == pytest.approx(2 * (2 + 1555 / 3352) + 6.0)
+    assert asked.cluster.devices[0].launch == 0.0
+    assert asked.notes == (
+        "1 of 2 operators have a time but neither FLOP nor bytes, 'waits' for one: no rate of a device changes it",
+    )
+
+
+def test_half_the_sms():
+    """An operator of FLOP alone, 18 us of roofline besides the 2 us of any kernel: 54 SMs take 2 + 36 us."""
+    flops = 18.0 * 0.6 * FREE.devices[0].peak_rate("fp32")
+    asked = what_if(OpGraph([Operator("a", flops=flops)]), FREE)
+    assert asked.makespan == pytest.approx(20.0)
+    assert asked.device(sms=0.5).makespan == pytest.approx(38.0)
+    assert asked.device(clock=0.5).makespan == asked.device(peak=0.5).makespan == pytest.approx(38.0)
+    assert asked.device(sms=absolute(54.0)).cluster.devices[0].sms == 54
+    assert asked.device(bandwidth=2.0).makespan == asked.makespan

@@ -1,0 +1,235 @@
+"""Changes as texts, answers as files and tables, and answers upon a calibration."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from strategies import graphs
+
+import workloads
+from simsched.calibration import Calibration
+from simsched.cluster import Cluster
+from simsched.costmodel import roofline
+from simsched.errors import FormatError, UnknownNameError, WhatIfError
+from simsched.graph import Edge, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+from simsched.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
+
+A100 = Cluster.preset("a100")
+
+
+@pytest.mark.parametrize(
+    ("text", "parameter", "value", "is_absolute"),
+    [
+        ("link.bandwidth*=2", "link.bandwidth", 2.0, False),
+        (" link.bandwidth *= 2 ", "link.bandwidth", 2.0, False),
+        ("link.bandwidth=600GB/s", "link.bandwidth", 600e3, True),
+        ("link.bandwidth=6e5 B/us", "link.bandwidth", 6e5, True),
+        ("link.latency=1.5", "link.latency", 1.5, True),
+        ("overhead.launch=5us", "overhead.launch", 5.0, True),
+        ("overhead.barrier=0.01ms", "overhead.barrier", 10.0, True),
+        ("overhead=0", "overhead", 0.0, True),
+        ("device.peak=19.5TFLOP/s", "device.peak", 19.5e6, True),
+        ("device.sms=54", "device.sms", 54.0, True),
+        ("gpus=4", "gpus", 4, True),
+        ("device=h100", "device", "h100", True),
+        ("execution=graph", "execution", "graph", True),
+        ("contention=0", "contention", False, True),
+        ("operators.conv.speed*=1.3", "operators.conv.speed", 1.3, False),
+        ("operator.a.b.speed*=2", "operator.a.b.speed", 2.0, False),
+        ("operators.speed=2", "operators.speed", 2.0, True),
+        ("rebuild.batch=16", "rebuild.batch", 16, True),
+        ("rebuild.half=true", "rebuild.half", True, True),
+        ("rebuild.variant=b0", "rebuild.variant", "b0", True),
+        ("fuse=a,b", "fuse", ("a", "b"), True),
+        ("remove=c", "remove", ("c",), True),
+    ],
+)
+def test_changes_as_texts(text, parameter, value, is_absolute):
+    change = parse_change(text)
+    assert (change.parameter, change.value, change.is_absolute) == (parameter, value, is_absolute)
+    assert type(change.value) is type(value)
+    assert parse_change(str(change)) == change
+
+
+@given(st.floats(1e-9, 1e9), st.booleans())
+def test_numbers_in_texts(value, is_absolute):
+    change = Change("link.bandwidth", value, is_absolute)
+    assert parse_change(str(change)) == change
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("gpus", WhatIfError, r"'gpus': expected PARAMETER\*=FACTOR or PARAMETER=VALUE"),
+        ("=3", WhatIfError, "expected PARAMETER"),
+        ("gpus=", WhatIfError, "expected PARAMETER"),
+        ("gpus*=2", WhatIfError, "gpus takes no factor; write gpus=VALUE"),
+        ("gpus=two", WhatIfError, "gpus: give a whole number"),
+        ("fuse=a", WhatIfError, "at least 2 operators"),
+        ("link.bandwidth*=2GB/s", WhatIfError, "unit 'GB/s' does not suit; it takes none"),
+        ("link.bandwidth=2us", WhatIfError, "unit 'us' does not suit; known are: B/us, GB/s"),
+        ("link.bandwidth=fast", WhatIfError, "'fast' is no number"),
+        ("link.bandwidth=-2", WhatIfError, "not negative"),
+        ("link.bandwidth=1e999", WhatIfError, "finite"),
+        ("link.width=2", UnknownNameError, "unknown parameter 'link.width'; closest of"),
+        ("device=b100", UnknownNameError, "unknown gpu 'b100'"),
+    ],
+)
+def test_texts_that_are_no_changes(text, error, message):
+    with pytest.raises(error, match=message):
+        parse_change(text)
+
+
+def same_figures(one, other):
+    for name in ("makespan_before", "makespan", "difference", "direct", "rescheduling", "rescheduling_alone"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert (mine is None) == (theirs is None)
+        assert mine is None or theirs == pytest.approx(mine, rel=1e-9, abs=1e-9)
+    assert other.blame == pytest.approx(one.blame, rel=1e-9, abs=1e-9)
+    assert other.blame_before == pytest.approx(one.blame_before, rel=1e-9, abs=1e-9)
+
+
+@given(graphs(max_ops=5), st.booleans(), st.integers(1, 2))
+@settings(max_examples=15)
+def test_answers_come_back_from_files(graph, reschedule, n_gpus):
+    """Times of operators are in the graphs, so that no cost model is needed; unless they are all there already."""
+    plan = schedule(graph, Cluster.preset("a100", 2), "round-robin")
+    asked = what_if(plan, Cluster.preset("a100", 2), True if n_gpus == 1 else reschedule, scheduler="heft")
+    asked = asked.device("h100").gpus(n_gpus).operators(speed=3.0)
+    data = json.loads(json.dumps(asked.to_dict(), allow_nan=False))
+    answer = Answer.from_dict(data)
+    same_figures(asked, asked.answer())
+    same_figures(asked, answer)
+    assert (answer.changes, answer.notes) == (("device=h100", f"gpus={n_gpus}", "operators.speed*=3"), asked.notes)
+    assert answer.to_dict() == data
+    assert data["results"]["makespan_us"] == asked.makespan
+    for case in (answer.before, answer.after):
+        assert case.trace.makespan == simulate(case.schedule, case.cluster, lambda op, device: op.time).makespan
+
+
+def measured(graph, cluster, scale):
+    """A calibration by which everything takes so many times its roofline, and issuing kernels 1.5 us."""
+    fitted = cluster.replace_devices(launch=1.5)
+    times = {op.name: scale * roofline(op, cluster.devices[0]) for op in graph.operators}
+    return Calibration(fitted, cluster, graph, times, {"conv": scale}, (), ())
+
+
+def test_answers_upon_a_calibration(tmp_path):
+    """Times are the measured ones, 3 x roofline, before and after; on another card they follow the roofline."""
+    graph = workloads.load("tiny_inception")
+    target = measured(graph, A100, 3.0)
+    plan = schedule(graph, target, "greedy")
+    asked = what_if(plan, target).device("h100").overhead(launch=2.0)
+    assert asked.makespan_before == simulate(plan, target).makespan
+    assert asked.cluster.devices[0].launch == 3.0
+    device, op = asked.cluster.devices[0], asked.graph.operators[3]
+    assert asked.cost(op, device) == pytest.approx(3.0 * roofline(op, device))
+    rows = [replace(op, time=3.0 * roofline(op, device)) for op in plan.graph.operators]
+    edited = plan.over(OpGraph(rows, plan.graph.edges, graph.name))
+    assert asked.makespan == pytest.approx(simulate(edited, asked.cluster).makespan, rel=1e-12)
+    asked.answer().save(tmp_path / "answer.json")
+    same_figures(asked, Answer.load(tmp_path / "answer.json"))
+    again = what_if(graph, target, True, scheduler="ios").operators(kind="conv", speed=2.0)
+    assert again.makespan_before == simulate(schedule(graph, target, "ios"), target).makespan
+    assert again.base.makespan == again.makespan_before
+    same_figures(again, Answer.from_dict(again.to_dict()))
+
+
+def pair():
+    """a of 10 us, then b of 5 us on another stream."""
+    graph = OpGraph([Operator("a", time=10.0), Operator("b", "[b]", time=5.0)], [Edge("a", "b")], "pair [1]")
+    return Schedule(graph, [Placement("a"), Placement("b", stream=1)])
+
+
+def text_of(table):
+    console = Console(width=100, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return " ".join(capture.get().replace("│", " ").replace("┃", " ").split())
+
+
+def test_the_table():
+    """Without overheads 15 us; at twice the speed 7.5 us, 7.5 us less; whoever plans anew has nothing to add."""
+    free = A100.without_overheads()
+    asked = what_if(pair(), free).operators(speed=2.0)
+    text = text_of(asked.table())
+    assert "pair [1] on a100: what if operators.speed*=2" in text
+    assert "makespan 15.0 7.5 -7.5" in text
+    assert "compute 15.0 7.5 -7.5" in text
+    assert "2 times as fast" in text
+    assert "re-scheduling" not in text
+    again = text_of(what_if(pair(), free, True).operators(speed=2.0).gpus(2).table())
+    assert "makespan 15.0 7.5 7.5 -7.5" in again
+    assert "-7.5 us by the changes, 0.0 us by re-scheduling" in again
+    assert repr(asked.answer()) == "Answer('pair [1]', operators.speed*=2: 15 us -> 7.5 us)"
+    slow = text_of(what_if(pair(), A100).overhead(launch=1e3).device(sms=2.0).table())
+    assert "ms before after difference" in slow
+    assert "note: 2 of 2 operators have a time but neither FLOP nor bytes" in slow
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"format": "simsched.graph"}, "expected 'simsched.whatif'"),
+        ({"version": 2}, "field 'version' is 2"),
+        ({"before": None}, "field 'before' must be an object, not null"),
+        ({"after": {}}, "answer: after: field 'schedule' is missing"),
+        ({"notes": [1]}, "field 'notes' must be a list of texts"),
+        ({"rescheduled": 1}, "field 'rescheduled' must be true or false"),
+        ({"more": 1}, "unknown field 'more'"),
+    ],
+)
+def test_documents_that_are_no_answers(edit, message):
+    with pytest.raises(FormatError, match=message):
+        Answer.from_dict(what_if(pair(), A100).to_dict() | edit)
+
+
+def test_parameters_of_a_question():
+    """One stream without work: launches and gaps. Two GPUs with a tensor between them: waits, copies and links too."""
+    chain = OpGraph([Operator("a", time=1.0), Operator("b", "relu", time=1.0)], [Edge("a", "b", 1e6)])
+    one = what_if(Schedule(chain, [Placement("a"), Placement("b")]), A100)
+    speeds = ("operators.speed", "operators.op.speed", "operators.relu.speed")
+    assert numeric_parameters(one) == (*speeds, "overhead", "overhead.launch", "overhead.gap")
+    assert numeric_parameters(one.overhead(launch=0)) == (*speeds, "overhead.gap")
+    captured = ("overhead", "overhead.graph_launch", "overhead.graph_node")
+    assert numeric_parameters(one.execution("graph")) == (*speeds, *captured)
+    assert numeric_parameters(one, per_operator=True)[-2:] == ("operator.a.speed", "operator.b.speed")
+    two = what_if(Schedule(chain, [Placement("a"), Placement("b", "gpu1")]), Cluster.preset("a100", 2))
+    issued = ("launch", "record", "wait", "copy", "hop")
+    assert numeric_parameters(two) == (
+        *speeds, "device.copy_engines", "link.bandwidth", "link.latency", "overhead",
+        *(f"overhead.{name}" for name in issued),
+    )  # fmt: skip
+    work = OpGraph([Operator("a", flops=1e9), Operator("b", nbytes=1e6, utilization=0.5)])
+    loaded = what_if(Schedule(work, [Placement("a"), Placement("b", stream=1)]), A100)
+    assert numeric_parameters(loaded)[1:4] == ("device.sms", "device.peak", "device.bandwidth")
+    assert numeric_parameters(loaded)[-1] == "interference"
+
+
+def test_values_of_parameters():
+    def load(batch=1, size=224, variant="b0"):
+        return pair().graph
+
+    asked = what_if(pair(), Cluster.preset("a100", 2), load=load).link(bandwidth=2.0).operators("b", speed=4.0)
+    known = {
+        "link.bandwidth": 550e3, "gpus": 2.0, "contention": 1.0, "overhead.launch": 4.0, "device.sms": 108.0,
+        "device.peak": 108 * 64 * 2 * 1410.0, "interference": 0.06, "operator.b.speed": 4.0, "operators.speed": None,
+        "operators.[b].speed": 4.0, "overhead": None, "device": None, "execution": None, "rebuild.batch": 1.0,
+        "rebuild.variant": None, "rebuild.none": None,
+    }  # fmt: skip
+    assert {name: value_of(asked, name) for name in known} == known
+    assert value_of(asked.rebuild(batch=8), "rebuild.batch") == 8.0
+    assert value_of(what_if(pair(), A100), "link.latency") is None
+    mixed = Cluster((A100.devices[0], Cluster.preset("v100", 2).devices[1]))
+    assert value_of(what_if(pair(), mixed), "device.sms") is None
+    assert value_of(what_if(pair(), mixed).device("h100"), "device.sms") == 132.0
+    assert value_of(what_if(pair(), A100).interference(0).set("interference", 3), "interference") == 0.0
+    for unknown in ("sms", "operator.z.speed", "operators.z.speed"):
+        with pytest.raises(UnknownNameError):
+            value_of(asked, unknown)

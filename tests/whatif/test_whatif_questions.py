@@ -1,0 +1,236 @@
+"""What can be asked, what is computed when, what is refused, and what notes say."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from simsched.cluster import Cluster
+from simsched.costmodel import default_cost, roofline
+from simsched.errors import ClusterError, UnknownNameError, WhatIfError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.schedulers import schedule
+from simsched.schedules import Placement, Schedule
+from simsched.simulator import simulate
+from simsched.whatif import Change, absolute, what_if
+
+FREE = Cluster.preset("a100").without_overheads()
+PAIR = Cluster.preset("a100", 2).without_overheads()
+
+
+def fork(us=10.0, **fields):
+    """a of 10 us, then b and c of 20 us, which need the whole device each."""
+    rows = [Operator(n, time=us * k, utilization=1.0, **fields) for n, k in (("a", 1), ("b", 2), ("c", 2))]
+    return OpGraph(rows, [Edge("a", "b", transfer=5.0), Edge("a", "c", transfer=5.0)], "fork")
+
+
+def both_gpus(graph):
+    return Schedule(graph, [Placement("a"), Placement("b"), Placement("c", "gpu1")])
+
+
+def worse(graph, cluster, cost):
+    """One after the other, however many GPUs there are."""
+    return schedule(graph, cluster, "sequential", cost)
+
+
+def test_nothing_is_computed_before_it_is_asked_for():
+    calls = []
+
+    def counting(graph, cluster, cost):
+        calls.append(len(cluster))
+        return worse(graph, cluster, cost)
+
+    asked = what_if(fork(), FREE, True, scheduler=counting)
+    longer = asked.gpus(2).overhead(launch=0).link(latency=0.5)
+    assert repr(longer) == (
+        "WhatIf('fork' on 'a100': gpus=2, overhead.launch*=0, link.latency*=0.5, re-scheduled)"
+    )  # fmt: skip
+    assert calls == []
+    assert (longer.makespan, longer.difference, longer.makespan) == (50.0, 0.0, 50.0)
+    assert calls == [2, 1]  # once after the changes, once before
+    assert longer.operators(speed=2.0).makespan_before == 50.0
+    assert calls == [2, 1]
+
+
+def test_a_question_is_not_changed_by_asking_more():
+    asked = what_if(fork(), FREE)
+    quick = asked.operators(speed=2.0)
+    assert (asked.changes, quick.changes) == ((), (Change("operators.speed", 2.0),))
+    assert (asked.base is asked, quick.base.changes) == (True, ())
+    assert (asked.difference, quick.difference, quick.operators(speed=2.0).difference) == (0.0, -25.0, -37.5)
+    with pytest.raises(FrozenInstanceError):
+        quick.changes = ()
+
+
+def test_fewer_gpus():
+    """A plan over two GPUs cannot run on one; made anew it takes 50 us instead of 10 + 5 + 20 = 35."""
+    plan = both_gpus(fork())
+    asked = what_if(plan, PAIR).gpus(1)
+    with pytest.raises(WhatIfError, match=r"the plan uses gpu1, which '1 of 2 x a100' does not have; ask with resched"):
+        _ = asked.makespan
+    again = what_if(plan, PAIR, True, scheduler="sequential").gpus(1)
+    assert (again.makespan_before, again.makespan, again.difference) == (35.0, 50.0, 15.0)
+    assert (again.kept, again.direct, again.rescheduling) == (None, None, None)
+    assert again.rescheduling_alone == 15.0
+    assert "cannot run after the changes" in again.table().caption
+
+
+def test_more_gpus():
+    plan = schedule(fork(), FREE, "sequential")
+    asked = what_if(plan, FREE).gpus(3)
+    assert (asked.makespan, asked.difference, asked.plan) == (50.0, 0.0, plan)
+    assert asked.notes == ("the plan was made without gpu1, gpu2 and does not use them; reschedule",)
+    again = what_if(plan, FREE, True, scheduler="hios-lp").gpus(3)
+    assert (again.makespan, again.direct, again.rescheduling) == (35.0, 0.0, -15.0)
+    assert again.notes == ()
+
+
+def test_a_new_plan_that_is_worse_is_told():
+    asked = what_if(both_gpus(fork()), PAIR, True, scheduler=worse).operators(speed=2.0)
+    assert (asked.makespan_before, asked.kept.makespan, asked.makespan) == (35.0, 20.0, 25.0)
+    assert (asked.direct, asked.rescheduling, asked.rescheduling_alone) == (-15.0, 5.0, 15.0)
+    assert asked.notes == ("the plan made anew is 5 us slower than the old one would be: keep that",)
+
+
+def test_who_makes_the_plan():
+    assert what_if(fork(), FREE).plan.scheduler == "lios"
+    assert what_if(schedule(fork(), PAIR, "heft"), PAIR, True).plan.scheduler == "heft"
+    assert what_if(both_gpus(fork()), PAIR, True).plan.scheduler == "lios"
+    options = {"streams": 1}
+    assert what_if(fork(), FREE, scheduler="heft", options=options).plan.n_streams == 1
+    captured = what_if(fork(), FREE, True).execution("graph")
+    assert (captured.plan.execution, captured.kept.program.execution) == ("graph", "graph")
+
+
+def load(batch=1, blocks=1):
+    rows = [Operator(f"o{i}", time=2.0 * batch, utilization=1.0) for i in range(blocks)]
+    return OpGraph(rows, [Edge(f"o{i}", f"o{i + 1}") for i in range(blocks - 1)], f"batch {batch}")
+
+
+def test_rebuilding():
+    """Twice the batch takes twice as long; another number of operators needs another plan."""
+    asked = what_if(load(blocks=2), FREE, load=load)
+    assert asked.rebuild(batch=2, blocks=2).makespan == 8.0
+    assert asked.rebuild(batch=3).rebuild(blocks=2).graph.name == "batch 3"
+    with pytest.raises(WhatIfError, match="the rebuilt graph lacks operator 'o1': the plan says nothing of it"):
+        _ = asked.rebuild(batch=2).makespan
+    with pytest.raises(WhatIfError, match="the rebuilt graph has a new operator 'o2'"):
+        _ = asked.rebuild(blocks=3).makespan
+    again = what_if(load(blocks=2), FREE, True, load=load).rebuild(blocks=3)
+    assert (again.makespan, again.kept) == (6.0, None)
+    assert asked.rebuild(blocks=2).remove("o0").operators("o1", speed=2.0).makespan == 1.0
+    turned = what_if(load(blocks=2), FREE, load=lambda batch: OpGraph([*load(batch, 2).operators][::-1]))
+    assert turned.rebuild(batch=4).makespan == 16.0
+    with pytest.raises(WhatIfError, match="rebuild: pass `load`"):
+        _ = what_if(load(), FREE).rebuild(batch=2).makespan
+    with pytest.raises(WhatIfError, match=r"rebuild: load\(\) got an unexpected keyword argument 'size'"):
+        _ = asked.rebuild(size=2).makespan
+    with pytest.raises(WhatIfError, match="`load` returned int, not an OpGraph"):
+        _ = what_if(load(), FREE, load=lambda batch: batch).rebuild(batch=1).makespan
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda a: a.set("sm", 2), UnknownNameError, "unknown parameter 'sm'; closest of"),
+        (lambda a: a.set("rebuild.", 2), UnknownNameError, r"unknown parameter 'rebuild\.'"),
+        (lambda a: a.device(launch=2), UnknownNameError, "overhead.launch"),
+        (lambda a: a.device("b100"), UnknownNameError, "unknown gpu 'b100'"),
+        (lambda a: a.execution("waves"), UnknownNameError, "unknown execution 'waves'; known are: stages"),
+        (lambda a: a.operators(kind="conv", speed=2), UnknownNameError, "unknown kind 'conv'; known are: op"),
+        (lambda a: a.operators("z", speed=2), UnknownNameError, "unknown operator 'z'; known are: a, b, c"),
+        (lambda a: a.operators("a", kind="op", speed=2), WhatIfError, "give names or a kind, not both"),
+        (lambda a: a.operators(speed=0), WhatIfError, "operators.speed: a speed must be positive"),
+        (lambda a: a.link(bandwidth=-1), WhatIfError, "link.bandwidth: give a finite number that is not neg"),
+        (lambda a: a.link(bandwidth=float("nan")), WhatIfError, "not nan"),
+        (lambda a: a.link(bandwidth="2"), WhatIfError, "not '2'"),
+        (lambda a: a.gpus(0), WhatIfError, "gpus: give a whole number of at least 1, not 0"),
+        (lambda a: a.gpus(1.5), WhatIfError, "not 1.5"),
+        (lambda a: a.contention(2), WhatIfError, "contention: give 0 or 1, not 2"),
+        (lambda a: a.fuse(["a"]), WhatIfError, r"fuse: give the names of at least 2 operators, not \['a'\]"),
+        (lambda a: a.fuse([1, 2]), WhatIfError, "fuse: give the names"),
+        (lambda a: a.fuse(2), WhatIfError, "at least 2 operators, not 2"),
+        (lambda a: a.fuse([["a"], ["b"]]), WhatIfError, "fuse: give the names"),
+        (lambda a: a.remove(), WhatIfError, "remove: give the names of at least 1 operators"),
+        (lambda a: a.rebuild(batch=[float("inf")]), WhatIfError, "rebuild.batch: give a JSON value"),
+        (lambda a: a.device(bandwidth=0).makespan, ClusterError, "bandwidth must be positive"),
+        (lambda a: a.device(sms=absolute(1.5)).makespan, ClusterError, "sms must be a whole number"),
+        (lambda a: a.device(sms=0).makespan, ClusterError, "sms must be at least 1"),
+        (lambda a: a.remove("a", "b", "c").makespan, WhatIfError, "nothing of graph 'fork'"),
+    ],
+)
+def test_what_cannot_be_asked(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask(what_if(fork(), FREE))
+
+
+def test_what_cannot_be_asked_about():
+    with pytest.raises(WhatIfError, match="ask of a schedule or a graph, not of Program"):
+        what_if(both_gpus(fork()).lower(PAIR), PAIR)
+
+
+def test_a_plan_that_cannot_be_kept():
+    """c on gpu1 is launched before a on gpu0: no single thread can capture that."""
+    plan = Schedule(fork(), [Placement("c", "gpu1"), Placement("a"), Placement("b")])
+    with pytest.raises(WhatIfError, match=r"cannot be kept: .*'c': it is launched before 'a'.*reschedule=True"):
+        _ = what_if(plan, PAIR).execution("graph").makespan
+
+
+def test_exact_transfers_and_missing_links():
+    assert what_if(both_gpus(fork()), PAIR).link(bandwidth=2.0).notes == (
+        "2 of 2 edges have an exact transfer time, which no link changes",
+    )
+    assert what_if(fork(), FREE).link(bandwidth=2.0).notes == ("there are no links to change",)
+    assert what_if(fork(), FREE).device(l2=2.0).notes == ("nothing in the model depends on device.l2",)
+
+
+def test_grids_of_another_card():
+    graph = OpGraph([Operator("a", flops=1e9, kernels=(Kernel(108),))])
+    assert what_if(graph, FREE).device("h100").notes == ("kernels keep the grids and blocks that they have on a100",)
+    old = Cluster.preset("k80").replace_devices(launch=1.0, interleave=0.1)
+    new = what_if(graph, old).device("a100").cluster.devices[0]
+    assert new == replace(Cluster.preset("a100").devices[0], launch=1.0, interleave=0.1)
+
+
+def test_cost_models_of_the_users():
+    """One that does not tell devices apart follows the roofline; one that does is believed; both are asked once more.
+
+    An operator bound by DRAM: 2 us + 1 us on an A100, 2 + 0.5 us with twice the bandwidth.
+    """
+    graph = OpGraph([Operator("a", nbytes=1.244e6), Operator("b", nbytes=1.244e6)], [Edge("a", "b", 4.0)])
+
+    def flat(op, device):
+        return {"a": 12.0, "b": 6.0}[op.name]
+
+    def told(op, device):
+        return 7.0 if device.bandwidth > 1.6e6 else 9.0
+
+    for given, before, after in (
+        (flat, 18.0, 15.0),
+        (told, 18.0, 14.0),
+        (roofline, 6.0, 5.0),
+        (default_cost, 6.0, 5.0),
+    ):
+        asked = what_if(graph, FREE, cost=given).device(bandwidth=2.0)
+        assert asked.makespan_before == pytest.approx(before)
+        assert asked.makespan == pytest.approx(after)
+        assert asked.cost(graph["a"], asked.cluster.devices[0]) == pytest.approx(
+            after / (1.5 if given is flat else 2.0)
+        )
+        again = what_if(graph, FREE, True, cost=given).device(bandwidth=2.0)
+        assert again.makespan == pytest.approx(after)
+    whole = what_if(graph, FREE, cost=flat).fuse(["a", "b"])  # of which `flat` knows nothing
+    assert whole.makespan == pytest.approx(18.0 * roofline(whole.graph["a+b"], FREE.devices[0]) / 6.0)
+    assert whole.operators(speed=2.0).makespan == pytest.approx(whole.makespan / 2)
+
+
+def test_schedulers_that_rewrite_graphs():
+    """Operators that IOS merges are of the kind that was made quicker, and take half as long in both worlds."""
+    import workloads
+
+    graph, cluster = workloads.load("tiny_inception"), Cluster.preset("a100")
+    asked = what_if(graph, cluster, True, scheduler="ios").operators(kind="conv", speed=2.0).overhead(0)
+    made = [op for op in asked.plan.graph.operators if op.name not in graph.index and op.kind == "conv"]
+    device = asked.cluster.devices[0]
+    for op in made:
+        assert asked.cost(op, device) == pytest.approx(default_cost(op, device) / 2)
+    assert asked.makespan == simulate(asked.plan, asked.cluster, asked.cost).makespan < asked.makespan_before
