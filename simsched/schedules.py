@@ -14,6 +14,7 @@ from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Indices, compact, packed, unpacked
 from simsched.io import Record, document, dump_json, json_copy, read_json, write_file
 from simsched.numeric import freeze, is_number, whole_numbers
+from simsched.shown import as_html, frame_of
 
 if TYPE_CHECKING:
     from simsched.calibrated import Target
@@ -325,6 +326,12 @@ class Schedule:
         )  # fmt: skip
         self.__dict__["_over"] = made
         return made
+
+    _repr_html_ = as_html
+
+    def to_dataframe(self) -> Any:
+        """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
+        return frame_of(self.placements, Placement)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""

@@ -62,6 +62,7 @@ def test_rows_by_hand():
     assert comparison.traces["lios"].makespan == 30.0
 
 
+@pytest.mark.usefixtures("quick_search")
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_over_bound_is_at_least_one(n):
     graph = fork(utilization=0.5)
@@ -73,6 +74,7 @@ def test_over_bound_is_at_least_one(n):
         assert 0.0 <= row.sm_efficiency <= 1.0
 
 
+@pytest.mark.usefixtures("quick_search")
 def test_sets():
     """`fast` leaves out what needs longer on so large a graph; both keep the order of `SCHEDULERS`."""
     small, large = fork(), OpGraph.from_columns([f"o{i}" for i in range(2000)], [], [], time=1.0)
@@ -203,7 +205,7 @@ def numbers(value):
     ],
 )
 def test_json_without_nan(graph, cluster):
-    data = compare(graph, cluster, ["sequential", "lios", "round-robin", refuses]).to_dict()
+    data = compare(graph, cluster, ["sequential", "lios", "round-robin", refuses]).summary()
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert all(map(math.isfinite, numbers(data)))
     assert data["graph"]["name"] == graph.name
@@ -214,7 +216,7 @@ def test_operators_without_load_are_counted():
     """Three that load nothing; d has a utilization."""
     graph = OpGraph([Operator(n, time=1.0) for n in "abc"] + [Operator("d", time=1.0, utilization=0.5)])
     comparison = compare(graph, FREE, ["lios"])
-    assert comparison.to_dict()["graph"]["operators_without_load"] == 3
+    assert comparison.summary()["graph"]["operators_without_load"] == 3
     assert "3 of 4 operators have neither kernels nor utilization" in str(comparison)
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``simsched compare | schedule | simulate | show | convert | workloads | formats | gpus``."""
+"""The command line: ``simsched compare | schedule | simulate | whatif | report | ...``; see ``simsched --help``."""
 
 import signal
 import sys

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from simsched.cli import commands, looking, measuring, studying
+from simsched.cli import asking, commands, looking, measuring, reporting, studying
 
 app = typer.Typer(
     name="simsched",
@@ -18,6 +18,14 @@ for _command in (
     commands.compare,
     commands.schedule,
     commands.simulate,
+    asking.whatif,
+    asking.sweep,
+    asking.sensitivity,
+    asking.explain,
+    asking.breakeven,
+    asking.robust,
+    asking.throughput,
+    reporting.report,
     measuring.backends,
     measuring.profile,
     measuring.calibrate,

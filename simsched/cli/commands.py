@@ -29,6 +29,7 @@ from simsched.cli.options import (
     LinkOption,
     MaybeScheduler,
     Option,
+    Output,
     Perfetto,
     PlanArgument,
     Samples,
@@ -56,6 +57,7 @@ def compare(
     perfetto: Perfetto = None,
     gantt: Gantt = None,
     box: Box = None,
+    output: Output = None,
     shape: Shape = None,
 ) -> None:
     """Schedule GRAPH in several ways, simulate each, and print a table.
@@ -63,13 +65,16 @@ def compare(
     The trace and the chart are of the schedule with the least makespan.
 
     With --samples, jitter is in p50, p99 and the box plot alone.
+
+    --json prints the table; --output writes schedules and cluster too, for
+    `simsched report`.
     """
     from simsched.comparison import compare
     from simsched.errors import SimulationError
 
     if box is not None and samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
-    check_pictures(graph, perfetto, gantt, box)
+    check_pictures(graph, perfetto, gantt, box, output=output)
     if samples is not None and jitter is None:
         jitter = USUAL_JITTER
     cluster, dag = make_cluster(gpu, gpus, link, target), read_graph(graph, shape)
@@ -81,8 +86,10 @@ def compare(
         write_pictures(found.traces[best.scheduler], perfetto, gantt)
         if box is not None:
             found.box_plot(box)
+    if output is not None and (best is not None or not drawn):
+        found.save(output)
     if as_json:
-        print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        print(json.dumps(found.summary(), indent=1, allow_nan=False))
     else:
         print_table(found.table())
     if drawn and best is None:
@@ -90,6 +97,8 @@ def compare(
     if best is not None and not as_json:
         print_pictures(best.scheduler, perfetto, gantt)
         print_pictures("box plot", box)
+    if not as_json:
+        print_pictures("comparison", output)
 
 
 def schedule(

@@ -139,8 +139,17 @@ def convert(
     print(f"{written!r} written to {target} ({name})")
 
 
-def formats() -> None:
+def formats(
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FORMAT", help="Print its JSON Schema, such as simsched.graph.")
+    ] = None,
+) -> None:
     """List the file formats that are read and written."""
+    if schema is not None:
+        from simsched import schemas
+
+        print(json.dumps(schemas.schema(schema), indent=2, ensure_ascii=False))
+        return
     from simsched.cli.describe import format_table
 
     print_table(format_table())

@@ -30,12 +30,12 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {text}")
 
 
-def check_pictures(source: str, perfetto: str | None, *drawings: str | None) -> None:
+def check_pictures(source: str, perfetto: str | None, *drawings: str | None, output: str | None = None) -> None:
     """Refuse pictures of unknown formats and files that cannot be written, before anything is computed."""
     from simsched.figure import require_format
 
     require_format(*drawings)
-    check_outputs(source, perfetto, *drawings)
+    check_outputs(source, output, perfetto, *drawings)
 
 
 def write_pictures(trace: "Trace", perfetto: str | None, gantt: str | None) -> None:

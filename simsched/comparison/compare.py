@@ -10,7 +10,7 @@ import numpy as np
 
 from simsched.bounds import lower_bound
 from simsched.calibrated import Target, upon
-from simsched.comparison.rows import Row, Sampling
+from simsched.comparison.rows import Draws, Row, Sampling
 from simsched.comparison.table import Comparison
 from simsched.costmodel import CostModel
 from simsched.errors import SimschedError, SimulationError
@@ -124,7 +124,8 @@ def compare(
         if name in drawn:
             row = replace(row, p50_us=drawn[name].p50, p95_us=drawn[name].p95, p99_us=drawn[name].p99)
         rows.append(row)
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling)
+    draws = Draws(_plain(jitter), seed) if traces and jitter is not None and seed is not None else None
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost)
 
 
 def _sampling(
@@ -140,8 +141,11 @@ def _sampling(
         raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
     if rng is None:
         raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
-    plain = {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
-    return Sampling(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
+    return Sampling(int(samples), _plain(jitter), int(rng) if isinstance(rng, int | np.integer) else None)
+
+
+def _plain(jitter: Jitter) -> float | dict[str, float]:
+    return {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
 
 
 def _unused(name: str, taken: list[str]) -> str:

@@ -78,3 +78,19 @@ class Sampling:
         jitter = "of each operator its own" if isinstance(self.jitter, dict) else f"{100 * self.jitter:g} %"
         seed = "" if self.seed is None else f", seed {self.seed}"
         return f"{self.n} {'sample' if self.n == 1 else 'samples'}, jitter {jitter}{seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What is drawn anew for every schedule, alike for all.
+
+    Parameters
+    ----------
+    jitter
+        As in `simulate`.
+    seed
+        Of the generator that each schedule begins with.
+    """
+
+    jitter: float | dict[str, float]
+    seed: int

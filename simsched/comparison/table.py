@@ -1,35 +1,22 @@
 """`Comparison`: rows that print as a table."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.comparison.rows import Row, Sampling
-from simsched.errors import MissingDependencyError
+from simsched.comparison.rows import Draws, Row, Sampling
+from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
+from simsched.io import dump_json, read_json, write_file
 from simsched.schedules import Schedule
+from simsched.shown import as_html, data_frame
 from simsched.simulator import Makespans
 from simsched.trace import Trace
 from simsched.units import MS, format_bytes
-
-
-def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
-    """Return rows as a pandas DataFrame.
-
-    Raises
-    ------
-    MissingDependencyError
-        If pandas is not installed.
-    """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise MissingDependencyError("a data frame needs pandas: pip install pandas") from None
-    return pd.DataFrame(rows, columns=columns)
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +35,10 @@ class Comparison:
         The sampled makespans by scheduler; empty if none were drawn.
     sampling
         How they were drawn; None if they were not.
+    draws
+        Where the jitter of every schedule begins: in the samples if there are some, else in the traces.
+    cost
+        The cost model that was given; None for the times of the graph.
     """
 
     graph: OpGraph
@@ -57,9 +48,11 @@ class Comparison:
     traces: Mapping[str, Trace]
     samples: Mapping[str, Makespans] = field(default_factory=dict)
     sampling: Sampling | None = None
+    draws: Draws | None = None
+    cost: CostModel | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON values."""
+    def summary(self) -> dict[str, Any]:
+        """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
         return {
             "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
                       "operators_without_load": operators_without_load(self.graph)},
@@ -67,6 +60,43 @@ class Comparison:
             "sampling": None if self.sampling is None else asdict(self.sampling),
             "rows": [asdict(row) for row in self.rows],
         }  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as a JSON document, format ``simsched.comparison`` version 1.
+
+        Graphs stand in it once each, with the times that the schedules ran with where a calibration or a cost
+        model gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written as
+        they are; of more, the seed is, and they are drawn again when they are asked for.
+        """
+        from simsched.comparison.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "comparison") -> "Comparison":
+        """Make a comparison from a decoded ``simsched.comparison`` document; `source` names it in errors.
+
+        Every schedule is simulated again.
+
+        Raises
+        ------
+        FormatError
+            Also if a schedule takes another time than its row says.
+        """
+        from simsched.comparison.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the comparison to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict(), indent=None))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Comparison":
+        """Read a comparison from a JSON file; errors are those of `from_dict`."""
+        return cls.from_dict(read_json(path), str(path))
+
+    _repr_html_ = as_html
 
     def to_dataframe(self) -> Any:
         """Return the rows as a pandas DataFrame.

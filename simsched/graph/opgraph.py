@@ -33,6 +33,7 @@ from simsched.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.graph.rows import edge_of, operator_of
 from simsched.graph.views import Rows
 from simsched.numeric import freeze
+from simsched.shown import as_html, frame_of
 
 
 class OpGraph:
@@ -346,6 +347,12 @@ class OpGraph:
         from simsched.graph.structure import longest_path
 
         return longest_path(self, weights)
+
+    _repr_html_ = as_html
+
+    def to_dataframe(self) -> Any:
+        """Return the operators as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
+        return frame_of(self.operators, Operator)
 
     def to_networkx(self) -> Any:
         """Return a `networkx.MultiDiGraph`; node and edge attributes are the fields of the rows.

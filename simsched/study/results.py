@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.comparison import data_frame
 from simsched.errors import MissingDependencyError
 from simsched.io import write_file
+from simsched.shown import as_html, data_frame
 from simsched.study.store import WALL, all_rows, read_study
 from simsched.study.study import Study
 
@@ -112,6 +112,8 @@ class Results:
             If pandas is not installed.
         """
         return data_frame(self.rows, self.columns)
+
+    _repr_html_ = as_html
 
     def table(self) -> Any:
         """Return means over the instances of every point and scheduler as a `rich.table.Table`."""

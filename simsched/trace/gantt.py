@@ -20,7 +20,7 @@ _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its h
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class GanttRow:
     """A line of the chart: what one stream, or one host thread, did."""
 
     label: str
@@ -72,9 +72,9 @@ def gantt(
     time to draw hardly depends on the number of spans.
     """
     require_format(path)
-    rows = _rows(trace, host)
+    rows = gantt_rows(trace, host)
     scale, unit = time_unit(trace.makespan)
-    centre = _centres(rows)
+    centre = row_centres(rows)
     with style():
         own = ax is None
         if own:
@@ -90,7 +90,7 @@ def gantt(
     return ax
 
 
-def _rows(trace: Trace, host: bool) -> list[_Row]:
+def gantt_rows(trace: Trace, host: bool) -> list[GanttRow]:
     """Return the rows from top to bottom: host threads, then per device its streams, those of copies last."""
     found = []
     if host:
@@ -112,13 +112,15 @@ def _rows(trace: Trace, host: bool) -> list[_Row]:
     return found
 
 
-def _lines(trace: Trace, label: str, device: str, height: float, spans: Ints) -> list[_Row]:
+def _lines(trace: Trace, label: str, device: str, height: float, spans: Ints) -> list[GanttRow]:
     """Return one row, or several where spans overlap, as measured ones may."""
     lane = lanes(trace.start[spans], trace.end[spans])
-    return [_Row(label if k == 0 else "", device, height, spans[lane == k]) for k in range(lane.max(initial=-1) + 1)]
+    return [
+        GanttRow(label if k == 0 else "", device, height, spans[lane == k]) for k in range(lane.max(initial=-1) + 1)
+    ]
 
 
-def _centres(rows: list[_Row]) -> Floats:
+def row_centres(rows: list[GanttRow]) -> Floats:
     """Return where each row lies, from 0 downward, with a gap between devices."""
     place, centres = 0.0, []
     for i, row in enumerate(rows):
@@ -128,12 +130,14 @@ def _centres(rows: list[_Row]) -> Floats:
     return np.array(centres)
 
 
-def _new_axes(rows: list[_Row]) -> Any:
+def _new_axes(rows: list[GanttRow]) -> Any:
     inches = 1.15 + 0.3 * sum(row.height for row in rows) + 0.1 * len({row.device for row in rows})
     return new_figure(7.2, max(1.7, inches)).add_subplot()
 
 
-def _frame(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float, unit: str, title: str | None) -> None:
+def _frame(
+    ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float, unit: str, title: str | None
+) -> None:
     makespan = trace.makespan / scale
     ax.set_xlim(0, makespan * 1.005 or 1.0)
     half = [row.height / 2 for row in rows]
@@ -162,13 +166,13 @@ def _frame(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float
         ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), rotation=270, fontsize=7, **beside)
 
 
-def _bars(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float) -> None:
+def _bars(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float) -> None:
     """Draw every kind of bar as one collection, and the legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    colour, names = _colours(trace)
+    colour, names = kind_colours(trace)
     row = np.repeat(np.arange(len(rows)), [len(r.spans) for r in rows])
     spans = np.concatenate([r.spans for r in rows]) if rows else np.zeros(0, np.int64)
     middle = centre[row]
@@ -184,7 +188,7 @@ def _bars(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float)
             handles.append(Patch(label=label, **look))
 
     for code, name in enumerate(names):
-        draw((kind == KERNEL) & (colour[op] == code), name, facecolor=_paint(code), edgecolor="white", linewidth=edge)
+        draw((kind == KERNEL) & (colour[op] == code), name, facecolor=paint(code), edgecolor="white", linewidth=edge)
     draw(kind == COPY, "copy", facecolor=_COPY, edgecolor="white", linewidth=edge)
     draw(kind == HOST, "host", facecolor=_HOST, edgecolor="white", linewidth=edge)
     draw(kind == WAIT, "wait", facecolor="none", edgecolor=_WAIT, linewidth=0.0, hatch="//////")
@@ -206,7 +210,7 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
     return np.stack([np.stack([left, right, right, left], 1), np.stack([top, top, bottom, bottom], 1)], 2)
 
 
-def _colours(trace: Trace) -> tuple[Ints, list[str]]:
+def kind_colours(trace: Trace) -> tuple[Ints, list[str]]:
     """Return the colour of each operator, shape (n_ops,), and what each colour is called."""
     graph = trace.graph
     codes: dict[str | None, int] = {}
@@ -218,15 +222,16 @@ def _colours(trace: Trace) -> tuple[Ints, list[str]]:
     return np.minimum(rank, len(PALETTE))[kind], names
 
 
-def _paint(code: int) -> str:
+def paint(code: int) -> str:
+    """Return the colour of a code of `kind_colours`."""
     return PALETTE[code] if code < len(PALETTE) else _OTHER
 
 
-def _labels(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: float) -> None:
+def _labels(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     left, right = ax.get_xlim()
     per_point = (right - left) * scale / _points(ax)[0]  # us
-    colour, _ = _colours(trace)
+    colour, _ = kind_colours(trace)
     for row, y in zip(rows, centre.tolist(), strict=True):
         length = trace.end[row.spans] - trace.start[row.spans]
         work = trace.kind[row.spans] == KERNEL
@@ -237,7 +242,7 @@ def _labels(ax: Any, trace: Trace, rows: list[_Row], centre: Floats, scale: floa
             fitting = next((text for text in (name, shorter) if len(text) * _CHARACTER * _FONT <= room), None)
             if fitting is not None:
                 x = (trace.start[i] + trace.end[i]) / 2 / scale
-                ink = "white" if _paint(colour[trace.op[i]]) in _DARK else "black"
+                ink = "white" if paint(colour[trace.op[i]]) in _DARK else "black"
                 text = ax.text(
                     x, y, fitting, fontsize=_FONT, ha="center", va="center_baseline", color=ink, clip_on=True
                 )

@@ -13,6 +13,7 @@ from simsched.cluster import Cluster
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Floats, Ints
 from simsched.program import ACTIONS, Program
+from simsched.shown import as_html, frame_of
 from simsched.units import TIE
 
 if TYPE_CHECKING:
@@ -305,6 +306,12 @@ class Trace:
         from simsched.trace.blame import critical_path
 
         return critical_path(self)
+
+    _repr_html_ = as_html
+
+    def to_dataframe(self) -> Any:
+        """Return the spans as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
+        return frame_of(self.spans, Span)
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return the trace as Chrome JSON for ui.perfetto.dev, and write it if a path is given."""
