@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests."""
 
+import inspect
 import os
 import signal
 
@@ -27,6 +28,12 @@ def machine_code():
     graph, cluster = workloads.random_layered(n_ops=12, n_layers=4, rng=0), ss.Cluster.preset("a100", 2)
     for name in ss.SCHEDULERS:
         ss.simulate(ss.schedule(graph, cluster, name, **quick(name, graph)), cluster)
+
+
+@pytest.fixture
+def quick_search(monkeypatch):
+    """Let `search` stop early where nothing else is said: for tests of what is made of its answers."""
+    monkeypatch.setitem(inspect.unwrap(ss.SCHEDULERS["search"]).__kwdefaults__, "evaluations", 300)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from simsched.io import Record, document
 from simsched.numeric import is_number
 from simsched.profile.measured import checked_times
 from simsched.program import Copies, Program
+from simsched.schedules import EXECUTIONS
 
 FORMAT, VERSION = "simsched.calibration", 1
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority")
@@ -95,7 +96,7 @@ def from_dict(data: Any, source: str) -> Calibration:
 def _numbers(row: Record, key: str) -> Mapping[str, float]:
     values: dict[str, Any] = row.take(key, dict)
     for name, value in values.items():
-        if not is_number(value) or not 0 <= value < np.inf:
+        if not _is_amount(value):
             raise FormatError(f"{row.where}: field {key!r} says {value!r} of {name!r}; it must be a finite number")
     return values
 
@@ -128,11 +129,14 @@ def _read_residual(row: Record) -> Residual:
 def _read_run(row: Record, graph: OpGraph, cluster: Cluster) -> Run:
     copied = Record(row.take("copies", dict), f"{row.where}.copies")
     columns = {name: _whole(row, name) for name in _COLUMNS}
-    exact = [np.nan if x is None else x for x in copied.take("transfer", list)]
-    copies = [_whole(copied, "op"), _whole(copied, "device"), copied.take("nbytes", list), exact]
+    execution = row.take("execution", str)
+    if execution not in EXECUTIONS:
+        raise FormatError(f"{row.where}: unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
+    exact = [np.nan if x is None else x for x in _amounts(copied, "transfer", or_null=True)]
+    copies = [_whole(copied, "op"), _whole(copied, "device"), _amounts(copied, "nbytes"), exact]
     try:
         program = Program(
-            graph, [device.name for device in cluster.devices], row.take("execution", str), columns["thread_ptr"],
+            graph, [device.name for device in cluster.devices], execution, columns["thread_ptr"],
             columns["action"], columns["device"], columns["stream"], columns["argument"],
             copies=Copies(*(np.array(column) for column in copies)), n_events=row.take("n_events", int),
             priority=columns["priority"],
@@ -159,8 +163,19 @@ def _whole(row: Record, key: str) -> Any:
     return np.array(values, np.int64)
 
 
+def _amounts(row: Record, key: str, *, or_null: bool = False) -> list[Any]:
+    values: list[Any] = row.take(key, list)
+    if not all(_is_amount(value) or (or_null and value is None) for value in values):
+        raise FormatError(f"{row.where}: field {key!r} must hold finite numbers that are not negative")
+    return values
+
+
+def _is_amount(value: Any) -> bool:
+    return is_number(value) and 0 <= value < np.inf
+
+
 def _pairs(row: Record, key: str, count: int) -> Any:
     values = row.take(key, list)
-    if len(values) != 2 * count or not all(is_number(value) and 0 <= value < np.inf for value in values):
+    if len(values) != 2 * count or not all(map(_is_amount, values)):
         raise FormatError(f"{row.where}: field {key!r} must hold start and end of {count} spans in us")
     return np.array(values, np.float64).reshape(count, 2)

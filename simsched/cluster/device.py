@@ -1,6 +1,6 @@
 """A GPU and a link, as the simulator sees them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import inf
 from types import MappingProxyType
@@ -123,17 +123,18 @@ class Device:
             self._require(name, 0 <= getattr(self, name) <= 1, "must be in [0, 1]")
         self._require(
             "interference",
-            len(self.interference) == 2 and all(len(row) == 2 for row in self.interference),
+            len(self.interference) == 2
+            and all(isinstance(row, Sequence) and len(row) == 2 for row in self.interference),
             "must be 2 x 2",
         )
         self._require(
             "interference",
-            all(0 <= x < inf for row in self.interference for x in row),
+            all(is_number(x) and 0 <= x < inf for row in self.interference for x in row),
             "must be finite and not negative",
         )
         self._require(
             "peak",
-            "fp32" in self.peak and all(0 < x < inf for x in self.peak.values()),
+            "fp32" in self.peak and all(is_number(x) and 0 < x < inf for x in self.peak.values()),
             "must be positive and name fp32",
         )
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
@@ -160,6 +161,7 @@ _COUNTS = (
     "copy_engines",
     "resident_kernels",
     "connections",
+    "max_registers_per_block",
 )
 _RATES = ("clock", "bandwidth", "memory", "copy_rate", "saturating_warps", "shared_memory_granularity")
 _TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",

@@ -81,11 +81,13 @@ def test_fast_is_the_default_and_at_least_four(said):
     ]
 
 
+@pytest.mark.usefixtures("quick_search")
 def test_all_is_every_scheduler(said):
     rows = json.loads(said("compare", SMALL, "--schedulers", "all", "--json"))["rows"]
     assert [row["scheduler"] for row in rows] == list(SCHEDULERS)
 
 
+@pytest.mark.usefixtures("quick_search")
 def test_sets_and_names_are_listed_together_each_once(said):
     rows = json.loads(said("compare", SMALL, "--schedulers", "lios, all,lios", "--json"))["rows"]
     assert [row["scheduler"] for row in rows] == ["lios", *(name for name in SCHEDULERS if name != "lios")]

@@ -229,7 +229,7 @@ def assert_parity(plan):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-relaxed = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+relaxed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @relaxed

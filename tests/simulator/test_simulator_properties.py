@@ -94,7 +94,7 @@ def plans(draw):
 
 
 def each(test):
-    relaxed = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    relaxed = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
     return relaxed(given(plan=plans())(test))
 
 

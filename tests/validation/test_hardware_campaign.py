@@ -363,7 +363,8 @@ def test_a_killed_run_leaves_whole_files_and_goes_on(tmp_path):
     goes on after both, and in the end it alone is missing.
     """
     words, out = ("--backend", "stand_in:make_deadly", "--plan", "small"), tmp_path / "out"
-    running = subprocess.Popen(**script(tmp_path, *words), start_new_session=True)
+    kept_code = {"SIMSCHED_CACHE_DIR": os.environ.get("SIMSCHED_CACHE_DIR") or str(ROOT / "simsched" / "__pycache__")}
+    running = subprocess.Popen(**script(tmp_path, *words, **kept_code), start_new_session=True)
     while len(stored(out)) < 7 and running.poll() is None:
         time.sleep(0.005)
     time.sleep(int.from_bytes(os.urandom(1)) / 5000.0)
@@ -371,7 +372,7 @@ def test_a_killed_run_leaves_whole_files_and_goes_on(tmp_path):
     running.communicate()
     kept = stored(out)
     assert 7 <= len(kept) < 30
-    done = subprocess.run(**script(tmp_path, *words))
+    done = subprocess.run(**script(tmp_path, *words, **kept_code))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("went on after status") == MOST_ATTEMPTS
     sections = sections_of([Bench(StandIn(), Store(out), PLANS["small"])])

@@ -46,7 +46,7 @@ def test_files_of_other_formats(tmp_path, content):
 def test_files_that_are_empty_missing_or_folders(tmp_path):
     (tmp_path / "empty.onnx").touch()
     assert refused(lambda: read_onnx(tmp_path / "empty.onnx")).endswith("empty.onnx: the file is empty")
-    assert refused(lambda: read_onnx("a\0b"), FileError).endswith("null byte")
+    assert "embedded null" in refused(lambda: read_onnx("a\0b"), FileError)
     for path in (tmp_path / "none.onnx", tmp_path):
         assert refused(lambda path=path: read_onnx(path), FileError).startswith(f"cannot read {path}")
 

@@ -1,0 +1,132 @@
+"""Documents of every format in which each field stands at least once, small enough to be spoilt field by field."""
+
+import json
+
+import simsched as ss
+from hwbackend.accuracy import Accuracy, Outcome, Round
+from simsched.calibration import Calibration
+from simsched.calibration.calibration import ParameterRow, Residual
+from simsched.calibration.evidence import Run
+from simsched.graph import Kernel
+from simsched.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
+from simsched.profile.device import MeasuredDevice
+from simsched.trace import COPY, KERNEL, measured_trace
+
+CLUSTER = ss.Cluster.preset("a40", 2)
+KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))
+GRAPH = ss.OpGraph(
+    [
+        ss.Operator("a", "conv", 1.2e9, 5e6, 1e6, 80.0, KERNELS, None, "compute", "fp16", {"stride": [1, 1]},
+                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem"),
+        ss.Operator("b", time=20.0, utilization=0.5, intensity="memory"),
+    ],
+    [ss.Edge("a", "b", 802816.0, 15.0)],
+    "two",
+)  # fmt: skip
+
+
+def plan(execution="events"):
+    """The second operator on the second device."""
+    rows = [ss.Placement("a", "gpu0", 1, 0, 0, -1), ss.Placement("b", "gpu1", 0, 1)]
+    return ss.Schedule(GRAPH, rows, execution, 100.0, "by hand", search={"states": 12, "stopped": None})
+
+
+def replay():
+    """A run as simulated: two launches of one operator, a copy, a launch of the other."""
+    simulated = ss.simulate(plan(), CLUSTER)
+    times = [[(span.start, span.end) for span in simulated.spans if span.kind == kind] for kind in ("kernel", "copy")]
+    assert [len(rows) for rows in times] == [3, 1]
+    assert {KERNEL, COPY} <= set(simulated.kind.tolist())
+    trace = measured_trace(simulated.program, CLUSTER, *times)
+    return ss.Replay((120.0, 121.5), trace, {"backend": "none", "date": "2026-11-20"}, 1e-7, "by hand")
+
+
+def profile():
+    """Both operators, one with all that can be measured of it."""
+    kernel = MeasuredKernel("gemm", (50.0, 51.0), Kernel(160, 128, 32, 1024), 7)
+    copy = MeasuredCopy("memcpy", "Memcpy HtoD", (1.0, 1.5), 4096.0, 7)
+    device = MeasuredDevice("NVIDIA A40", 84, "8.6", 1536, 65536, 102400, 101376, 48e9)
+    provenance = Provenance("a.json", "Kineto 1", "12.4", "550.1", "2026-11-20T08:00:00+00:00", 2, 1)
+    operators = (MeasuredOperator("a", (80.0, 81.0), (kernel,), (copy,)), MeasuredOperator("b", (20.0, 20.5)))
+    return Profile(operators, device, provenance, (replay(),), GRAPH, CLUSTER)
+
+
+def calibration():
+    """One parameter fitted, another not, a run held out."""
+    rows = (ParameterRow("launch", 2.9, 4.0, 2.4, 3.6, True), ParameterRow("gap", 0.9, 0.9, 0.2, 3.0, False, "unseen"))
+    residuals = (Residual("one", 121.0, 125.0, "held-out"),)
+    return Calibration(
+        CLUSTER.replace_devices(launch=2.9), CLUSTER, GRAPH, {"a": 81.0, "b": 20.0}, {"conv": 1.31}, rows, residuals,
+        rows[:1], (Run.of(replay()),), (True,), {"device": "A40"},
+    )  # fmt: skip
+
+
+def accuracy():
+    """Two rounds; of the second one schedule could not be measured."""
+    row = Outcome("lios", 118.0, 120.0, 119.0, 122.0, 90.0, 130.0, held_out=True, max_relative_error=1e-7)
+    other = Outcome("random-1", 140.0, 150.0, 149.0, 151.0, 120.0, 145.0)
+    refused = Outcome("ios", reason="no stage fits")
+    rounds = (Round.of([row, other]), Round.of([row, refused]))
+    return Accuracy("two", "none", "NVIDIA A40", {"date": "2026-11-20"}, 0, rounds, calibration(), {})
+
+
+STUDY = ss.Study(
+    "all fields",
+    ["lios", {"scheduler": "hios-lp", "label": "lp", "w": [2, 4]}],
+    [{"kind": "layered", "n_ops": [8, 16]}, {"kind": ["chain", "none"]}],
+    [{"gpu": "a40", "gpus": [1, 2], "link": "pcie4", "gpus_per_node": 8, "overheads": [True, False],
+      "device": {"launch": [0.0, 4.0]}, "links": {"latency": 5.0}}, {"file": "a40.json"}],
+    seeds=(0, 3), seed=1,
+    simulation={"jitter": [0.01, 0.02], "samples": 20, "events": "literal"},
+    execution={"time_limit": 20.0},
+    figure=[{"kind": "line", "x": "n_ops", "y": "makespan", "by": "scheduler", "where": {"gpus": 2}, "name": "one",
+             "title": "t", "xlabel": "x", "ylabel": "y", "logx": True, "logy": False, "columns": 1, "scale": 2.0,
+             "schedulers": ["lios"]}],
+)  # fmt: skip
+
+
+def study_folder():
+    """What a study writes into its folder before it runs."""
+    return {"format": "simsched.study", "version": 1, "simsched": "0.1.0", "folder": "/tmp", "study": STUDY.to_dict()}
+
+
+def accuracy_file():
+    """As it lies beside the measurements."""
+    head = {"format": "simsched.accuracy", "version": 1}
+    return {**head, **accuracy().to_dict(), "runs": {"lios": "round-2.json"}, "calibration": calibration().to_dict()}
+
+
+def comparison():
+    """A scheduler that refuses the graph, and three makespans of each other."""
+    return ss.compare(GRAPH, CLUSTER, ["sequential", "lios", "autograph"], jitter=0.1, rng=0, samples=3)
+
+
+def asked():
+    return ss.what_if(plan(), CLUSTER)
+
+
+DOCUMENTS = {
+    "simsched.graph": lambda: GRAPH.to_dict(),
+    "simsched.cluster": lambda: CLUSTER.to_dict(),
+    "simsched.schedule": lambda: plan().to_dict(),
+    "simsched.program": lambda: plan().lower(CLUSTER, transfers="blocking").to_dict(),
+    "simsched.profile": lambda: profile().to_dict(),
+    "simsched.replay": lambda: replay().to_dict(),
+    "simsched.calibration": lambda: calibration().to_dict(),
+    "simsched.study": study_folder,
+    "simsched.validation": lambda: accuracy().to_dict(),
+    "simsched.accuracy": accuracy_file,
+    "simsched.comparison": lambda: comparison().to_dict(),
+    "simsched.whatif": lambda: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0).answer().to_dict(),
+    "simsched.sweep": lambda: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]).to_dict(),
+    "simsched.sensitivity": lambda: asked().sensitivity(parameters=["overhead.launch", "link.latency"]).to_dict(),
+    "simsched.breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER).to_dict(),
+    "simsched.explanation": lambda: asked().explain().to_dict(),
+    "simsched.robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0).to_dict(),
+    "simsched.throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2).to_dict(),
+}
+
+
+def document(name):
+    """One document of a format, as it is read from a file."""
+    return json.loads(json.dumps(DOCUMENTS[name](), allow_nan=False))
