@@ -1,0 +1,199 @@
+"""Pages that are made when the site is built, so that they cannot go stale.
+
+A comment on a line of its own stands for text: ``<!-- room simsched.graph -->`` for the public names of a package,
+``<!-- schedulers -->`` for those in `SCHEDULERS`, ``<!-- commands -->`` for the command line,
+``<!-- file ../validation/README.md -->`` for a page of the repository that lies outside of this folder, and
+``<!-- pages tutorial/* -->``, in a table of contents, for the pages that there are.
+"""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import simsched
+from simsched.cli.app import app as command_line
+from simsched.schedulers import SCHEDULERS
+
+if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+DOCS = Path(__file__).resolve().parent.parent
+ROOT = DOCS.parent
+# pages of the repository outside of docs/, or headings of theirs, and the pages of the site that hold them
+ELSEWHERE = {
+    "validation/README.md": "background/validation",
+    "validation/hardware/README.md": "background/campaign",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "background/changelog",
+    "README.md": "index",
+    "README.md#design": "background/decisions",
+}
+_COMMENT = re.compile(r"^<!-- (room|schedulers|commands|pages|file) ?(.*?) -->$", re.M)
+_OPTION = re.compile(r"(`[^`]*`)|(?<!\S)(--?[a-z][\w-]*)")
+_LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
+
+
+def room(package: str, *names: str) -> str:
+    """Return what documents the public names of a package, or those given.
+
+    What `simsched` hands on has its place there, in the room that it comes from; what another package hands on, in the
+    room of that package.
+    """
+    module = importlib.import_module(package)
+    top = importlib.import_module(package.partition(".")[0])
+    directives = []
+    for name in names or getattr(module, "__all__", None) or _defined_in(module):
+        value = getattr(module, name)
+        if top is simsched and name in simsched.__all__ and getattr(simsched, name) is value:
+            directives.append(_directive(f"simsched.{name}", value))
+        elif top is module and getattr(simsched, name, None) is value:
+            directives.append(f"`{name}` is `simsched.{name}`.\n")
+        elif top in (simsched, module) or getattr(top, name, None) is not value:
+            directives.append(_directive(f"{package}.{name}", value))
+    return _rest(directives)
+
+
+def schedulers() -> str:
+    """Return what documents the functions in `SCHEDULERS`, each under its name there."""
+    parts = []
+    for name, scheduler in SCHEDULERS.items():
+        function = inspect.unwrap(scheduler)
+        parts += [f"## `{name}`\n", _rest([_directive(f"simsched.schedulers.{function.__name__}", function)])]
+    return "\n".join(parts)
+
+
+def _defined_in(module: Any) -> list[str]:
+    """Return the public classes, functions and documented constants that a module without ``__all__`` defines."""
+    names = []
+    body = ast.parse(inspect.getsource(module)).body
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        if isinstance(statement, (ast.ClassDef, ast.FunctionDef)):
+            names.append(statement.name)
+        elif isinstance(following, ast.Expr) and isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            names.append(ast.unparse(target))
+    return [name for name in names if not name.startswith("_")]
+
+
+def _directive(path: str, value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return f".. autoexception:: {path}\n   :show-inheritance:\n"
+    if inspect.isclass(value):
+        return f".. autoclass:: {path}\n   :members:\n"
+    if inspect.isroutine(value):
+        return f".. autofunction:: {path}\n"
+    return f".. autodata:: {path}\n   :no-value:\n"
+
+
+def _rest(directives: list[str]) -> str:
+    return "\n".join(["```{eval-rst}", *directives, "```", ""])
+
+
+def commands() -> str:
+    """Return the commands of the application with their arguments and options, as the application declares them."""
+    top = typer.main.get_command(command_line)
+    return "\n".join(_command(top, "simsched", 2))
+
+
+def _command(command: Any, path: str, level: int) -> Iterator[str]:
+    if not hasattr(command, "commands"):
+        yield from _leaf(command, path, level)
+        return
+    if level > 2:
+        yield f"{'#' * level} `{path}`\n\n{_marked(inspect.cleandoc(command.help or ''))}\n"
+    for name, inner in command.commands.items():
+        yield from _command(inner, f"{path} {name}", level + (level > 2 or hasattr(inner, "commands")))
+
+
+def _leaf(command: Any, path: str, level: int) -> Iterator[str]:
+    context = command.context_class(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    yield f"{'#' * level} `{path}`\n\n{_marked(inspect.cleandoc(command.help or ''))}\n\n```text\n{usage}\n```\n"
+    rows = [row for parameter in command.params if (row := _row(parameter, context))]
+    if rows:
+        yield "| argument or option | what it does |\n|---|---|"
+        yield from rows
+        yield ""
+
+
+def _row(parameter: Any, context: Any) -> str:
+    """Return the row of a parameter, or nothing of one that is hidden."""
+    if getattr(parameter, "hidden", False):
+        return ""
+    names, text = (" ".join(cell.split()).replace("|", r"\|") for cell in parameter.get_help_record(context))
+    return f"| `{names}` | {_marked(text)} |"
+
+
+def _marked(text: str) -> str:
+    """Return text with the options in it as code."""
+    return _OPTION.sub(lambda match: match[1] or f"`{match[2]}`", text)
+
+
+def relinked(text: str, source: Path, docname: str) -> str:
+    """Return text with the links of a file in `source` led to where they go from a page of the site.
+
+    Links into this folder stay, links to pages in `ELSEWHERE` lead to the page that holds them, and of links to other
+    files of the repository, which are no part of the site, the path is left.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        label, target = match.groups()
+        path, _, anchor = target.partition("#")
+        if not path or "://" in target or target.startswith("mailto:"):
+            return match.group()
+        at = (source.parent / path).resolve()
+        if at.is_dir() and (at / "README.md").is_file():
+            at /= "README.md"
+        inside = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else path
+        if f"{inside}#{anchor}" in ELSEWHERE:
+            inside, anchor = f"{inside}#{anchor}", ""
+        page = DOCS / f"{ELSEWHERE[inside]}.md" if inside in ELSEWHERE else at
+        if not page.is_relative_to(DOCS):
+            return f"{label[1:-1]} (`{inside}`)"
+        shown = os.path.relpath(page, (DOCS / docname).parent)
+        return f"{label}({shown}{'#' if anchor else ''}{anchor})"
+
+    return _LINK.sub(link, text)
+
+
+def pages(pattern: str) -> str:
+    """Return the pages of the site that fit a pattern, for a table of contents; there may be none."""
+    return "\n".join(sorted(path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob(f"{pattern}.md")))
+
+
+def completed(text: str, docname: str) -> str:
+    """Return the text of a page with what its comments stand for."""
+
+    def made(match: re.Match[str]) -> str:
+        kind, argument = match.groups()
+        if kind == "file":
+            source = (DOCS / docname).parent / argument
+            return relinked(source.read_text(encoding="utf-8"), source, docname)
+        makers = {"room": room, "schedulers": schedulers, "commands": commands, "pages": pages}
+        return makers[kind](*argument.split())
+
+    return _COMMENT.sub(made, relinked(text, DOCS / f"{docname}.md", docname))
+
+
+def _complete(_app: "Sphinx", docname: str, source: list[str]) -> None:
+    source[0] = completed(source[0], docname)
+
+
+def _made_anew(_app: "Sphinx", env: "BuildEnvironment", *_: Any) -> list[str]:
+    """Return the pages that follow from the library: what they are made of is not looked at."""
+    return [name for name in env.all_docs if _COMMENT.search(Path(env.doc2path(name)).read_text(encoding="utf-8"))]
+
+
+def setup(app: "Sphinx") -> dict[str, Any]:
+    """Complete pages when they are read."""
+    app.connect("source-read", _complete)
+    app.connect("env-get-outdated", _made_anew)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
