@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hwbackend.accuracy_file import load_accuracy, save_accuracy
 from hwbackend.accuracy_folder import Measurements, digest
 from hwbackend.accuracy_rows import RANDOM, Accuracy, Outcome, Round
 from hwbackend.preparing import prepared
@@ -24,7 +25,7 @@ from simsched.schedules import Schedule
 from simsched.simulator import simulate
 from simsched.trace import Trace
 
-__all__ = ["Accuracy", "Outcome", "Round", "validate"]
+__all__ = ["Accuracy", "Outcome", "Round", "load_accuracy", "validate"]
 
 if TYPE_CHECKING:
     from simsched.calibration import Calibration
@@ -68,7 +69,7 @@ def validate(
         Generator or seed of what is random, whatever the backend adds.
     folder
         Where every measurement is kept as it is made. A run that is called again with the same arguments reads what
-        is there and measures only the rest.
+        is there and measures only the rest. What came of it is written there too, see `load_accuracy`.
     progress
         Called with what is measured and "" before it begins, and while schedulers run with what they are doing.
 
@@ -96,7 +97,7 @@ def validate(
     cluster that the backend describes, with the times that the graph came with, else a roofline; those without
     contention are of the calibrated cluster with every kernel at the speed it has alone.
     """
-    from simsched.calibration import calibrate, recalibrate
+    from simsched.calibration import Calibration, calibrate, recalibrate
 
     for name, count, least in (("rounds", rounds, 1), ("training", training, 0),
                                ("random_held_out", random_held_out, 0), ("repeats", repeats, 1)):  # fmt: skip
@@ -135,7 +136,12 @@ def validate(
             fitted += [digest(replay.program) for replay in learned]
     environment = next(iter(this.traces.values()))[1].environment
     device = environment.get("device", backend.cluster.devices[0].model)
-    return Accuracy(graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces)
+    accuracy = Accuracy(
+        graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces
+    )
+    if folder is not None and isinstance(this.calibration, Calibration):  # what only stands for one has no file
+        save_accuracy(accuracy, folder, this.files)
+    return accuracy
 
 
 def _random_schedules(graph: OpGraph, backend: Backend, count: int, seed: int) -> dict[str, Schedule]:
@@ -169,6 +175,7 @@ class _Turn:
         self.backend = backend
         self.calibration = calibration
         self.traces: dict[str, tuple[Trace, Replay]] = {}
+        self.files: dict[str, str] = {}
         self._measurements = measurements
         self._counts = repeats, warmup
         self._tell = tell
@@ -214,6 +221,7 @@ class _Turn:
             self._replays[key] = self._measurements.replay(program, *self._counts, self.number)
         replay = self._replays[key]
         self.traces[name] = trace, replay
+        self.files[name] = self._measurements.name_of(program, *self._counts, self.number)
         summary = replay.summary
         return Outcome(
             name,

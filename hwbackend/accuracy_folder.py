@@ -68,8 +68,11 @@ class Measurements:
 
         if self._folder is None:
             return measure()
-        name = f"round-{number}-{_digest(*self._device, program.to_dict(), repeats, warmup)}.json"
-        return Replay.load(self._kept(name, measure))
+        return Replay.load(self._kept(self.name_of(program, repeats, warmup, number), measure))
+
+    def name_of(self, program: Program, repeats: int, warmup: int, number: int) -> str:
+        """Return the name of the file of measured runs."""
+        return f"round-{number}-{_digest(*self._device, program.to_dict(), repeats, warmup)}.json"
 
     def _kept(self, name: str, measure: Callable[[], Profile | Replay]) -> Path:
         """Return the file of a measurement, made if it is not there."""

@@ -13,6 +13,7 @@ from simsched.units import MS
 
 if TYPE_CHECKING:
     from simsched.calibration import Calibration
+    from simsched.report import Section
 
 NOT_DEFINED = "-"
 
@@ -227,6 +228,12 @@ class Accuracy:
             "seed": self.seed,
             "rounds": [each.to_dict() for each in self.rounds],
         }
+
+    def report_sections(self) -> "Sequence[Section]":
+        """Return what `simsched.write_report` writes of it."""
+        from hwbackend.accuracy_report import accuracy_sections
+
+        return accuracy_sections(self)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a pandas DataFrame, with their round.

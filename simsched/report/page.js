@@ -1,0 +1,148 @@
+"use strict";
+// What the whole page shares: the theme, tables, tabs, drawing on sight and printing. Figures are in figures.js,
+// Gantt charts in gantt.js; both register how they are drawn in `drawers`.
+const simsched = { drawers: {}, drawn: new Map(), printing: false };
+
+(() => {
+  const root = document.documentElement;
+  const probe = document.createElement("span");
+
+  // Colours of the style sheet as they are now: it alone knows what light and dark look like.
+  simsched.colour = (name) => {
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+
+  simsched.data = (plot) => JSON.parse(document.getElementById(`${plot.id}-d`).textContent);
+
+  // Axes, texts and grounds of a layout in the colours of the theme; margins that grow with labels draw twice.
+  simsched.themed = (layout, automargin = true) => {
+    const [text, soft, grid, panel] = ["text", "soft", "grid", "panel"].map(simsched.colour);
+    const found = {
+      ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: text, size: 12, family: getComputedStyle(document.body).fontFamily, ...layout.font },
+      hoverlabel: { bgcolor: panel, bordercolor: grid, font: { color: text } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: text },
+    };
+    for (const key of Object.keys(found)) {
+      if (/^[xy]axis/.test(key)) {
+        found[key] = { gridcolor: grid, linecolor: soft, zerolinecolor: grid, automargin, ...found[key] };
+      }
+    }
+    for (const shape of found.shapes || []) shape.line = { ...shape.line, color: soft };
+    return found;
+  };
+
+  function draw(plot) {
+    if (typeof Plotly === "undefined" || plot.closest("[hidden]") && !simsched.printing) return;
+    plot.querySelector(".unseen")?.remove();
+    const known = simsched.drawn.get(plot);
+    if (known) known.redraw();
+    else simsched.drawn.set(plot, simsched.drawers[plot.dataset.kind](plot));
+  }
+
+  const soon = (act) => requestAnimationFrame(() => setTimeout(act));
+
+  // Runs the library that draws: as a script of the page, whose digest the page allows.
+  function library() {
+    const text = document.getElementById("plotly");
+    if (!text || typeof Plotly !== "undefined") return;
+    const script = document.createElement("script");
+    script.textContent = text.textContent;
+    text.remove();
+    document.body.append(script);
+  }
+
+  function drawAll(force) {
+    for (const plot of document.querySelectorAll(".plot")) if (force || simsched.drawn.has(plot)) draw(plot);
+  }
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting && !simsched.drawn.has(target)) draw(target);
+    }
+  }, { rootMargin: "300px" });
+
+  function themes(button) {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+    const say = () => { button.textContent = isDark() ? "Light colours" : "Dark colours"; };
+    button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; say(); drawAll(); });
+    dark.addEventListener("change", () => { say(); drawAll(); });
+    say();
+  }
+
+  // A click sorts upwards, the next one downwards. Equal rows keep their order, what is missing stays last.
+  function sorting(table) {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      const rows = [...table.tBodies[0].rows].map((row, place) => {
+        const cell = row.cells[column];
+        const key = cell.dataset.v;
+        return { row, place, key: key === undefined ? cell.textContent : key === "" ? null : Number(key) };
+      });
+      rows.sort((a, b) => {
+        if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
+        const numbers = typeof a.key === "number" && typeof b.key === "number";
+        const order = numbers ? a.key - b.key : String(a.key).localeCompare(String(b.key), "en", { numeric: true });
+        return (down ? -order : order) || a.place - b.place;
+      });
+      table.tBodies[0].append(...rows.map((each) => each.row));
+      for (const each of heads) each.setAttribute("aria-sort", "none");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    }));
+  }
+
+  function tabs(list) {
+    const all = [...list.querySelectorAll("[role=tab]")];
+    const open = (tab) => {
+      for (const each of all) {
+        each.setAttribute("aria-selected", String(each === tab));
+        each.tabIndex = each === tab ? 0 : -1;
+        document.getElementById(each.getAttribute("aria-controls")).hidden = each !== tab;
+      }
+    };
+    list.addEventListener("click", (event) => { if (event.target.role === "tab") open(event.target); });
+    list.addEventListener("keydown", (event) => {
+      const here = all.indexOf(document.activeElement);
+      const places = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1 };
+      if (here < 0 || !(event.key in places)) return;
+      const tab = all[(places[event.key] + all.length) % all.length];
+      open(tab);
+      tab.focus();
+      event.preventDefault();
+    });
+  }
+
+  addEventListener("DOMContentLoaded", () => {
+    themes(document.querySelector(".theme"));
+    document.querySelectorAll("table").forEach(sorting);
+    document.querySelectorAll("[role=tablist]").forEach(tabs);
+    // a frame on, texts and tables have been painted; another two on, the figures that are in view
+    soon(() => {
+      library();
+      document.querySelectorAll(".plot").forEach((plot) => seen.observe(plot));
+      soon(() => soon(() => { root.dataset.ready = "yes"; }));
+    });
+  });
+  addEventListener("beforeprint", () => {
+    simsched.printing = true;
+    simsched.kept = root.dataset.theme;
+    root.dataset.theme = "light";
+    library();
+    for (const panel of document.querySelectorAll("[role=tabpanel][hidden]")) panel.dataset.shut = "";
+    for (const panel of document.querySelectorAll("[data-shut]")) panel.hidden = false;
+    drawAll(true);
+  });
+  addEventListener("afterprint", () => {
+    simsched.printing = false;
+    if (simsched.kept) root.dataset.theme = simsched.kept;
+    else delete root.dataset.theme;
+    for (const panel of document.querySelectorAll("[data-shut]")) { panel.hidden = true; delete panel.dataset.shut; }
+    drawAll();
+  });
+})();

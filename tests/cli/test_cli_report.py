@@ -1,0 +1,128 @@
+"""The command `report`: what its sources may be, what it prints and writes, and what it refuses."""
+
+import json
+import sys
+
+import pytest
+
+import hwbackend
+import simsched as ss
+import workloads
+from hwbackend.accuracy import load_accuracy, validate
+from simsched.calibration import Calibration
+from simsched.calibration.calibration import ParameterRow
+from simsched.cli.run import run
+from simsched.errors import FileError, FormatError
+from simsched.profile import MeasuredOperator
+
+GRAPH = "random:layered,n_ops=12,n_layers=4"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def said(capsys, *arguments):
+    """Run the command, which must succeed; return what it printed."""
+    status = run(["report", *arguments])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return out
+
+
+def refused(tmp_path, capsys, *arguments):
+    """Run the command, which must fail with one line and write nothing; return the line."""
+    before = sorted(tmp_path.rglob("*"))
+    status = run(["report", *arguments])
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    assert not err.startswith("error: unexpected")
+    assert sorted(tmp_path.rglob("*")) == before
+    return err
+
+
+def test_a_graph_is_compared_and_a_scheduler_recommended(tmp_path, capsys):
+    out = said(capsys, GRAPH, "-o", "r.html", "--schedulers", "sequential,lios", "--samples", "5", "--title", "T <i>")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "report written to r.html, " in out
+    assert "recommended for layered-12 on a100: lios" in out
+    assert "<title>T &lt;i&gt;</title>" in page
+    assert "Run lios" in page
+
+
+def test_files_are_told_apart_by_what_they_hold(tmp_path, capsys):
+    """A schedule, a replay alone and beside a prediction, a comparison, a what-if and a sweep, all in one page."""
+    graph, cluster = workloads.from_spec(GRAPH), ss.Cluster.preset("a100")
+    plan = ss.schedule(graph, cluster, "lios")
+    plan.save("plan.json")
+    cluster.save("cluster.json")
+    ss.compare(graph, cluster, ["lios"]).save("comparison.json")
+    asked = ss.what_if(plan, cluster).overhead(launch=0)
+    asked.answer().save("answer.json")
+    asked.sweep("overhead.launch", [0.5, 2.0]).save("sweep.json")
+    backend = hwbackend.get("synthetic", gpu="a100")
+    backend.replay(ss.schedule(backend.realise(graph), backend.cluster, "lios"), repeats=2).save("run.json")
+    out = said(capsys, "plan.json", "comparison.json", "answer.json", "sweep.json", "run.json", "-o", "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "recommended for layered-12 on a100: lios" in out
+    for part in ("What if: overhead.launch*=0", "overhead.launch, swept", "What was measured", "Run lios"):
+        assert part in page
+    assert "Simulated over measured" not in page
+    said(capsys, "run.json", "-o", "r.html", "--cluster", "cluster.json")
+    assert "Simulated over measured" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def believed(cluster, profiles, graph):
+    """A calibration that takes the cluster for what it is said to be, and every operator for 50 us long."""
+    times = dict.fromkeys(graph.names, 50.0)
+    row = ParameterRow("launch", 4.0, 4.0, 3.0, 5.0, False, "not measured")
+    return Calibration(cluster, cluster, graph, times, {}, (row,), ())
+
+
+def test_folders_of_studies_and_validations(tmp_path, capsys, monkeypatch):
+    """A validation is read without measuring: what is read says the same as what was returned."""
+    study = ss.Study(
+        "small", ["sequential", "lios"], {"kind": "layered", "n_ops": [12, 16], "n_layers": 4}, {"gpu": "a40"}
+    )
+    ss.run_study(study, "rows", load=workloads.load_kind, executor="serial")
+    backend = hwbackend.get("synthetic", gpu="a40")
+    graph = workloads.random_layered(n_ops=8, n_layers=3, rng=0)
+    monkeypatch.setattr("simsched.calibration.calibrate", believed)  # fits nothing, in no time
+    nothing = ss.Profile((MeasuredOperator("op", (50.0,)),))
+    monkeypatch.setattr(type(backend), "profile", lambda self, graph, **given: nothing)
+    monkeypatch.setattr(type(backend), "microbenchmarks", lambda self: nothing)
+    names, few = ["sequential", "lios"], {"rounds": 1, "training": 0, "random_held_out": 2, "repeats": 2}
+    made = validate(graph, backend, names, folder="val", **few)
+    read = load_accuracy("val")
+    assert read.to_dict() == made.to_dict()
+    assert {name: trace.makespan for name, (trace, _) in read.traces.items()} == {
+        name: trace.makespan for name, (trace, _) in made.traces.items()
+    }
+    said(capsys, "rows", "val", "-o", "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for part in ("has the best mean speedup", "After 1 round predictions", "Predicted against measured",
+                 "simulated over measured"):  # fmt: skip
+        assert part in page
+    broken = json.loads((tmp_path / "val" / "accuracy.json").read_text())
+    broken["runs"]["lios"] = "../elsewhere.json"
+    (tmp_path / "val" / "accuracy.json").write_text(json.dumps(broken))
+    with pytest.raises(FormatError, match="must be a file beside it"):
+        load_accuracy("val")
+    with pytest.raises(FileError, match="not the folder of a finished validation"):
+        load_accuracy("rows")
+
+
+def test_what_cannot_be_reported_is_one_line(tmp_path, capsys):
+    ss.Cluster.preset("a100").save("cluster.json")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "odd.json").write_text('{"format": "simsched.sweep", "version": 1}')
+    assert "no report is made of a cluster alone" in refused(tmp_path, capsys, "cluster.json", "-o", "r.html")
+    assert "neither a study" in refused(tmp_path, capsys, "empty", "-o", "r.html")
+    assert "odd.json" in refused(tmp_path, capsys, "odd.json", "-o", "r.html")
+    assert "cannot write" in refused(tmp_path, capsys, GRAPH, "-o", "missing/r.html")
+    assert "already uses the file" in refused(tmp_path, capsys, "cluster.json", "-o", "cluster.json")
+    assert "nothing.onnx" in refused(tmp_path, capsys, "nothing.onnx", "-o", "r.html")
+    assert "Missing option" in refused(tmp_path, capsys, GRAPH)

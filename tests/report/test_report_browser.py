@@ -1,0 +1,256 @@
+"""Reports in a browser: nothing is said or loaded, bars are counted, and all that can be done is done."""
+
+import pytest
+from browser import Opened, launched
+
+import simsched as ss
+import workloads
+from simsched.report import write_report
+from simsched.trace import measured_trace
+from simsched.trace.trace import COPY, KERNEL
+
+EVIL = "<script>document.title='broken'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    yield from launched()
+
+
+def evil_graph():
+    """Four operators whose names, and whose graph's name, would be scripts."""
+    ops = [ss.Operator(f"{EVIL}{i}", time=10.0 * i, kind="</script>", utilization=0.6) for i in (1, 2, 3, 4)]
+    return ss.OpGraph(ops, [ss.Edge(ops[0].name, ops[3].name)], name=f"net {EVIL}")
+
+
+def evil_scheduler(graph, cluster, cost):
+    return ss.Schedule(graph, [ss.Placement(name, stream=i % 2) for i, name in enumerate(graph.order)])
+
+
+evil_scheduler.__name__ = EVIL
+
+
+@pytest.fixture(scope="module")
+def comparison(browser, tmp_path_factory):
+    """A comparison of three schedulers, opened; its page is shared by tests that leave it as it was."""
+    found = ss.compare(evil_graph(), ss.Cluster.preset("a100"), ["sequential", "lios", evil_scheduler])
+    path = tmp_path_factory.mktemp("page") / "comparison.html"
+    write_report(found, path)
+    opened = Opened(browser, path, color_scheme="light")
+    yield found, opened
+    opened.context.close()
+
+
+def to_gantt(opened, nth=0):
+    """Scroll to a Gantt chart and wait until it is drawn."""
+    plot = opened.page.locator(".gantt .plot").nth(nth)
+    plot.scroll_into_view_if_needed()
+    opened.page.wait_for_function("n => document.querySelectorAll('.gantt .plot')[n].dataset.drawn", arg=nth)
+    return plot
+
+
+def drawn(opened, kinds=("bars",), nth=0):
+    """How many rectangles the filled paths of a chart hold."""
+    script = """([nth, kinds]) => {
+      const plot = document.querySelectorAll('.gantt .plot')[nth];
+      let n = 0;
+      for (const group of plot.querySelectorAll('g.trace.scatter')) {
+        if (!kinds.includes(group.__data__[0].trace.meta)) continue;
+        for (const path of group.querySelectorAll('.js-fill')) n += path.getAttribute('d').split('M').length - 1;
+      }
+      return n;
+    }"""
+    return opened.ask(script, [nth, list(kinds)])
+
+
+def counted(trace, host=False):
+    """Spans that have a bar: all on streams, less the waits of copy streams; those of hosts if they are shown."""
+    here = trace.stream >= 0
+    with_kernel = {
+        (d, s) for d, s in zip(trace.device[trace.kind == KERNEL], trace.stream[trace.kind == KERNEL], strict=True)
+    }
+    n = sum(bool(here[i]) and ((trace.device[i], trace.stream[i]) in with_kernel or trace.kind[i] == COPY)
+            for i in range(len(trace)))  # fmt: skip
+    return n + int((trace.stream < 0).sum() if host else 0)
+
+
+def test_names_that_are_scripts_do_nothing(comparison):
+    """Graph, operators, kind and scheduler are called like scripts: these are texts, and the title is kept."""
+    found, opened = comparison
+    assert opened.page.title() == f"{found.graph.name} on a100"
+    assert opened.ask("document.querySelectorAll('script:not([type])').length") == 2
+    assert EVIL in opened.page.locator("table tbody").first.inner_text()
+    to_gantt(opened)
+    assert opened.page.title() == f"{found.graph.name} on a100"
+    assert opened.said == []
+    assert opened.asked == [opened.url]
+
+
+def test_bars_are_those_of_the_spans(comparison):
+    """Every kernel and wait of a stream has its rectangle, and with host threads every span has."""
+    found, opened = comparison
+    name = opened.page.locator("[role=tab]").first.inner_text()
+    trace = found.traces[name]
+    to_gantt(opened)
+    assert drawn(opened) == counted(trace) >= 4
+    assert drawn(opened, ["path"]) == len([1 for step in trace.critical_path().operators]) > 0
+    toggle = opened.page.locator("[data-do=host]").first
+    toggle.click()
+    assert toggle.get_attribute("aria-pressed") == "true"
+    assert drawn(opened) == counted(trace, host=True) > counted(trace)
+    toggle.click()
+    path = opened.page.locator("[data-do=path]").first
+    path.click()
+    assert drawn(opened, ["path"]) == 0
+    path.click()
+
+
+def first_cells(opened):
+    return opened.page.locator("table tbody").first.locator("tr th").all_inner_texts()
+
+
+def test_tables_sort_by_click_and_key(comparison):
+    """Makespans upwards by a click, downwards by Enter; what has no estimate stays last both times."""
+    found, opened = comparison
+    names = [row.scheduler for row in sorted(found.rows, key=lambda row: row.makespan_us)]
+    head = opened.page.locator("table").first.locator("thead th")
+    head.nth(1).locator("button").click()
+    assert head.nth(1).get_attribute("aria-sort") == "ascending"
+    assert [text.split(" \u2605")[0] for text in first_cells(opened)] == names
+    head.nth(1).locator("button").press("Enter")
+    assert head.nth(1).get_attribute("aria-sort") == "descending"
+    assert [text.split(" \u2605")[0] for text in first_cells(opened)] == names[::-1]
+    head.nth(2).locator("button").press(" ")
+    assert head.nth(1).get_attribute("aria-sort") == "none"
+    missing = [row.scheduler for row in found.rows if row.estimate_us is None]
+    assert first_cells(opened)[-1].split(" \u2605")[0] == missing[0]
+    head.nth(2).locator("button").press(" ")
+    assert first_cells(opened)[-1].split(" \u2605")[0] == missing[0]
+
+
+def test_hover_and_keys_tell_operator_and_blame(comparison):
+    """The pointer on the operator that ends last, and the key n, say what it is and where its time went."""
+    found, opened = comparison
+    trace = found.traces[opened.page.locator("[role=tab]").first.inner_text()]
+    last = max(trace.spans, key=lambda span: (span.kind == "kernel") * span.end)
+    plot = to_gantt(opened)
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    rows = 1 + max(span.stream or 0 for span in trace.spans)
+    x = (last.start + last.end) / 2 / (1.01 * trace.makespan)
+    y = (last.stream + 0.5 + 0.1) / (rows + 0.2)
+    opened.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    text = opened.page.locator(".hint").inner_text()
+    assert last.op in text
+    assert f"stream {last.stream}" in text
+    blame = text.partition("blame")[2]
+    assert "compute" in blame
+    assert "on the critical path" in blame
+    plot.focus()
+    opened.page.keyboard.press("n")
+    spoken = opened.page.locator(".spoken").first.text_content()
+    assert EVIL in spoken
+    assert "duration" in spoken
+    opened.page.keyboard.press("Escape")
+    assert opened.page.locator(".hint").count() == 0
+
+
+def ranges(opened):
+    return opened.ask("document.querySelector('.gantt .plot')._fullLayout.xaxis.range.map(Number)")
+
+
+def test_zoom_and_pan_by_key_button_and_drag(comparison):
+    """`+` halves what is seen, the arrow moves it by a fifth, 0 and the button show all again; a drag zooms, too."""
+    _, opened = comparison
+    plot = to_gantt(opened)
+    a, b = ranges(opened)
+    plot.focus()
+    opened.page.keyboard.press("+")
+    c, d = ranges(opened)
+    assert (d - c) == pytest.approx((b - a) / 2)
+    opened.page.keyboard.press("ArrowRight")
+    assert ranges(opened) == pytest.approx([c + (d - c) / 5, d + (d - c) / 5])
+    opened.page.keyboard.press("0")
+    assert ranges(opened) == pytest.approx([a, b])
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    opened.page.mouse.move(box["x"] + 0.25 * box["width"], y)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + 0.75 * box["width"], y, steps=4)
+    opened.page.mouse.up()
+    opened.page.wait_for_function("w => { const r = document.querySelector('.gantt .plot')._fullLayout.xaxis.range;"
+                                  " return r[1] - r[0] < 0.6 * w }", arg=b - a)  # fmt: skip
+    opened.page.locator("[data-do=all]").first.click()
+    assert ranges(opened) == pytest.approx([a, b])
+
+
+def test_tabs_by_arrow_and_theme_by_button(comparison):
+    """An arrow opens the next tab and draws its chart; the button turns page and figures dark and back."""
+    _, opened = comparison
+    tabs = opened.page.locator("[role=tab]")
+    tabs.nth(0).focus()
+    opened.page.keyboard.press("ArrowRight")
+    assert tabs.nth(1).get_attribute("aria-selected") == "true"
+    to_gantt(opened, 1)
+    tabs.nth(1).press("Home")
+    assert tabs.nth(0).get_attribute("aria-selected") == "true"
+    ink = "document.querySelector('.gantt .plot')._fullLayout.font.color"
+    light = opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")
+    opened.page.locator("button.theme").click()
+    dark = opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")
+    assert dark[0] != light[0]
+    assert dark[1] != light[1]
+    opened.page.locator("button.theme").click()
+    assert (opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")) == light
+
+
+def test_everything_is_printed_in_light_colours(comparison):
+    """Before printing all charts are drawn, those of shut tabs too; afterwards these are shut, and it is dark again."""
+    found, opened = comparison
+    opened.page.locator("button.theme").click()
+    opened.page.pdf(format="A4")
+    assert opened.ask("document.querySelectorAll('.gantt .plot[data-drawn]').length") == len(found.traces)
+    assert opened.ask("document.documentElement.dataset.theme") == "dark"
+    assert opened.page.locator("[role=tabpanel]:visible").count() == 1
+    opened.page.locator("button.theme").click()
+    assert opened.said == []
+
+
+def test_measured_rows_stand_below_simulated_ones(browser, tmp_path):
+    """Two operators measured 1 us later than simulated: twice as many bars, and the hover says by how much."""
+    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=20.0)], [])
+    cluster = ss.Cluster.preset("a100").without_overheads()
+    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
+    trace = ss.simulate(plan, cluster)
+    measured = measured_trace(trace.program, cluster, [[1.0, 11.5], [1.0, 21.0]])
+    from simsched.report import Gantt, Section
+
+    write_report(Section("pair", (Gantt("simulated over measured", trace, measured),)), tmp_path / "pair.html")
+    opened = Opened(browser, tmp_path / "pair.html")
+    plot = to_gantt(opened)
+    assert drawn(opened) == 2
+    assert drawn(opened, ["measured"]) == 2
+    plot.focus()
+    opened.page.keyboard.press("n")
+    text = opened.page.locator(".hint").inner_text()
+    assert "\u22120.5 us in duration, \u22121 us in start, against measured" in text
+    assert opened.said == []
+    opened.context.close()
+
+
+def test_every_kind_of_figure_is_drawn(browser, tmp_path):
+    """A study's line, map, box, bars and search times are drawn when everything is printed, and nothing is said."""
+    figures = [{"kind": "line", "x": "n_ops"}, {"kind": "heatmap", "x": "n_ops", "by": "gpus"}, {"kind": "box"},
+               {"kind": "bar", "x": "gpus"}, {"kind": "search-time"}]  # fmt: skip
+    study = ss.Study("small", ["sequential", "lios"], {"kind": "layered", "n_ops": [12, 16], "n_layers": 4},
+                     {"gpu": "a40", "gpus": [1, 2]}, seeds=2, figure=figures)  # fmt: skip
+    rows = ss.run_study(study, tmp_path / "rows", load=workloads.load_kind, executor="serial")
+    write_report(rows, tmp_path / "study.html")
+    opened = Opened(browser, tmp_path / "study.html", color_scheme="dark")
+    opened.page.pdf()
+    assert opened.ask("document.querySelectorAll('.plot').length") == 6  # a map of each scheduler
+    assert opened.ask("[...document.querySelectorAll('.plot')].every((each) => each._fullLayout)")
+    assert opened.ask("document.querySelectorAll('path.box').length") == 2
+    assert opened.ask("document.querySelectorAll('.bars .point').length") == 4
+    assert opened.said == []
+    assert opened.asked == [opened.url]
+    opened.context.close()

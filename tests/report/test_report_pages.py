@@ -1,0 +1,256 @@
+"""Pages as text: what each kind of result says, what is recommended, how names are escaped, what can be read."""
+
+import json
+import re
+from importlib.resources import files
+from itertools import product
+
+import numpy as np
+import pytest
+
+import simsched as ss
+from simsched.comparison import Comparison, Row
+from simsched.errors import FileError, MissingDependencyError, ReportError
+from simsched.plot.looks import luminance
+from simsched.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, recommended, write_report
+from simsched.report.gantt import critical_spans, gantt_data
+from simsched.report.html import Writer, json_text
+from simsched.trace import measured_trace
+
+CLUSTER = ss.Cluster.preset("a100")
+
+
+def fork():
+    """``a`` before ``b`` and ``c``, the latter on a stream of its own."""
+    graph = ss.OpGraph(
+        [ss.Operator("a", time=10.0), ss.Operator("b", time=30.0, kind="conv"), ss.Operator("c", time=20.0)],
+        [ss.Edge("a", "b"), ss.Edge("a", "c")], name="fork",
+    )  # fmt: skip
+    return ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b"), ss.Placement("c", stream=1)])
+
+
+def text_of(page):
+    """What a page says, without its scripts, styles and tags."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def rows(*given):
+    made = tuple(Row(name, us, devices=d, streams=s, syncs=y) for name, us, d, s, y in given)
+    return Comparison(fork().graph, CLUSTER, made, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ([("quick", 100.0, 2, 8, 9), ("simple", 100.9, 1, 4, 9)], "simple"),  # within 1 %: fewer devices
+        ([("quick", 100.0, 1, 8, 9), ("simple", 101.1, 1, 4, 9)], "quick"),  # beyond it
+        ([("more", 100.0, 1, 4, 9), ("fewer", 100.5, 1, 4, 3)], "fewer"),  # of equal streams: fewer waits
+        ([("slower", 100.5, 1, 4, 3), ("quicker", 100.0, 1, 4, 3)], "quicker"),
+        ([("first", 100.0, 1, 4, 3), ("second", 100.0, 1, 4, 3)], "first"),
+    ],
+)
+def test_the_simplest_of_those_within_a_percent_is_recommended(given, name):
+    assert recommended(rows(*given)).scheduler == name
+
+
+def test_nothing_is_recommended_where_nothing_ran():
+    refused = Comparison(fork().graph, CLUSTER, (Row("ios", reason="too large"),), {}, {})
+    assert recommended(refused) is None
+    page = text_of(write_report(refused))
+    assert "No scheduler found a schedule" in page
+    assert "ios: no schedule: too large" in page
+
+
+def test_a_comparison_names_its_choice_and_says_why():
+    found = ss.compare(fork().graph, CLUSTER, ["sequential", "lios"], jitter=0.1, rng=0, samples=20)
+    page = write_report(found, title="Mine", command="simsched report fork.json")
+    said = text_of(page)
+    chosen = recommended(found).scheduler
+    assert f"Run {chosen}:" in said
+    assert said.count("\u2605 recommended") == 1
+    for part in ("What bounds it", "20 samples, jitter 10 %, seed 0", "Workload", "simsched report fork.json", "Mine"):
+        assert part in said
+
+
+def test_bars_and_critical_path_by_hand():
+    """Without overheads a runs 0 to 10, b 10 to 40 beside c 10 to 30: b and a are the path, each bar lasts its time."""
+    trace = ss.simulate(fork(), CLUSTER.without_overheads())
+    found = gantt_data(Gantt("fork", trace))
+    bars = {found["names"][n]: i for i, n in enumerate(found["bars"]["name"]) if found["names"][n] in "abc"}
+    columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "gap")}
+    assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
+                       "wait": [0.0, 0.0, 0.0], "gap": [0.0, 0.0, None]}  # fmt: skip
+    assert [trace.name(i) for i, _ in critical_spans(trace)] == ["b", "a"]
+    assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
+    assert (found["unit"], found["makespans"], found["other"]) == ("us", [40.0], [])
+
+
+def test_gaps_and_parts_add_up_to_the_makespan():
+    """Along the critical path gap, wait and length of every bar that is no wait add up to the makespan, to rounding."""
+    plan = ss.schedule(fork().graph, ss.Cluster.preset("a40", 2), "hios-lp")
+    trace = ss.simulate(plan, ss.Cluster.preset("a40", 2))
+    bars = gantt_data(Gantt("fork", trace))["bars"]
+    total = sum(
+        bars["gap"][i] + bars["wait"][i] + bars["dur"][i] for i, gap in enumerate(bars["gap"]) if gap is not None
+    )
+    assert total == pytest.approx(trace.makespan, abs=1e-2)
+
+
+def test_measured_bars_know_their_simulated_ones():
+    """Each of three launches has a bar in either trace, and each knows the other; rows stand in pairs."""
+    trace = ss.simulate(fork(), CLUSTER.without_overheads())
+    measured = measured_trace(trace.program, CLUSTER, [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]])
+    found = gantt_data(Gantt("fork", trace, measured))
+    assert [(row["label"], row["measured"]) for row in found["rows"]] == [
+        ("stream 0", 0), ("stream 0", 1), ("stream 1", 0), ("stream 1", 1)]  # fmt: skip
+    other = found["other"]
+    pairs = [(i, j) for i, j in enumerate(other) if j >= 0]
+    assert len(pairs) == 6
+    assert all(other[j] == i and found["bars"]["name"][i] == found["bars"]["name"][j] for i, j in pairs)
+    alone = ss.simulate(ss.schedule(ss.OpGraph([ss.Operator("x", time=1.0)]), CLUSTER, "sequential"), CLUSTER)
+    with pytest.raises(ReportError, match="of another program"):
+        Gantt("wrong", trace, alone)
+
+
+def test_of_many_devices_the_mean_load_is_drawn():
+    """Five operators of full load, one on each of five devices, together: the mean load is 1 until they end."""
+    graph = ss.OpGraph([ss.Operator(f"op{i}", time=10.0, utilization=1.0) for i in range(5)], [])
+    cluster = ss.Cluster.preset("a100", 5).without_overheads()
+    trace = ss.simulate(ss.Schedule(graph, [ss.Placement(f"op{i}", f"gpu{i}") for i in range(5)]), cluster)
+    (load,) = gantt_data(Gantt("five", trace))["loads"]
+    assert (load["device"], load["time"], load["sm"]) == ("mean of 5 devices", [0.0, 10.0], [1.0, 0.0])
+
+
+def test_cells_sort_by_number_and_read_in_units():
+    table = Table("t", (Column("name"), Column("ms", 3, 1000.0), Column("share", 1, 0.01, " %")),
+                  (("<a>", 1500.0, None), ("b", -1e-9, 0.25)), best=1, mark="best", note="n & m")  # fmt: skip
+    html = Writer().block(table, 3)
+    assert 'data-v="1500.0">1.500<' in html
+    assert 'data-v="">-<' in html
+    assert ">0.000<" in html
+    assert ">25.0 %<" in html
+    assert "&lt;a&gt;" in html
+    assert "n &amp; m" in html
+    assert html.count('aria-sort="none"') == 3
+    assert "\u2605 best" in html.partition("b")[2]
+    with pytest.raises(ReportError, match="row 0 has 1 cells where there are 2 columns"):
+        Table("t", (Column("a"), Column("b")), (("x",),))
+
+
+def test_no_text_ends_the_script_it_stands_in():
+    nasty = "</script><!-- \u2028 & <b>"
+    assert not set(json_text([nasty])) & set("<>&\u2028")
+    assert json.loads(json_text([nasty])) == [nasty]
+    blocks = (Text(nasty), Pairs(nasty, ((nasty, nasty),)), Tabs(nasty, ((nasty, (Text(nasty, "note"),)),)),
+              Figure(nasty, ({"type": "bar", "name": nasty},), {}, nasty), Section(nasty, (Text("x"),)))  # fmt: skip
+    page = write_report(Section(nasty, blocks), title=nasty)
+    assert nasty not in page
+    assert page.count("</script>") == 3  # the page's own, the library, and the figure's numbers
+
+
+def test_pages_are_alike_but_for_their_date():
+    section = Section("s", (Text("t"),))
+    first, second = (re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", write_report(section)) for _ in range(2))
+    assert first == second
+    assert len(first) < 100_000  # nothing is drawn, so nothing that draws is in it
+    assert first.count("<h1>") == 1
+    assert [int(h) for h in re.findall(r"<h(\d)[ >]", first)] == [1, 2, 2]
+    assert '<html lang="en">' in first
+    assert "http" not in first.replace("http-equiv", "")
+
+
+def test_what_cannot_be_reported_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ReportError, match="no report is known of a int"):
+        write_report(3)
+    with pytest.raises(ReportError, match="nothing to report"):
+        write_report([])
+    with pytest.raises(ReportError, match="tone must be one of plain"):
+        Text("x", "loud")
+    with pytest.raises(ReportError, match="not of int"):
+        Writer().block(3, 2)
+    with pytest.raises(FileError, match="cannot write"):
+        write_report(Section("s"), tmp_path / "missing" / "page.html")
+    monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[report\]'"):
+        write_report(ss.simulate(fork(), CLUSTER))
+
+
+def test_what_if_and_its_file_say_the_same(tmp_path):
+    """Operators twice as quick on a cluster without overheads: 40 us become 20, twice as fast."""
+    asked = ss.what_if(fork(), CLUSTER.without_overheads()).set("operators.speed", 2.0)
+    asked.answer().save(tmp_path / "answer.json")
+    from simsched.whatif import Answer
+
+    first, second = (text_of(write_report(each)) for each in (asked, Answer.load(tmp_path / "answer.json")))
+    assert "fork takes 20 us instead of 40 us: 20 us less, 2 times as fast." in first
+    assert re.sub(r"\d{4}-.*? UTC", "", first) == re.sub(r"\d{4}-.*? UTC", "", second)
+
+
+def test_analyses_have_sections():
+    """Each kind of analysis says its main figure in words; of the fork, b and a alone bound the 40 us."""
+    cluster = CLUSTER.without_overheads()
+    asked = ss.what_if(fork(), cluster)
+    drawn = ss.robust({"one": fork(), "two": ss.schedule(fork().graph, cluster, "sequential")}, cluster, jitter=0.1,
+                      samples=30, rng=0)  # fmt: skip
+    results = [
+        ss.sensitivity(asked), ss.explain(fork(), cluster), drawn, ss.throughput(fork(), cluster, 2),
+        asked.sweep("operators.speed", [0.5, 1.0, 2.0]),
+        asked.sweep("operators.speed", [1.0, 2.0], "device.sms", [1.0]),
+        ss.breakeven("operators.speed", fork(), ss.schedule(fork().graph, cluster, "sequential"), cluster),
+    ]  # fmt: skip
+    page = text_of(write_report(results))
+    for part in ("depends most on", "What bounds it", "one has the least 95th percentile", "requests per second",
+                 "Without the change it takes 40 us", "operators.speed and device.sms, swept",
+                 "Nowhere between"):  # fmt: skip
+        assert part in page
+
+
+def test_replays_and_traces_have_sections():
+    trace = ss.simulate(fork(), CLUSTER.without_overheads())
+    times = [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]]
+    replay = ss.Replay((44.0, 50.0), measured_trace(trace.program, CLUSTER, times), {"device": "a <card>"}, name="lios")
+    page = text_of(write_report([trace, replay]))
+    assert "47 us, median of 2" in page
+    assert "a &lt;card&gt;" in page
+    from simsched.report.of_trace import replay_sections
+
+    assert "Simulated 40 us, measured 47 us: -14.9 %." in text_of(write_report(list(replay_sections(replay, trace))))
+
+
+def test_devices_that_were_changed_are_listed():
+    """A launch of 9 us where the preset has 4, and a third of interference: two rows."""
+    changed = CLUSTER.replace_devices(launch=9.0, interference=((0.3, 0.0), (0.0, 0.3)))
+    page = text_of(write_report(ss.simulate(fork(), changed)))
+    assert "Fields that differ from the preset" in page
+    assert re.search(r"launch gpu0 9 4 interference gpu0 \(\(0\.3, 0\.0\)", page)
+
+
+def palette():
+    """Colours of the style sheet as (light, dark) by name."""
+    style = (files("simsched.report") / "page.css").read_text(encoding="utf-8")
+    return {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)}
+
+
+INKS = [*product(("text", "soft", "accent"), ("ground", "panel", "raised")), ("text", "good-ground"),
+        ("text", "warn-ground"),
+        ("good", "good-ground"), ("warn", "panel"), ("on-accent", "accent")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ink", "ground"), INKS)
+def test_texts_stand_out_from_their_ground(ink, ground):
+    """WCAG AA asks for a contrast of 4.5, the ratio of luminances, each with 0.05 added."""
+    colours = palette()
+    for scheme in (0, 1):
+        low, high = sorted(luminance(colours[name][scheme]) for name in (ink, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground, scheme)
+
+
+def test_box_plots_hold_few_points():
+    """10,000 samples with 200 far off at each end: quartiles of all, but at most 60 points."""
+    from simsched.report.figures import boxes
+
+    values = np.concatenate([np.linspace(0, 1, 9600), np.full(200, 50.0), np.full(200, -50.0)])
+    (box,) = boxes("b", {"x": values}, "us").data
+    assert len(box["y"][0]) == 60
+    assert box["median"] == [pytest.approx(0.5, abs=1e-3)]
