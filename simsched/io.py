@@ -2,15 +2,19 @@
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
+from math import isinf
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 from simsched.errors import FileError, FormatError
+from simsched.limits import limits
 
 _REQUIRED = object()
 _LARGEST_INT = 2**63
+_CHUNK: Final = 1 << 24
 T = TypeVar("T")
 
 
@@ -55,19 +59,43 @@ def _umask() -> int:
     return mask
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
+def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None = None) -> bytes:
     """Return what a file holds, or its first `most` bytes.
+
+    Parameters
+    ----------
+    limit
+        Bytes beyond which the file is refused; None for those of `simsched.limits`.
 
     Raises
     ------
     FileError
-        If the file cannot be read.
+        If the file cannot be read, or is larger than anything that is read.
     """
     try:
         with Path(path).open("rb") as file:
-            return file.read(most)
+            return file.read(most) if most >= 0 else _read_whole(file, path, limit)
+    except FileError:
+        raise
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read_whole(file: BinaryIO, path: str | os.PathLike[str], limit: int | None) -> bytes:
+    """Return what a file holds, looking at its size first; what has none is read piece by piece."""
+    found = os.fstat(file.fileno())
+    if limit is None:
+        device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
+        limit = limits().device_nbytes if device else limits().file_nbytes
+    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+        return file.read()
+    pieces, left = [], limit + 1 if found.st_size <= limit else 0
+    while left and (piece := file.read(min(left, _CHUNK))):
+        pieces.append(piece)
+        left -= len(piece)
+    if not left:
+        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.limits` sets")
+    return b"".join(pieces)
 
 
 def decode_text(data: bytes | bytearray, source: str) -> str:
@@ -84,13 +112,13 @@ def decode_text(data: bytes | bytearray, source: str) -> str:
         raise FormatError(f"{source}: not a text file ({error.reason} at byte {error.start})") from error
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a UTF-8 file; errors are those of `read_bytes` and `decode_text`."""
-    return decode_text(read_bytes(path), str(path))
+def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
+    """Return the text of a UTF-8 file; `limit` and errors are those of `read_bytes` and `decode_text`."""
+    return decode_text(read_bytes(path, limit=limit), str(path))
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return what a JSON file holds; NaN, infinities and repeated keys are refused.
+    """Return what a JSON file holds; NaN, infinities, numbers beyond floats and repeated keys are refused.
 
     Raises
     ------
@@ -108,6 +136,12 @@ def parse_json(text: str, source: str = "JSON") -> Any:
     def refuse(constant: str) -> NoReturn:
         raise FormatError(f"{source}: {constant} is not a number that can be used")
 
+    def finite(number: str) -> float:
+        value = float(number)
+        if isinf(value):
+            raise FormatError(f"{source}: {number} is too large a number")
+        return value
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in pairs:
@@ -117,7 +151,7 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         return found
 
     try:
-        data = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        data = json.loads(text, parse_constant=refuse, parse_float=finite, object_pairs_hook=unique)
         if "\\ud" in text.lower():  # an escaped half of a character: text that nothing can print
             json.dumps(data, ensure_ascii=False).encode()
         return data
@@ -191,6 +225,9 @@ class Record:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
             raise FormatError(f"{self._where}: field {key!r} must be {names}, not {_kind(value)}")
+        if type(value) is str and len(value) > limits().text_length:
+            most = limits().text_length
+            raise FormatError(f"{self._where}: field {key!r} has {len(value):,} characters, of which {most:,} are read")
         return value
 
     def records(self, key: str, default: Any = _REQUIRED) -> "list[Record]":

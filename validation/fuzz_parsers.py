@@ -10,17 +10,24 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
+from simsched.calibration import Calibration, read_target
+from simsched.comparison import Comparison
 from simsched.errors import SimschedError
 from simsched.io import dump_json, parse_json
 from simsched.profile import Profile
 from simsched.program import Program
+from simsched.study import Results, Study
 from validation import fuzz_documents as documents
+from validation import fuzz_readers as readers
 from workloads.formats import FORMATS, format_of, read, read_graph, write
 from workloads.models.randwire import read_wirings
 
 _LONGEST: Final = 500
 _MOST_DIGITS: Final = 11
-_KINDS: Final = (ss.OpGraph, ss.Schedule, Program, Profile)
+_KINDS: Final = (
+    ss.OpGraph, ss.Schedule, Program, Profile, ss.Cluster, ss.Replay, Calibration, Comparison, Study, *readers.ANSWERS,
+)  # fmt: skip
+_EQUAL: Final = (ss.OpGraph, ss.Schedule, Profile, ss.Cluster)  # of which two that are alike are equal
 
 
 class DefectError(Exception):
@@ -117,6 +124,20 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "schedule": Parser(documents.schedules, "json", "net.json", _of("simsched"), written_as="simsched"),
     "program": Parser(documents.programs, "json", "net.json", _of("simsched"), written_as="simsched"),
     "profile": Parser(documents.profiles, "json", "net.json", _of("simsched"), written_as="simsched"),
+    "cluster": Parser(readers.clusters, "json", "net.json", (ss.Cluster.load, read_target)),
+    "calibration": Parser(readers.calibrations, "json", "net.json", (Calibration.load, read_target)),
+    "target": Parser(readers.targets, "json", "net.json", (read_target,)),
+    "replay": Parser(readers.replays, "json", "net.json", (ss.Replay.load,)),
+    "runs": Parser(readers.profiles, "json", "net.json", (Profile.load,)),
+    "recorded": Parser(readers.replays, "json", "net.json", (readers.recorded,), names_file=False),
+    "study": Parser(readers.studies, "text", "study.toml", (Study.from_file,)),
+    "study-folder": Parser(readers.study_files, "json", "study.json", (readers.read_folder,), names_file=False),
+    "rows": Parser(readers.rows, "text", "rows.jsonl", (readers.read_folder,), names_file=False),
+    "comparison": Parser(readers.comparisons, "json", "net.json", (Comparison.load,)),
+    **{
+        kind.__name__.lower(): Parser(readers.of_question(kind), "json", "net.json", (kind.load,))
+        for kind in readers.ANSWERS
+    },
     "wirings": Parser(documents.wirings, "json", "net.json", (read_wirings,)),
     "spec": Parser(documents.specs, "text", "spec", (_from_spec,), (_bounded,), names_file=False),
     "detection": Parser(
@@ -189,11 +210,15 @@ def _check_found(found: Any) -> None:
     elif isinstance(found, str):
         if found not in FORMATS:
             raise DefectError("a format that there is not")
-    elif not isinstance(found, Profile):
+    elif isinstance(found, Results):
+        found.to_csv()
+        found.status()
+        found.table()
+    elif not isinstance(found, _KINDS):
         raise DefectError(f"a {type(found).__name__} was read")
     if isinstance(found, _KINDS):
         again = type(found).from_dict(parse_json(dump_json(found.to_dict())))
-        if again != found and not isinstance(found, Program):
+        if isinstance(found, _EQUAL) and not getattr(found, "runs", ()) and again != found:  # traces are never equal
             raise DefectError("what was read is not equal after a round trip through our own format")
         if again.to_dict() != found.to_dict():
             raise DefectError("what was read is not written alike after a round trip through our own format")

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from simsched.errors import GraphError
 from simsched.graph.names import Numbered, Positions
 from simsched.graph.operator import RULES, Edge, Kernel
+from simsched.limits import limits
 from simsched.numeric import whole_numbers
 
 Floats = npt.NDArray[np.float64]
@@ -158,6 +159,9 @@ def require_names(names: Sequence[str]) -> None:
     bad = next((text for text in names if not isinstance(text, str) or not text), None)
     if bad is not None:
         raise GraphError(f"an operator's name must be a text that is not empty, not {bad!r}")
+    longest = max(names, key=len, default="")
+    if len(longest) > limits().text_length:
+        raise GraphError(f"operator {longest!r}: its name has more than {limits().text_length:,} characters")
 
 
 def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Indices, Indices]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from simsched.errors import GraphError
 from simsched.io import json_copy
+from simsched.limits import limits
 from simsched.numeric import LARGEST_COUNT, is_count, is_number
 
 INTENSITIES: Final = ("compute", "memory")
@@ -150,6 +151,8 @@ class Operator:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise GraphError(f"an operator's name must be a text that is not empty, not {self.name!r}")
+        if len(self.name) > limits().text_length:
+            raise GraphError(f"operator {self.name!r}: its name has more than {limits().text_length:,} characters")
         subject = f"operator {self.name!r}"
         for text in ("kind", "block"):
             value = getattr(self, text)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.errors import FormatError
+from simsched.errors import BackendError, FormatError
 from simsched.io import Record, document, dump_json, read_json, write_file
 from simsched.numeric import is_number
 from simsched.profile.measured import Summary, checked_times, quantile, require_text
@@ -131,10 +131,14 @@ def read_run(row: Record, program: Program, cluster: Cluster) -> Replay:
     if error is not None and not (isfinite(error) and error >= 0):
         raise FormatError(f"{row.where}: field 'max_relative_error' must be finite and not negative, not {error!r}")
     launches, copies = (_read_times(row, key) for key in ("launches", "copies"))
+    try:
+        trace = measured_trace(program, cluster, launches, copies)
+    except BackendError as found:
+        raise BackendError(f"{row.where}: {found}") from found
     return row.build(
         Replay,
         latency=tuple(row.take("latency", list)),
-        trace=measured_trace(program, cluster, launches, copies),
+        trace=trace,
         environment=environment,
         max_relative_error=error,
         name=row.take("name", str, "replay"),

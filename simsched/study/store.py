@@ -24,6 +24,7 @@ SETTLED: Final = ("ok", "refused")
 
 _NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
+_LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
 _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _held: list[str] = []  # files that this process has locked
 
@@ -74,7 +75,11 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
 def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
     """Return the study of a folder, and the version of the library that its rows are of."""
     path = Path(folder, STUDY)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or a folder that may not be looked into
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not there:
         raise StudyError(f"{folder}: not the folder of a study, since it has no {STUDY}; run one into it")
     top = document(read_json(path), FORMAT, VERSION, str(path))
     version, home = top.take("simsched", str), top.take("folder", str)
@@ -136,7 +141,7 @@ def _is_row(row: Any) -> bool:
         and is_count(row.get("index"))
         and all(isinstance(row.get(name), str) for name in ("key", "unit", "scheduler"))
         and row.get("status") in STATUSES
-        and all(row.get(name) is None or is_number(row[name]) for name in _NUMBERS)
+        and all(row.get(name) is None or (is_number(row[name]) and abs(row[name]) <= _LARGEST) for name in _NUMBERS)
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from simsched.errors import StudyError
 from simsched.io import read_text
+from simsched.limits import limits
 from simsched.numeric import is_count
 from simsched.study.choices import choices, require_different, scheduler_entry
 from simsched.study.fields import (
@@ -29,6 +31,10 @@ FIELDS: Final = (
 )  # fmt: skip
 MOST_ROWS: Final = 1_000_000
 """Of a study: they are kept in memory, 2 to 3 KB each once they are done."""
+_MOST_PARTS: Final = 64
+_PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\."""
+# Reading a key takes time in proportion to the square of its parts.
+_DEEP_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}[ \t]*){{{_MOST_PARTS - 1}}}")
 _FREE: Final = ("execution", "figure")  # fields that no row depends on
 
 
@@ -130,7 +136,9 @@ class Study:
         StudyError
             If it is not TOML, or not a study.
         """
-        text = read_text(path)
+        text = read_text(path, limits().study_nbytes)
+        if _DEEP_KEY.search(text):
+            raise StudyError(f"{path}: not a study: a key in it has {_MOST_PARTS} parts or more")
         try:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
@@ -146,6 +154,8 @@ class Study:
             repr(data)
         except ValueError:
             raise StudyError(f"{source}: a number in it has thousands of digits; give another") from None
+        except RecursionError:
+            raise StudyError(f"{source}: nested too deeply") from None
         require_names(source, "the study", data)
         known_only(source, data, FIELDS)
         missing = [key for key in ("name", "schedulers", "workload", "cluster") if key not in data]

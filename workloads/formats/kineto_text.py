@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 
 from simsched.errors import FormatError
 from simsched.io import decode_text, read_bytes
+from simsched.limits import limits
 
 EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"
@@ -64,7 +65,7 @@ def read_trace(path: str | os.PathLike[str]) -> str:
 
 
 def _inflate(data: bytes, source: str) -> bytearray:
-    most = max(_SMALL, _MOST_INFLATED * len(data))
+    most = min(max(_SMALL, _MOST_INFLATED * len(data)), limits().file_nbytes)
     found = bytearray()
     rest = data
     try:

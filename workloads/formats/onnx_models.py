@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from simsched.cluster import Device
 from simsched.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError
 from simsched.graph import Edge, Operator, OpGraph
+from simsched.io import read_bytes
+from simsched.limits import limits
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import Described, describe
 from workloads.formats.onnx_shapes import ShapeReader
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_MOST_NBYTES: Final = 2**31 - 1  # that protobuf reads
 _LARGEST_GRID: Final = 2**31 - 1
 _MOST_KINDS_NAMED: Final = 12
 
@@ -55,12 +56,12 @@ def read_onnx(
 
     try:
         nbytes = Path(path).stat().st_size
-        if nbytes > _MOST_NBYTES:
+        if nbytes > limits().onnx_nbytes:
             raise FormatError(
                 f"{path}: {nbytes} bytes are more than protobuf reads (2 GB); save the model with its weights in "
                 f"another file: onnx.save(model, path, save_as_external_data=True)"
             )
-        content = Path(path).read_bytes()
+        content = read_bytes(path)
     except (OSError, ValueError) as error:
         if isinstance(error, SimschedError):
             raise

@@ -1,0 +1,232 @@
+"""What is too large is refused in one line, before it is read; sizes are those of files with holes, or small limits."""
+
+import gzip
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import FileError, FormatError, GraphError, SimschedError, StudyError
+from simsched.graph import Operator, OpGraph
+from simsched.io import read_bytes, read_json
+from simsched.limits import Limits, limited, limits
+from simsched.study import Study
+from workloads import from_spec
+from workloads.formats import FORMATS, read
+from workloads.models.randwire import read_wirings
+
+TEXT_FORMATS = [name for name in FORMATS if name != "onnx"]
+STUDY = 'name = "a"\nschedulers = ["lios"]\n[workload]\nkind = "layered"\n[cluster]\ngpu = "a100"\n'
+
+
+@pytest.fixture
+def huge(tmp_path):
+    """A file of 1 TiB without a block on the disk."""
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    return path
+
+
+def refused(call, kind=SimschedError):
+    with pytest.raises(kind) as found:
+        call()
+    text = str(found.value)
+    assert len(text) <= 500
+    assert len(text.splitlines()) == 1
+    return text
+
+
+@pytest.mark.parametrize("name", TEXT_FORMATS)
+def test_a_file_of_a_tebibyte_is_refused_by_every_format(name, huge):
+    text = refused(lambda: read(huge, name), FileError)
+    assert text.startswith(f"cannot read {huge}: it has more than 17,179,869,184 bytes")
+
+
+def test_a_file_of_a_tebibyte_is_refused_by_other_readers(huge):
+    study = huge.rename(huge.with_suffix(".toml"))
+    assert "more than 16,777,216 bytes" in refused(lambda: Study.from_file(study), FileError)
+    model = study.rename(study.with_suffix(".onnx"))
+    pytest.importorskip("onnx")
+    assert "more than protobuf reads (2 GB)" in refused(lambda: read(model), FormatError)
+
+
+def test_its_beginning_can_be_read(huge):
+    assert read_bytes(huge, 5) == bytes(5)
+
+
+def test_what_has_no_size_is_read_up_to_a_limit():
+    zeros = Path("/dev/zero")
+    if not zeros.exists():
+        pytest.skip("no /dev/zero here")
+    with limited(device_nbytes=1000):
+        assert "more than 1,000 bytes" in refused(lambda: read_bytes(zeros), FileError)
+        assert "more than 1,000 bytes" in refused(lambda: read(zeros, "onnx"), FileError)
+    assert read_bytes("/dev/null") == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize(("limit", "fits"), [(300_000, True), (299_999, False)])
+def test_a_pipe_may_hold_as_much_as_a_file(limit, fits, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def fill():
+        try:
+            path.write_bytes(b"x" * 300_000)
+        except BrokenPipeError:  # the reader has had enough
+            assert not fits
+
+    writer = threading.Thread(target=fill)
+    writer.start()
+    with limited(file_nbytes=limit, device_nbytes=1):
+        if fits:
+            assert read_bytes(path) == b"x" * 300_000
+        else:
+            refused(lambda: read_bytes(path), FileError)
+    writer.join(30)
+    assert not writer.is_alive()
+
+
+def test_a_file_that_says_nothing_of_its_size_is_read():
+    """Files of /proc are regular and have 0 bytes until they are read."""
+    if Path("/proc/self/status").exists():
+        assert read_bytes("/proc/self/status")
+
+
+def test_limits_hold_inside_the_block_alone(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("[1, 2, 3]")
+    assert limits() == Limits()
+    with limited(file_nbytes=9) as inner:
+        assert inner == limits() == Limits(file_nbytes=9)
+        assert read_json(path) == [1, 2, 3]
+        with limited(file_nbytes=8, text_length=5):
+            assert "more than 8 bytes" in refused(lambda: read_json(path))
+        assert limits() == inner
+    assert limits() == Limits()
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "9", None, True])
+def test_a_limit_is_a_number(value):
+    with pytest.raises(ValueError, match="limit 'file_nbytes' must be a whole number of at least 1"):
+        Limits(file_nbytes=value)
+
+
+def test_a_gzip_file_is_inflated_up_to_the_limit_of_files(tmp_path):
+    path = tmp_path / "bomb.json"
+    path.write_bytes(gzip.compress(bytes(50_000), 9))
+    with limited(file_nbytes=40_000):
+        assert "inflates to over 40000 bytes" in refused(lambda: read(path, "kineto"), FormatError)
+
+
+def test_names_of_a_megabyte(tmp_path):
+    """In our own documents, in DOT, in Python; of an operator, of a graph; one of the longest is read."""
+    path, long, longest = tmp_path / "net.json", "n" * 1_000_000, "n" * (1 << 16)
+    document = {"format": "simsched.graph", "version": 1, "name": "net", "operators": [{"name": longest}]}
+    path.write_text(json.dumps(document))
+    assert OpGraph.load(str(path)).names == (longest,)
+    for changed in ({"name": long}, {"operators": [{"name": long}]}, {"operators": [{"name": "a", "kind": long}]}):
+        path.write_text(json.dumps(document | changed))
+        assert "has 1,000,000 characters, of which 65,536 are read" in refused(lambda: OpGraph.load(str(path)))
+    dot = tmp_path / "net.dot"
+    dot.write_text(f"digraph {{ {long} }}")
+    assert "its name has more than 65,536 characters" in refused(lambda: read(dot), GraphError)
+    assert "its name has more" in refused(lambda: Operator(long), GraphError)
+    assert "its name has more" in refused(lambda: OpGraph.from_columns(["a", long], [], []), GraphError)
+    with limited(text_length=1_000_000):
+        assert len(read(dot).names[0]) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "attributes": {"x": ',
+        '{"format": "simsched.schedule", "version": 1, "search": {"x": ',
+        '{"format": "simsched.profile", "version": 1, "x": ',
+        '{"traceEvents": [{"ph": "X", "args": ',
+        '{"schemaVersion": "1.5", "x": ',
+        '{"nodes": [{"attr": ',
+        '{"blocks": ',
+    ],
+)
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_values_nested_100_000_deep(head, opening, tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text(head + opening * 100_000)
+    assert refused(lambda: read(path), FormatError) == f"{path}: nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = " + "[" * 100_000, "not valid TOML"),
+        (f"[{'.'.join('a' * 100_000)}]\nx = 1\n", "a key in it has 64 parts or more"),
+        (f"{'.'.join('a' * 100_000)} = 1\n", "a key in it has 64 parts or more"),
+        ("x = {" + '"a" . ' * 100_000 + "b = 1}", "a key in it has 64 parts or more"),
+        (f"[{'.'.join('a' * 63)}]\nx = 1\n", "unknown field 'a'"),
+        (STUDY.replace("name =", "seeds = 1000000000000\nname ="), "more than 1,000,000 rows"),
+        (STUDY + "".join(f"device.f{i} = [1, 2]\n" for i in range(60)), "more than 1,000,000 rows"),
+        (STUDY.replace("name =", f"seeds = {'9' * 1_000_000}\nname ="), "not valid TOML: Exceeds the limit"),
+    ],
+)
+def test_studies(text, reason, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    assert reason in refused(lambda: Study.from_file(path), StudyError)
+
+
+def test_a_study_of_deep_tables_in_python():
+    deep = {}
+    for _ in range(50_000):
+        deep = {"a": deep}
+    assert "nested too deeply" in refused(lambda: Study.from_dict(deep), StudyError)
+    while deep:  # else taking it apart would nest as deeply
+        deep = deep["a"]
+
+
+def test_a_key_of_many_parts_is_no_text_with_dots(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace('"a"', f'"{". ".join("abc")} {"1.5, " * 100}"') + f"# {'.' * 100} {'a, b. ' * 100}\n")
+    assert len(Study.from_file(path).schedulers) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("net.stg", "999999999999\n0 0 0\n"),
+        ("net.txt", "999999999999\n0 0 1\n"),
+        ("net.stg", f"{'9' * 1_000_000}\n"),
+        ("net.txt", f"{'9' * 1_000_000}\n"),
+        ("net.dot", f"digraph {{ a [time={'9' * 1_000_000}] }}"),
+        ("net.json", f'{{"format": "simsched.graph", "version": {"9" * 1_000_000}}}'),
+        ("net.json", f'{{"traceEvents": [{{"ph": "X", "ts": {"9" * 1_000_000}}}]}}'),
+        ("net.dot", "digraph {" + "subgraph {" * 100_000),
+    ],
+)
+def test_numbers_in_files_that_say_how_much_there_is(name, text, tmp_path):
+    path = tmp_path / name
+    path.write_text(text)
+    assert str(path) in refused(lambda: read(path))
+
+
+def test_wirings_of_a_trillion_operators(tmp_path):
+    path, one = tmp_path / "wirings.json", {"nodes": 1, "edges": []}
+    path.write_text(json.dumps({"stages": [{"nodes": 10**12, "edges": []}, one, one, one]}))
+    assert "must be from 1 to 100000" in refused(lambda: read_wirings(str(path)))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "random:layered,n_ops=1000000000", "random:layered,n_ops=1000,n_edges=1000000000", "random:lu,tiles=1000000",
+        "random:cholesky,tiles=1000000", "random:fft,points=1073741824", "random:wavefront,rows=99999,columns=99999",
+        "random:erdos-renyi,n_ops=100000000,edge_probability=1", "random:transformer-like,n_layers=1000000000",
+        "random:inception-like,n_blocks=1000000000", "random:watts-strogatz,n_ops=100000000,neighbours=1000000",
+        "inception_v3,batch=1000000000000", "inception_v3,image_size=1000000000", "bert_base,sequence=100000000000",
+    ],
+)  # fmt: skip
+def test_graphs_too_large_to_be_made(spec):
+    assert refused(lambda: from_spec(spec), GraphError)

@@ -1,0 +1,81 @@
+"""What the fuzz campaign has found in readers: each document that was no refusal, made small."""
+
+import json
+
+import pytest
+
+import simsched as ss
+from simsched.cli.run import run
+from simsched.errors import BackendError, ClusterError, FormatError
+from simsched.study import Results
+from validation import fuzz_readers
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("interference", [1, 2], "must be 2 x 2"),
+        ("interference", [0.06, [0.03, 0.06]], "must be 2 x 2"),
+        ("interference", [[None, 0.0], [0.0, 0.0]], "must be finite and not negative"),
+        ("interference", [["", 0.0], [0.0, 0.0]], "must be finite and not negative"),
+        ("interference", [[[], 0.0], [0.0, 0.0]], "must be finite and not negative"),
+        ("peak", {"fp32": None}, "must be positive and name fp32"),
+        ("peak", {"fp32": "1"}, "must be positive and name fp32"),
+        ("peak", {"fp32": 1.0, "fp16": [2]}, "must be positive and name fp32"),
+    ],
+)
+def test_a_device_whose_rates_are_no_numbers(field, value, reason):
+    document = ss.Cluster.preset("a100").to_dict()
+    document["devices"][0][field] = value
+    with pytest.raises(ClusterError, match=rf"^net\.json: devices\[0\]: device 'gpu0': {field} {reason}"):
+        ss.Cluster.from_dict(document, "net.json")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("makespan_us", "1e999"), ("speedup", "NaN"), ("wall.search_s", "-Infinity"), ("wall.row_s", "1e301")],
+)
+def test_a_row_of_a_study_without_a_finite_number(field, value, tmp_path):
+    """Means and standard deviations would be of nothing, or beyond what a float holds."""
+    (study,), (rows,) = fuzz_readers.study_files(), fuzz_readers.rows()
+    first, *others = rows.decode().splitlines()
+    row = json.loads(first) | {field: "@"}
+    (tmp_path / "study.json").write_bytes(study)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([json.dumps(row).replace('"@"', value), *others, ""]))
+    with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
+        Results.open(tmp_path)
+    path.write_text("\n".join([json.dumps(row).replace('"@"', "1e300"), *others, ""]))
+    found = Results.open(tmp_path)
+    assert len(found) == found.table().row_count * 2
+
+
+@pytest.mark.parametrize("command", [["status"], ["table"], ["plot"], ["resume"], ["merge", "-o", "t"]])
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 300 + "/y"])
+def test_a_folder_with_a_name_that_is_too_long(command, name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["study", *command, name]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: cannot read {'x' * 300}")
+    assert "File name too long" in error
+    assert error.count("\n") == 1
+
+
+def test_numbers_beyond_floats(tmp_path):
+    """They became infinities, which some readers took and no file can hold."""
+    document = ss.Cluster.preset("a100").to_dict()
+    document["devices"][0]["saturating_warps"] = "@"
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps(document).replace('"@"', "-12.5e+999"))
+    with pytest.raises(FormatError, match=r"net\.json: -12\.5e\+999 is too large a number$"):
+        ss.Cluster.load(path)
+    path.write_text(json.dumps(document).replace('"@"', "1.7e308"))
+    assert ss.Cluster.load(path).devices[0].saturating_warps == 1.7e308
+
+
+def test_a_replay_of_fewer_launches_than_its_program_has():
+    (content,) = fuzz_readers.replays()
+    document = json.loads(content)
+    del document["launches"][-1]
+    with pytest.raises(BackendError, match=r"^run\.json: two: 3 launches ran, but 2 were measured$"):
+        ss.Replay.from_dict(document, "run.json")

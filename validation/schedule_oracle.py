@@ -1,0 +1,174 @@
+"""Whether a schedule can run without breaking a dependency, decided by letting it run, without times.
+
+Independent of `simsched.feasibility`: nothing of it is imported, there is no search for cycles and no vectorised rule.
+Hosts issue what they may and streams run what they may, until nothing moves. No choice matters: what an actor may do
+once, it may do for ever after, so that every order of moves ends in the same place. While it runs, each operator
+gathers what is *known* to have ended before it starts, from streams, events and barriers alone; a dependency that is
+not among that was kept by luck.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from simsched.schedules import Placement
+
+_LARGEST: Final = 2**31 - 1
+
+
+class Machine(NamedTuple):
+    """What a schedule asks of the machine, by number of the operator."""
+
+    edges: Sequence[tuple[int, int]]
+    rows: Sequence[tuple[int, Placement]]
+    """Operators and placements in launch order."""
+    execution: str
+
+
+def fault(
+    names: Sequence[str],
+    edges: Sequence[tuple[str, str]],
+    placements: Sequence[Placement],
+    execution: str,
+    devices: Sequence[str] | None = None,
+) -> str | None:
+    """Return what is wrong with a schedule in a few words, or None if it runs to its end and respects every edge.
+
+    Parameters
+    ----------
+    names, edges
+        Operators, and pairs of producer and consumer.
+    placements
+        In launch order.
+    execution
+        ``"stages"``, ``"events"`` or ``"graph"``.
+    devices
+        Those that there are; None: any.
+
+    Notes
+    -----
+    The rules are those of ``docs/model.md`` and of the docstring of `Schedule.check`:
+
+    - The host of a device (in a captured graph: one for all) issues in launch order.
+    - With events, a consumer waits for every producer. On the same host that wait takes effect only if the producer
+      was issued before; across hosts the host blocks until the record has been issued.
+    - With stages, nothing waits within a device but streams for themselves and the host at barriers.
+    - A barrier lets the host go on when everything that it issued has ended. It is left out between two stages of
+      one group each on the same stream.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    if sorted(row.op for row in placements) != sorted(names):
+        return "not every operator is placed once"
+    for row in placements:
+        if min(row.stream, row.stage, row.group) < 0:
+            return "a negative number"
+        if max(row.stream, row.stage, row.group, abs(row.priority)) > _LARGEST:
+            return "too large a number"
+        if devices is not None and row.device not in devices:
+            return "a device that there is not"
+    pairs = [(index[src], index[dst]) for src, dst in edges]
+    machine = Machine(pairs, [(index[row.op], row) for row in placements], execution)
+    if execution == "stages":
+        wrong = _not_in_stages(machine)
+        if wrong is not None:
+            return wrong
+    return _run(machine)
+
+
+def _not_in_stages(machine: Machine) -> str | None:
+    """Look at every two rows of a device: stages follow each other, groups and streams of a stage belong together."""
+    for at, (_, later) in enumerate(machine.rows):
+        for _, sooner in machine.rows[:at]:
+            if sooner.device != later.device:
+                continue
+            if sooner.stage > later.stage:
+                return "a stage that comes back"
+            if sooner.stage == later.stage and (sooner.group == later.group) != (sooner.stream == later.stream):
+                return "groups and streams of a stage that do not belong together"
+    rows = dict(machine.rows)
+    for src, dst in machine.edges:
+        a, b = rows[src], rows[dst]
+        if (a.device, a.stage) == (b.device, b.stage) and a.group != b.group:
+            return "a dependency between groups of a stage"
+    return None
+
+
+def _run(machine: Machine) -> str | None:
+    n, staged, captured = len(machine.rows), machine.execution == "stages", machine.execution == "graph"
+    row_of = dict(machine.rows)
+    producers: list[list[int]] = [[] for _ in range(n)]
+    for src, dst in machine.edges:
+        producers[dst].append(src)
+    host_of = {op: "" if captured else row.device for op, row in machine.rows}
+    waits = [
+        [p for p in producers[op] if not staged or row_of[p].device != row_of[op].device] for op in range(n)
+    ]  # that the host issues
+    orders: dict[str, list[int]] = {}
+    streams: dict[tuple[str, int], list[int]] = {}
+    before_on_stream: list[int | None] = [None] * n
+    for op, row in machine.rows:
+        orders.setdefault(host_of[op], []).append(op)
+        queue = streams.setdefault((row.device, row.stream), [])
+        before_on_stream[op] = queue[-1] if queue else None
+        queue.append(op)
+    barriers = _barriers(machine) if staged else set()
+
+    issued, ended = 0, 0  # sets of operators, as bits
+    at_host, at_stream = dict.fromkeys(orders, 0), dict.fromkeys(streams, 0)
+    known_to_host = dict.fromkeys(orders, 0)
+    known = [0] * n  # what is sure to have ended before an operator starts
+    mine = dict.fromkeys(orders, 0)  # issued by a host
+    moved = True
+    while moved:
+        moved = False
+        for host, order in orders.items():
+            while at_host[host] < len(order):
+                op = order[at_host[host]]
+                if op in barriers and mine[host] & ~ended:
+                    break
+                missing = [p for p in waits[op] if not issued >> p & 1]
+                if any(host_of[p] == host for p in missing):
+                    return "a wait that is issued before what it waits for"
+                if missing:
+                    break
+                if op in barriers:
+                    known_to_host[host] |= mine[host]
+                    for p in order[: at_host[host]]:
+                        known_to_host[host] |= known[p]
+                known[op] = known_to_host[host]
+                issued |= 1 << op
+                mine[host] |= 1 << op
+                at_host[host] += 1
+                moved = True
+        for stream, queue in streams.items():
+            while at_stream[stream] < len(queue):
+                op = queue[at_stream[stream]]
+                if not issued >> op & 1 or any(not ended >> p & 1 for p in waits[op]):
+                    break
+                first = before_on_stream[op]
+                for p in waits[op] if first is None else [*waits[op], first]:
+                    known[op] |= known[p] | 1 << p
+                ended |= 1 << op
+                at_stream[stream] += 1
+                moved = True
+    if ended != (1 << n) - 1:
+        return "it never ends"
+    if any(not known[dst] >> src & 1 for src, dst in machine.edges):
+        return "a dependency that nothing keeps"
+    return None
+
+
+def _barriers(machine: Machine) -> set[int]:
+    """Return the operators before which the host of a device issues a barrier."""
+    found = set()
+    stages: dict[str, list[list[tuple[int, Placement]]]] = {}
+    for op, row in machine.rows:
+        of_device = stages.setdefault(row.device, [])
+        if not of_device or of_device[-1][0][1].stage != row.stage:
+            of_device.append([])
+        of_device[-1].append((op, row))
+    for of_device in stages.values():
+        for sooner, later in pairwise(of_device):
+            if len({row.stream for _, row in (*sooner, *later)}) > 1:
+                found.add(later[0][0])
+    return found
