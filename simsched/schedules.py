@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Indices, compact, packed, unpacked
-from simsched.io import Record, document, dump_json, json_copy, read_json, write_file
+from simsched.io import dump_json, json_copy, read_json, write_file
 from simsched.numeric import freeze, is_number, whole_numbers
 from simsched.shown import as_html, frame_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 EXECUTIONS: Final = ("stages", "events", "graph")
 EVENT_PLANS: Final = ("minimal", "literal")
 _NO_SEARCH: Final[Mapping[str, Any]] = MappingProxyType({})
-FORMAT, VERSION = "simsched.schedule", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,33 +334,16 @@ class Schedule:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "scheduler": self.scheduler,
-            "execution": self.execution,
-            "estimate": self.estimate,
-            "events": self.events,
-            "search": {key: json_copy(value) for key, value in self.search.items() if not key.endswith("_s")},
-            "graph": self.graph.to_dict(),
-            "placements": [{key: getattr(row, key) for key in _FIELDS} for row in self.placements],
-        }
+        from simsched.schedule_json import to_dict
+
+        return to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Any, source: str = "schedule") -> "Schedule":
         """Make a schedule from a decoded ``simsched.schedule`` document; `source` names it in errors."""
-        top = document(data, FORMAT, VERSION, source)
-        graph = OpGraph.from_dict(top.take("graph", dict), f"{source}: graph")
-        return top.build(
-            cls,
-            graph=graph,
-            placements=[_read_placement(row) for row in top.records("placements")],
-            execution=top.take("execution", str, "events"),
-            estimate=top.take("estimate", float, None),
-            scheduler=top.take("scheduler", str, "custom"),
-            events=top.take("events", str, "minimal"),
-            search=top.take("search", dict, {}),
-        )
+        from simsched.schedule_json import from_dict
+
+        return from_dict(data, source)
 
     def save(self, path: str) -> None:
         """Write the schedule and its graph to a JSON file, whole or not at all."""
@@ -374,7 +356,6 @@ class Schedule:
 
 
 _NUMBERS = ("stream", "stage", "group", "priority")
-_FIELDS = ("op", "device", *_NUMBERS)
 _LARGEST = 2**31 - 1
 
 
@@ -400,8 +381,3 @@ def _search(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return MappingProxyType(json_copy(dict(given)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ScheduleError(f"search must hold JSON values by name: {error}") from None
-
-
-def _read_placement(row: Record) -> Placement:
-    numbers = {key: row.take(key, int, 0) for key in _NUMBERS}
-    return row.build(Placement, op=row.take("op", str), device=row.take("device", str, "gpu0"), **numbers)
