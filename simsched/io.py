@@ -4,17 +4,19 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import isinf
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
-from simsched.errors import FileError, FormatError
+from simsched.errors import BackendError, DeadlockError, FileError, FormatError
 from simsched.limits import limits
 
 _REQUIRED = object()
 _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
+_NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 T = TypeVar("T")
 
 
@@ -115,6 +117,15 @@ def decode_text(data: bytes | bytearray, source: str) -> str:
 def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
     """Return the text of a UTF-8 file; `limit` and errors are those of `read_bytes` and `decode_text`."""
     return decode_text(read_bytes(path, limit=limit), str(path))
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Let errors of a ``with`` block, in which something is done with what was read, name where it was read from."""
+    try:
+        yield
+    except _NAMED as error:
+        raise type(error)(f"{source}: {error}") from error
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -239,9 +250,9 @@ class Record:
     def build(self, make: Callable[..., T], **arguments: Any) -> T:
         """Call `make` with what was read, and refuse fields that nobody asked for."""
         self.done()
-        try:
+        try:  # and not `naming`, since it is done for each operator
             return make(**arguments)
-        except ValueError as error:
+        except _NAMED as error:
             raise type(error)(f"{self._where}: {error}") from error
 
     def done(self) -> None:

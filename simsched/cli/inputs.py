@@ -66,7 +66,7 @@ def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: s
     Raises
     ------
     ClusterError
-        If a file and a preset are given, or `gpus` devices and a file that holds other than one.
+        If a file and a preset are given, or more devices than those of a file and it is not known how they are joined.
     """
     from simsched.cluster import Cluster
 
@@ -82,20 +82,18 @@ def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: s
 
 
 def _of_many(target: "Target", n: int, path: str) -> "Target":
-    """Return a target with `n` devices like its only one, wired as such cards usually are."""
+    """Return a target with another number of devices, see `widened`."""
     from simsched.calibrated import bare
-    from simsched.cluster import DEVICES, Cluster
+    from simsched.cluster import Cluster
+    from simsched.cluster.widening import widened
 
     cluster = bare(target)
     if n == len(cluster):
         return target
-    device = cluster.devices[0]
-    if len(cluster) > 1 or device.model not in DEVICES:
-        why = f"{len(cluster)} devices" if len(cluster) > 1 else f"a device of no preset, {device.model!r}"
-        raise ClusterError(f"--gpus {n}: {path} holds {why}, and how {n} of them are joined is not known")
-    preset = Cluster.preset(device.model, n)
-    devices = tuple(replace(device, name=each.name) for each in preset.devices)
-    many = Cluster(devices, preset.links, f"{n} x {cluster.name}")
+    try:
+        many = widened(cluster, n)
+    except ClusterError as error:
+        raise ClusterError(f"--gpus {n}: {path}: {error}") from error
     return many if isinstance(target, Cluster) else cast("Target", replace(cast(Any, target), cluster=many))
 
 

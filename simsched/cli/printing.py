@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def print_table(table: Any) -> None:
-    """Print a table; a terminal that is too narrow breaks its lines."""
+    """Print a table, its title and caption on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
+    title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
     table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
     console = Console(width=None if is_terminal() else 160)
     wide = console.options.update(max_width=160)
@@ -20,7 +21,9 @@ def print_table(table: Any) -> None:
         column.min_width = max(console.measure(cell, options=wide).maximum for cell in (column.header, *column.cells))
     # a terminal that is too narrow breaks the lines: better than figures cut short
     console.width = max(console.width, console.measure(table, options=wide).minimum)
-    console.print(table)
+    for text, style in ((title, "table.title"), (table, None), (caption, "table.caption")):
+        if text:
+            console.print(text, style=style, highlight=False, soft_wrap=text is not table)
 
 
 def print_pairs(pairs: list[tuple[str, str]]) -> None:

@@ -58,6 +58,7 @@ def report(
     predicted of it.
     """
     from simsched.report import write_report
+    from simsched.report.page import library
 
     for source in sources:
         check_outputs(source, output)
@@ -70,6 +71,7 @@ def report(
     for source in sources:
         found = _read(source, cluster, predicts=target is not None)
         if found is None:
+            library()  # what is missing is said before the schedulers run
             compared = _compare(read_graph(source, shape), cluster, schedulers, given)
             results.append(compared)
             chosen += _named(compared)

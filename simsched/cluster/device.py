@@ -37,7 +37,8 @@ class Device:
     bandwidth, memory, l2
         DRAM bytes per us, DRAM bytes, and L2 bytes.
     copy_engines, copy_rate
-        Engines that drive copies to other devices, and the bytes per us one of them moves at most.
+        Engines that drive copies to other devices, and the bytes per us one of them moves at most; the only number
+        of a device that may be infinite.
     resident_kernels
         Kernels that may have blocks on the device at once.
     connections
@@ -108,13 +109,14 @@ class Device:
     max_registers_per_block: int = field(default=65536)
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_RATES, *_TIMES, *SENSITIVITIES, *_PARTS):
+        for name in ("copy_rate", *_COUNTS, *_RATES, *_TIMES, *SENSITIVITIES, *_PARTS):
             self._require(name, is_number(getattr(self, name)), "must be a number")
         for name in _COUNTS:
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
             self._require(name, is_count(getattr(self, name)), "must be a whole number")
         for name in _RATES:
-            self._require(name, getattr(self, name) > 0, "must be positive")
+            self._require(name, 0 < getattr(self, name) < inf, "must be positive and finite")
+        self._require("copy_rate", self.copy_rate > 0, "must be positive")
         for name in _TIMES:
             self._require(name, 0 <= getattr(self, name) < inf, "must be finite and not negative")
         for name in SENSITIVITIES:
@@ -135,7 +137,7 @@ class Device:
         self._require(
             "peak",
             "fp32" in self.peak and all(is_number(x) and 0 < x < inf for x in self.peak.values()),
-            "must be positive and name fp32",
+            "must be positive and finite, and name fp32",
         )
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
 
@@ -163,7 +165,7 @@ _COUNTS = (
     "connections",
     "max_registers_per_block",
 )
-_RATES = ("clock", "bandwidth", "memory", "copy_rate", "saturating_warps", "shared_memory_granularity")
+_RATES = ("clock", "bandwidth", "memory", "saturating_warps", "shared_memory_granularity")
 _TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
           "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved")  # fmt: skip
 _PARTS = ("interleave", "least_sm_share")

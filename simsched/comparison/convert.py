@@ -10,14 +10,14 @@ import numpy as np
 from simsched.cluster import Cluster
 from simsched.comparison.rows import Draws, Row, Sampling
 from simsched.comparison.table import Comparison
-from simsched.costmodel import CostModel, placed_times
 from simsched.errors import FormatError
 from simsched.graph import OpGraph
 from simsched.graph.columns import Floats
-from simsched.io import Record, document
+from simsched.io import Record, document, naming
 from simsched.numeric import is_number
 from simsched.schedules import Schedule
 from simsched.simulator import Makespans, simulate, simulate_many
+from simsched.simulator.baking import placed_operator_times
 from simsched.trace import Trace
 from simsched.units import TIE
 
@@ -36,7 +36,7 @@ def to_dict(found: Comparison) -> dict[str, Any]:
     plans: dict[str, Any] = {}
     for name, plan in found.plans.items():
         graph = found.traces[name].graph  # with the times of a calibration
-        times = None if found.cost is None else _times(plan.over(graph), found.cluster, found.cost)
+        times = None if found.cost is None else placed_operator_times(plan.over(graph), found.cluster, found.cost)
         plans[name] = plan.to_dict() | {"graph": graphs.number(graph, times)}
     stored = {name: each.values.tolist() for name, each in found.samples.items() if len(each) <= _MOST_STORED}
     return {
@@ -71,14 +71,6 @@ class _Graphs:
                     row["time"] = time
             self.documents.append(written)
         return self._known[key]
-
-
-def _times(plan: Schedule, cluster: Cluster, cost: CostModel) -> Floats:
-    """Return what a cost model says of every operator where a schedule has it, in us, in graph order."""
-    place = np.array([cluster.index[name] for name in plan.devices])
-    times = np.empty(len(plan))
-    times[plan.op] = placed_times(plan.graph, cluster, plan.op, place[plan.device], cost)
-    return times
 
 
 def from_dict(data: Any, source: str) -> Comparison:
@@ -123,7 +115,8 @@ def _read_plan(data: Any, documents: list[Any], graphs: dict[int, OpGraph], wher
 
 def _simulated(plan: Schedule, cluster: Cluster, draws: Draws | None, row: Row, source: str) -> Trace:
     jitter, seed = (None, None) if draws is None else (draws.jitter, draws.seed)
-    trace = simulate(plan, cluster, jitter=jitter, rng=seed)
+    with naming(f"{source}: plans[{row.scheduler!r}]"):
+        trace = simulate(plan, cluster, jitter=jitter, rng=seed)
     if row.makespan_us is None or abs(trace.makespan - row.makespan_us) > TIE * max(trace.makespan, row.makespan_us):
         raise FormatError(
             f"{source}: the schedule of {row.scheduler!r} takes {trace.makespan:.6f} us, and its row says "

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.errors import BackendError, FormatError
-from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.errors import FormatError
+from simsched.io import Record, document, dump_json, naming, read_json, write_file
 from simsched.numeric import is_number
 from simsched.profile.measured import Summary, checked_times, quantile, require_text
 from simsched.program import Program
@@ -131,10 +131,8 @@ def read_run(row: Record, program: Program, cluster: Cluster) -> Replay:
     if error is not None and not (isfinite(error) and error >= 0):
         raise FormatError(f"{row.where}: field 'max_relative_error' must be finite and not negative, not {error!r}")
     launches, copies = (_read_times(row, key) for key in ("launches", "copies"))
-    try:
+    with naming(row.where):
         trace = measured_trace(program, cluster, launches, copies)
-    except BackendError as found:
-        raise BackendError(f"{row.where}: {found}") from found
     return row.build(
         Replay,
         latency=tuple(row.take("latency", list)),

@@ -15,7 +15,7 @@ from simsched.trace import Trace
 from simsched.units import GB_PER_S, format_bytes, format_time
 
 _NOT_COMPARED = ("name", "model", "peak", "interference")
-_MOST_LISTED = 8  # values of a search in a cell
+_MOST_LISTED = 8  # values of a search, or devices, in a cell
 
 
 def parameters(graph: OpGraph, cluster: Cluster) -> Section:
@@ -43,7 +43,11 @@ def _workload(graph: OpGraph) -> tuple[tuple[str, str], ...]:
 def _cluster(cluster: Cluster) -> tuple[tuple[str, str], ...]:
     rows = [
         ("cluster", cluster.name),
-        ("devices", f"{len(cluster)}: {', '.join(d.name for d in cluster.devices[:16])}"),
+        (
+            "devices",
+            f"{len(cluster)}: {', '.join(d.name for d in cluster.devices[:_MOST_LISTED])}"
+            f"{', ...' if len(cluster) > _MOST_LISTED else ''}",
+        ),
     ]
     for device in cluster.kinds:
         rows += [
@@ -80,16 +84,25 @@ def run_facts(trace: Trace) -> Pairs:
     loaded = any(load.sm.any() or load.dram.any() for load in trace.loads)
     rows = [
         ("makespan", format_time(trace.makespan)),
-        ("critical path", f"{len(path.operators)} operators: {shares}"),
+        ("critical path", f"{len(path.operators)} operator{'' if len(path.operators) == 1 else 's'}"
+                          f"{': ' if shares else ''}{shares}"),
         *([("SM utilization", f"{100 * trace.sm_utilization():.1f} %"),
            ("SM efficiency", f"{100 * trace.sm_efficiency():.1f} %"),
            ("occupancy", f"{100 * trace.achieved_occupancy():.1f} %")] if loaded else []),
-        ("peak memory", ", ".join(f"{name} {format_bytes(n)}" for name, n in trace.peak_memory().items())),
+        ("peak memory", _memory(trace.peak_memory())),
         ("execution", trace.program.execution),
         ("spans", f"{len(trace):,}"),
         *(("warning", line) for line in trace.memory_warnings()),
     ]  # fmt: skip
     return Pairs("What the run came to", tuple(rows))
+
+
+def _memory(peaks: Mapping[str, float]) -> str:
+    """Return the peak of each device, or of many the largest."""
+    if len(peaks) <= _MOST_LISTED:
+        return ", ".join(f"{name} {format_bytes(n)}" for name, n in peaks.items())
+    most = max(peaks, key=lambda name: peaks[name])
+    return f"{format_bytes(peaks[most])} on {most}, at most as much on the other {len(peaks) - 1} devices"
 
 
 def searches(plans: Mapping[str, Schedule]) -> Table | None:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from simsched.figure import PALETTE, time_unit
 from simsched.graph.columns import Floats
+from simsched.numeric import is_number
 from simsched.plot.looks import HATCHES, lines_of, looks_of
 from simsched.report.html import plain
 from simsched.report.sections import Figure
@@ -38,7 +39,7 @@ _LEGEND: Final = {
 
 def bars(
     title: str, values: Mapping[str, Sequence[float]], label: str, *, looks: Sequence[str] = (),
-    reference: float | None = None, note: str = "",
+    reference: float | None = None, logx: bool = False, note: str = "",
 ) -> Figure:  # fmt: skip
     """Return a bar for each name, from top to bottom: the mean, with a sample standard deviation where there are more.
 
@@ -61,6 +62,8 @@ def bars(
                       "insidetextfont": {"color": "black"}}  # fmt: skip
         traces.append(trace)
     layout = _lying(names, label) | {"barmode": "overlay"}
+    if logx:
+        layout["xaxis"] = _axis(label, logx)
     layout["shapes"] = [] if reference is None else [_line("x", reference)]
     longest = int(np.argmax(mean))
     summary = f"{title}: {len(names)} bars, the longest {names[longest]} with {mean[longest]:.3g}"
@@ -90,7 +93,7 @@ def stacks(title: str, blames: Mapping[str, Mapping[str, float]], note: str = ""
 def _lying(names: Sequence[str], label: str) -> dict[str, Any]:
     left = 20 + _NAME * max(len(name) for name in names)
     return {
-        "yaxis": {"autorange": "reversed", "automargin": False, "ticklabelstandoff": 4},
+        "yaxis": {"type": "category", "autorange": "reversed", "automargin": False, "ticklabelstandoff": 4},
         "xaxis": {"title": {"text": plain(label)}, "rangemode": "tozero"},
         "bargap": 0.3, "margin": {"l": min(left, 280), "r": 60, "t": 16, "b": 48},
     }  # fmt: skip
@@ -112,23 +115,25 @@ def lines(
         Where upright lines are.
     """
     traces: list[dict[str, Any]] = []
+    numeric = all(is_number(x) for given in series.values() for x in given)
     for name, (colour, dash, mark) in zip(series, lines_of(list(series)), strict=True):
-        x = list(series[name])
-        x = sorted(x) if all(isinstance(v, int | float) for v in x) else x
+        x = sorted(series[name]) if numeric else list(series[name])
         mean, low, high = zip(*(_spread(series[name][v], geometric, logy) for v in x), strict=True)
         label, group = plain(name), {"legendgroup": name}
+        places = x if numeric else [plain(str(v)) for v in x]
         if low != high:
-            traces.append({"type": "scatter", "mode": "none", "x": [*x, *reversed(x)], "y": [*high, *reversed(low)],
-                           "fill": "toself", "fillcolor": _see_through(colour), "hoverinfo": "skip",
-                           "showlegend": False} | group)  # fmt: skip
+            traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
+                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(colour),
+                           "hoverinfo": "skip", "showlegend": False} | group)  # fmt: skip
         line = {"color": colour, "dash": _dash(dash), "width": 2}
-        traces.append({"type": "scatter", "mode": "lines+markers" if len(x) < _MOST_POINTS else "lines", "x": x,
+        traces.append({"type": "scatter", "mode": "lines+markers" if len(x) < _MOST_POINTS else "lines", "x": places,
                        "y": mean, "name": label, "line": line, "marker": {"symbol": _MARKS[mark], "size": 7},
                        "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>"} | group)  # fmt: skip
     shapes = [] if reference is None else [_line("y", reference)]
     shapes += [_line("x", at, dash="dot") for at in upright]
     layout = {
-        "xaxis": _axis(xlabel, logx), "yaxis": _axis(ylabel, logy), "legend": _LEGEND, "shapes": shapes,
+        "xaxis": _axis(xlabel, logx and numeric) | ({} if numeric else {"type": "category"}),
+        "yaxis": _axis(ylabel, logy), "legend": _LEGEND, "shapes": shapes,
         "showlegend": len(series) > 1, "margin": {"l": 70, "r": 20, "t": 30 if len(series) > 1 else 16, "b": 52},
     }  # fmt: skip
     summary = f"{title or ylabel}: {ylabel} over {xlabel}, {len(series)} {'line' if len(series) == 1 else 'lines'}"
@@ -153,7 +158,8 @@ def boxes(
     names = list(samples)
     traces = tuple(_box(name, np.asarray(samples[name], np.float64), look)
                    for name, look in zip(names, looks_of(names), strict=True))  # fmt: skip
-    layout = {"yaxis": _axis(label, logy), "xaxis": {"tickangle": -30 if len(names) > 6 else 0}, "showlegend": False,
+    layout = {"yaxis": _axis(label, logy), "xaxis": {"type": "category", "tickangle": -30 if len(names) > 6 else 0},
+              "showlegend": False,
               "margin": {"l": 70, "r": 20, "t": 16, "b": 70},
               "shapes": [] if reference is None else [_line("y", reference)]}  # fmt: skip
     return Figure(title, traces, layout, f"{title}: {len(names)} boxes", 380, note)
@@ -191,7 +197,7 @@ def heat(
         width = max(high - centre, centre - low) or 1.0
         scale = {"colorscale": [[0, PALETTE[5]], [0.5, "#F4F4F4"], [1, PALETTE[4]]], "zmin": centre - width,
                  "zmax": centre + width}  # fmt: skip
-    trace = {"type": "heatmap", "x": [str(x) for x in columns], "y": [str(y) for y in rows], "z": values,
+    trace = {"type": "heatmap", "x": [plain(str(x)) for x in columns], "y": [plain(str(y)) for y in rows], "z": values,
              "texttemplate": "%{z:.3g}", "hoverongaps": False, "xgap": 1, "ygap": 1,
              "colorbar": {"nticks": 5, "thickness": 14, "outlinewidth": 0},
              "hovertemplate": "%{y}, %{x}: %{z:.4g}<extra></extra>"} | scale  # fmt: skip

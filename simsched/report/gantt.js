@@ -7,14 +7,16 @@
   const LEAST = 7, MOST = 26, TALLEST = 900; // pixels of a row, and of all
   const CURVE = 96; // pixels of a load curve
   const BOTTOM = 46, RIGHT = 16;
-  const LEGEND = 20; // pixels of a line of the legend
+  const LEGEND = 28; // pixels from line to line of the legend
+  const LINE = 11, LONGEST = 40; // pixels between names of rows, and characters of one
   const LABELS = 300; // names in bars at a time
   const NARROW = 2.5; // pixels of a bar that an edge would hide; where one in five is, there are no edges
   const config = {
     displaylogo: false, showTips: false, doubleClick: "reset",
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "toggleSpikelines", "zoomIn2d", "zoomOut2d", "resetScale2d"],
   };
-  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "&#37;{");
+  const shortened = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}\u2026` : text);
   const blames = { kernel: "compute", copy: "transfer", launch: "launch", sync: "sync" };
 
   simsched.drawers.gantt = (plot) => {
@@ -23,7 +25,7 @@
     const figure = plot.closest("figure");
     const spoken = figure.querySelector(".spoken");
     const shows = { path: true, host: false };
-    const longest = Math.max(...chart.makespans) / scale || 1;
+    const longest = chart.until / scale || 1;
     const whole = [0, longest * 1.01];
     const starts = bars.start.map((us) => us / scale);
     const ends = bars.start.map((us, i) => (us + bars.dur[i]) / scale);
@@ -31,7 +33,7 @@
     const ofRow = rows.map(() => []);
     bars.row.forEach((row, i) => ofRow[row].push(i));
     const tag = (row) => row.label + (chart.paired ? (row.measured ? " measured" : " simulated") : "");
-    const left = 22 + 6.4 * Math.max(8, ...rows.map((row) => Math.min(40, tag(row).length)));
+    const left = 22 + 6.4 * Math.max(8, ...rows.map((row) => Math.min(LONGEST, tag(row).length)));
     let centres, present, unitHeight, bodyHeight, chosen = -1, hint = null;
 
     const clamp = ([a, b]) => {
@@ -81,7 +83,7 @@
       const found = [];
       groups.forEach((halves, k) => halves.forEach((which, measured) => {
         if (!which.length) return;
-        const name = escaped(kinds[k].name);
+        const name = escaped(shortened(kinds[k].name));
         found.push({ ...common, ...outline(which), name, legendgroup: name, meta: measured ? "measured" : "bars",
           opacity: measured ? 0.62 : 1, fillcolor: kinds[k].colour, showlegend: !measured || !halves[0].length });
       }));
@@ -105,10 +107,29 @@
       return found;
     }
 
-    // Room for the legend, which takes as many lines as its entries need.
+    // Rows whose names there is room for, those of streams first; of rows of one name the first.
+    function labelled() {
+      const found = [];
+      const named = rows.map((_, r) => r).filter((r) => present[r] && !(r && tag(rows[r - 1]) === tag(rows[r])));
+      for (const streams of [true, false]) {
+        for (const r of named) {
+          if ((rows[r].what === "stream") !== streams) continue;
+          if (found.every((other) => Math.abs(centres[r] - centres[other]) * unitHeight >= LINE)) found.push(r);
+        }
+      }
+      return found.sort((a, b) => a - b);
+    }
+
+    // Room for the legend, whose entries fill line after line.
     function above(entries, width) {
-      const wide = entries.reduce((sum, name) => sum + 52 + 6.6 * name.length, 0);
-      return 14 + LEGEND * Math.max(1, Math.ceil(wide / (width - left - RIGHT)));
+      const room = width - left - RIGHT;
+      let lines = 1, at = 0;
+      for (const name of entries) {
+        const wide = 52 + 6.6 * name.length;
+        if (at && at + wide > room) { at = 0; lines += 1; }
+        at += wide;
+      }
+      return 34 + LEGEND * (lines - 1);
     }
 
     function layout(xrange, entries) {
@@ -123,13 +144,9 @@
         shapes: chart.makespans.map((end, measured) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: end / scale, x1: end / scale,
           line: { width: 1, dash: measured ? "dot" : "dash" } })),
       };
-      const every = Math.ceil(11 / unitHeight);
-      const ticks = rows.map((_, r) => r).filter((r) => present[r]).filter((_, k) => k % every === 0);
+      const ticks = labelled();
       found.yaxis.tickvals = ticks.map((r) => centres[r]);
-      found.yaxis.ticktext = ticks.map((r) => {
-        const again = r && rows[r - 1].label === rows[r].label && rows[r - 1].measured === rows[r].measured;
-        return again ? "" : escaped(tag(rows[r]));
-      });
+      found.yaxis.ticktext = ticks.map((r) => escaped(shortened(tag(rows[r]))));
       if (unitHeight < 13) found.yaxis.tickfont = { size: 10 };
       chart.loads.forEach((load, i) => {
         const most = load.sm.concat(load.dram).reduce((a, b) => Math.max(a, b), 1);
@@ -199,8 +216,11 @@
       const drawn = traces(xrange);
       const made = layout(xrange, drawn.filter((each) => each.name && each.showlegend !== false).map((each) => each.name));
       plot.style.height = `${made.height}px`;
+      if (typeof Plotly === "undefined") { simsched.preview(plot, drawn, made); return; }
+      plot.querySelector(".preview")?.remove();
       Plotly.react(plot, drawn, made, { ...config, displayModeBar: simsched.printing ? false : "hover" });
       refine();
+      if (!plot.dataset.drawn) listen();
       plot.dataset.drawn = "yes";
     }
 
@@ -295,43 +315,45 @@
       else after();
     }
 
-    plot.addEventListener("mousemove", (event) => {
-      const i = under(event.clientX, event.clientY);
-      if (i < 0) hide();
-      else tell(i, event.clientX, event.clientY, false);
-    });
-    plot.addEventListener("mouseleave", hide);
-    plot.addEventListener("blur", hide);
-    plot.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all" };
-      const steps = { n: [1, 0], p: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-      if (event.key in keys) zoom(moves[keys[event.key]](range()));
-      else if (event.key in steps) step(...steps[event.key]);
-      else if (event.key === "Escape") hide();
-      else return;
-      event.preventDefault();
-    });
-    figure.querySelector(".tools").addEventListener("click", (event) => {
-      const button = event.target.closest("button"), what = button?.dataset.do;
-      if (!what) return;
-      if (what in moves) { zoom(moves[what](range())); return; }
-      shows[what] = !shows[what];
-      button.setAttribute("aria-pressed", String(shows[what]));
-      hide();
-      show();
-    });
+    function listen() {
+      plot.addEventListener("mousemove", (event) => {
+        const i = under(event.clientX, event.clientY);
+        if (i < 0) hide();
+        else tell(i, event.clientX, event.clientY, false);
+      });
+      plot.addEventListener("mouseleave", hide);
+      plot.addEventListener("blur", hide);
+      plot.addEventListener("keydown", (event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey) return;
+        const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all" };
+        const steps = { n: [1, 0], p: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
+        if (event.key in keys) zoom(moves[keys[event.key]](range()));
+        else if (event.key in steps) step(...steps[event.key]);
+        else if (event.key === "Escape") hide();
+        else return;
+        event.preventDefault();
+      });
+      figure.querySelector(".tools").addEventListener("click", (event) => {
+        const button = event.target.closest("button"), what = button?.dataset.do;
+        if (!what) return;
+        if (what in moves) { zoom(moves[what](range())); return; }
+        shows[what] = !shows[what];
+        button.setAttribute("aria-pressed", String(shows[what]));
+        hide();
+        show();
+      });
+      let before = range().join();
+      plot.on("plotly_relayout", () => {
+        if (before === range().join()) return;
+        before = range().join();
+        hide();
+        label();
+        refine();
+      });
+      plot.on("plotly_afterplot", refine);
+    }
 
     show();
-    let labelled = range().join();
-    plot.on("plotly_relayout", () => {
-      if (labelled === range().join()) return;
-      labelled = range().join();
-      hide();
-      label();
-      refine();
-    });
-    plot.on("plotly_afterplot", refine);
     return { redraw: show };
   };
 })();

@@ -16,9 +16,12 @@ from simsched.report.sections import Gantt
 from simsched.trace import Trace
 from simsched.trace.metrics import lanes, load_curve
 from simsched.trace.trace import COPY, HOST, KERNEL, WAIT
+from simsched.units import format_time
 
 MOST_HOST_SPANS: Final = 20_000
 """Spans of host threads up to which they can be shown; of more there are no rows."""
+MOST_BARS: Final = 200_000
+"""Bars of a chart; of a longer run its beginning is shown."""
 _COPY, _WAIT, _ISSUE, _SYNC, _OTHER = "#7A7A7A", "#B9B9B9", "#8FA3B8", "#C2A5CF", "#A0A0A0"
 _MOST_CURVES: Final = 4  # devices with load curves of their own; of more the mean is drawn
 _DIGITS: Final = 4  # after the point of a time in us
@@ -46,10 +49,19 @@ def gantt_data(chart: Gantt) -> dict[str, Any]:
     Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists;
     `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; on the
     critical path `gap`, from the end of what released it, else null; and `other`, with a measured trace, the bar of
-    the same launch or copy in the other trace, else -1. O(n log n).
+    the same launch or copy in the other trace, else -1. ``notes`` say what is left out. O(n log n).
     """
     traces = [chart.trace] if chart.measured is None else [chart.trace, chart.measured]
-    rows = _rows(traces)
+    longest = max(trace.makespan for trace in traces)
+    notes = []
+    starts = np.concatenate([trace.start[trace.stream >= 0] for trace in traces])
+    until = longest if len(starts) <= MOST_BARS else float(np.partition(starts, MOST_BARS)[MOST_BARS])
+    if until < longest:
+        notes.append(f"the first {MOST_BARS:,} of {len(starts):,} bars, up to {format_time(until)}")
+    most_host = max(int((trace.kind == HOST).sum()) for trace in traces)
+    if most_host > MOST_HOST_SPANS:
+        notes.append(f"without host threads, which have {most_host:,} spans")
+    rows = _rows(traces, until, with_host=most_host <= MOST_HOST_SPANS)
     kinds = _Kinds(chart.trace)
     names: dict[str, int] = {}
     blank: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", "start", "dur", "alone", "wait", "gap")}
@@ -69,11 +81,12 @@ def gantt_data(chart: Gantt) -> dict[str, Any]:
         blank["alone"] += _short(np.minimum(trace.solo[spans], end - start))
         blank["wait"] += _short(start - trace.ready[spans])
         blank["gap"] += [None if np.isnan(gap) else round(gap, _DIGITS) for gap in path[row.trace][spans].tolist()]
-    longest = max(trace.makespan for trace in traces)
-    scale, unit = time_unit(longest)
+    scale, unit = time_unit(until)
     return {
         "scale": scale,
         "unit": unit,
+        "notes": notes,
+        "until": round(until, _DIGITS),
         "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
         "paired": len(traces) == 2,
         "rows": [
@@ -93,15 +106,14 @@ def _short(values: Floats) -> list[float]:
     return found
 
 
-def _rows(traces: list[Trace]) -> list[_Row]:
+def _rows(traces: list[Trace], until: float, *, with_host: bool) -> list[_Row]:
     """Return rows by device: its host thread, its streams, then those of its copies; measured ones below their like."""
     first = traces[0]
-    with_host = all((trace.kind == HOST).sum() <= MOST_HOST_SPANS for trace in traces)
     several = len(first.program.devices) > 1
     found: list[_Row] = []
     for d, device in enumerate(first.program.devices):
         prefix = f"{device} " if several else ""
-        here = [trace.device == d for trace in traces]
+        here = [(trace.device == d) & (trace.start <= until) for trace in traces]
         if with_host:
             for t, trace in enumerate(traces):
                 found += _lines(f"{prefix}host", device, "host", _THIN, t, trace, here[t] & (trace.stream < 0))

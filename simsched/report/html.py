@@ -4,9 +4,11 @@ import json
 from collections.abc import Sequence
 from html import escape
 from itertools import count
+from math import isnan
 from typing import Any, Final
 
 from simsched.errors import ReportError
+from simsched.numeric import is_number
 from simsched.report.gantt import gantt_data
 from simsched.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 
@@ -17,12 +19,12 @@ _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029
 
 
 def plain(text: str) -> str:
-    """Return a text for Plotly, to which ``<`` and ``&`` mean something.
+    """Return a text for Plotly, to which ``<``, ``&`` and ``%{`` mean something.
 
-    >>> plain("a<b>")
-    'a&lt;b&gt;'
+    >>> plain("a<b> %{y}")
+    'a&lt;b&gt; &#37;{y}'
     """
-    return escape(text, quote=False)
+    return escape(text, quote=False).replace("%{", "&#37;{")
 
 
 def json_text(value: Any) -> str:
@@ -30,8 +32,19 @@ def json_text(value: Any) -> str:
 
     >>> json_text({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'
+
+    Raises
+    ------
+    ReportError
+        If a number in it is not finite.
     """
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise ReportError(
+            "a figure holds a number that is not finite; leave it out, or give None in its place"
+        ) from None
+    return text.translate(_ESCAPES)
 
 
 class Writer:
@@ -84,7 +97,7 @@ class Writer:
     def _table(self, table: Table) -> str:
         name = f"t{next(self._numbers)}"
         shown = table.rows[:MOST_ROWS]
-        numeric = [any(_is_number(row[c]) for row in shown) for c in range(len(table.columns))]
+        numeric = [any(is_number(row[c]) for row in shown) for c in range(len(table.columns))]
         head = "".join(
             f'<th scope="col"{" class=num" if numeric[c] else ""} aria-sort="none">'
             f'<button type="button" class="sort">{escape(column.heading)}<span aria-hidden="true"></span></button></th>'
@@ -120,6 +133,8 @@ class Writer:
         n = len(found["bars"]["row"])
         title = escape(chart.title)
         summary = f"{len(found['rows'])} rows, {n} bars"
+        notes = found.pop("notes")
+        left_out = f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
         button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}">{2}</button>'
         buttons = [("in", "Zoom in", "+"), ("out", "Zoom out", "\u2212"), ("left", "Earlier", "\u25c0"),
                    ("right", "Later", "\u25b6"), ("all", "Whole run", "Reset")]  # fmt: skip
@@ -133,7 +148,7 @@ class Writer:
             f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
             f"{''.join(button.format(*each) for each in buttons)}{pressed}</div>"
             f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
-            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p></div>'
+            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p></div>{left_out}'
             f'<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
             "<kbd>+</kbd> <kbd>\u2212</kbd> to zoom, <kbd>\u2190</kbd> <kbd>\u2192</kbd> to move, <kbd>0</kbd> for the "
             "whole run, <kbd>n</kbd> <kbd>p</kbd> for the next and the previous bar of a row, "
@@ -164,29 +179,25 @@ class Writer:
         )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _key(value: float | None) -> str:
+    """Return what JavaScript reads as the same number; nothing for what is missing."""
+    if value is None or isnan(value):
+        return ""
+    return repr(float(value)).replace("inf", "Infinity")
 
 
 def _row(table: Table, index: int, row: Sequence[Any], numeric: Sequence[bool]) -> str:
     best = index == table.best
-    cells = []
-    for c, (column, value) in enumerate(zip(table.columns, row, strict=True)):
-        cells.append(
-            _cell(
-                column,
-                value,
-                numeric[c] and (value is None or _is_number(value)),
-                f"\u2605 {table.mark}" if best and not c else "",
-                head=not c,
-            )
-        )
+    cells = [
+        _cell(column, value, numeric[c], f"\u2605 {table.mark}" if best and not c else "", head=not c)
+        for c, (column, value) in enumerate(zip(table.columns, row, strict=True))
+    ]
     return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
 
 
 def _cell(column: Column, value: Any, numeric: bool, mark: str, *, head: bool) -> str:
     tag = 'th scope="row"' if head else "td"
     look = ' class="num"' if numeric else ""
-    key = f' data-v="{float(value)!r}"' if _is_number(value) else ' data-v=""' if value is None else ""
+    key = f' data-v="{_key(value)}"' if value is None or is_number(value) else ""
     badge = f' <span class="mark">{escape(mark)}</span>' if mark else ""
     return f"<{tag}{look}{key}>{escape(column.show(value))}{badge}</{'th' if head else 'td'}>"

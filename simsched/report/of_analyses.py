@@ -102,7 +102,7 @@ def _tornado(found: "Sensitivity") -> Figure:
                        "marker": {"color": colour}, "hovertemplate": hover})  # fmt: skip
     layout = {
         "barmode": "overlay", "bargap": 0.3, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-        "yaxis": {"autorange": "reversed", "automargin": False},
+        "yaxis": {"type": "category", "autorange": "reversed", "automargin": False},
         "xaxis": {"title": {"text": "change of the makespan (%)"}, "zeroline": True},
         "margin": {"l": min(300, 24 + 7.2 * max((len(name) for name in names), default=1)), "r": 40, "t": 36, "b": 48},
     }  # fmt: skip
@@ -125,7 +125,7 @@ def breakeven_sections(found: "BreakEven") -> tuple[Section, ...]:
         ends = f"{min(found.factors):g} and {max(found.factors):g}"
         text = f"Nowhere between {ends} times its value does the better plan change."
     blocks.append(Text(text, "lead"))
-    upright = [float(np.log10(c.factor)) for c in crossings]  # where a logarithmic axis has it
+    upright = [c.factor for c in crossings]
     over = f"{found.parameter}, times its present value"
     blocks.append(lines(f"Makespan over {found.parameter}", series, over, label, logx=True, upright=upright))
     columns = (Column("times its value", 4), Column("value"), Column("better below"), Column("better above"))

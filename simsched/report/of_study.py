@@ -6,10 +6,10 @@ from statistics import fmean
 from typing import Any, Final
 
 from simsched.report.figures import bars, boxes, heat, lines
-from simsched.report.panels import Panel, panels
 from simsched.report.sections import Block, Column, Figure, Pairs, Section, Table, Text, time_column
 from simsched.study import Results
 from simsched.study.grid import swept_columns
+from simsched.study.panels import Panel, panels
 from simsched.study.tables import means
 from simsched.units import format_time
 
@@ -23,8 +23,7 @@ def study_sections(results: Results) -> tuple[Section, ...]:
     if not done:
         return (Section(results.study.name, (Text(text, "warning"), _status(results))), _about(results))
     blocks: list[Block] = [Text(f"{_quickest(results)}{text}", "lead"), _means(results)]
-    drawn = [each for panel in panels(results.rows, results.study.figure, swept_columns(results.study))
-             for each in (_drawn(panel),)]  # fmt: skip
+    drawn = [_drawn(panel) for panel in panels(results.rows, results.study.figure, swept_columns(results.study))]
     sections = [Section(results.study.name, tuple(blocks)), Section("Figures", tuple(drawn))]
     said = _searches(results.rows)
     return (*sections, Section("Rows and searches", (_status(results), *said)), _about(results))
@@ -105,12 +104,12 @@ def _drawn(panel: Panel) -> Figure:
         return heat(
             title, cells, panel.xlabel, panel.rows, panel.ylabel, centre=panel.reference, limits=panel.limits, **common
         )
-    flat = {name if x is None else f"{name}, {panel.xlabel} {x}": each for name, given in series.items()
+    flat = {name if panel.x is None else f"{name}, {panel.xlabel} {x}": each for name, given in series.items()
             for x, each in given.items()}  # fmt: skip
     if figure.kind == "box":
         return boxes(title, flat, panel.ylabel, logy=figure.logy, reference=panel.reference, **common)
     looks = [name for name, given in series.items() for _ in given]
-    return bars(title, flat, panel.ylabel, looks=looks, reference=panel.reference, **common)
+    return bars(title, flat, panel.ylabel, looks=looks, logx=figure.logy, reference=panel.reference, **common)
 
 
 def _about(results: Results) -> Section:

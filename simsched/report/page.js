@@ -36,8 +36,10 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     return found;
   };
 
+  // Before the library is there, Gantt charts are drawn without it.
   function draw(plot) {
-    if (typeof Plotly === "undefined" || plot.closest("[hidden]") && !simsched.printing) return;
+    if (typeof Plotly === "undefined" && plot.dataset.kind !== "gantt") return;
+    if (plot.closest("[hidden]") && !simsched.printing) return;
     plot.querySelector(".unseen")?.remove();
     const known = simsched.drawn.get(plot);
     if (known) known.redraw();
@@ -56,8 +58,11 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     document.body.append(script);
   }
 
+  const plots = () => [...document.querySelectorAll(".plot")];
+  const isInView = (plot) => plot.getBoundingClientRect().top < innerHeight;
+
   function drawAll(force) {
-    for (const plot of document.querySelectorAll(".plot")) if (force || simsched.drawn.has(plot)) draw(plot);
+    for (const plot of plots()) if (force || simsched.drawn.has(plot)) draw(plot);
   }
 
   const seen = new IntersectionObserver((entries) => {
@@ -87,8 +92,9 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
       });
       rows.sort((a, b) => {
         if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
-        const numbers = typeof a.key === "number" && typeof b.key === "number";
-        const order = numbers ? a.key - b.key : String(a.key).localeCompare(String(b.key), "en", { numeric: true });
+        const [x, y] = [a, b].map((each) => typeof each.key === "number"); // numbers come before texts
+        const order = x && y ? (a.key > b.key) - (a.key < b.key)
+          : x || y ? y - x : a.key.localeCompare(b.key, "en", { numeric: true });
         return (down ? -order : order) || a.place - b.place;
       });
       table.tBodies[0].append(...rows.map((each) => each.row));
@@ -122,11 +128,16 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     themes(document.querySelector(".theme"));
     document.querySelectorAll("table").forEach(sorting);
     document.querySelectorAll("[role=tablist]").forEach(tabs);
-    // a frame on, texts and tables have been painted; another two on, the figures that are in view
+    // a frame on, texts and tables have been painted; another, the first view of Gantt charts; then come the figures
     soon(() => {
-      library();
-      document.querySelectorAll(".plot").forEach((plot) => seen.observe(plot));
-      soon(() => soon(() => { root.dataset.ready = "yes"; }));
+      if (document.getElementById("plotly")) plots().filter(isInView).forEach(draw);
+      soon(() => {
+        performance.mark("painted");
+        library();
+        drawAll();
+        plots().forEach((plot) => seen.observe(plot));
+        soon(() => soon(() => { root.dataset.ready = "yes"; }));
+      });
     });
   });
   addEventListener("beforeprint", () => {

@@ -10,7 +10,7 @@ from simsched.errors import MissingDependencyError
 from simsched.report.html import Writer
 from simsched.report.sections import Section
 
-_SCRIPTS = ("page.js", "figures.js", "gantt.js")
+_SCRIPTS = ("page.js", "figures.js", "preview.js", "gantt.js")
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -28,13 +28,13 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """
     writer = Writer()
     body = "\n".join(writer.section(section) for section in sections)
-    own, library = "\n".join(_read(name) for name in _SCRIPTS), _plotly() if writer.draws else ""
-    scripts = [own, library]
+    own, drawing = "\n".join(_read(name) for name in _SCRIPTS), library() if writer.draws else ""
+    scripts = [own, drawing]
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     links = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in writer.contents)
     # not run as the page is read: texts and tables are there before it is
-    later = f'<script type="text/plain" id="plotly">{library}</script>' if library else ""
+    later = f'<script type="text/plain" id="plotly">{drawing}</script>' if drawing else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -68,8 +68,14 @@ def _read(name: str) -> str:
     return (files("simsched.report") / name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    """Return Plotly's script, in which nothing ends the element it stands in."""
+def library() -> str:
+    """Return Plotly's script, in which nothing ends the element it stands in.
+
+    Raises
+    ------
+    MissingDependencyError
+        If plotly is not installed.
+    """
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:

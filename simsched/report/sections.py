@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from simsched.errors import ReportError
+from simsched.numeric import is_number
 from simsched.trace import Trace
 from simsched.units import MS
 
@@ -63,12 +64,12 @@ class Column:
     suffix: str = ""
 
     def show(self, value: Any) -> str:
-        """Return a cell as text; a dash stands for None."""
-        if value is None:
+        """Return a cell as text; a dash stands for None and for what is not a number."""
+        if value is None or value != value:
             return "-"
         if isinstance(value, bool):
             return "yes" if value else "no"
-        if not isinstance(value, int | float):
+        if not is_number(value):
             return str(value)
         if isinstance(value, int) and self.scale == 1.0:
             return (f"{value:,}" if abs(value) < _LONG else f"{float(value):.4g}") + self.suffix

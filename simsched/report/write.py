@@ -84,6 +84,7 @@ def write_report(
         raise ReportError("there is nothing to report: give a comparison, a study, a what-if, a trace, ...")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     text = page(title or sections[0].title, f"Made by simsched on {made}", [*sections, _origin(made, command)])
+    text = text.encode(errors="replace").decode()  # half of a surrogate pair has no place in a file
     if path is not None:
         write_file(path, text)
     return text

@@ -67,7 +67,8 @@ def lios(
 
     References
     ----------
-    .. [1] "LIOS", IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952.
+    .. [1] Ping, Jiang, Liu, Zhao, Zhou, Chen, "Latency-based inter-operator scheduling for CNN inference
+       acceleration on GPU", IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952.
 
     Examples
     --------

@@ -2,25 +2,24 @@
 
 import os
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any, Final
 
-import numpy as np
-
 from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, placed_times
+from simsched.costmodel import CostModel
 from simsched.errors import FormatError
-from simsched.graph import OpGraph
-from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.io import Record, document, dump_json, naming, read_json, write_file
 from simsched.schedules import Schedule
 from simsched.shown import as_html
 from simsched.simulator import simulate
+from simsched.simulator.baking import baked
 from simsched.trace import Trace
 from simsched.units import MS
 
 FORMAT, VERSION = "simsched.whatif", 1
+_SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _RESULTS: Final = ("makespan_before_us", "makespan_us", "difference_us", "speedup", "direct_us", "rescheduling_us",
                    "blame_before", "blame")  # fmt: skip
 
@@ -135,19 +134,8 @@ class Case:
         plan = Schedule.from_dict(record.take("schedule", dict), f"{record.where}: schedule")
         cluster = Cluster.from_dict(record.take("cluster", dict), f"{record.where}: cluster")
         record.done()
-        return cls(plan, cluster, simulate(plan, cluster))
-
-
-def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
-    """Return a schedule whose operators have as `time` what a cost model says of them where they are placed."""
-    graph = plan.graph
-    device = np.array([cluster.index.get(name, -1) for name in plan.devices])[plan.device]
-    times = np.empty(len(graph))
-    times[plan.op] = placed_times(graph, cluster, plan.op, device, cost)
-    if (times == graph.time).all():
-        return plan
-    operators = [replace(op, time=us) for op, us in zip(graph.operators, times.tolist(), strict=True)]
-    return plan.over(OpGraph(operators, graph.edges, graph.name))
+        with naming(record.where):
+            return cls(plan, cluster, simulate(plan, cluster))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -277,13 +265,14 @@ def table_of(answer: Answer) -> Any:
     for row in ("makespan", *answer.blame):
         values = [makespan if row == "makespan" else blame[row] for _, makespan, blame in columns]
         cells = [_number(us, unit) for us in values]
-        table.add_row(row, *cells, f"{'+' if values[-1] > values[0] else ''}{_number(values[-1] - values[0], unit)}",
-                      style="bold" if row == "makespan" else None)  # fmt: skip
+        table.add_row(
+            row, *cells, _number(values[-1] - values[0], unit, "+"), style="bold" if row == "makespan" else None
+        )
     return table
 
 
 def _attribution(answer: Answer, unit: float, name: str) -> list[str]:
-    lines = [f"{answer.speedup:.3g} times as fast"]
+    lines = [_speed(answer.speedup)]
     if answer.rescheduled:
         direct, rescheduling = answer.direct, answer.rescheduling
         if direct is None or rescheduling is None:
@@ -296,5 +285,23 @@ def _attribution(answer: Answer, unit: float, name: str) -> list[str]:
     return lines
 
 
-def _number(us: float, unit: float) -> str:
-    return f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
+def _speed(speedup: float) -> str:
+    """Return in words how quick it is.
+
+    >>> _speed(2.0), _speed(0.25), _speed(1.0)
+    ('2 times as fast', 'takes 4 times as long', 'as fast as before')
+    """
+    if abs(speedup - 1) < _SAME:
+        return "as fast as before"
+    return f"{speedup:.3g} times as fast" if speedup > 1 else f"takes {1 / speedup:.3g} times as long"
+
+
+def _number(us: float, unit: float, sign: str = "-") -> str:
+    """Return a time, `sign` before it as in formats; what rounds to 0 has none.
+
+    >>> _number(7.26, 1.0, "+"), _number(-7.26, 1.0), _number(-0.01, 1.0, "+")
+    ('+7.3', '-7.3', '0.0')
+    """
+    digits = 3 if unit == MS else 1
+    text = f"{us / unit:{sign}.{digits}f}"
+    return text if float(text) else f"{0:.{digits}f}"

@@ -19,7 +19,7 @@ from simsched.numeric import is_number
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.schedules import Schedule
 from simsched.units import format_time
-from simsched.whatif.changes import is_taken_as_is
+from simsched.whatif.changes import is_taken_as_is, with_unit
 from simsched.whatif.parameters import value_of
 from simsched.whatif.question import WhatIf, what_if
 from simsched.whatif.results import Result, numbers, table_of
@@ -108,7 +108,7 @@ class BreakEven(Result):
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
         return tuple(
             f"{each.better_below} is better below {each.factor:.4g} times {self.parameter}"
-            f"{'' if each.value is None else f' ({each.value:.6g})'}, {each.better_above} above"
+            f"{'' if each.value is None else f' ({with_unit(self.parameter, each.value)})'}, {each.better_above} above"
             for each in self.crossings
         )
 
@@ -221,7 +221,7 @@ def breakeven(
     >>> one = ss.schedule(graph, cluster, "sequential")
     >>> two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1"), ss.Placement("join")])
     >>> breakeven("link.bandwidth", one, two, cluster).sentences()
-    ('sequential is better below 0.25 times link.bandwidth (400), custom above',)
+    ('sequential is better below 0.25 times link.bandwidth (0.4 GB/s), custom above',)
     """
     if not all(is_number(x) for x in (low, high)) or not 0 < low < high < inf:
         raise WhatIfError(f"factors must be positive and rise from low to high, not {low!r} and {high!r}")

@@ -22,6 +22,7 @@ DEVICE_FIELDS: Final = tuple(
 LINK_FIELDS: Final = tuple(field.name for field in fields(Link) if field.type is float)
 REBUILD: Final = "rebuild."
 _EDITS: Final = ("fuse", "remove")
+_MOST_GPUS: Final = 4096
 _AS_THEY_ARE: Final = ("gpus", "device", "execution", "contention", *_EDITS)
 _FACTORS: Final = (
     *(f"link.{name}" for name in LINK_FIELDS), *(f"device.{name}" for name in DEVICE_FIELDS), "overhead",
@@ -38,6 +39,7 @@ _UNITS: Final[dict[str, dict[str, float]]] = (
     | {f"overhead.{name}": _US_UNITS for name in OVERHEADS}
     | {"overhead": _US_UNITS}
 )
+_SHOWN_IN: Final = ("us", "GB/s", "MHz", "TFLOP/s")  # of the units of a parameter
 _QUANTITY: Final = re.compile(r"([-+0-9.eE]*[0-9.])\s*([A-Za-z/]+)")
 
 
@@ -141,6 +143,8 @@ def _as_it_is(parameter: str, value: Any) -> Any:
     if parameter == "gpus":
         if not is_count(value, 1):
             raise WhatIfError(f"gpus: give a whole number of at least 1, not {value!r}")
+        if value > _MOST_GPUS:
+            raise WhatIfError(f"gpus: at most {_MOST_GPUS}, not {value!r}")
         return int(value)
     if parameter == "contention":
         if value not in (0, 1):
@@ -203,6 +207,22 @@ def parse_change(text: str) -> Change:
         return make_change(parameter, value)  # which says what is known
     number = _number(text, value, {} if factor else _UNITS.get(parameter, {}))
     return make_change(parameter, number if factor else Absolute(number))
+
+
+def shown_unit(parameter: str) -> tuple[str, float]:
+    """Return the unit in which values of a parameter are shown, and what it is in library units; of some ("", 1)."""
+    units = _UNITS.get(parameter, {})
+    return next(((name, units[name]) for name in _SHOWN_IN if name in units), ("", 1.0))
+
+
+def with_unit(parameter: str, value: float) -> str:
+    """Return a value of a parameter, which is in library units, with its unit, as `parse_change` reads it.
+
+    >>> with_unit("link.bandwidth", 12000.0), with_unit("overhead.launch", 4.0), with_unit("gpus", 4)
+    ('12 GB/s', '4 us', '4')
+    """
+    unit, scale = shown_unit(parameter)
+    return f"{value / scale:.6g} {unit}".rstrip()
 
 
 def _number(text: str, value: str, units: dict[str, float]) -> float:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
+
 from simsched.bounds import Bounds, bounds
 from simsched.calibrated import Target, upon
 from simsched.costmodel import CostModel
@@ -219,6 +221,8 @@ def _distance(makespan: float, limits: Bounds) -> str:
 
 
 def _busy(trace: Trace) -> str:
+    if not len(trace.graph.kernel_blocks) and np.isnan(trace.graph.utilization).all():
+        return "How much of the devices the operators fill is not known: they have neither kernels nor a utilization."
     return (
         f"{trace.sm_efficiency():.0%} of the SMs have work on average, and {trace.sm_utilization():.0%} of the issue "
         "slots are in use."

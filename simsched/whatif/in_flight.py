@@ -1,14 +1,11 @@
 """A program for many requests: issued one after the other, some of them in flight at a time."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times
-from simsched.graph import OpGraph
 from simsched.graph.columns import Floats, Ints
+from simsched.graph.derived import side_by_side
 from simsched.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 
 Place = tuple[int, int]  # device and stream
@@ -27,18 +24,6 @@ class _Row(NamedTuple):
     stride: int
     step: int
     when: int
-
-
-def placed_operator_times(program: Program, cluster: Cluster, cost: CostModel | None) -> Floats:
-    """Return the time of each operator in us on the device that it is launched on, shape (n_ops,)."""
-    device = np.zeros(len(program.graph), np.int64)
-    launches = np.flatnonzero(program.action == LAUNCH)
-    device[program.launch_op[program.argument[launches]]] = program.device[launches]
-    times = np.empty(len(program.graph))
-    for d in np.flatnonzero(np.bincount(device)).tolist():
-        ops = np.flatnonzero(device == d)
-        times[ops] = operator_times(program.graph, cluster.devices[d], cost, ops)
-    return times
 
 
 def repeated(
@@ -84,7 +69,7 @@ def repeated(
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
     return Program(
-        _graph(program.graph, times, requests, np.append(starts, np.full(launched, graph_launch or 0.0))),
+        side_by_side(program.graph, times, requests, np.append(starts, np.full(launched, graph_launch or 0.0))),
         program.devices,
         program.execution,
         thread_ptr,
@@ -196,41 +181,3 @@ def _spread(request: Ints, slots: int, requests: int) -> Ints:
     rows[_ARGUMENT] += number * rows[_STRIDE]
     kept: Ints = rows[: _ARGUMENT + 1, np.where(number < slots, rows[_WHEN] != _LATER, rows[_WHEN] != _FIRST)]
     return kept
-
-
-def _graph(graph: OpGraph, times: Floats, requests: int, further: Floats) -> OpGraph:
-    """Return a graph with the operators and edges of all requests, and some that load nothing, of other times."""
-    names = tuple(f"{name}@{r}" for r in range(requests) for name in graph.names)
-    n, none = len(further), np.full(len(further), np.nan)
-    behind = np.repeat(np.arange(requests) * len(graph), len(graph.src))
-
-    def column(values: npt.NDArray[Any], last: float) -> npt.NDArray[Any]:
-        return np.concatenate([np.tile(values, requests), np.full(n, last, values.dtype)])
-
-    kernels = np.concatenate([np.tile(np.diff(graph.kernel_ptr), requests), np.zeros(n, np.int64)])
-    labels = {}
-    for key in ("kind", "dtype", "block"):
-        codes, texts = graph.labels(key)
-        labels[key] = (column(codes, 0), texts)
-    made = OpGraph.__new__(OpGraph)
-    made._fill(
-        name=f"{requests} x {graph.name}",
-        names=(*names, *(f"begin {i}" for i in range(n))),
-        src=np.tile(graph.src, requests) + behind,
-        dst=np.tile(graph.dst, requests) + behind,
-        costs={key: column(getattr(graph, key), 0.0) for key in ("flops", "nbytes", "weight_nbytes")}
-        | {"time": np.concatenate([np.tile(times, requests), further])}
-        | {"utilization": np.concatenate([np.tile(graph.utilization, requests), none])},
-        intensity=column(graph.intensity, -1),
-        labels=labels,
-        details={},
-        kernel_ptr=np.concatenate([[0], np.cumsum(kernels)]),
-        kernels={
-            key: np.tile(getattr(graph, f"kernel_{key}"), requests)
-            for key in ("blocks", "threads", "registers", "shared_memory", "share")
-        },
-        edge_nbytes=np.tile(graph.edge_nbytes, requests),
-        edge_transfer=np.tile(graph.edge_transfer, requests),
-    )
-    made.__dict__["index"] = {name: i for i, name in enumerate(made.names)}
-    return made

@@ -52,7 +52,7 @@ def numeric_parameters(asked: WhatIf, *, per_operator: bool = False) -> tuple[st
     if _share(asked):
         names.append("interference")
     if per_operator:
-        names += [f"operator.{name}.speed" for name in asked.graph.names]
+        names += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
     return tuple(name for name in names if _can_move(asked, name))
 
 

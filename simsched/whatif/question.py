@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from simsched.calibrated import Target
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import WhatIfError
+from simsched.errors import ClusterError, ScheduleError, WhatIfError
 from simsched.graph import OpGraph
 from simsched.schedulers import SCHEDULERS, Scheduler
 from simsched.schedules import Schedule
 from simsched.trace import Trace
-from simsched.units import format_time
 from simsched.whatif.answer import Answer, Case, Outcome
 from simsched.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
 from simsched.whatif.world import Ground, World, make_world, selected
@@ -302,7 +301,7 @@ class WhatIf(Outcome):
             return self.after
         try:
             return self.ground.run(self.world.kept, self.cluster, self.cost)
-        except WhatIfError:
+        except (WhatIfError, ScheduleError, ClusterError):
             return None
 
     @cached_property
@@ -318,15 +317,9 @@ class WhatIf(Outcome):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know besides: what did not respond, what is not used."""
-        notes = [*self.world.notes]
-        unused = [name for name in self.cluster.index if name not in self.ground.cluster.index]
-        if unused and not self.rescheduled:
-            notes.append(f"the plan was made without {', '.join(unused)} and does not use them; reschedule")
-        kept = self.kept
-        if kept is not None and self.makespan > kept.makespan * (1 + 1e-9):
-            worse = format_time(self.makespan - kept.makespan)
-            notes.append(f"the plan made anew is {worse} slower than the old one would be: keep that")
-        return tuple(notes)
+        from simsched.whatif.notes import notes_of
+
+        return notes_of(self)
 
     def answer(self) -> Answer:
         """Return the answer, which can be kept in a file."""

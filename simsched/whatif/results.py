@@ -80,8 +80,10 @@ def printed(table: Any) -> str:
     from rich.console import Console
 
     console = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
     with console.capture() as capture:
-        console.print(table)
+        for part in filter(None, (title, table, caption)):
+            console.print(part, highlight=False, soft_wrap=part is not table)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
 
 

@@ -13,7 +13,7 @@ from simsched.io import Record
 from simsched.numeric import is_number
 from simsched.schedules import Schedule
 from simsched.units import format_time
-from simsched.whatif.changes import REBUILD, absolute
+from simsched.whatif.changes import REBUILD, absolute, with_unit
 from simsched.whatif.parameters import numeric_parameters, value_of
 from simsched.whatif.question import what_if
 from simsched.whatif.results import Result, table_of
@@ -116,7 +116,7 @@ class Sensitivity(Result):
         """Return the rows that move the makespan as a `rich.table.Table`."""
         moving = self._moving()
         rows = [
-            (row.parameter, "-" if row.value is None else f"{row.value:.6g}", f"{row.elasticity:+.4f}",
+            (row.parameter, "-" if row.value is None else with_unit(row.parameter, row.value), f"{row.elasticity:+.4f}",
              f"{row.low:.3g} .. {row.high:.3g}", f"{format_time(row.low_us)} .. {format_time(row.high_us)}")
             for row in moving
         ]  # fmt: skip

@@ -13,13 +13,14 @@ from simsched.graph.columns import Floats
 from simsched.io import Record, json_copy
 from simsched.numeric import is_number
 from simsched.units import format_time
-from simsched.whatif.changes import Absolute, is_taken_as_is
+from simsched.whatif.changes import Absolute, is_taken_as_is, shown_unit, with_unit
 from simsched.whatif.results import Result, numbers, table_of
 
 if TYPE_CHECKING:
     from simsched.whatif.question import WhatIf
 
 _WIDE: Final = 8.0  # numbers further apart than this factor stand on a logarithmic axis
+_ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _ABSOLUTE: Final = "absolute"
 
 
@@ -68,7 +69,7 @@ class Sweep(Result):
 
         scale, unit = time_unit(float(np.nanmax(self.makespan_us)))
         title, note = f"{self.graph} on {self.cluster}", "" if not self.reasons else f"{len(self.reasons)} refused"
-        x, us = _places(self.values), self.makespan_us / scale
+        x, us = _places(self.parameter, self.values), self.makespan_us / scale
         xlabel = _axis(self.parameter, self.values)
         if self.values2 is None:
             found = {place: value for place, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
@@ -78,7 +79,7 @@ class Sweep(Result):
                 return bar_plot({str(place): value for place, value in found.items()}, path, **looks)
             wide = min(found) > 0 and max(found) / min(found) > _WIDE
             return line_plot({self.scheduler: found}, path, logx=wide, **looks)
-        y = _places(self.values2)
+        y = _places(str(self.parameter2), self.values2)
         cells = {
             row: {place: us[i, j] for i, place in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)
         }
@@ -103,11 +104,17 @@ class Sweep(Result):
 
     def table(self) -> Any:
         """Return makespans as a `rich.table.Table`: a row per value, a column per second value."""
-        note = "\n".join([f"{format_time(self.base_us)} without changes", *self._refusals()])
+        still = bool(np.all(np.abs(self.makespan_us - self.base_us) <= _ALIKE * self.base_us))
+        same = [f"{' and '.join(filter(None, (self.parameter, self.parameter2)))} changed nothing"] if still else []
+        note = "\n".join([f"{format_time(self.base_us)} without changes", *same, *self._refusals()])
         title = f"{self.graph} on {self.cluster}"
         if self.values2 is None:
             rows = [
-                (_text(value), _cell(us), "-" if np.isnan(us) else f"{self.base_us / us:.2f}x" if us else "-")
+                (
+                    _text(self.parameter, value),
+                    _cell(us),
+                    "-" if np.isnan(us) else f"{self.base_us / us:.2f}x" if us else "-",
+                )
                 for value, us in zip(self.values, self.makespan_us.tolist(), strict=True)
             ]
             return table_of(
@@ -117,17 +124,23 @@ class Sweep(Result):
                 note=note,
                 best=int(np.nanargmin(self.makespan_us)),
             )
-        headings = (self.parameter, *(f"{self.parameter2} {_text(value)}" for value in self.values2))
+        headings = (
+            self.parameter,
+            *(f"{self.parameter2} {_text(str(self.parameter2), value)}" for value in self.values2),
+        )
         cells = [
-            (_text(value), *map(_cell, row)) for value, row in zip(self.values, self.makespan_us.tolist(), strict=True)
+            (_text(self.parameter, value), *map(_cell, row))
+            for value, row in zip(self.values, self.makespan_us.tolist(), strict=True)
         ]
         return table_of(title, headings, cells, note=note)
 
     def _refusals(self) -> list[str]:
         lines = []
         for i, j, text in self.reasons:
-            second = "" if self.values2 is None else f", {self.parameter2} {_text(self.values2[j])}"
-            lines.append(f"{self.parameter} {_text(self.values[i])}{second}: {text}")
+            second = (
+                "" if self.values2 is None else f", {self.parameter2} {_text(str(self.parameter2), self.values2[j])}"
+            )
+            lines.append(f"{self.parameter} {_text(self.parameter, self.values[i])}{second}: {text}")
         return lines
 
     def contents(self) -> dict[str, Any]:
@@ -245,27 +258,36 @@ def _shown(value: Any) -> Any:
     return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
 
 
-def _text(value: Any) -> str:
+def _text(parameter: str, value: Any) -> str:
     shown = _shown(value)
-    text = f"{shown:g}" if is_number(shown) else str(shown)
-    return f"={text}" if shown is not value else text
+    if shown is value:
+        return f"{value:g}" if is_number(value) else str(value)
+    text = with_unit(parameter, shown)
+    return text if " " in text else f"={text}"
 
 
 def _cell(us: float) -> str:
     return "-" if np.isnan(us) else format_time(us)
 
 
-def _places(values: Sequence[Any]) -> list[Any]:
+def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
     """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
-    kinds = {isinstance(value, dict) for value in values}
-    plain = all(is_number(_shown(value)) for value in values) and len(kinds) == 1
-    return [_shown(value) if plain else _text(value) for value in values]
+    if all(map(is_number, values)):
+        return list(values)
+    scale = shown_unit(parameter)[1]
+    plain = _all_absolute(values)
+    return [_shown(value) / scale if plain else _text(parameter, value) for value in values]
+
+
+def _all_absolute(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, dict) and is_number(_shown(value)) for value in values)
 
 
 def _axis(parameter: str, values: Sequence[Any]) -> str:
     """Return what an axis is called."""
     factors = all(is_number(value) for value in values) and not is_taken_as_is(parameter)
-    return f"{parameter} (factor)" if factors else parameter
+    unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
+    return f"{parameter} ({unit})" if unit else parameter
 
 
 def _floats(row: Any, length: int, where: str) -> list[float]:

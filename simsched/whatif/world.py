@@ -18,7 +18,7 @@ from simsched.schedules import Schedule
 from simsched.simulator import simulate
 from simsched.trace import Trace
 from simsched.whatif.changes import REBUILD, Change, speed_of
-from simsched.whatif.costs import Speeds, changed_cost, rates
+from simsched.whatif.costs import Speeds, changed_cost
 from simsched.whatif.devices import changed_cluster
 from simsched.whatif.rewiring import Rewiring, carried, executed, fused, removed, renamed
 
@@ -121,16 +121,22 @@ class World:
         gone = [name for name in plan.devices_used if name not in self.cluster.index]
         if gone:
             raise WhatIfError(
-                f"the plan uses {', '.join(gone)}, which {self.cluster.name!r} does not have; ask with reschedule=True"
+                f"the plan uses {', '.join(gone)}, which {self.cluster.name!r} does not have; "
+                "ask with reschedule=True (--reschedule)"
             )
         try:
             if any(change.parameter.startswith(REBUILD) for change in self.changes):
                 plan = renamed(plan, self.graph_rebuilt)
+            elif self.rewirings and plan.graph.names != self.graph_rebuilt.names:
+                raise WhatIfError(
+                    f"the plan runs a graph that {plan.scheduler} rewrote: ask of the plan in the place of the graph, "
+                    "or with reschedule=True (--reschedule)"
+                )
             for rewiring in self.rewirings:
                 plan = carried(plan, rewiring)
             return plan if self.execution is None else executed(plan, self.execution)
         except ScheduleError as error:
-            raise WhatIfError(f"the plan cannot be kept: {error}; ask with reschedule=True") from error
+            raise WhatIfError(f"the plan cannot be kept: {error}; ask with reschedule=True (--reschedule)") from error
 
     @property
     def graph_rebuilt(self) -> OpGraph:
@@ -144,11 +150,6 @@ class World:
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
             plan = upon(ground.target, plan)[0]
         return plan if self.execution is None else executed(plan, self.execution)
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the answer should know of the changes."""
-        return tuple(_notes(self))
 
 
 def make_world(ground: Ground, changes: Sequence[Change]) -> World:
@@ -236,28 +237,3 @@ def selected(graph: OpGraph, change: Change) -> Indices:
     if not len(rows):
         raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
     return rows
-
-
-def _notes(world: World) -> list[str]:
-    old, new, graph = world.ground.cluster, world.cluster, world.graph
-    notes: list[str] = []
-    changed = [change.parameter for change in world.changes]
-    pairs = [(old.devices[i if i < len(old) else 0], device) for i, device in enumerate(new.devices)]
-    if any(rates(a) != rates(b) for a, b in pairs):
-        pure = np.flatnonzero(~np.isnan(graph.time) & (graph.flops == 0) & (graph.nbytes == 0))
-        if len(pure):
-            notes.append(
-                f"{len(pure)} of {len(graph)} operators have a time but neither FLOP nor bytes, "
-                f"{graph.names[pure[0]]!r} for one: no rate of a device changes it"
-            )
-    if any(a.model != b.model for a, b in pairs) and len(graph.kernel_blocks):
-        notes.append(f"kernels keep the grids and blocks that they have on {old.devices[0].model}")
-    if "device.l2" in changed:
-        notes.append("nothing in the model depends on device.l2")
-    if any(parameter.startswith("link.") for parameter in changed):
-        exact = int((~np.isnan(graph.edge_transfer)).sum())
-        if not new.links:
-            notes.append("there are no links to change")
-        elif exact:
-            notes.append(f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes")
-    return notes

@@ -310,14 +310,26 @@ def test_refused(refused, line, message):
     assert message in refused(line)
 
 
-def test_a_cluster_of_two_is_not_one_of_three(refused):
+def test_a_cluster_wired_like_a_preset_has_other_numbers_of_devices(said):
+    """What --gpus does with a file is what it does with the preset that the file holds."""
     ss.Cluster.preset("h200", 2).save("two.json")
-    assert "--gpus 3: two.json holds 2 devices" in refused(f"compare {SMALL} --cluster two.json --gpus 3")
+    for n in (1, 3):
+        in_file = json.loads(said(f"compare {SMALL} --cluster two.json --gpus {n} --schedulers heft --json"))
+        of_preset = json.loads(said(f"compare {SMALL} --gpu h200 --gpus {n} --schedulers heft --json"))
+        assert in_file["rows"][0]["makespan_us"] == of_preset["rows"][0]["makespan_us"]
+
+
+def test_devices_joined_as_no_preset_is_are_not_multiplied(refused):
+    ss.Cluster.preset("h200", 2).replace_links(bandwidth=1.0).save("two.json")
+    said = refused(f"compare {SMALL} --cluster two.json --gpus 3")
+    assert "--gpus 3: two.json: 3 devices: those of '2 x h200' are 'h200', joined as no preset is" in said
 
 
 def test_a_device_of_no_preset_is_not_multiplied(refused):
     ss.Cluster.preset("h200").replace_devices(model="mine").save("one.json")
-    assert "a device of no preset, 'mine'" in refused(f"compare {SMALL} --cluster one.json --gpus 2")
+    assert "2 devices: those of 'h200' are of no preset, 'mine'" in refused(
+        f"compare {SMALL} --cluster one.json --gpus 2"
+    )
 
 
 def test_times_of_operators_alone_calibrate_nothing_without_a_device(refused):

@@ -126,3 +126,9 @@ def test_what_cannot_be_reported_is_one_line(tmp_path, capsys):
     assert "already uses the file" in refused(tmp_path, capsys, "cluster.json", "-o", "cluster.json")
     assert "nothing.onnx" in refused(tmp_path, capsys, "nothing.onnx", "-o", "r.html")
     assert "Missing option" in refused(tmp_path, capsys, GRAPH)
+
+
+def test_without_plotly_nothing_is_compared_in_vain(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setattr("simsched.comparison.compare", None)  # would be a traceback
+    assert "a report needs plotly: pip install" in refused(tmp_path, capsys, GRAPH, "-o", "r.html")

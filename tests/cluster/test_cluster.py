@@ -2,7 +2,7 @@
 
 import pickle
 from contextlib import suppress
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -47,6 +47,22 @@ def test_counts_of_a_device_are_whole(field, value):
 def test_rates_of_a_device(field, value):
     with pytest.raises(ClusterError, match=f"device 'gpu0': {field} must be positive"):
         replace(A100, **{field: value})
+
+
+def test_one_number_of_a_device_may_be_infinite(tmp_path):
+    """Files cannot hold infinities: what says of copies that nothing limits them stands there as null."""
+    numbers = [one.name for one in fields(A100) if type(getattr(A100, one.name)) in (int, float)]
+    assert len(numbers) > 25
+    for name in numbers:
+        if name != "copy_rate":
+            with pytest.raises(ClusterError, match=f"device 'gpu0': {name} must be .*, not inf"):
+                replace(A100, **{name: INF})
+    for changed in ({"peak": {"fp32": INF}}, {"interference": ((INF, 0.0), (0.0, 0.0))}):
+        with pytest.raises(ClusterError, match=r"must be .*finite"):
+            replace(A100, **changed)
+    free = Cluster([replace(A100, copy_rate=INF)])
+    free.save(tmp_path / "free.json")
+    assert Cluster.load(tmp_path / "free.json") == free
 
 
 @pytest.mark.parametrize("field", OVERHEADS)

@@ -5,7 +5,8 @@ from browser import Opened, launched
 
 import simsched as ss
 import workloads
-from simsched.report import write_report
+from simsched.report import Column, Section, Table, write_report
+from simsched.report.figures import lines
 from simsched.trace import measured_trace
 from simsched.trace.trace import COPY, KERNEL
 
@@ -253,4 +254,53 @@ def test_every_kind_of_figure_is_drawn(browser, tmp_path):
     assert opened.ask("document.querySelectorAll('.bars .point').length") == 4
     assert opened.said == []
     assert opened.asked == [opened.url]
+    opened.context.close()
+
+
+def test_charts_are_seen_before_the_library_is_there(browser, tmp_path):
+    """Without the library the first view stays: a rectangle for each kernel and wait, and the path in outline."""
+    trace = ss.simulate(ss.schedule(evil_graph(), ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100"))
+    page = write_report(trace)
+    start = page.index('id="plotly">') + len('id="plotly">')
+    path = tmp_path / "first.html"
+    path.write_text(page[:start] + "broken" + page[page.index("</script>", start) :], encoding="utf-8")
+    opened = Opened(browser, path)
+    script = """() => [...document.querySelectorAll('.preview path')].map((each) =>
+      [each.hasAttribute('fill'), each.getAttribute('d').split('Z').length - 1])"""
+    rectangles = sum(n for filled, n in opened.ask(script) if filled)
+    assert rectangles == counted(trace) + len(trace.critical_path().operators)
+    assert "</script>" in opened.page.locator(".preview").text_content()  # the kind, in the legend
+    assert opened.ask("performance.getEntriesByName('painted').length") == 1
+    opened.context.close()
+    path.write_text(page, encoding="utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.locator(".preview").count() == 0
+    opened.context.close()
+
+
+def test_columns_of_all_sorts_sort(browser, tmp_path):
+    """Numbers, infinities too, come before texts; what is missing or no number is last either way; equal rows stay."""
+    cells = ("b", 2.0, None, float("inf"), -3.5, "a10", float("nan"), "a9", float("-inf"), 2.0)
+    made = Table("t", (Column("n"), Column("v")), tuple((str(i), cell) for i, cell in enumerate(cells)))
+    write_report(Section("s", (made,)), tmp_path / "t.html")
+    opened = Opened(browser, tmp_path / "t.html")
+    button = opened.page.locator("thead button").nth(1)
+    button.click()
+    assert "".join(first_cells(opened)) == "8419375026"
+    button.click()
+    assert "".join(first_cells(opened)) == "0573194826"
+    opened.context.close()
+
+
+def test_lines_stand_where_the_crossing_is(browser, tmp_path):
+    """On a logarithmic axis a line at 10 stands where the axis has 10, not where it has 1."""
+    drawn = lines("t", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, "x", "y", logx=True, upright=(10,))
+    write_report(Section("s", (drawn,)), tmp_path / "line.html")
+    opened = Opened(browser, tmp_path / "line.html")
+    at, wanted = (
+        opened.ask("""() => { const plot = document.querySelector('.plot'), { xaxis, _size } = plot._fullLayout;
+      return [Number(plot.querySelector('.shapelayer path').getAttribute('d').match(/M([0-9.]+)/)[1]),
+              xaxis.d2p(10) + _size.l]; }""")
+    )
+    assert at == pytest.approx(wanted, abs=0.1)
     opened.context.close()

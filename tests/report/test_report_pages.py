@@ -254,3 +254,63 @@ def test_box_plots_hold_few_points():
     (box,) = boxes("b", {"x": values}, "us").data
     assert len(box["y"][0]) == 60
     assert box["median"] == [pytest.approx(0.5, abs=1e-3)]
+
+
+def test_break_even_points_stand_at_their_factors():
+    """Plans that cross at 10 times the launch cost: Plotly's lines are given values, not their logarithms."""
+    from types import SimpleNamespace
+
+    from simsched.report.of_analyses import breakeven_sections
+
+    found = SimpleNamespace(parameter="overhead.launch", names=("a", "b"), factors=(1.0, 100.0), a_us=(1.0, 4.0),
+                            b_us=(2.0, 3.0), crossings=(SimpleNamespace(factor=10.0, value=40.0, better_below="a",
+                            better_above="b"),))  # fmt: skip
+    (section,) = breakeven_sections(found)
+    (figure,) = (block for block in section.blocks if isinstance(block, Figure))
+    assert [shape["x0"] for shape in figure.layout["shapes"]] == [10.0]
+
+
+def test_texts_are_categories_and_no_templates():
+    """Devices called like numbers or dates keep their names; ``%{y}`` in a name is not replaced."""
+    from simsched.report.figures import bars, lines
+
+    drawn = lines("t", {"%{y}": {"1": [1.0], "2024-01-01": [2.0]}}, "x", "y", logx=True)
+    assert drawn.layout["xaxis"]["type"] == "category"
+    assert drawn.data[0]["hovertemplate"].startswith("&#37;{y}: ")
+    assert bars("t", {"1": (1.0,)}, "x").layout["yaxis"]["type"] == "category"
+    assert bars("t", {"a": (1.0, 9.0)}, "x", logx=True).layout["xaxis"]["type"] == "log"
+
+
+def test_numbers_that_are_none_have_no_key():
+    """What is not a number is missing; infinities are spelt as JavaScript reads them; huge counts are texts."""
+    table = Table("t", (Column("a"),), ((float("nan"),), (float("-inf"),), (10**400,)))
+    html = Writer().block(table, 3)
+    assert 'data-v="">-<' in html
+    assert 'data-v="-Infinity">-inf<' in html
+    assert html.count("data-v") == 2
+    with pytest.raises(ReportError, match="not finite"):
+        json_text([float("nan")])
+    assert "a?b" in write_report(Section("a\ud800b"))
+
+
+def test_what_a_chart_leaves_out_is_said(monkeypatch):
+    """Of the three kernels of a fork those that start in the first 10 us, and no host threads."""
+    trace = ss.simulate(fork(), CLUSTER)
+    assert gantt_data(Gantt("all", trace))["notes"] == []
+    monkeypatch.setattr("simsched.report.gantt.MOST_BARS", 1)
+    monkeypatch.setattr("simsched.report.gantt.MOST_HOST_SPANS", 1)
+    found = gantt_data(Gantt("few", trace))
+    assert found["until"] < trace.makespan
+    assert all(start <= found["until"] for start in found["bars"]["start"])
+    assert {row["what"] for row in found["rows"]} == {"stream"}
+    page = text_of(write_report(trace))
+    assert "the first 1 of " in page
+    assert "without host threads, which have " in page
+
+
+def test_of_many_devices_a_few_are_named():
+    """Of 64 devices eight are named, with dots, and one peak of memory is given."""
+    cluster = ss.Cluster.preset("a100", 64)
+    page = text_of(write_report(ss.simulate(ss.schedule(fork().graph, cluster, "round-robin"), cluster)))
+    assert "64: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7, ..." in page
+    assert "on gpu0, at most as much on the other 63 devices" in page

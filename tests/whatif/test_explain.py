@@ -82,3 +82,12 @@ def test_nothing_helps_what_takes_no_time():
     found = explain(ss.schedule(graph, BARE, "sequential"), BARE)
     assert found.suggestions == ()
     assert "None of the changes that were tried gains 0.5% or more." in str(found)
+
+
+def test_loads_that_are_not_known_are_not_told():
+    """Without kernels and utilization nothing says how full the device is; half of it is, of which that is said."""
+    found = explain(ss.schedule(chain(2, 10.0), BARE, "sequential"), BARE)
+    assert "fill is not known" in str(found)
+    assert "of the SMs have work" not in str(found)
+    half = ss.OpGraph([ss.Operator("a", time=10.0, utilization=0.5)])
+    assert "50% of the issue slots are in use" in str(explain(ss.schedule(half, BARE, "sequential"), BARE))

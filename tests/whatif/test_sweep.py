@@ -67,3 +67,16 @@ def test_what_cannot_be_swept():
         sweep(asked, "link.width", [1])
     with pytest.raises(UnknownNameError, match="gtx"):
         sweep(asked, "device", ["gtx"])
+
+
+def test_values_are_told_with_their_units():
+    """Absolute values in the unit that reads best, factors bare; and it is said where nothing changed."""
+    asked = what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100", 2))
+    text = repr(asked.sweep("link.bandwidth", [ss.absolute(12e3), 2.0], "overhead.wait", [ss.absolute(5.0)]))
+    assert "12 GB/s" in text
+    assert "overhead.wait 5 us" in text
+    assert "link.bandwidth and overhead.wait changed nothing" in text
+    assert "changed nothing" not in repr(asked.sweep("overhead.launch", [0.0, 1.0]))
+    drawn = asked.sweep("link.bandwidth", [ss.absolute(12e3), ss.absolute(24e3)]).plot()
+    assert drawn.get_xlabel() == "link.bandwidth (GB/s)"
+    assert [12.0, 24.0] in [list(line.get_xdata()) for line in drawn.lines]

@@ -10,7 +10,8 @@ from strategies import clusters, graphs
 
 import simsched as ss
 from simsched.errors import WhatIfError
-from simsched.whatif.in_flight import placed_operator_times, repeated
+from simsched.simulator.baking import placed_operator_times
+from simsched.whatif.in_flight import repeated
 from simsched.whatif.throughput import throughput
 
 A100 = ss.Cluster.preset("a100")

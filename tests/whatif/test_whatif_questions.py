@@ -11,7 +11,7 @@ from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
-from simsched.whatif import Change, absolute, what_if
+from simsched.whatif import Change, absolute, numeric_parameters, what_if
 
 FREE = Cluster.preset("a100").without_overheads()
 PAIR = Cluster.preset("a100", 2).without_overheads()
@@ -234,3 +234,58 @@ def test_schedulers_that_rewrite_graphs():
     for op in made:
         assert asked.cost(op, device) == pytest.approx(default_cost(op, device) / 2)
     assert asked.makespan == simulate(asked.plan, asked.cluster, asked.cost).makespan < asked.makespan_before
+
+
+def merging(graph, cluster, cost):
+    """Make one operator of b and c, as schedulers that rewrite graphs do."""
+    rows = [graph["a"], replace(graph["b"], name="both", time=graph["b"].time + graph["c"].time)]
+    return Schedule(OpGraph(rows, [Edge("a", "both")], graph.name), [Placement("a"), Placement("both")], scheduler="m")
+
+
+def test_a_plan_over_a_rewritten_graph_is_not_kept_by_the_names_of_the_old_one():
+    """Operators that are fused, taken out or quicker by name are those of the old graph: b and c are not in the plan.
+
+    A plan made anew has them; a to both takes 10 + 40 us, with a and b as one 10 + 20 and 20 us.
+    """
+    asked = what_if(fork(), FREE, scheduler=merging)
+    assert asked.makespan == 50.0
+    for changed in (asked.fuse(["b", "c"]), asked.remove("a"), asked.fuse(["a", "b"])):
+        with pytest.raises(WhatIfError, match="the plan runs a graph that m rewrote: ask of the plan"):
+            _ = changed.makespan
+    again = what_if(fork(), FREE, True, scheduler="sequential").fuse(["b", "c"])
+    assert (again.direct, again.rescheduling) == (0.0, 0.0)
+    anew = replace(what_if(fork(), FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
+    assert (anew.makespan, anew.direct, anew.notes) == (45.0, -5.0, ())
+    quicker = asked.operators("b", speed=2.0)
+    assert (quicker.difference, quicker.notes) == (
+        0.0, ("m rewrote the graph: 'b' is not in the plan, and its speed makes no difference",),
+    )  # fmt: skip
+    assert what_if(asked.plan, FREE).operators("both", speed=2.0).difference == -20.0
+    known = numeric_parameters(asked, per_operator=True)
+    assert [name for name in known if name.startswith("operator.")] == ["operator.a.speed"]
+
+
+def test_notes_on_what_is_not_used():
+    asked = what_if(fork(), FREE, True, scheduler="sequential").gpus(2)
+    assert asked.notes == ("sequential makes no use of gpu1; other schedulers may",)
+    assert what_if(fork(), FREE).gpus(2).notes == ("the plan was made without gpu1 and does not use it; reschedule",)
+    more = what_if(fork(), FREE, True, scheduler="sequential").gpus(8).notes
+    assert more == ("sequential makes no use of gpu1, gpu2, gpu3, gpu4 and 3 more; other schedulers may",)
+    with pytest.raises(WhatIfError, match="gpus: at most 4096, not 4097"):
+        what_if(fork(), FREE).gpus(4097)
+    links = what_if(schedule(fork(), PAIR, "sequential"), PAIR).link(bandwidth=2.0)
+    assert links.notes[-1] == "nothing is copied between devices: links make no difference"
+    copied = what_if(both_gpus(OpGraph(fork().operators, [Edge("a", "c", 1e3)])), PAIR).link(bandwidth=2.0)
+    assert (copied.difference < 0, copied.notes) == (True, ())
+
+
+def test_a_plan_that_cannot_run_any_more_does_not_stand_in_the_way_of_a_new_one():
+    """Of a line of three devices the middle one is the last in order: without it the first two are not joined."""
+    first, second, middle = Cluster.preset("a100", 3).without_overheads().devices
+    link = PAIR.links[0][2]
+    line = Cluster((first, second, middle), ((first.name, middle.name, link), (second.name, middle.name, link)))
+    plan = both_gpus(OpGraph(fork().operators, [Edge("a", "b", 8.0), Edge("a", "c", 8.0)]))
+    asked = what_if(plan, line, True, scheduler="sequential").gpus(2)
+    assert (asked.makespan, asked.kept, asked.direct, asked.rescheduling) == (50.0, None, None, None)
+    with pytest.raises(ClusterError):
+        _ = what_if(plan, line).gpus(2).makespan
