@@ -147,10 +147,10 @@ class Round:
         rows = self.held_out
         if len(rows) < 2:
             return None
-        from scipy.stats import kendalltau
-
-        tau = float(kendalltau([row.predicted_us for row in rows], [row.measured_us for row in rows]).statistic)
-        return None if np.isnan(tau) else tau
+        times = np.array([(row.predicted_us, row.measured_us) for row in rows])  # (n, 2)
+        predicted, measured = np.sign(times.T[:, :, None] - times.T[:, None, :])  # of each two, which takes longer
+        pairs = np.sqrt(np.count_nonzero(predicted) * np.count_nonzero(measured))
+        return float((predicted * measured).sum() / pairs) if pairs else None  # scipy.stats takes seconds to import
 
     @property
     def chosen(self) -> Outcome | None:
