@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hwbackend.accuracy_rows import FIGURES, Accuracy, Outcome, Round
 from simsched.errors import FileError, FormatError
-from simsched.io import Record, document, dump_json, read_json, write_file
+from simsched.io import Record, document, dump_json, naming, read_json, write_file
 from simsched.profile import Replay
 from simsched.simulator import simulate
 
@@ -62,7 +62,8 @@ def load_accuracy(folder: str | os.PathLike[str]) -> Accuracy:
         if Path(name).name != name:
             raise FormatError(f"{path}: runs of {scheduler!r} must be a file beside it, not {name!r}")
         replay = Replay.load(Path(folder, name))
-        traces[scheduler] = simulate(replay.program, calibration), replay
+        with naming(f"{path}: runs of {scheduler!r}"):
+            traces[scheduler] = simulate(replay.program, calibration), replay
     return top.build(
         Accuracy,
         graph=top.take("graph", str),

@@ -49,6 +49,8 @@ class Measurements:
         self._folder = None if folder is None else Path(folder)
         self._device = [backend.name, backend.cluster.to_dict()]
         if self._folder is not None:
+            if not str(folder):
+                raise FileError("cannot keep measurements in a folder without a name")
             try:
                 self._folder.mkdir(exist_ok=True)
             except (OSError, ValueError) as error:

@@ -40,6 +40,7 @@ SECONDS: Final = 60.0
 MEMORY: Final = 3 << 30
 """Bytes that a command may take beyond what the process has at first."""
 _MOST_KEPT: Final = 40  # failures that are logged in full
+_MOST_SLOW: Final = 8  # commands that are logged as the slowest
 _LONGEST: Final = 600
 _WORD: Final = 200  # characters of a word that is logged
 _SMALL: Final = 4000  # bytes of a spoiled file that is logged
@@ -69,18 +70,19 @@ class Tally:
     status: Counter[str] = field(default_factory=Counter)
     by_command: dict[str, dict[str, int]] = field(default_factory=dict)
     seconds: float = 0.0
-    slowest: float = 0.0
+    slowest: list[dict[str, Any]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
-    def note(self, command: Command | None, outcome: Outcome) -> None:
-        """Count a command."""
+    def note(self, words: Sequence[str], command: Command | None, outcome: Outcome) -> None:
+        """Count a command, and keep it if it is among the slowest."""
         self.commands += 1
         self.status[str(outcome.status)] += 1
         name = "words" if command is None else " ".join(command.path)
         mine = self.by_command.setdefault(name, {})
         mine[str(outcome.status)] = mine.get(str(outcome.status), 0) + 1
-        self.slowest = max(self.slowest, round(outcome.seconds, 2))
+        shown = {"seconds": round(outcome.seconds, 2), "command": _shown(words)}
+        self.slowest = sorted([*self.slowest, shown], key=lambda one: -one["seconds"])[:_MOST_SLOW]
 
     def fail(self, what: str, words: Sequence[str], outcome: Outcome, spoiled: str) -> None:
         """Count a failure; keep the first of them in full."""
@@ -88,7 +90,7 @@ class Tally:
         if self.failures[what] <= 2 and len(self.examples) < _MOST_KEPT:
             shown = {
                 "what": what,
-                "command": [word[:_WORD] for word in words],
+                "command": _shown(words),
                 "spoiled file": spoiled,
                 "error": outcome.err[-_LONGEST:],
             }
@@ -129,7 +131,7 @@ def run(root: Path, seed: int, *, seconds: float = 0.0, count: int = 0, only: st
         before = scratch.changes()
         outcome = forked(words, scratch.root)
         change = scratch.changes()
-        tally.note(command, outcome)
+        tally.note(words, command, outcome)
         mine = Change(
             change.new, tuple({*change.gone} - {*before.gone}), tuple(sorted({*change.changed} - {*before.changed}))
         )
@@ -138,6 +140,10 @@ def run(root: Path, seed: int, *, seconds: float = 0.0, count: int = 0, only: st
         scratch.restore(change)
     tally.seconds = perf_counter() - start
     return tally
+
+
+def _shown(words: Sequence[str]) -> list[str]:
+    return [word[:_WORD] for word in words]
 
 
 def _spoiled(scratch: Scratch, names: Sequence[str]) -> str:
@@ -310,8 +316,10 @@ def main() -> int:
         root = Path(folder).resolve() / "root"
         root.mkdir()
         tally = run(root, options.seed, seconds=options.seconds, count=options.count, only=options.only)
-    print(f"{tally.commands:,} commands in {tally.seconds:.1f} s, the slowest {tally.slowest:.1f} s: "
+    print(f"{tally.commands:,} commands in {tally.seconds:.1f} s, the slowest {tally.slowest[0]['seconds']:.1f} s: "
           + ", ".join(f"{n:,} of status {status}" for status, n in sorted(tally.status.items())))  # fmt: skip
+    for one in tally.slowest:
+        print(f"  {one['seconds']:.1f} s: {one['command']!r:.300}")
     for what, n in sorted(tally.failures.items()):
         print(f"  {n:,} x {what}")
     for example in tally.examples:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
+from hwbackend.accuracy_rows import Accuracy
 from simsched.calibration import Calibration, read_target
 from simsched.comparison import Comparison
 from simsched.errors import SimschedError
@@ -126,18 +127,23 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "profile": Parser(documents.profiles, "json", "net.json", _of("simsched"), written_as="simsched"),
     "cluster": Parser(readers.clusters, "json", "net.json", (ss.Cluster.load, read_target)),
     "calibration": Parser(readers.calibrations, "json", "net.json", (Calibration.load, read_target)),
-    "target": Parser(readers.targets, "json", "net.json", (read_target,)),
     "replay": Parser(readers.replays, "json", "net.json", (ss.Replay.load,)),
     "runs": Parser(readers.profiles, "json", "net.json", (Profile.load,)),
     "recorded": Parser(readers.replays, "json", "net.json", (readers.recorded,), names_file=False),
     "study": Parser(readers.studies, "text", "study.toml", (Study.from_file,)),
     "study-folder": Parser(readers.study_files, "json", "study.json", (readers.read_folder,), names_file=False),
     "rows": Parser(readers.rows, "text", "rows.jsonl", (readers.read_folder,), names_file=False),
+    "accuracy": Parser(readers.accuracies, "json", "accuracy.json", (readers.read_accuracy,), names_file=False),
     "comparison": Parser(readers.comparisons, "json", "net.json", (Comparison.load,)),
     **{
         kind.__name__.lower(): Parser(readers.of_question(kind), "json", "net.json", (kind.load,))
         for kind in readers.ANSWERS
     },
+    "report": Parser(readers.reportable, "json", "net.json", (readers.report_of,)),
+    "report-study": Parser(readers.rows, "text", "rows.jsonl", (readers.report_of_study,), names_file=False),
+    "report-validation": Parser(
+        readers.accuracies, "json", "accuracy.json", (readers.report_of_validation,), names_file=False
+    ),
     "wirings": Parser(documents.wirings, "json", "net.json", (read_wirings,)),
     "spec": Parser(documents.specs, "text", "spec", (_from_spec,), (_bounded,), names_file=False),
     "detection": Parser(
@@ -214,6 +220,12 @@ def _check_found(found: Any) -> None:
         found.to_csv()
         found.status()
         found.table()
+    elif isinstance(found, Accuracy):
+        found.table()
+        dump_json(found.to_dict())
+    elif isinstance(found, readers.Page):
+        if not found.html.startswith("<!DOCTYPE html>") or not found.html.endswith("</html>\n"):
+            raise DefectError("a report that is not whole")
     elif not isinstance(found, _KINDS):
         raise DefectError(f"a {type(found).__name__} was read")
     if isinstance(found, _KINDS):

@@ -1,17 +1,21 @@
 """Readers of what the library itself has written: clusters, measurements, studies, and the results of questions."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from functools import cache, partial
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import simsched as ss
+from hwbackend.accuracy_file import load_accuracy
+from hwbackend.accuracy_rows import Accuracy
 from simsched.io import dump_json
 from simsched.study import Results, Study
-from simsched.whatif import Answer, BreakEven, Robustness, Sensitivity, Sweep, Throughput
+from simsched.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 from validation import fuzz_documents
 from workloads import check_kind, load_kind
 
@@ -114,18 +118,68 @@ def study_files() -> tuple[bytes, ...]:
     return (_folder()["study.json"],)
 
 
+@contextmanager
+def _beside(path: str, files: Mapping[str, bytes]) -> Iterator[str]:
+    """Put the other files of a folder beside one of them, for as long as the folder is read."""
+    others = {Path(path).with_name(name): content for name, content in files.items() if name != Path(path).name}
+    for other, content in others.items():
+        other.write_bytes(content)
+    try:
+        yield str(Path(path).parent)
+    finally:
+        for other in others:
+            other.unlink()
+
+
 def read_folder(path: str) -> Results:
     """Read a study's folder of which one file is given."""
-    folder = Path(path).parent
-    for name, content in _folder().items():
-        if name != Path(path).name:
-            (folder / name).write_bytes(content)
-    try:
+    with _beside(path, _folder()) as folder:
         return Results.open(folder)
-    finally:
-        for name in _folder():
-            if name != Path(path).name:
-                (folder / name).unlink()
+
+
+def accuracies() -> tuple[bytes, ...]:
+    """Return what a validation came to."""
+    return (dump_json(_documented().accuracy_file()).encode(),)
+
+
+def read_accuracy(path: str) -> Accuracy:
+    """Read a validation's folder, of whose files that of the accuracy is given."""
+    with _beside(path, {"round-2.json": replays()[0]}) as folder:
+        return load_accuracy(folder)
+
+
+class Page(NamedTuple):
+    """A report."""
+
+    html: str
+
+
+def report_of(source: str) -> Page:
+    """Write a report of a file or folder, as the command does."""
+    from simsched.cli.reporting import report
+
+    with TemporaryDirectory() as folder, redirect_stdout(StringIO()):
+        path = Path(folder) / "report.html"
+        report([source], str(path), gpus=2)
+        return Page(path.read_text(encoding="utf-8"))
+
+
+def report_of_study(path: str) -> Page:
+    """Write the report of a study's folder of which one file is given."""
+    with _beside(path, _folder()) as folder:
+        return report_of(folder)
+
+
+def report_of_validation(path: str) -> Page:
+    """Write the report of a validation's folder, of whose files that of the accuracy is given."""
+    with _beside(path, {"round-2.json": replays()[0]}) as folder:
+        return report_of(folder)
+
+
+def reportable() -> tuple[bytes, ...]:
+    """Return documents of which reports are made."""
+    plain = (*comparisons(), *fuzz_documents.schedules(), *fuzz_documents.programs(), *replays())
+    return *plain, *(one for made in questions().values() for one in made)
 
 
 def recorded(path: str) -> Any:
@@ -133,11 +187,6 @@ def recorded(path: str) -> Any:
     from hwbackend.recorded_backend import RecordedBackend
 
     return RecordedBackend(folder=str(Path(path).parent)).cluster
-
-
-def targets() -> tuple[bytes, ...]:
-    """Return clusters and calibrations."""
-    return *clusters(), *calibrations()
 
 
 @cache
@@ -162,6 +211,7 @@ def questions() -> dict[str, tuple[bytes, ...]]:
         asked.sweep("link.bandwidth", [1.0, 2.0], "gpus", [1, 2]),
         ss.sensitivity(plan, cluster, parameters=["link.bandwidth", "overhead.launch"]),
         ss.breakeven("overhead.launch", plan, other, cluster),
+        ss.explain(plan, cluster),
         ss.robust({"a": plan, "b": other}, cluster, jitter=0.1, samples=4, rng=0),
         ss.throughput(plan, cluster, 2),
     )
@@ -171,7 +221,7 @@ def questions() -> dict[str, tuple[bytes, ...]]:
     return documents
 
 
-ANSWERS: Final = (Answer, Sweep, Sensitivity, BreakEven, Robustness, Throughput)
+ANSWERS: Final = (Answer, Sweep, Sensitivity, BreakEven, Explanation, Robustness, Throughput)
 """What questions come to, and can be written and read."""
 
 

@@ -158,11 +158,19 @@ def offer(mutant: Draft, name: str, cluster: ss.Cluster, tally: Tally) -> ss.Sch
 
 
 def simulate(plan: ss.Schedule, mutant: Draft, cluster: ss.Cluster, rng: Random, tally: Tally) -> None:
-    """Simulate an accepted mutant with jitter, and look whether every consumer finds what it reads."""
+    """Simulate an accepted mutant, and look whether every consumer finds what it reads.
+
+    Jitter, the way to lower it and the number of hardware queues are drawn: none of them may break anything.
+    """
     tally.simulated += 1
+    place = {row.op: at for at, row in enumerate(plan.placements)}
+    forwards = all(place[src] < place[dst] for src, dst in mutant.pairs)  # else no single thread can launch it
+    threads = rng.choice(("device", "one")) if forwards else "device"
+    transfers = rng.choice(("async", "blocking")) if plan.execution != "graph" else "async"
+    cluster = cluster.replace_devices(connections=rng.choice((1, 2, 32)))
     try:
-        program = plan.lower(cluster, events=rng.choice(("minimal", "literal")))
-        trace = ss.simulate(program, cluster, jitter=rng.choice((None, 0.5)), rng=rng.randrange(1 << 30))
+        program = plan.lower(cluster, threads=threads, transfers=transfers, events=rng.choice(("minimal", "literal")))
+        trace = ss.simulate(program, cluster, jitter=rng.choice((None, 0.5, 2.0)), rng=rng.randrange(1 << 30))
         tally.copies_seen += look(trace, plan)
     except (SimschedError, BrokenEdgeError) as error:
         tally.fail(f"simulated: {type(error).__name__}", str(error), mutant)

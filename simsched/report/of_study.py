@@ -5,6 +5,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
+import numpy as np
+
+from simsched.errors import StudyError
+from simsched.plot.scales import require_positive
 from simsched.report.figures import bars, boxes, heat, lines
 from simsched.report.sections import Block, Column, Figure, Pairs, Section, Table, Text, time_column
 from simsched.study import Results
@@ -88,13 +92,20 @@ def _searches(rows: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
     return (Table("What searches say, over all rows", columns, cells),)
 
 
-def _drawn(panel: Panel) -> Figure:
-    """Return a picture of a study as a figure of the page."""
+def _drawn(panel: Panel) -> Figure | Text:
+    """Return a picture of a study as a figure of the page, or why there is none: zeros on a logarithmic axis."""
     figure, series = panel.figure, panel.series
     what = f"{panel.ylabel} over {panel.xlabel}" if panel.xlabel and figure.kind != "heatmap" else panel.ylabel
     title = figure.title.replace("\n", ", ")
     title = f"{what}: {title}" if title else what
     common: dict[str, Any] = {"note": panel.note}
+    try:
+        require_positive(
+            {name: {x: np.asarray(each) for x, each in given.items()} for name, given in series.items()},
+            figure.logy or figure.kind == "search-time",
+        )
+    except StudyError as error:
+        return Text(f"{title} is not drawn: {error}", "note")
     if figure.kind in ("line", "search-time"):
         log = figure.kind == "search-time"
         return lines(title, series, panel.xlabel, panel.ylabel, logx=figure.logx or log, logy=figure.logy or log,

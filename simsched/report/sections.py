@@ -201,6 +201,7 @@ class Section:
 
 
 Block = Text | Pairs | Table | Figure | Gantt | Tabs | Section
+"""What a section consists of."""
 
 
 def time_column(heading: str, values: Sequence[float | None]) -> Column:

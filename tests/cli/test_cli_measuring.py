@@ -298,6 +298,7 @@ def test_validate_prints_the_whole_loop(said, folder):
         (f"validate {SMALL} --backend synthetic --scatter x.jpg", "cannot draw 'x.jpg'"),
         (f"validate {SMALL} --backend synthetic --resume graph.json", "cannot make folder graph.json"),
         (f"validate {SMALL} --backend synthetic --resume no/where", "cannot make folder no/where"),
+        (f"validate {SMALL} --backend synthetic --resume=", "cannot keep measurements in a folder without a name"),
         (f"compare {SMALL} --cluster torn.json", "torn.json: not valid JSON"),
         (f"compare {SMALL} --cluster nothing.json", "cannot read nothing.json"),
         (f"compare {SMALL} --cluster graph.json", "graph.json: field 'format' is 'simsched.graph'; expected one of"),

@@ -169,7 +169,7 @@ FILES = {
     "deep": ("[" * 100_000, "nested too deeply"),
     "many digits": ("1" * 5000, "digits"),
     "NaN": (edited().replace("10.0", "NaN"), "NaN is not a number that can be used"),
-    "infinity": (edited().replace("10.0", "1e999"), "time must be finite"),
+    "infinity": (edited().replace("10.0", "1e999"), "1e999 is too large a number"),
     "negative": (edited().replace("10.0", "-1"), "time must be finite and not negative, not -1"),
     "text for a number": (edited().replace("10.0", '"long"'), "field 'time' must be a number, not a text"),
     "number for a text": (edited(name=3), "field 'name' must be a text"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import simsched as ss
+import workloads
 from simsched.comparison import Comparison, Row
 from simsched.errors import FileError, MissingDependencyError, ReportError
 from simsched.plot.looks import luminance
@@ -314,3 +315,17 @@ def test_of_many_devices_a_few_are_named():
     page = text_of(write_report(ss.simulate(ss.schedule(fork().graph, cluster, "round-robin"), cluster)))
     assert "64: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7, ..." in page
     assert "on gpu0, at most as much on the other 63 devices" in page
+
+
+def test_a_search_that_took_no_time_has_no_place_on_a_logarithmic_axis(tmp_path):
+    """The page says so in the place of the figure, and shows the rest."""
+    study = ss.Study("small", ["sequential", "lios"], {"kind": "layered", "n_ops": [12, 16], "n_layers": 4},
+                     {"gpu": "a40"}, figure=[{"kind": "search-time"}, {"kind": "line", "x": "n_ops"}])  # fmt: skip
+    ss.run_study(study, tmp_path, load=workloads.load_kind, executor="serial")
+    first, *others = (tmp_path / "rows.jsonl").read_text().splitlines()
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join([json.dumps(json.loads(first) | {"wall.search_s": 0.0}), *others, ""])
+    )
+    page = write_report(ss.Results.open(tmp_path))
+    assert "is not drawn: a logarithmic axis has no place for 0 of" in text_of(page)
+    assert page.count('class="plot') == 1

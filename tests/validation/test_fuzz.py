@@ -66,10 +66,9 @@ def warns(path):
 
 
 def allocates(path):
-    """As much as a number in the file says."""
-    found = clean(path)
-    bytearray(int(min(largest(found), 2.0**40)))
-    return found
+    """Twice what it may; untouched, it costs nothing where there is no limit."""
+    bytes(2 * fuzz_slice.MEMORY)
+    return clean(path)
 
 
 def largest(graph):
@@ -77,7 +76,7 @@ def largest(graph):
 
 
 def dies(path):
-    if b"1e30" in Path(path).read_bytes():
+    if Path(path).read_bytes() == b"\n":  # which every parser is given
         os._exit(7)
     return clean(path)
 
@@ -171,7 +170,9 @@ def test_steps_may_be_any_numbers():
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 @pytest.mark.parametrize(("call", "error"), [(allocates, "MemoryError"), (dies, "the process ended with status 7")])
 def test_a_process_of_its_own_has_limits(call, error):
-    assert find(error, lambda seed: fuzz.fuzz_in_process(planted(call), "planted", seed, 0.5)).document
+    (failure,) = fuzz.fuzz_in_process(planted(call), "planted", 1, 0.01).failures.values()
+    assert failure.error.startswith(error)
+    assert failure.document
 
 
 def test_log(tmp_path, monkeypatch, capsys):
@@ -192,11 +193,13 @@ def test_log(tmp_path, monkeypatch, capsys):
     assert found["failures"] == []
 
 
-@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("name", [name for name in PARSERS if not name.startswith("report-")])
 def test_parsers_for_a_moment(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(fuzz_slice, "BATCH", 40)
+    """Fewer reports than others, since one takes a tenth of a second; those of folders are left to the campaign."""
+    batch, most = (8, 3) if name == "report" else (24, 8)
+    monkeypatch.setattr(fuzz_slice, "BATCH", batch)
     documents = PARSERS[name].documents()
-    few = PARSERS[name]._replace(documents=lambda: documents[-10:])
+    few = PARSERS[name]._replace(documents=lambda: documents[-most:])
     tally = fuzz_slice.run(few, name, 20, 0.01, tmp_path)
     assert tally.failures == {}
-    assert tally.examples == tally.accepted + tally.refused > 40
+    assert tally.examples == tally.accepted + tally.refused > batch

@@ -8,6 +8,7 @@ import simsched as ss
 from simsched.cli.run import run
 from simsched.errors import BackendError, ClusterError, FormatError
 from simsched.study import Results
+from simsched.whatif import Answer
 from validation import fuzz_readers
 
 
@@ -19,9 +20,9 @@ from validation import fuzz_readers
         ("interference", [[None, 0.0], [0.0, 0.0]], "must be finite and not negative"),
         ("interference", [["", 0.0], [0.0, 0.0]], "must be finite and not negative"),
         ("interference", [[[], 0.0], [0.0, 0.0]], "must be finite and not negative"),
-        ("peak", {"fp32": None}, "must be positive and name fp32"),
-        ("peak", {"fp32": "1"}, "must be positive and name fp32"),
-        ("peak", {"fp32": 1.0, "fp16": [2]}, "must be positive and name fp32"),
+        ("peak", {"fp32": None}, "must be positive and finite, and name fp32"),
+        ("peak", {"fp32": "1"}, "must be positive and finite, and name fp32"),
+        ("peak", {"fp32": 1.0, "fp16": [2]}, "must be positive and finite, and name fp32"),
     ],
 )
 def test_a_device_whose_rates_are_no_numbers(field, value, reason):
@@ -79,3 +80,20 @@ def test_a_replay_of_fewer_launches_than_its_program_has():
     del document["launches"][-1]
     with pytest.raises(BackendError, match=r"^run\.json: two: 3 launches ran, but 2 were measured$"):
         ss.Replay.from_dict(document, "run.json")
+
+
+def without_links(document):
+    """The document with each cluster in it torn apart."""
+    return json.loads(json.dumps(document), object_hook=lambda one: one | {"links": []} if "links" in one else one)
+
+
+def test_what_is_simulated_again_on_a_cluster_that_lacks_a_link():
+    """The simulator knew nothing of the file."""
+    (answer,), (comparison, _) = fuzz_readers.questions()["Answer"], fuzz_readers.comparisons()
+    with pytest.raises(ClusterError, match=r"^net\.json: before: no links lead from gpu"):
+        Answer.from_dict(without_links(json.loads(answer)), "net.json")
+    document = without_links(json.loads(comparison))
+    for at, name in enumerate(["gpu0", "gpu1"]):
+        document["plans"]["lios"]["placements"][-at]["device"] = name
+    with pytest.raises(ClusterError, match=r"^net\.json: plans\['lios'\]: no links lead from gpu"):
+        ss.Comparison.from_dict(document, "net.json")
