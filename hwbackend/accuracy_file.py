@@ -56,6 +56,9 @@ def load_accuracy(folder: str | os.PathLike[str]) -> Accuracy:
     if not path.exists():
         raise FileError(f"{folder}: not the folder of a finished validation, since it has no {NAME}; run it to its end")
     top = document(read_json(path), FORMAT, VERSION, str(path))
+    rounds = tuple(_round(row) for row in top.records("rounds"))
+    if not rounds or not all(each.schedules for each in rounds):
+        raise FormatError(f"{path}: a validation has at least one round, and a round at least one schedule")
     calibration = Calibration.from_dict(top.take("calibration", dict), f"{path}: calibration")
     traces = {}
     for scheduler, name in _texts(top, "runs").items():
@@ -71,7 +74,7 @@ def load_accuracy(folder: str | os.PathLike[str]) -> Accuracy:
         device=top.take("device", str),
         environment=_texts(top, "environment"),
         seed=top.take("seed", int, None),
-        rounds=tuple(_round(row) for row in top.records("rounds")),
+        rounds=rounds,
         calibration=calibration,
         traces=traces,
     )

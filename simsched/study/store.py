@@ -141,6 +141,7 @@ def _is_row(row: Any) -> bool:
         and is_count(row.get("index"))
         and all(isinstance(row.get(name), str) for name in ("key", "unit", "scheduler"))
         and row.get("status") in STATUSES
+        and isinstance(row.get("reason", 0), str | None)
         and all(row.get(name) is None or (is_number(row[name]) and abs(row[name]) <= _LARGEST) for name in _NUMBERS)
     )
 

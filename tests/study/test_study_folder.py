@@ -198,7 +198,7 @@ def test_a_row_that_stands_twice(done, tmp_path):
 
 def test_rows_that_cannot_be_written_leave_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "rows.jsonl"
-    row = {"key": "a", "unit": "u", "scheduler": "lios", "status": "ok"}
+    row = {"key": "a", "unit": "u", "scheduler": "lios", "status": "ok", "reason": None}
     with appending(path) as file:
         file.append([{"index": 0, **row}])
         with monkeypatch.context() as patched:

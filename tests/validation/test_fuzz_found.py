@@ -5,6 +5,7 @@ import json
 import pytest
 
 import simsched as ss
+from hwbackend.accuracy_file import load_accuracy
 from simsched.cli.run import run
 from simsched.errors import BackendError, ClusterError, FormatError
 from simsched.study import Results
@@ -97,3 +98,24 @@ def test_what_is_simulated_again_on_a_cluster_that_lacks_a_link():
         document["plans"]["lios"]["placements"][-at]["device"] = name
     with pytest.raises(ClusterError, match=r"^net\.json: plans\['lios'\]: no links lead from gpu"):
         ss.Comparison.from_dict(document, "net.json")
+
+
+def test_a_row_of_a_study_that_does_not_say_why(tmp_path):
+    (study,), (rows,) = fuzz_readers.study_files(), fuzz_readers.rows()
+    first, *others = rows.decode().splitlines()
+    row = json.loads(first)
+    del row["reason"]
+    (tmp_path / "study.json").write_bytes(study)
+    (tmp_path / "rows.jsonl").write_text("\n".join([json.dumps(row), *others, ""]))
+    with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
+        Results.open(tmp_path)
+
+
+@pytest.mark.parametrize("rounds", [[], "of nothing"])
+def test_a_validation_without_a_round(rounds, tmp_path):
+    (content,) = fuzz_readers.accuracies()
+    document = json.loads(content)
+    document["rounds"] = [document["rounds"][0] | {"schedules": []}] if rounds else []
+    (tmp_path / "accuracy.json").write_text(json.dumps(document))
+    with pytest.raises(FormatError, match=r"accuracy\.json: a validation has at least one round"):
+        load_accuracy(tmp_path)
