@@ -228,3 +228,9 @@ def test_every_public_name_can_be_imported():
     assert set(simsched.__all__) <= set(dir(simsched))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = simsched.nothing
+
+
+def test_names_of_test_files_are_unique():
+    """Tests lie in folders without ``__init__.py``: two modules of one name could not both be imported."""
+    names = sorted(path.name for folder in ("tests", "docs") for path in (ROOT / folder).rglob("*.py"))
+    assert [name for name in names if names.count(name) > 1] == []

@@ -215,7 +215,7 @@ def test_validate_prints_the_whole_loop(said, folder):
         "--held-out 2 --repeats 2 --scatter s.png --gantt g.pdf --resume kept -o fitted.json"
     )
     out = said(line)
-    table, _, summary = out.partition("rounds ")
+    table, _, summary = out.partition("\nrounds\n")
     assert table.startswith("layered-8 on synthetic (surrogate a40), round 2 of 2")
     for name in ("heft", "autograph", "plan:mine", "random-1", "random-2"):
         assert sum(each.startswith(f"{name} ") for each in table.splitlines()) == 1
