@@ -173,6 +173,7 @@ def forked(words: Sequence[str], root: Path) -> Outcome:
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # it, or what it has left running
     if status is None:
+        os.kill(child, signal.SIGKILL)  # it may have stuck before it led a group of its own
         os.waitpid(child, 0)
     out, err = (path.read_text(errors="replace") for path in texts)
     return Outcome(status, out, err, perf_counter() - start)

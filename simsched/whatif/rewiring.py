@@ -196,8 +196,8 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     """Return a schedule over the graph that became of its own.
 
     An operator has the placement of the first of those it stands for that the plan launches. The launch order stays;
-    where an operator would then precede one that it reads from, it waits for it (stable topological order). Stages
-    stay, too, where they still can; else they are made anew, see `staged`.
+    where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
+    topological order). Stages stay, too, where they still can; else they are made anew, see `staged`.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     as_it_was = np.argsort(lead, kind="stable")
     made = _like(plan, rewiring.graph, as_it_was, lead[as_it_was])
-    if _can_run(made):
+    if _can_run(made) and (_is_topological(made) or not _is_topological(plan)):
         return made
     order = _by_dependency(rewiring.graph, lead)
     return staged(_like(plan, rewiring.graph, order, lead[order]))
@@ -227,6 +227,12 @@ def _can_run(plan: Schedule) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def _is_topological(plan: Schedule) -> bool:
+    """Whether producers are launched before those that read from them on other devices, too."""
+    position = launch_position(plan)
+    return bool((position[plan.graph.src] < position[plan.graph.dst]).all())
 
 
 def _by_dependency(graph: OpGraph, key: Indices) -> Indices:

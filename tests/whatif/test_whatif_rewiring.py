@@ -122,6 +122,18 @@ def test_placements_of_what_is_fused():
     assert asked.makespan == pytest.approx(1 + 2 + 100 / 275e3 + 3 + asked.graph["b+d"].time)
 
 
+def test_a_launch_order_stays_topological():
+    """c runs on another device and feeds d, which becomes one with a: it is launched first, in any execution."""
+    rows = [Operator(name, time=1.0) for name in "acd"]
+    graph = OpGraph(rows, [Edge("a", "d"), Edge("c", "d")])
+    plan = Schedule(graph, [Placement("a"), Placement("c", "gpu1"), Placement("d")])
+    asked = what_if(plan, FREE).fuse(["a", "d"])
+    for execution in ("events", "stages", "graph"):
+        assert [row.op for row in asked.execution(execution).plan.placements] == ["c", "a+d"]
+    backwards = Schedule(graph, [Placement("d", "gpu1"), Placement("a"), Placement("c")])  # threads of their own
+    assert [row.op for row in what_if(backwards, FREE).remove("a").plan.placements] == ["d", "c"]
+
+
 def test_stages_of_what_is_fused():
     """c of the second stage feeds d; b of the second and d of the third become one, which must leave c's stage."""
     stages = [
