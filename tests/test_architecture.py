@@ -234,3 +234,13 @@ def test_names_of_test_files_are_unique():
     """Tests lie in folders without ``__init__.py``: two modules of one name could not both be imported."""
     names = sorted(path.name for folder in ("tests", "docs") for path in (ROOT / folder).rglob("*.py"))
     assert [name for name in names if names.count(name) > 1] == []
+
+
+def test_no_pool_copies_this_process():
+    """A process copied from one with threads may wait for them for ever: every pool says how its processes begin."""
+    paths = [path for folder in (*PACKAGES, "validation", "tests") for path in (ROOT / folder).rglob("*.py")]
+    calls = {(path.name, ast.unparse(node)) for path in paths for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Call)}  # fmt: skip
+    pools = [call for call in calls if call[1].startswith(("ProcessPoolExecutor(", "partial(ProcessPoolExecutor"))]
+    assert len(pools) >= 3
+    assert [call for call in pools if "get_context" not in call[1]] == []

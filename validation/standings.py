@@ -9,7 +9,7 @@ already is not run again. Then the tables of validation/README.md are printed.
 
 import argparse
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
@@ -21,6 +21,7 @@ import workloads
 from simsched.errors import SchedulerError
 from simsched.io import dump_json, read_json, write_file
 from simsched.schedulers import SCHEDULERS, takes
+from validation.processes import processes
 
 NETWORKS: Final = ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
 BY_STAGES: Final = ("ios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")
@@ -110,7 +111,7 @@ def main() -> None:
     kept: dict[str, Any] = read_json(str(log))["cases"] if log.exists() else {}
     asked = cases(options.dags)
     missing = [case for case in asked if case not in kept]
-    with ProcessPoolExecutor(options.workers) as pool:
+    with processes(options.workers) as pool:
         running = {pool.submit(partial(run, case, options.evaluations)): case for case in missing}
         for future in as_completed(running):
             kept[running[future]] = future.result()

@@ -10,8 +10,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from simsched.rewriting.rule import Match, Substitution
 from simsched.schedulers.autograph.partition import intervals
 from simsched.units import MS
 from validation.papers.claims import Run, Values
+from validation.processes import each
 
 GPU: Final = "rtx2080ti"
 NETWORKS: Final[Mapping[str, str]] = MappingProxyType(
@@ -73,12 +73,8 @@ def latency(name: str, column: str, run: Run) -> float:
 @cache
 def searched(name: str, run: Run) -> Mapping[str, Searched]:
     """Return what each search makes of a network, several at a time."""
-    if run.workers == 1:
-        return {column: _search(name, column, run.quick) for column in _OBJECTIVES}
-    prepared(name)  # before the processes are made, which then have it
-    with ProcessPoolExecutor(run.workers) as pool:
-        running = {column: pool.submit(_search, name, column, run.quick) for column in _OBJECTIVES}
-        return {column: future.result() for column, future in running.items()}
+    columns = list(_OBJECTIVES)
+    return dict(zip(columns, each(partial(_search, name, quick=run.quick), columns, run.workers), strict=True))
 
 
 def _search(name: str, column: str, quick: bool, cost: CostModel | None = None) -> Searched:
@@ -127,19 +123,17 @@ def kinds_taken(run: Run) -> Values:
 
     Of each kind also how many substitutions the mixed cost takes, and the sum of times.
     """
-    prepared(_SUBSTITUTED)  # before the processes are made, which then have it
     asked = [(kind, objective) for objective in ("mixed", "sum") for kind in _KINDS]
-    with ProcessPoolExecutor(run.workers) as pool:
-        running = [pool.submit(_taken, kind, objective, run.quick) for kind, objective in asked]
-        found = {pair: future.result() for pair, future in zip(asked, running, strict=True)}
+    found = dict(zip(asked, each(partial(_taken, quick=run.quick), asked, run.workers), strict=True))
     taken = sum(found[kind, "mixed"] > 0 for kind in _KINDS)
     return {"taken": float(taken), "refused": float(len(_KINDS) - taken)} | {
         f"{kind}, {objective}": float(n) for (kind, objective), n in found.items()
     }
 
 
-def _taken(kind: str, objective: str, quick: bool) -> int:
-    """Return how many substitutions of a kind are made where no others may be."""
+def _taken(asked: tuple[str, str], quick: bool) -> int:
+    """Return how many substitutions of a kind an objective takes where no others may be made."""
+    kind, objective = asked
     rule, window = _KINDS[kind]
 
     def find(draft: Draft) -> Iterator[Match]:

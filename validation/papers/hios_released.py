@@ -6,10 +6,8 @@ either of the two repaired, or both, which shows which of them makes the figures
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing import get_context
 from statistics import mean
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ import workloads
 from simsched.graph.structure import longest_from
 from validation.papers.claims import Run
 from validation.papers.hios_numbers import SETTINGS, Setting, spread
+from validation.processes import each
 
 Inputs = Sequence[Mapping[int, float]]
 """Of each stage, by number of its first operator: those it reads from, and us of the transfer."""
@@ -197,11 +196,8 @@ def _setting(instances: int, setting: Setting) -> dict[str, tuple[float, float]]
 @cache
 def reported(quick: bool, workers: int) -> dict[str, dict[str, tuple[float, float]]]:
     """Return mean and standard deviation of the speedups of each setting, by its name."""
-    one = partial(_setting, QUICK_INSTANCES if quick else INSTANCES)
-    if workers == 1:
-        return {setting.name: one(setting) for setting in SETTINGS}
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        return dict(zip([setting.name for setting in SETTINGS], pool.map(one, SETTINGS), strict=True))
+    found = each(partial(_setting, QUICK_INSTANCES if quick else INSTANCES), SETTINGS, workers)
+    return dict(zip([setting.name for setting in SETTINGS], found, strict=True))
 
 
 def of(setting: Setting, run: Run) -> dict[str, tuple[float, float]]:
