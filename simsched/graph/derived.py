@@ -1,11 +1,13 @@
 """Graphs made of the columns of others, without a Python object per row."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.graph.columns import COSTS, Floats
+from simsched.graph.columns import COSTS, Floats, Indices, encode, index_of
+from simsched.graph.operator import Operator
 from simsched.graph.opgraph import OpGraph
 
 _LABELS = ("kind", "dtype", "block")
@@ -87,4 +89,57 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
         edge_transfer=np.tile(graph.edge_transfer, copies),
     )
     made.__dict__["index"] = {name: i for i, name in enumerate(made.names)}
+    return made
+
+
+def rearranged(
+    graph: OpGraph, rows: Sequence[int], src: Indices, dst: Indices, nbytes: Floats, transfer: Floats,
+    further: Operator | None = None,
+) -> OpGraph:  # fmt: skip
+    """Return a graph of some operators of another one, with edges of its own; O(V + E).
+
+    Parameters
+    ----------
+    graph, rows
+        The operators, by index, in their new order.
+    src, dst, nbytes, transfer
+        Edges between them: positions in `rows`, bytes, exact transfer times in us or NaN; shape (n_edges,) each.
+    further
+        An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
+
+    >>> from simsched.graph import Edge
+    >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
+    >>> none = np.array([np.nan])
+    >>> rearranged(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
+    Edge(src='x', dst='c', nbytes=0.0, transfer=None)
+    """
+    tables = [graph] if further is None else [graph, OpGraph([further])]
+    taken = np.asarray(rows, np.int64)
+    sizes = np.concatenate([np.diff(table.kernel_ptr) for table in tables])
+    starts, wanted = np.cumsum(sizes) - sizes, sizes[taken]
+    ptr = np.concatenate([[0], np.cumsum(wanted)])
+    kernels = np.repeat(starts[taken] - ptr[:-1], wanted) + np.arange(ptr[-1])
+    texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in _LABELS}
+    details = graph._details | {len(graph): row for table in tables[1:] for row in table._details.values()}
+    names = [*graph.names, *(table.names[0] for table in tables[1:])]
+
+    def joined(key: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(table, key) for table in tables])
+
+    made = OpGraph.__new__(OpGraph)
+    made._fill(
+        name=graph.name,
+        names=tuple(names[row] for row in rows),
+        src=src,
+        dst=dst,
+        costs={key: joined(key)[taken] for key in COSTS},
+        intensity=joined("intensity")[taken],
+        labels={key: encode(column[row] for row in rows) for key, column in texts.items()},
+        details={i: details[row] for i, row in enumerate(rows) if row in details},
+        kernel_ptr=ptr,
+        kernels={key: joined(f"kernel_{key}")[kernels] for key in _KERNELS},
+        edge_nbytes=nbytes,
+        edge_transfer=transfer,
+    )
+    made.__dict__["index"] = index_of(made.names)
     return made

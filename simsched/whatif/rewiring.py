@@ -12,8 +12,9 @@ from simsched.cluster import Device
 from simsched.costmodel import roofline
 from simsched.errors import ScheduleError, UnknownNameError, WhatIfError
 from simsched.feasibility import launch_position
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.graph.columns import Floats, Indices
+from simsched.graph import Operator, OpGraph
+from simsched.graph.columns import Floats, Indices, column
+from simsched.graph.derived import rearranged
 from simsched.graph.ordering import describe_cycle
 from simsched.schedules import Schedule
 
@@ -87,17 +88,20 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     whole = _fused_operator(graph, inside, times, device, measured)
     left = [row for row in range(len(graph)) if row not in inside[1:]]
     members = tuple((row,) if row != inside[0] else tuple(inside) for row in left)
-    rows = [graph.operator(row) if row != inside[0] else whole for row in left]
-    new_name = {graph.names[row]: whole.name for row in inside}
-    edges: list[Edge] = []
-    for edge in graph.edges:
-        if edge.src not in new_name and edge.dst not in new_name:
-            edges.append(edge)
-            continue
-        moved = replace(edge, src=new_name.get(edge.src, edge.src), dst=new_name.get(edge.dst, edge.dst))
-        if moved.src != moved.dst and (edge.src in new_name or moved not in edges):
-            edges.append(moved)
-    return Rewiring(graph, OpGraph(rows, edges, graph.name), members, whole.name)
+    place = np.zeros(len(graph), np.int64)
+    place[left] = np.arange(len(left))
+    place[inside] = at = int(place[inside[0]])
+    src, dst = place[graph.src], place[graph.dst]
+    kept = src != dst
+    seen: set[tuple[int, float, float | None]] = set()  # of tensors read by the new operator
+    for e in np.flatnonzero(kept & (dst == at)).tolist():
+        edge = graph.edge(e)
+        row = (int(src[e]), edge.nbytes, edge.transfer)
+        kept[e] = row not in seen
+        seen.add(row)
+    rows = [row if row != inside[0] else len(graph) for row in left]
+    made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
+    return Rewiring(graph, made, members, whole.name)
 
 
 def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: Device, measured: bool) -> Operator:
@@ -188,8 +192,10 @@ def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
         joined = [replace(into, dst=out.dst) for out in written for into in read]
         edges += [edge for edge in dict.fromkeys(joined) if edge not in edges]
     left = [row for row in range(len(graph)) if row not in gone]
-    new = OpGraph([graph.operator(row) for row in left], edges, graph.name)
-    return Rewiring(graph, new, tuple((row,) for row in left))
+    place = {graph.names[row]: i for i, row in enumerate(left)}
+    src, dst = (np.array([place[getattr(edge, end)] for edge in edges], np.int64) for end in ("src", "dst"))
+    nbytes, transfer = column(edge.nbytes for edge in edges), column(edge.transfer for edge in edges)
+    return Rewiring(graph, rearranged(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
 
 
 def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
