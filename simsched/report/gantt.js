@@ -140,7 +140,8 @@
         width, height, margin: { l: left, r: RIGHT, t: top, b: BOTTOM, autoexpand: false }, hovermode: "closest", dragmode: "zoom",
         legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
         xaxis: { range: xrange, title: { text: `time (${unit})`, standoff: 6 }, anchor: n ? `y${n + 1}` : "y", zeroline: false },
-        yaxis: { domain: [below / inner, 1], range: [bodyHeight + 0.1, -0.1], fixedrange: true, showgrid: false, zeroline: false },
+        yaxis: { domain: [below / inner, 1], range: [bodyHeight + 0.1, -0.1], fixedrange: true, showgrid: false, zeroline: false,
+          ticklabeloverflow: "allow" }, // there is room: names need not be measured
         shapes: chart.makespans.map((end, measured) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: end / scale, x1: end / scale,
           line: { width: 1, dash: measured ? "dot" : "dash" } })),
       };

@@ -6,6 +6,7 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
 (() => {
   const root = document.documentElement;
   const probe = document.createElement("span");
+  probe.hidden = true; // it takes no room: nothing need be laid out anew
 
   // Colours of the style sheet as they are now: it alone knows what light and dark look like.
   simsched.colour = (name) => {

@@ -1,16 +1,22 @@
 """The page: one HTML file with its styles, scripts and numbers in it, which may load nothing else."""
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from typing import Final
 
 from simsched.errors import MissingDependencyError
 from simsched.report.html import Writer
 from simsched.report.sections import Section
 
 _SCRIPTS = ("page.js", "figures.js", "preview.js", "gantt.js")
+_FOREIGN: Final = re.compile(r"(?<!\\)[\u0080-\uffff]")
+"""What JavaScript can name by four digits."""
+_OPENS, _ENDS, _NEAR = "this, () => {\n", "\n}));", 1000
+"""How Plotly's script begins, within so many characters, and ends: a call that is given all of it as a function."""
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -80,4 +86,19 @@ def library() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingDependencyError("a report needs plotly: pip install 'simsched[report]'") from None
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    return quick(str(get_plotlyjs()).replace("</script", "<\\/script"))
+
+
+def quick(script: str) -> str:
+    r"""Return a script that does the same and starts sooner.
+
+    A browser keeps and reads ASCII faster than other text. And it compiles a function in parentheses as it reads it,
+    while it skips any other and reads that again when it is called: here the function that is the whole library.
+
+    >>> quick('(function(f) { f(); } (this, () => {\n"\u00b5";\n}));')
+    '(function(f) { f(); } (this, (() => {\n"\\u00b5";\n})));'
+    """
+    plain = _FOREIGN.sub(lambda found: f"\\u{ord(found[0]):04x}", script).rstrip()
+    if plain.find(_OPENS) not in range(_NEAR) or not plain.endswith(_ENDS):
+        return plain  # not built as is expected
+    return plain.replace(_OPENS, "this, (() => {\n", 1).removesuffix(_ENDS) + "\n})));"
