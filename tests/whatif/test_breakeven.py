@@ -29,6 +29,11 @@ def test_a_fork_over_two_devices_pays_from_a_bandwidth_on():
     assert (crossing.better_below, crossing.better_above) == ("sequential", "custom")
     assert len(found.factors) == 49
     assert found.b_us[0] == pytest.approx(50 + 20_000 / 25)
+    factors, one, two, better = (list(column.cells) for column in found.table().columns)
+    assert factors[:2] + factors[-1:] == ["0.01562", "0.03125", "64"]  # an octave a row
+    assert (one[0], two[0], len(better)) == ("100.0 us", "850.0 us", 13)
+    assert {row.style for row in found.table().rows} == {None}  # no row is set off
+    assert better == ["sequential"] * 4 + ["equal"] + ["custom"] * 8
     (again,) = breakeven("link.bandwidth", SPLIT, sequential(FORK, TWO), TWO, low=0.1, high=1.0).crossings
     assert again.value == pytest.approx(400.0, rel=2e-6)
     assert (again.better_below, again.better_above) == ("sequential", "custom")
@@ -59,6 +64,7 @@ def test_equal_plans_never_cross():
     assert found.crossings == ()
     assert found.names == ("sequential", "sequential (2)")
     assert found.sentences()[0].endswith("both are equal")
+    assert set(found.table().columns[3].cells) == {"equal"}
 
 
 def test_plans_that_come_to_be_equal_do_not_cross():
@@ -115,7 +121,7 @@ def test_a_link_makes_two_devices_pay_on_a_random_dag():
 
 def test_what_cannot_be_asked():
     plan = sequential(FORK, TWO)
-    for options in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"high": float("inf")}):
+    for options in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")}):
         with pytest.raises(WhatIfError, match="factors must be positive"):
             breakeven("link.bandwidth", plan, SPLIT, TWO, **options)
     with pytest.raises(WhatIfError, match="give `graph`"):

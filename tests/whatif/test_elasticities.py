@@ -36,6 +36,7 @@ def test_a_chain_responds_in_proportion_to_shares():
     row = found["operators.conv.speed"]
     assert (row.low, row.high) == (0.8, 1.2)
     assert (row.low_us, row.high_us) == (pytest.approx(makespan + 15), pytest.approx(makespan - 10))
+    assert row.swing_us == pytest.approx(25)
     sizes = [abs(row.elasticity) for row in found.rows]
     assert sizes == sorted(sizes, reverse=True)
     assert found.rows[0].parameter == "operators.speed"
@@ -85,10 +86,26 @@ def test_whole_numbers_move_by_one_and_parts_by_what_there_is():
     plan = ss.schedule(graph, cluster, "lios")
     found = sensitivity(plan, cluster, parameters=["device.sms", "device.connections", "device.interleave"])
     assert (found["device.connections"].low, found["device.connections"].high) == (0.5, 1.5)
-    assert found["device.sms"].low == round(0.8 * 108) / 108
-    assert found["device.sms"].elasticity < -0.5
+    sms = found["device.sms"]
+    assert (sms.low, sms.high) == (86 / 108, 130 / 108)
+    asked = what_if(plan, cluster)
+    at = {n: asked.device(sms=ss.absolute(n)).makespan for n in (86, 107, 109, 130)}
+    assert (sms.low_us, sms.high_us) == (at[86], at[130])
+    assert sms.elasticity == pytest.approx(np.log(at[109] / at[107]) / np.log(109 / 107))
     row = found["device.interleave"]
     assert (row.low, row.high, row.high_us) == (0.8, 1.0, found.base_us)
+
+
+def test_parameters_of_the_load_move_by_one():
+    """A batch of 4 takes 5 + 4 x 10 = 45 us: 35 at 3, 55 at 5, for the step as for the swing."""
+
+    def load(batch=4):
+        return ss.OpGraph([ss.Operator("a", time=5.0 + 10.0 * batch)])
+
+    asked = what_if(load(), A100.without_overheads(), load=load)
+    (row,) = asked.sensitivity(parameters=["rebuild.batch"]).rows
+    assert (row.value, row.low, row.high, row.low_us, row.high_us) == (4.0, 0.75, 1.25, 35.0, 55.0)
+    assert row.elasticity == pytest.approx(np.log(55 / 35) / np.log(5 / 3))
 
 
 def test_what_is_zero_moves_nothing():
@@ -124,6 +141,18 @@ def test_the_tornado_has_a_bar_for_each_side():
     assert low.get_facecolor() != high.get_facecolor()
 
 
+def test_bars_reach_from_the_makespan_in_its_unit():
+    """30 and 10 ms in a row: 40 ms, 50 at 0.8 times the speed, 33.3 at 1.2 times it."""
+    graph = ss.OpGraph([ss.Operator("a", time=30e3), ss.Operator("b", time=10e3)], [ss.Edge("a", "b")])
+    plan = ss.schedule(graph, A100, "lios")
+    ax = sensitivity(plan, A100.without_overheads(), parameters=["operators.speed"]).tornado()
+    assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(40.0, 10.0), (40.0, pytest.approx(-20 / 3))]
+    assert (ax.get_xscale(), ax.get_xlabel()) == ("linear", "makespan (ms)")
+    assert ax.get_title(loc="left") == "graph on a100: makespan 40 ms"
+    (legend,) = [*ax.figure.legends, *filter(None, [ax.get_legend()])]
+    assert [text.get_text() for text in legend.get_texts()] == ["parameter at 80 %", "parameter at 120 %"]
+
+
 def test_what_cannot_be_measured():
     plan = ss.schedule(CHAIN, A100, "lios")
     with pytest.raises(WhatIfError, match="give the cluster"):
@@ -132,6 +161,10 @@ def test_what_cannot_be_measured():
         sensitivity(plan, A100, step=1.0)
     with pytest.raises(UnknownNameError, match="operator"):
         sensitivity(plan, A100, parameters=["operator.x.speed"])
+    with pytest.raises(WhatIfError, match="gpus cannot be moved: gpus: give a whole number of at least 1"):
+        sensitivity(plan, A100, parameters=["gpus"])
+    with pytest.raises(WhatIfError, match="there is no row of 'gpus': name it in `parameters`"):
+        sensitivity(plan, A100)["gpus"]
     nothing = ss.OpGraph([ss.Operator("a", time=0.0)])
     with pytest.raises(WhatIfError, match="takes no time"):
         sensitivity(ss.schedule(nothing, A100, "lios"), A100.without_overheads())

@@ -6,6 +6,7 @@ import simsched as ss
 import workloads
 from simsched.whatif.explain import explain
 from simsched.whatif.question import what_if
+from simsched.whatif.suggestions import _candidates
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()
@@ -27,6 +28,7 @@ def test_a_chain_is_bound_by_its_operators():
     assert "100% is kernels computing" in text
     assert "this one takes 1.00 times that" in text
     assert "bound by its own critical path" in text
+    assert "By kind" not in text
     (best,) = found.suggestions
     assert best.text == "make operators of kind conv twice as quick"
     assert (best.makespan_us, best.gain, best.doable) == (15.0, 0.5, False)
@@ -73,7 +75,12 @@ def test_copies_and_stages_are_named():
     rows = [ss.Placement(n, stream=i % 2, stage=i // 2, group=i % 2) for i, n in enumerate("abcd")]
     found = explain(ss.Schedule(both, rows, "stages"), wide)
     assert found.makespan_us == 70.0
-    assert {each.makespan_us for each in found.suggestions} == {20.0}
+    assert tried(ss.Schedule(both, rows, "stages"), wide)["make barriers free"] == 20.0
+    assert [(each.text, each.makespan_us) for each in found.suggestions] == [
+        ("capture it as a graph and launch that as a whole", 20.0),
+        ("order its stages by events instead of barriers", 20.0),
+        ("schedule it with lios", 20.0),
+    ]
     assert "in stages" in str(found)
 
 
@@ -91,3 +98,104 @@ def test_loads_that_are_not_known_are_not_told():
     assert "of the SMs have work" not in str(found)
     half = ss.OpGraph([ss.Operator("a", time=10.0, utilization=0.5)])
     assert "50% of the issue slots are in use" in str(explain(ss.schedule(half, BARE, "sequential"), BARE))
+
+
+def tried(plan, cluster):
+    """The makespan after every change that is tried, by its text."""
+    return {text: us for text, us, _ in _candidates(plan, cluster, None, ss.simulate(plan, cluster))}
+
+
+def test_what_changes_of_a_plan_of_events_come_to():
+    """a, then b and c on the other stream, 10 us each; launches of 1 us, records of 20, waits of 50, hops of 3.
+
+    Launch a, record, wait, launch b: issued at 72. Wait once more, launch c: at 123, so it ends at 133. Without the
+    second wait b ends at 82, c at 92. Free launches leave 20 + 50 + 50 + 10; free events 1 + 3 x 10 us; c, the only
+    one of its kind, at twice the speed 128. A captured graph begins after 100 us: 130.
+    """
+    ops = [ss.Operator(name, kind, time=10.0) for name, kind in zip("abc", ("pool", "pool", "conv"), strict=True)]
+    graph = ss.OpGraph(ops, [ss.Edge("a", "b"), ss.Edge("a", "c")])
+    rows = [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", stream=1)]
+    cluster = BARE.replace_devices(launch=1.0, record=20.0, wait=50.0, hop=3.0, graph_launch=100.0)
+    found = tried(ss.Schedule(graph, rows, events="literal"), cluster)
+    known = {
+        "capture it as a graph and launch that as a whole": 130.0, "leave out the waits that others imply": 92.0,
+        "make operators of kind conv twice as quick": 128.0, "make launches free": 130.0,
+        "make events free (record, wait, hop)": 31.0, "end the interference between kernels side by side": 133.0,
+        "let kernels side by side run as if alone": 133.0, "have twice the SMs": 133.0,
+        "have twice the DRAM bandwidth": 133.0,
+    }  # fmt: skip
+    assert {text: us for text, us in found.items() if not text.startswith("schedule")} == known
+    assert "leave out the waits that others imply" not in tried(ss.Schedule(graph, rows), cluster)
+
+
+def test_what_changes_of_two_devices_come_to():
+    """10 us, 4000 bytes at 100 bytes/us, 40 us: 90. Links twice as wide 70, operators twice as quick 65, no copy 50.
+
+    Two operators of 10 us that fill a device each, both on the first: the first scheduler that uses both takes 10.
+    """
+    cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
+    a, b = ss.Operator("a", time=10.0, utilization=1.0), ss.Operator("b", time=40.0, utilization=1.0)
+    graph = ss.OpGraph([a, b], [ss.Edge("a", "b", nbytes=4000)])
+    found = explain(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")]), cluster)
+    assert str(found).split("\n")[-3:] == [
+        "1. (plan) schedule it with sequential: 50 us, 44.4% less.",
+        "2. (wish) make operators of kind op twice as quick: 65 us, 27.8% less.",
+        "3. (wish) make links twice as wide: 70 us, 22.2% less.",
+    ]
+    both = ss.OpGraph([a, ss.Operator("b", time=10.0, utilization=1.0)])
+    found = tried(ss.schedule(both, cluster, "sequential"), cluster)
+    assert found["schedule it with round-robin"] == 10.0
+    assert "make links twice as wide" not in found
+
+
+def test_three_wishes_where_the_plan_can_do_nothing():
+    """2 + 18 us of FLOP behind a launch of 4: quicker by half 4 + 10, twice the SMs 4 + 2 + 9, no launch 20.
+
+    A captured graph would take longer to launch. Of 2 us and 1 us for the bytes DRAM can save half a us.
+    """
+    cluster = BARE.replace_devices(launch=4.0, graph_launch=9.0)
+    graph = ss.OpGraph([ss.Operator("a", flops=18.0 * 0.6 * BARE.devices[0].peak_rate("fp32"))])
+    found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
+    assert [(each.makespan_us, each.doable) for each in found.suggestions] == [
+        (pytest.approx(14.0), False), (pytest.approx(15.0), False), (pytest.approx(20.0), False),
+    ]  # fmt: skip
+    moves = ss.OpGraph([ss.Operator("a", nbytes=1.244e6)])
+    wider = tried(ss.schedule(moves, BARE, "sequential"), BARE)["have twice the DRAM bandwidth"]
+    assert wider == pytest.approx(2.5)
+
+
+def test_kinds_and_operators_of_the_path():
+    """40, 30, 20 and 10 us of four kinds in a row behind a launch of 0.75 us: 100.75 us, of which three are named.
+
+    The launch, less than 1 % of that, is drawn but not told.
+    """
+    kinds = ("conv", "pool", "relu", "fc")
+    ops = [ss.Operator(n, k, time=us) for n, k, us in zip("abcd", kinds, (40.0, 30.0, 20.0, 10.0), strict=True)]
+    graph = ss.OpGraph(ops, [ss.Edge(*pair) for pair in ("ab", "bc", "cd")])
+    cluster = BARE.replace_devices(launch=0.75)
+    found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
+    assert found.sentences[1:4] == (
+        "Of that 99% is kernels computing.",
+        "By kind, of the makespan: conv 40%, pool 30%, relu 20%.",
+        "On the critical path are 4 operators; the longest: a (40 us), b (30 us), c (20 us).",
+    )
+    heights = sorted(bar.get_height() for bar in found.plot().patches)
+    assert heights == [pytest.approx(0.75 / 100.75), pytest.approx(100 / 100.75)]
+
+
+def test_kernels_that_hold_each_other_up():
+    """Six operators of 10 us that fill the device, side by side: 60 us, 50 of them contention. Then one of 20 us.
+
+    That one does not load anything, so of 80 us 75 % of the slots are in use: it is the largest share that counts.
+    """
+    ops = [ss.Operator(f"v{i}", time=10.0, utilization=1.0) for i in range(6)]
+    graph = ss.OpGraph([*ops, ss.Operator("last", time=20.0)], [ss.Edge(op.name, "last") for op in ops])
+    rows = [ss.Placement(op.name, stream=i) for i, op in enumerate(ops)]
+    text = str(explain(ss.Schedule(graph, [*rows, ss.Placement("last")]), BARE))
+    assert "Of that 62% is kernels held up by others that run beside them, 38% is kernels computing." in text
+    assert "75% of the issue slots are in use" in text
+    assert "It is bound by the device: kernels side by side want more than there is." in text
+    two = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.9) for name in "ab"])  # 10 us and 8 us held up
+    text = str(explain(ss.Schedule(two, [ss.Placement("a"), ss.Placement("b", stream=1)]), BARE))
+    assert "Of that 56% is kernels computing, 44% is kernels held up" in text
+    assert "It is bound by the device: kernels side by side want more than there is." in text

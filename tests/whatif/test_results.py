@@ -57,6 +57,7 @@ def test_a_result_goes_to_a_file_and_back(name, made, tmp_path):
     assert back.to_dict() == result.to_dict() == json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert repr(back) == repr(result)
     assert result.to_dict()["format"] == f"simsched.{name.partition('-')[0]}"
+    assert result.to_dict()["version"] == 1
 
 
 @each_result
@@ -87,6 +88,27 @@ def test_a_document_of_a_wrong_kind_is_refused(name, made):
             assert text is None or text.startswith("x.json")
     with pytest.raises(FormatError, match="unknown field 'more'"):
         kind.from_dict(whole | {"more": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("sweep", {"reasons": [[2, 0, "why"]]}, "reasons must be lists of two places and a text"),
+        ("sweep", {"reasons": [[-1, 0, "why"]]}, "reasons must be"),
+        ("sweep", {"reasons": [[0, 1, "why"]]}, "reasons must be"),
+        ("sweep", {"reasons": [[0, -1, "why"]]}, "reasons must be"),
+        ("sweep-2", {"reasons": [[0, 2, "why"]]}, "reasons must be"),
+        ("sweep-2", {"reasons": [[0, 0, "why"], [1, 1, "why"]]}, None),
+        ("sweep", {"reasons": [[1, 0, "why"]]}, None),
+        ("robustness", {"rows": [], "samples": {}}, "there must be rows, and samples of each"),
+        ("robustness", {"samples": {"sequential": [1.0], "custom": []}}, "there must be rows, and samples of each"),
+        ("robustness", {"samples": {"custom": [1.0], "sequential": [1.0]}}, "samples of each, in the same order"),
+    ],
+)
+def test_parts_of_a_document_that_do_not_fit(name, edit, message, made):
+    """Two values have places 0 and 1, none beyond; one parameter has a second place of 0."""
+    text = _refusal(MAKE[name][0], made(name).to_dict() | edit)
+    assert text is None if message is None else message in text
 
 
 def _refusal(kind, document):

@@ -1,5 +1,7 @@
 """Requests per second with several in flight."""
 
+import logging
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +14,7 @@ import simsched as ss
 from simsched.errors import WhatIfError
 from simsched.simulator.baking import placed_operator_times
 from simsched.whatif.in_flight import repeated
-from simsched.whatif.throughput import throughput
+from simsched.whatif.throughput import _bound_by, steady_period, throughput
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()
@@ -68,6 +70,23 @@ def test_a_captured_graph_is_launched_once_per_request():
     assert throughput(plan, cluster, 2).bound_by == "host thread (100% busy)"
     quick = BARE.replace_devices(graph_launch=2.0, graph_node=0.5)
     assert [throughput(plan, quick, k).period_us for k in (1, 2)] == [pytest.approx(3.0), pytest.approx(2.0)]
+
+
+def test_a_launch_that_is_no_more_than_its_nodes():
+    """Launches of 0.5 us, all of it graph_node: requests of 3 us as above, four in flight: one per 3 / 4 us."""
+    cluster = BARE.replace_devices(graph_launch=0.5, graph_node=0.5)
+    assert throughput(one_stream(chain(1.0, 1.0), execution="graph"), cluster, 4).period_us == pytest.approx(0.75)
+
+
+def test_slots_share_hardware_queues():
+    """Two slots of 30 and 20 us. With a queue for each 25 us per request.
+
+    In one queue the 30 us of a request wait behind the 20 us of the one before, which begin after its own 30: these
+    never overlap, so 30 us per request.
+    """
+    plan = one_stream(chain(30.0, 20.0))
+    periods = [throughput(plan, BARE.replace_devices(connections=n), 2).period_us for n in (2, 1)]
+    assert periods == [pytest.approx(25.0), pytest.approx(30.0)]
 
 
 def test_joining_streams_is_paid_for():
@@ -150,6 +169,50 @@ def test_requests_follow_each_other_on_both_engines(graph, cluster, k, name):
     times, n = np.array(list(trace.operator_times().values())), len(graph)
     for r in range(7 - k):
         assert times[(r + k) * n : (r + k + 1) * n, 0].min() >= times[r * n : (r + 1) * n, 1].max() * (1 - 1e-9)
+
+
+def test_periods_that_do_not_repeat():
+    """Three in flight, request i of 20 ends at i^2: thirds of 6 requests, from the ends 7^2 to 13^2 to 19^2.
+
+    120 and 192 us are not alike: (361 - 49) / 12 = 26 us, not settled. At 100 i + (i^2 mod 7) they are 1301 - 700 =
+    601 and 1904 - 1301 = 603, at 200 i 1201 and 1203: 2 us are more than 0.3 % of the one, less than that of the other.
+    """
+    i = np.arange(20.0)
+    assert steady_period(i**2, 3) == (26.0, 7, False)
+    assert steady_period(100 * i + i**2 % 7, 3) == (pytest.approx(1204 / 12), 7, False)
+    assert steady_period(200 * i + i**2 % 7, 3) == (pytest.approx(2404 / 12), 7, True)
+
+
+def test_patterns_of_periods():
+    """Gaps of 10 and 30 us in turn: 40 us per two, from the end before the last two on."""
+    ends = np.cumsum(np.tile([10.0, 30.0], 10))
+    assert steady_period(ends, 1) == (20.0, 17, True)
+    late = np.concatenate(
+        [[0.0, 1.0, 3.0, 7.0, 20.0, 21.0], 31.0 + 10.0 * np.arange(4)]
+    )  # alike from the last third on
+    assert steady_period(late, 1) == (10.0, 8, True)
+
+
+def test_what_never_settles_is_given_up_and_told(monkeypatch, caplog):
+    """If nothing were alike: two instructions per request, no more than 65,536 in all, so 32,768 requests."""
+    module = sys.modules[throughput.__module__]
+    plan = one_stream(chain(30.0, 20.0))
+    with caplog.at_level(logging.INFO, "simsched"):
+        assert throughput(plan, BARE).settled
+        assert caplog.messages == []
+        monkeypatch.setattr(module, "_EXACT", -1.0)
+        monkeypatch.setattr(module, "_SETTLED", -1.0)
+        found = throughput(plan, BARE)
+    assert (found.requests, found.settled, found.period_us) == (2**15, False, pytest.approx(50.0))
+    assert "; the period had not settled" in repr(found)
+    assert caplog.messages == ["throughput of graph: the period had not settled after 32768 requests"]
+
+
+def test_what_is_saturated():
+    """From 95 % on; of what is less the largest is told, if it is anything at all."""
+    assert _bound_by({"DRAM": 0.5, "host thread": 0.95}, "events") == "host thread (95% busy)"
+    assert _bound_by({"DRAM": 0.94}, "events") == "latency: nothing is busy all the time, DRAM the most (94%)"
+    assert _bound_by({"DRAM": 0.0}, "stages") == "latency and barriers: nothing is busy all the time"
 
 
 def test_what_cannot_be_served():

@@ -14,7 +14,7 @@ from simsched.calibration import Calibration
 from simsched.cluster import Cluster
 from simsched.costmodel import roofline
 from simsched.errors import FormatError, UnknownNameError, WhatIfError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.graph import Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
@@ -35,6 +35,8 @@ A100 = Cluster.preset("a100")
         ("overhead.barrier=0.01ms", "overhead.barrier", 10.0, True),
         ("overhead=0", "overhead", 0.0, True),
         ("device.peak=19.5TFLOP/s", "device.peak", 19.5e6, True),
+        ("device.peak=5e6 FLOP/us", "device.peak", 5e6, True),
+        ("device.clock=1410MHz", "device.clock", 1410.0, True),
         ("device.sms=54", "device.sms", 54.0, True),
         ("gpus=4", "gpus", 4, True),
         ("device=h100", "device", "h100", True),
@@ -141,6 +143,35 @@ def test_answers_upon_a_calibration(tmp_path):
     same_figures(again, Answer.from_dict(again.to_dict()))
 
 
+def test_what_schedulers_are_told_upon_a_calibration():
+    """Everything was measured to take three times its roofline; an operator that a scheduler makes takes that, too.
+
+    Twice as quick it is one and a half times. A cost model that is given says itself what the new one takes.
+    """
+    a, b = (Operator(name, "conv", flops=1e9) for name in "ab")
+    graph, told = OpGraph([a, b], [Edge("a", "b")]), []
+
+    def asking(graph, cluster, cost):
+        told.append(cost(replace(a, name="new"), cluster.devices[0]))
+        return schedule(graph, cluster, "sequential", cost)
+
+    target, us = measured(graph, A100, 3.0), roofline(a, A100.devices[0])
+    for cost, before in ((None, 3.0 * us), (lambda op, device: 7.0, 7.0)):
+        asked = what_if(graph, target, True, scheduler=asking, cost=cost).operators(kind="conv", speed=2.0)
+        told.clear()
+        _ = asked.makespan, asked.makespan_before
+        assert told == [pytest.approx(before / 2), pytest.approx(before)]
+
+
+def test_speedups_of_nothing():
+    """An operator of 0 us behind a launch of 4 us: without the launch infinitely quick, which no file can hold."""
+    nothing = OpGraph([Operator("a", time=0.0)])
+    asked = what_if(nothing, A100).overhead(0)
+    assert (asked.makespan_before, asked.makespan, asked.speedup) == (4.0, 0.0, float("inf"))
+    assert asked.to_dict()["results"]["speedup"] is None
+    assert what_if(nothing, A100.without_overheads()).speedup == 1.0
+
+
 def pair():
     """a of 10 us, then b of 5 us on another stream."""
     graph = OpGraph([Operator("a", time=10.0), Operator("b", "[b]", time=5.0)], [Edge("a", "b")], "pair [1]")
@@ -164,6 +195,8 @@ def test_the_table():
     assert "compute 15.0 7.5 -7.5" in text
     assert "2 times as fast" in text
     assert "re-scheduling" not in text
+    assert "takes 4 times as long" in text_of(what_if(pair(), free).operators(speed=0.25).table())
+    assert "as fast as before" in text_of(what_if(pair(), free).table())
     again = text_of(what_if(pair(), free, True).operators(speed=2.0).gpus(2).table())
     assert "makespan 15.0 7.5 7.5 -7.5" in again
     assert "-7.5 us by the changes, 0.0 us by re-scheduling" in again
@@ -210,6 +243,88 @@ def test_parameters_of_a_question():
     loaded = what_if(Schedule(work, [Placement("a"), Placement("b", stream=1)]), A100)
     assert numeric_parameters(loaded)[1:4] == ("device.sms", "device.peak", "device.bandwidth")
     assert numeric_parameters(loaded)[-1] == "interference"
+
+
+def known_of(asked):
+    """What numeric_parameters says but the speed of all operators, in one line."""
+    return " ".join(numeric_parameters(asked)[1:])
+
+
+def beside(a, b, stream=1, **options):
+    return Schedule(OpGraph([Operator("a", **a), Operator("b", **b)]), [Placement("a"), Placement("b", stream=stream)],
+                    **options)  # fmt: skip
+
+
+def test_parameters_of_kernels():
+    """Limits of the SMs count where kernels run beside each other, what saturates them where there are rates.
+
+    Two of two hardware queues are in use, of three less than 0.8. Parts that are 1, as both sensitivities of an A100
+    are, cannot grow. Of equals that are made anew nothing is known but that there is one device, which copies nothing.
+    """
+    grid = {"kernels": (Kernel(108),)}
+    work, late, moves = {"flops": 1e9} | grid, {"time": 3.0} | grid, {"nbytes": 1e6} | grid
+    limits = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
+    shared = f"{limits} device.saturating_warps device.interleave device.least_sm_share"
+    in_order = "overhead overhead.launch overhead.gap"
+    assert known_of(what_if(beside(work, late), A100)) == (
+        f"device.sms device.peak {shared} overhead.launch interference"
+    )
+    assert known_of(what_if(beside(late, late), A100)) == f"device.sms {shared} overhead.launch interference"
+    assert known_of(what_if(beside(work, late), A100).contention(False)) == (
+        "device.sms device.peak device.saturating_warps overhead.launch"
+    )
+    assert known_of(what_if(beside(work, late, 0), A100)) == (
+        f"device.sms device.peak device.saturating_warps {in_order}"
+    )
+    assert known_of(what_if(beside(moves, late, 0), A100)) == (f"device.bandwidth device.saturating_warps {in_order}")
+    assert known_of(what_if(beside(late, late, 0), A100)) == in_order
+    assert known_of(what_if(beside(late, late, 0), A100, True)) == (
+        f"device.sms {shared} overhead overhead.launch overhead.record overhead.wait overhead.hop interference"
+    )
+    half = {"time": 3.0, "utilization": 0.5}
+    for queues, known in ((2, "device.connections device.resident_kernels "), (3, "")):
+        cluster = A100.replace_devices(connections=queues, resident_kernels=queues)
+        asked = what_if(beside(half, half), cluster)
+        assert known_of(asked) == known + "overhead.launch interference"
+        assert known_of(asked.contention(False)) == "overhead.launch"
+    assert known_of(what_if(beside(half, half), A100.replace_devices(sm_sensitivity=0.5))) == (
+        "device.sm_sensitivity overhead.launch interference"
+    )
+
+
+def test_parameters_of_copies():
+    """Exact times take no notice of links; what the plan does not copy yet, a plan made anew might."""
+    two = Cluster.preset("a100", 2)
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", transfer=3.0)])
+    here, there = (Schedule(graph, [Placement("a"), Placement("b", device)]) for device in ("gpu0", "gpu1"))
+    issued = " ".join(f"overhead.{name}" for name in ("launch", "record", "wait", "copy", "hop"))
+    links = "link.bandwidth link.latency"
+    assert known_of(what_if(there, two)) == f"overhead {issued}"
+    assert known_of(what_if(here, two)) == "overhead overhead.launch overhead.gap"
+    assert known_of(what_if(here, two, True, scheduler="sequential")) == (
+        f"device.copy_engines {links} overhead {issued.replace('hop', 'gap')} overhead.hop"
+    )
+    moved = Schedule(OpGraph(graph.operators, [Edge("a", "b", 1e6)]), there.placements)
+    assert known_of(what_if(moved, two.replace_devices(copy_rate=3e5))) == (
+        f"device.copy_engines device.copy_rate {links} overhead {issued}"
+    )
+    first, second = two.devices
+    uneven = replace(two, devices=(replace(first, launch=0.0), second))
+    assert known_of(what_if(here, uneven)) == "overhead overhead.launch overhead.gap"
+
+
+def test_parameters_of_joins():
+    """c reads from a and b: behind both it needs nothing, from another stream an event, in another stage a barrier."""
+    a, b, c = (Operator(name, time=10.0) for name in "abc")
+    graph = OpGraph([a, b, c], [Edge("a", "c"), Edge("b", "c")])
+    before, behind = "overhead overhead.launch", "overhead.gap"
+    row, there = [Placement(name) for name in "abc"], Placement("b", stream=1, group=1)
+    for rows, execution, issued in (
+        (row, "stages", f"{before} {behind}"),
+        ([row[0], there, row[2]], "events", f"{before} overhead.record overhead.wait {behind} overhead.hop"),
+        ([row[0], there, Placement("c", stage=1)], "stages", f"{before} overhead.barrier {behind}"),
+    ):
+        assert known_of(what_if(Schedule(graph, rows, execution), A100)) == issued
 
 
 def test_values_of_parameters():

@@ -218,6 +218,8 @@ def test_cost_models_of_the_users():
         )
         again = what_if(graph, FREE, True, cost=given).device(bandwidth=2.0)
         assert again.makespan == pytest.approx(after)
+    assert what_if(graph, FREE, cost=flat).overhead(0).cost is flat  # nothing that it would have to follow
+    assert what_if(graph, FREE).fuse(["a", "b"]).cost is None
     whole = what_if(graph, FREE, cost=flat).fuse(["a", "b"])  # of which `flat` knows nothing
     assert whole.makespan == pytest.approx(18.0 * roofline(whole.graph["a+b"], FREE.devices[0]) / 6.0)
     assert whole.operators(speed=2.0).makespan == pytest.approx(whole.makespan / 2)
@@ -228,12 +230,24 @@ def test_schedulers_that_rewrite_graphs():
     import workloads
 
     graph, cluster = workloads.load("tiny_inception"), Cluster.preset("a100")
-    asked = what_if(graph, cluster, True, scheduler="ios").operators(kind="conv", speed=2.0).overhead(0)
+    asked = what_if(graph, cluster, True, scheduler="ios", options={"strategy": "merge"})
+    asked = asked.operators(kind="conv", speed=2.0).overhead(0)
     made = [op for op in asked.plan.graph.operators if op.name not in graph.index and op.kind == "conv"]
+    assert made
     device = asked.cluster.devices[0]
-    for op in made:
+    for op in (*made, graph["five_1"]):
         assert asked.cost(op, device) == pytest.approx(default_cost(op, device) / 2)
     assert asked.makespan == simulate(asked.plan, asked.cluster, asked.cost).makespan < asked.makespan_before
+
+
+def test_whole_numbers_are_rounded():
+    """0.3 x 108 SMs are 32.4, so 32; there is always one. A value that is given is taken, or refused."""
+    asked = what_if(fork(), FREE)
+    assert asked.device(sms=0.3).cluster.devices[0].sms == 32
+    assert asked.device(connections=1e-3).cluster.devices[0].connections == 1
+    for refused in (absolute(54.5), 0):
+        with pytest.raises(ClusterError, match="sms must be"):
+            _ = asked.device(sms=refused).cluster
 
 
 def merging(graph, cluster, cost):

@@ -1,5 +1,6 @@
 """Operators fused and taken out, and plans carried over to what is left."""
 
+import numpy as np
 import pytest
 
 from simsched.cluster import Cluster
@@ -35,6 +36,9 @@ def test_a_path_out_and_back_in_is_refused():
     assert fuse(diamond(), *"abcd").graph.names == ("a+b+c+d",)
     with pytest.raises(UnknownNameError, match="unknown operator 'e'; known are: a, b, c, d"):
         fuse(diamond(), "a", "e")
+    line = OpGraph([Operator(name) for name in "abcde"], [Edge(u, v) for u, v in ("ab", "bc", "cd", "de")])
+    with pytest.raises(WhatIfError, match="fuse: a -> b -> c -> d -> e leads"):
+        fuse(line, "a", "e")
 
 
 def test_bytes_of_what_is_fused():
@@ -74,6 +78,11 @@ def test_what_a_fused_operator_is():
     op = fuse(graph, "x", "y").graph["x+y'"]
     assert (op.kind, op.time, op.flops, op.weight_nbytes) == ("conv+relu", 6.0, 7.0, 3.0)
     assert (op.kernels, op.intensity, op.output_shape, op.block) == ((Kernel(20),), "compute", (1, 8), "stem")
+    read = OpGraph(  # both x, which z reads, too, and y are outputs of the two
+        [Operator("x", output_shape=(1, 4)), Operator("y", output_shape=(1, 8)), Operator("z")],
+        [Edge("x", "y"), Edge("x", "z")],
+    )
+    assert fused(read, "xy", np.ones(3), FREE.devices[0]).graph["x+y"].output_shape is None
     estimated = OpGraph([Operator(n, flops=1e9, nbytes=1e6) for n in "ab"], [Edge("a", "b", 4e5)])
     assert fuse(estimated, "a", "b").graph["a+b"].time is None
 
@@ -84,6 +93,12 @@ def test_quicker_members():
     asked = what_if(graph, FREE)
     assert asked.operators("a", speed=2.0).fuse(["a", "b"]).makespan == pytest.approx(35.0)
     assert asked.operators(speed=2.0).fuse(["a", "b"]).makespan == 20.0
+    more = OpGraph(
+        [*graph.operators, Operator("c", time=8.0), Operator("d", time=0.0)], [Edge(*p) for p in ("ab", "bc", "cd")]
+    )
+    three = what_if(more, FREE).operators("b", speed=3.0).operators("c", speed=4.0)
+    assert three.fuse(["a", "b"]).makespan == pytest.approx(10 + 10 + 2)
+    assert three.fuse(["c", "d"]).makespan == pytest.approx(10 + 10 + 2)
     assert asked.fuse(["a", "b"]).operators("a+b", speed=4.0).makespan == 10.0
     with pytest.raises(UnknownNameError, match="unknown operator 'a'"):
         _ = asked.fuse(["a", "b"]).operators("a", speed=2.0).makespan
