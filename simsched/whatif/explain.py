@@ -202,7 +202,8 @@ def _operators(trace: Trace) -> list[str]:
         return []
     most = [f"{name} {us / trace.makespan:.0%}" for name, us in list(kinds.items())[:_NAMED]]
     longest = [f"{name} ({format_time(us)})" for name, us in list(operators.items())[:_NAMED]]
-    text = f"On the critical path are {_counted(len(operators), 'operator')}; the longest: {', '.join(longest)}."
+    verb = "is" if len(operators) == 1 else "are"
+    text = f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {', '.join(longest)}."
     return [f"By kind, of the makespan: {', '.join(most)}.", text] if len(kinds) > 1 else [text]
 
 
@@ -236,7 +237,7 @@ def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
         return "It is bound by the host, which issues more slowly than the device computes."
     if most == "transfer":
         return "It is bound by copies between devices."
-    if most == "contention" or trace.sm_utilization() >= _FULL:
+    if most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL):
         return "It is bound by the device: kernels side by side want more than there is."
     if trace.makespan <= _CLOSE * limits.best:
         return "It is bound by its own critical path: no other plan is much quicker, only quicker operators are."

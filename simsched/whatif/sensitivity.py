@@ -52,11 +52,6 @@ class Elasticity:
     low: float
     high: float
 
-    @property
-    def swing_us(self) -> float:
-        """Length in us of the bar in a tornado chart."""
-        return abs(self.high_us - self.low_us)
-
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Result):
@@ -247,10 +242,19 @@ def _moved(asked: "WhatIf", parameter: str, part: float) -> tuple[float, float] 
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     factor, value = 1.0 + part, value_of(asked, parameter)
     new: Any = factor
-    if value is not None and isfinite(value) and value > 0 and (parameter in _WHOLE or parameter.startswith(REBUILD)):
+    rebuilt = parameter.startswith(REBUILD)
+    if rebuilt:
+        if value is None:
+            return "its value is not known"
+        if value == 0:
+            return factor, asked.makespan
+        new = value * factor
+    if value is not None and isfinite(value) and value > 0 and (parameter in _WHOLE or (rebuilt and value % 1 == 0)):
         least = round(value) + (1 if part > 0 else -1)
         whole = max(least, round(value * factor)) if part > 0 else min(least, round(value * factor))
-        factor, new = whole / value, whole if parameter.startswith(REBUILD) else absolute(whole)
+        if whole < 1:
+            return f"it is {value:g}, and there can be no less of it"
+        factor, new = whole / value, whole if rebuilt else absolute(whole)
     try:
         return factor, asked.set(parameter, new).makespan
     except LookupError:

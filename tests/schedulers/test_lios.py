@@ -11,6 +11,7 @@ from strategies import clusters, graphs
 
 import workloads
 from simsched.cluster import Cluster
+from simsched.cluster.device import OVERHEADS
 from simsched.costmodel import default_cost
 from simsched.errors import SchedulerError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
@@ -194,13 +195,16 @@ def plain(graph, device, streams, rank, overheads):
 
 @settings(max_examples=60)
 @given(
-    graph=graphs(max_ops=9),
+    graph=graphs(max_ops=9, timed=True),
     cluster=clusters(),
     streams=st.integers(1, 4),
     rank=st.sampled_from(["time", "upward"]),
     overheads=st.booleans(),
 )
 def test_it_is_its_definition(graph, cluster, streams, rank, overheads):
+    """With times and overheads in quarters of a microsecond: sums are exact in any order, and ties are ties."""
+    device = cluster.devices[0]
+    cluster = cluster.replace_devices(**{name: round(4 * getattr(device, name)) / 4 for name in OVERHEADS})
     plan = schedule(graph, cluster, lios, streams=streams, rank=rank, overheads=overheads)
     rows = plain(graph, cluster.devices[0], streams, rank, overheads)
     assert [(row.op, row.stream) for row in plan.placements] == [row[:2] for row in rows]

@@ -36,7 +36,6 @@ def test_a_chain_responds_in_proportion_to_shares():
     row = found["operators.conv.speed"]
     assert (row.low, row.high) == (0.8, 1.2)
     assert (row.low_us, row.high_us) == (pytest.approx(makespan + 15), pytest.approx(makespan - 10))
-    assert row.swing_us == pytest.approx(25)
     sizes = [abs(row.elasticity) for row in found.rows]
     assert sizes == sorted(sizes, reverse=True)
     assert found.rows[0].parameter == "operators.speed"
@@ -168,3 +167,25 @@ def test_what_cannot_be_measured():
     nothing = ss.OpGraph([ss.Operator("a", time=0.0)])
     with pytest.raises(WhatIfError, match="takes no time"):
         sensitivity(ss.schedule(nothing, A100, "lios"), A100.without_overheads())
+
+
+def rebuilt(batch=1, extra=0, share=0.5, label="x"):
+    """An operator of 5 + 10 batch + 7 extra + 20 share us."""
+    return ss.OpGraph([ss.Operator("a", time=5 + 10.0 * batch + 7.0 * extra + 20.0 * share)], name=label)
+
+
+def test_parameters_of_a_rebuilt_graph():
+    """25 us. There is no batch of 0: from 1 to 2 it takes 35, ln(35/25) / ln 2. No `extra` stays none.
+
+    Of a share of 0.5 one per cent is 0.1 us, up and down: ln(25.1/24.9) / ln(1.01/0.99) = 0.4.
+    """
+    asked = what_if(rebuilt(), A100.without_overheads(), load=rebuilt)
+    batch, extra, share = (
+        asked.sensitivity(parameters=[f"rebuild.{name}"]).rows[0] for name in ("batch", "extra", "share")
+    )
+    assert batch.elasticity == pytest.approx(np.log(35 / 25) / np.log(2))
+    assert (batch.low, batch.low_us, batch.high, batch.high_us) == (1.0, 25.0, 2.0, 35.0)
+    assert (extra.value, extra.elasticity, extra.low_us, extra.high_us) == (0.0, 0.0, 25.0, 25.0)
+    assert share.elasticity == pytest.approx(0.4, rel=1e-3)
+    with pytest.raises(WhatIfError, match=r"^rebuild\.label cannot be moved: its value is not known$"):
+        asked.sensitivity(parameters=["rebuild.label"])

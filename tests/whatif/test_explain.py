@@ -199,3 +199,11 @@ def test_kernels_that_hold_each_other_up():
     text = str(explain(ss.Schedule(two, [ss.Placement("a"), ss.Placement("b", stream=1)]), BARE))
     assert "Of that 56% is kernels computing, 44% is kernels held up" in text
     assert "It is bound by the device: kernels side by side want more than there is." in text
+
+
+def test_one_kernel_that_fills_the_device_competes_with_none():
+    """It alone is the critical path, and no plan is quicker."""
+    graph = ss.OpGraph([ss.Operator("a", time=10.0, utilization=1.0)])
+    text = str(explain(ss.schedule(graph, BARE, "sequential"), BARE))
+    assert "It is bound by its own critical path" in text
+    assert "On the critical path is 1 operator; the longest: a (10 us)." in text
