@@ -85,6 +85,28 @@ def test_a_scheduler_at_an_address_that_is_lost(monkeypatch):
     assert kept
 
 
+def test_a_scheduler_that_has_no_workers_any_more(monkeypatch):
+    """They are retired after the first rows, and no others come: nothing is waited for then."""
+    from distributed import LocalCluster
+
+    settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    kept = []
+    for name, seconds in {"_PATIENCE": 2, "_COUNT_AGAIN": 0.2, "_LOOK_AGAIN": 0.2}.items():
+        monkeypatch.setattr(cluster, name, seconds)
+    with (
+        LocalCluster(**settings, host="tcp://127.0.0.1", silence_logs=50) as local,
+        pool_of(local.scheduler_address) as pool,
+    ):
+
+        def keep(rows):
+            kept.extend(rows)
+            local.scale(0)
+
+        with pytest.raises(StudyError, match="has no workers any more; what was done is kept: run again"):
+            run(range(10_000), where, pool, keep=keep)
+    assert 0 < len(kept) < 10_000
+
+
 def test_no_scheduler_at_an_address(monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 1)
     with (

@@ -98,20 +98,25 @@ class _Dask:
             raise StudyError(
                 f"the Dask scheduler at {place} has no workers: start some (dask worker {place})"
             ) from None
+        self._seen = monotonic()
         self._count()
 
     @property
     def workers(self) -> int:
         if monotonic() - self._counted > _COUNT_AGAIN:  # they come and go
             self._count()
-        return self._workers
+        return max(1, self._threads)
 
     def _count(self) -> None:
         try:
-            self._workers: int = max(1, sum(self._client.nthreads().values()))
+            self._threads: int = sum(self._client.nthreads().values())
         except Exception as error:
             raise self.translate(error) from None
         self._counted = monotonic()
+        if self._threads:
+            self._seen = self._counted
+        elif self._counted - self._seen > _PATIENCE:  # those that die are started again; not all that are come up
+            raise StudyError(f"Dask on {self._place} has no workers any more; what was done is kept: run again")
 
     def start(self, function: Function) -> None:
         import cloudpickle
@@ -139,7 +144,8 @@ class _Dask:
             done = [flight for flight in flights if flight.done()]
             if done or not flights or timeout is not None:
                 return done
-            self._news.wait(_LOOK_AGAIN)
+            if not self._news.wait(_LOOK_AGAIN):
+                _ = self.workers
 
     def _land(self, flight: Flight, future: Any) -> None:
         """Pass on what came of a future; its error, too."""
