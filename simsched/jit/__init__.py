@@ -1,0 +1,26 @@
+"""Kernels: typed Python over tables, compiled to machine code, or run as it stands.
+
+`tables` is the memory, `units` finds the kernels and `compiler` translates them; `pieces` makes, keeps and runs machine
+code. With ``SIMSCHED_JIT=0`` nothing is compiled.
+"""
+
+from simsched.jit.pieces import piece, running_time
+from simsched.jit.tables import Column, Row, Rows, Table, f8, i1, i4, i8, length
+from simsched.jit.units import CompileError, kernel, wrapped
+
+__all__ = [
+    "Column",
+    "CompileError",
+    "Row",
+    "Rows",
+    "Table",
+    "f8",
+    "i1",
+    "i4",
+    "i8",
+    "kernel",
+    "length",
+    "piece",
+    "running_time",
+    "wrapped",
+]

@@ -1,0 +1,278 @@
+"""Tables: the memory that kernels work on, declared once, with names and types.
+
+A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels take
+a table as the address of its words; interpreted ones take the object itself. Both see the same memory.
+"""
+
+from collections.abc import Callable
+from types import CodeType
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, cast, get_args, get_origin, overload
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+i1 = Annotated[int, "i1"]
+"""A whole number of 8 bits, in rows and columns; likewise `i4` and `i8`, of 32 and 64."""
+i4 = Annotated[int, "i4"]
+i8 = Annotated[int, "i8"]
+f8 = Annotated[float, "f8"]
+"""A float of 64 bits."""
+
+_LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
+
+
+class Column(Generic[T]):
+    """Numbers side by side, as interpreted kernels see them; compiled ones see an address.
+
+    Parameters
+    ----------
+    array
+        What it is a view of. Numbers that do not fit raise, and so do negative places, which machine code cannot tell.
+
+    Examples
+    --------
+    >>> column = Column(np.array([3, 4, 5], np.int32))
+    >>> column[1:][0]
+    4
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, array: Array | memoryview) -> None:
+        self._view = memoryview(array)
+
+    @overload
+    def __getitem__(self, i: int) -> T: ...
+    @overload
+    def __getitem__(self, i: slice) -> "Column[T]": ...
+    def __getitem__(self, i: int | slice) -> Any:
+        if isinstance(i, slice):
+            return type(self)(self._view[_start(i, len(self._view)) :])
+        return self._view[i if i >= 0 else _outside(i)]
+
+    def __setitem__(self, i: int, value: T) -> None:
+        self._view[i if i >= 0 else _outside(i)] = value
+
+
+class Rows(Generic[T]):
+    """Rows side by side, as interpreted kernels see them."""
+
+    __slots__ = ("_of", "_views")
+
+    def __init__(self, of: Callable[[Any, int], T], views: tuple[memoryview, ...]) -> None:
+        self._of, self._views = of, views
+
+    @overload
+    def __getitem__(self, i: int) -> T: ...
+    @overload
+    def __getitem__(self, i: slice) -> "Rows[T]": ...
+    def __getitem__(self, i: int | slice) -> Any:
+        n = len(self._views[0])
+        if isinstance(i, slice):
+            return Rows(self._of, tuple(view[_start(i, n) :] for view in self._views))
+        if not 0 <= i < n:
+            _outside(i)
+        return self._of(self._views, i)
+
+
+def _start(part: slice, n: int) -> int:
+    if part.stop is not None or part.step is not None or not 0 <= part.start <= n:
+        raise IndexError(f"columns have parts [start:] only, 0 <= start <= {n}, not {part}")
+    return int(part.start)
+
+
+def _outside(i: int) -> int:
+    raise IndexError(f"place {i} is outside of the column")
+
+
+class Row:
+    """A record of named numbers; subclasses declare them, each `i1`, `i4`, `i8` or `f8`."""
+
+    __slots__ = ("_i", "_views")
+    dtype: ClassVar[np.dtype[Any]]
+    """How it lies in memory."""
+
+    def __init__(self, views: tuple[memoryview, ...], i: int) -> None:
+        self._views, self._i = views, i
+
+    def __init_subclass__(cls) -> None:
+        fields = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
+        cls.dtype = np.dtype(list(fields.items()), align=True)
+        for k, name in enumerate(fields):
+            setattr(cls, name, _field(k))
+
+    @classmethod
+    def over(cls, array: Array) -> Rows[Any]:
+        """Return the rows of an array of this dtype."""
+        return Rows(cls, tuple(memoryview(array[name]) for name in cls.dtype.names or ()))
+
+
+def _field(k: int) -> property:
+    def write(row: Any, value: float) -> None:
+        row._views[k][row._i] = value
+
+    return property(lambda row: row._views[k][row._i], write)
+
+
+def code_of(kind: Any) -> str:
+    """Return the code of a number's type: i1, i4, i8 or f8."""
+    return str(kind.__metadata__[0])
+
+
+def element_of(kind: Any) -> Any:
+    """Return the class of rows that a column holds, or the code of its numbers; None if it is no column's type."""
+    if get_origin(kind) not in (Column, Rows):
+        return None
+    (of,) = get_args(kind)
+    return of if isinstance(of, type) else code_of(of)
+
+
+def length(expression: str) -> Any:
+    """Let a table make a column where none is given: of so many numbers or rows, computed from its own numbers."""
+    return compile(expression, "<length>", "eval")
+
+
+class Table:
+    """Numbers and columns that a piece of machine code works on.
+
+    Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`); a column with a `length` is made,
+    of zeros, where none is given; another is missing then: kernels see None.
+
+    Parameters
+    ----------
+    values
+        Numbers, 0 where not given, and columns by name: C-contiguous arrays of the declared type, which are used
+        and not copied.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such number or column, or a column is of another type, not contiguous or too short.
+
+    Examples
+    --------
+    >>> class Sums(Table):
+    ...     n: i8
+    ...     total: f8
+    ...     values: Column[f8] = length("n")
+    >>> sums = Sums(n=3)
+    >>> sums["values"][:] = 1.5
+    >>> sums.values[2], sums["values"]
+    (1.5, array([1.5, 1.5, 1.5]))
+    """
+
+    __slots__ = ("_arrays", "_memory", "_reals", "_seen", "_words", "address")
+    places: ClassVar[dict[str, int]]
+    """The word of each number, and of the address of each column."""
+    codes: ClassVar[dict[str, str]]
+    """Of each number: i8 or f8."""
+    elements: ClassVar[dict[str, Any]]
+    """Of each column: the class of its rows, or the code of its numbers."""
+    _made: ClassVar[list[tuple[str, CodeType]]]
+
+    def __init_subclass__(cls) -> None:
+        cls.places, cls.codes, cls.elements, cls._made = {}, {}, {}, []
+        for k, (name, kind) in enumerate(cls.__annotations__.items()):
+            cls.places[name] = k
+            element = element_of(kind)
+            if element is None:
+                cls.codes[name] = code_of(kind)
+                setattr(cls, name, _number(k, cls.codes[name]))
+                continue
+            cls.elements[name] = element
+            if name in cls.__dict__:
+                cls._made.append((name, cls.__dict__[name]))
+            setattr(cls, name, property(lambda table, name=name: table._view(name)))
+
+    def __init__(self, **values: Any) -> None:
+        words = np.zeros(len(self.places), np.int64)
+        self.address = address(words)
+        """Where its words lie."""
+        self._words, self._reals = words.data, words.view(np.float64).data
+        self._arrays: dict[str, Array] = {}
+        self._seen: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in self.elements:
+                self[name] = value
+            elif name in self.codes:
+                (self._words if self.codes[name] == "i8" else self._reals)[self.places[name]] = value
+            else:
+                raise TypeError(f"{type(self).__name__} has no {name!r}")
+        self._make(values)
+
+    def _make(self, values: dict[str, Any]) -> None:
+        """Make the columns that are not given, side by side, and see that those given are long enough."""
+        numbers = {name: self._words[self.places[name]] for name, code in self.codes.items() if code == "i8"}
+        at, starts = 0, []
+        for name, code in self._made:
+            n, element = int(eval(code, {"max": max}, numbers)), self.elements[name]
+            if values.get(name) is None:
+                starts.append((name, at, n))
+                itemsize = int(element[1]) if isinstance(element, str) else element.dtype.itemsize
+                at += -(-n * itemsize // _LINE) * _LINE
+            elif values[name].size < n:
+                raise ValueError(f"{type(self).__name__}: {name} has {values[name].size} rows, and needs {n}")
+        self._memory = np.zeros(at + _LINE, np.uint8)
+        begin = address(self._memory)
+        begin += -begin % _LINE
+        for name, start, n in starts:
+            self._words[self.places[name]] = begin + start
+            self._seen[name] = begin + start - address(self._memory), n
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a column as an array."""
+        found = self._arrays.get(name)
+        if found is None:
+            start, n = self._seen.pop(name)
+            dtype = dtype_of(self.elements[name])
+            found = self._arrays[name] = self._memory[start : start + n * dtype.itemsize].view(dtype)
+        return found
+
+    def __setitem__(self, name: str, array: Array | None) -> None:
+        """Use an array as a column; None: the column is missing."""
+        self._seen.pop(name, None)
+        if array is None:
+            self._words[self.places[name]] = 0
+            return
+        if array.dtype != dtype_of(self.elements[name]) or not array.flags.c_contiguous:
+            raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self.elements[name]}: {array.dtype}")
+        self._arrays[name] = array
+        self._words[self.places[name]] = address(array)
+
+    def _view(self, name: str) -> Any:
+        """Return a column as interpreted kernels see it."""
+        found = self._seen.get(name)
+        if not isinstance(found, Column | Rows) and self._words[self.places[name]]:
+            array, element = self[name].reshape(-1), self.elements[name]
+            found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
+        return found
+
+
+def _number(k: int, code: str) -> property:
+    def write_word(table: Any, value: int) -> None:
+        table._words[k] = value
+
+    def write_real(table: Any, value: float) -> None:
+        table._reals[k] = value
+
+    if code == "i8":
+        return property(lambda table: table._words[k], write_word)
+    return property(lambda table: table._reals[k], write_real)
+
+
+_DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}
+
+
+def dtype_of(element: Any) -> np.dtype[Any]:
+    """Return how a row or number of a column lies in memory."""
+    return _DTYPES[element] if isinstance(element, str) else cast("np.dtype[Any]", element.dtype)
+
+
+def address(array: Array) -> int:
+    """Return where an array lies; the caller keeps it."""
+    # of an array of records the interface would spell out all fields first
+    where: int = array.ctypes.data if array.dtype.names else array.__array_interface__["data"][0]
+    return where
