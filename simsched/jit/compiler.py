@@ -13,7 +13,7 @@ from struct import pack
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, cast, get_args, get_origin
 
-from simsched.jit.tables import Row, Table, dtype_of, element_of
+from simsched.jit.tables import ColumnKind, Row, Table, column_of, dtype_of
 from simsched.jit.units import CompileError, Unit, is_kernel, wrapped
 
 INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
@@ -36,12 +36,6 @@ declare double @llvm.fabs.f64(double)
 declare double @llvm.sqrt.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
 """
-
-
-class ColumnKind(NamedTuple):
-    """The type of a column: the class of its rows, or the code of its numbers."""
-
-    element: Any
 
 
 class Value(NamedTuple):
@@ -91,7 +85,7 @@ class _Module:
         return self.symbols[function]
 
     def tag(self, name: str) -> str:
-        """Return the mark of accesses to a field, or to the numbers of columns of a type: no other is the same memory."""
+        """Return the mark of a field, or of columns of a type: nothing else is the same memory."""
         if name not in self.metadata:
             k = len(self.metadata)
             self.metadata[name + " "] = f'!{k} = !{{!"{name}", !1, i64 0}}'
@@ -115,21 +109,16 @@ def _shown(kind: Any) -> str:
     return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
 
 
-def _kind_of(annotation: Any) -> Any:
+def kind_of(annotation: Any) -> Any:
     """Return the type that an annotation stands for, None if there is none."""
     if annotation in _KINDS:
         return _KINDS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, Row | Table):
         return annotation
     if get_origin(annotation) is tuple:
-        kinds = tuple(map(_kind_of, get_args(annotation)))
+        kinds = tuple(map(kind_of, get_args(annotation)))
         return None if None in kinds else kinds
-    element = element_of(annotation)
-    return None if element is None else ColumnKind(element)
-
-
-def _number_kind(code: str) -> str:
-    return FLOAT if code == "f8" else INT
+    return column_of(annotation)
 
 
 class _Function:
@@ -141,8 +130,8 @@ class _Function:
     def __init__(self, module: _Module, function: FunctionType) -> None:
         self._module, self._function = module, function
         self._unit = module.units[function.__code__.co_filename]
-        self._node: ast.AST = self._unit.definition(function.__name__)
-        self._definition = cast(ast.FunctionDef, self._node)
+        self._definition = self._unit.definition(function.__name__)
+        self._line = self._definition.lineno
         self._slots: list[str] = []
         self._code: list[str] = []
         self._locals: dict[str, Value] = {}
@@ -155,7 +144,8 @@ class _Function:
         for name, kind in parameters.items():
             self._store_local(name, Value(kind, f"%p.{name}"))
         self._block(self._definition.body)
-        self._code.append("  ret void" if self._returns == NONE else "  unreachable")
+        if not self._ended():
+            self._code.append("  ret void" if self._returns == NONE else "  unreachable")
         listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
         head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
         head += f'@"{self._module.symbols[self._function]}"({listed}) nounwind {{'
@@ -163,7 +153,7 @@ class _Function:
 
     def signature(self, function: FunctionType) -> tuple[dict[str, Any], Any]:
         """Return the types of parameters and result by a function's annotations."""
-        kinds = {name: _kind_of(annotation) for name, annotation in function.__annotations__.items()}
+        kinds = {name: kind_of(annotation) for name, annotation in function.__annotations__.items()}
         code = function.__code__
         names = code.co_varnames[: code.co_argcount]
         for name in (*names, "return"):
@@ -173,7 +163,7 @@ class _Function:
         return {name: kinds[name] for name in names}, kinds["return"]
 
     def _refuse(self, why: str) -> Any:
-        raise CompileError(f"{self._unit.file}:{getattr(self._node, 'lineno', 0)}: {why}")
+        raise CompileError(f"{self._unit.file}:{self._line}: {why}")
 
     # --- code
 
@@ -183,15 +173,28 @@ class _Function:
         self._code.append(f"  %v{self._count} = {operation}")
         return Value(kind, f"%v{self._count}")
 
-    def _label(self) -> str:
-        self._count += 1
-        return f"l{self._count}"
+    def _set(self, place: Value, value: Value) -> None:
+        self._code.append(f"  store {_llvm(place.kind)} {value.text}, ptr {place.text}")
 
-    def _begin(self, label: str) -> None:
-        self._code.append(f"{label}:")
+    def _get(self, place: Value) -> Value:
+        return self._emit(place.kind, f"load {_llvm(place.kind)}, ptr {place.text}")
+
+    def _labels(self, n: int) -> list[str]:
+        self._count += n
+        return [f"l{self._count - k}" for k in range(n)]
+
+    def _ended(self) -> bool:
+        """Return whether nothing goes on behind the last line."""
+        return bool(self._code) and self._code[-1].startswith(("  br ", "  ret "))
 
     def _jump(self, label: str) -> None:
-        self._code.append(f"  br label %{label}")
+        if not self._ended():
+            self._code.append(f"  br label %{label}")
+
+    def _begin(self, label: str) -> None:
+        """Begin a block; what stands before it goes on there."""
+        self._jump(label)
+        self._code.append(f"{label}:")
 
     def _branch(self, condition: Value, then: str, otherwise: str) -> None:
         self._code.append(f"  br i1 {condition.text}, label %{then}, label %{otherwise}")
@@ -206,89 +209,80 @@ class _Function:
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
-            self._node = statement
-            method = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
-            if method is None:
-                self._refuse(f"{type(statement).__name__.lower()} is not compiled; {_SUBSET}")
-            else:
-                method(statement)
+            self._line = statement.lineno
+            name = type(statement).__name__.lower()
+            method = getattr(self, f"_do_{name}", None)
+            if method is None or (getattr(statement, "orelse", None) and name != "if"):
+                self._refuse(f"{name}, or its else, is not compiled; {_SUBSET}")
+            cast(Any, method)(statement)
+            if self._ended():  # the rest is never run
+                return
 
-    def _do_pass(self, node: ast.Pass) -> None:
+    def _do_pass(self, _node: ast.Pass) -> None:
         pass
 
     def _do_expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring
             self._expr(node.value)
 
-    def _do_assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                self._assign_each(target, [self._expr(each) for each in node.value.elts])
-                return
-        value = self._expr(node.value)
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and type(value.kind) is tuple:
-                parts = [
-                    self._emit(kind, f"extractvalue {_llvm(value.kind)} {value.text}, {k}")
-                    for k, kind in enumerate(value.kind)
-                ]
-                self._assign_each(target, parts)
-            else:
-                self._assign(target, value)
-
-    def _assign_each(self, target: ast.Tuple, values: Sequence[Value]) -> None:
-        if len(target.elts) != len(values):
-            self._refuse(f"{len(values)} values for {len(target.elts)} names; give as many")
-        for each, value in zip(target.elts, values, strict=True):
-            self._assign(each, value)
-
-    def _do_annassign(self, node: ast.AnnAssign) -> None:
+    def _do_assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         if node.value is None:
             self._refuse("a local without a value; assign one")
-        self._assign(node.target, self._expr(cast(ast.expr, node.value)))
+        values = self._values(cast(ast.expr, node.value))
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            if len(names) != len(values):
+                self._refuse(f"{len(values)} values for {len(names)} names; give as many")
+            for name, value in zip(names, values, strict=True):
+                if isinstance(name, ast.Name):
+                    self._store_local(name.id, value)
+                else:
+                    self._write(*self._place(name), value)
+
+    _do_annassign = _do_assign
+
+    def _values(self, node: ast.expr) -> list[Value]:
+        """Return the values of a tuple, or the only one."""
+        if isinstance(node, ast.Tuple):
+            return [self._expr(each) for each in node.elts]
+        value = self._expr(node)
+        if type(value.kind) is not tuple:
+            return [value]
+        whole = f"extractvalue {_llvm(value.kind)} {value.text}"
+        return [self._emit(kind, f"{whole}, {k}") for k, kind in enumerate(value.kind)]
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             new = self._operation(node.op, self._expr(node.target), self._expr(node.value))
-            self._assign(node.target, new)
+            self._store_local(node.target.id, new)
         else:
             place, tag = self._place(node.target)
             self._write(place, tag, self._operation(node.op, self._read(place, tag), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
-        if node.value is None or self._returns == NONE:
-            if node.value is not None or self._returns != NONE:
-                self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
-            self._code.append("  ret void")
-        else:
-            if isinstance(node.value, ast.Tuple) and type(self._returns) is tuple:
-                value = Value(self._returns, "undef")
-                parts = zip(self._returns, node.value.elts, strict=True)
-                for k, (kind, each) in enumerate(parts):
-                    part = self._fitting(self._expr(each), kind, "a part of the result")
-                    operands = f"{_llvm(value.kind)} {value.text}, {_llvm(kind)} {part.text}, {k}"
-                    value = self._emit(value.kind, f"insertvalue {operands}")
-            else:
-                value = self._fitting(self._expr(node.value), self._returns, "the result")
-            self._code.append(f"  ret {_llvm(value.kind)} {value.text}")
-        self._begin(self._label())
+        values = [] if node.value is None else self._values(node.value)
+        kinds = self._returns if type(self._returns) is tuple else (self._returns,) * (self._returns != NONE)
+        if len(values) != len(kinds):
+            self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
+        values = [self._fitting(value, kind, "the result") for value, kind in zip(values, kinds, strict=True)]
+        found = values[0] if len(values) == 1 else Value(self._returns, "undef" if values else "")
+        for k, value in enumerate(values if len(values) > 1 else []):
+            operands = f"{_llvm(found.kind)} {found.text}, {_llvm(value.kind)} {value.text}, {k}"
+            found = self._emit(found.kind, f"insertvalue {operands}")
+        self._code.append(f"  ret {_llvm(self._returns)} {found.text}")
 
     def _do_if(self, node: ast.If) -> None:
-        then, otherwise, end = self._label(), self._label(), self._label()
+        then, otherwise, end = self._labels(3)
         self._branch(self._truth(node.test), then, otherwise)
         self._begin(then)
         self._block(node.body)
         self._jump(end)
         self._begin(otherwise)
         self._block(node.orelse)
-        self._jump(end)
         self._begin(end)
 
     def _do_while(self, node: ast.While) -> None:
-        if node.orelse:
-            self._refuse("else of a loop is not compiled; use a flag")
-        test, body, end = self._label(), self._label(), self._label()
-        self._jump(test)
+        test, body, end = self._labels(3)
         self._begin(test)
         self._branch(self._truth(node.test), body, end)
         self._begin(body)
@@ -302,50 +296,36 @@ class _Function:
         self._loops.pop()
 
     def _do_for(self, node: ast.For) -> None:
-        call = node.iter
-        if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(node.target, ast.Name)):
+        call, target = cast(ast.Call, node.iter), node.target
+        if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(target, ast.Name)):
             self._refuse("for runs over range(...) only; index the column by a number")
-        if node.orelse:
-            self._refuse("else of a loop is not compiled; use a flag")
-        arguments = cast(ast.Call, call).args
-        bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in arguments[:2]]
+        bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
         start, stop = bounds if len(bounds) == 2 else (Value(INT, "0"), bounds[0])
-        step = self._constant(arguments[2]) if len(arguments) == 3 else 1
+        step = self._constant(call.args[2]) if len(call.args) == 3 else 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
         at = self._slot(INT)
-        test, body, on, end = (self._label() for _ in range(4))
-        self._code.append(f"  store i64 {start.text}, ptr {at.text}")
-        self._jump(test)
+        test, body, on, end = self._labels(4)
+        self._set(at, start)
         self._begin(test)
-        now = self._emit(INT, f"load i64, ptr {at.text}")
+        now = self._get(at)
         order = "slt" if step > 0 else "sgt"
         self._branch(self._emit(BOOL, f"icmp {order} i64 {now.text}, {stop.text}"), body, end)
         self._begin(body)
-        self._assign(node.target, now)
+        self._store_local(cast(ast.Name, target).id, now)
         self._loop(node.body, on, end)
-        self._jump(on)
         self._begin(on)
-        after = self._emit(INT, f"add i64 {now.text}, {step}")
-        self._code.append(f"  store i64 {after.text}, ptr {at.text}")
+        self._set(at, self._emit(INT, f"add i64 {now.text}, {step}"))
         self._jump(test)
         self._begin(end)
 
-    def _do_break(self, node: ast.Break) -> None:
+    def _do_break(self, _node: ast.Break) -> None:
         self._jump(self._loops[-1][1])
-        self._begin(self._label())
 
-    def _do_continue(self, node: ast.Continue) -> None:
+    def _do_continue(self, _node: ast.Continue) -> None:
         self._jump(self._loops[-1][0])
-        self._begin(self._label())
 
     # --- places
-
-    def _assign(self, target: ast.expr, value: Value) -> None:
-        if isinstance(target, ast.Name):
-            self._store_local(target.id, value)
-        else:
-            self._write(*self._place(target), value)
 
     def _store_local(self, name: str, value: Value) -> None:
         if value.kind == NONE or type(value.kind) is tuple:
@@ -355,49 +335,47 @@ class _Function:
         place = self._locals[name]
         if place.kind != value.kind:
             self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
-        self._code.append(f"  store {_llvm(place.kind)} {value.text}, ptr {place.text}")
+        self._set(place, value)
 
     def _place(self, node: ast.expr) -> tuple[Value, str]:
-        """Return the address of a field or of a number in a column, with its code as type, and the mark of its memory."""
+        """Return the address of a field or of a place in a column, with a number's code as type, and its name."""
         if isinstance(node, ast.Attribute):
             row = self._expr(node.value)
-            if isinstance(row.kind, type) and issubclass(row.kind, Table) and node.attr in row.kind.codes:
-                offset, code = 8 * row.kind.places[node.attr], row.kind.codes[node.attr]
-            elif (
-                isinstance(row.kind, type) and issubclass(row.kind, Row) and node.attr in (row.kind.dtype.fields or ())
-            ):
-                field = cast(Any, row.kind.dtype.fields)[node.attr]
-                offset, code = field[1], field[0].kind + str(field[0].itemsize)
-            else:
-                self._refuse(f"{_shown(row.kind)} has no number {node.attr!r} to read or write")
-            place = self._emit(code, f"getelementptr i8, ptr {row.text}, i64 {offset}")
-            return place, self._module.tag(f"{row.kind.__name__}.{node.attr}")
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
-            column, i = self._expr(node.value), self._fitting(self._expr(node.slice), INT, "a place in a column")
-            if isinstance(column.kind, ColumnKind) and isinstance(column.kind.element, str):
-                code = column.kind.element
-                return self._at(column, i, code), self._module.tag(code)
-        return self._refuse("what is written to is a local, a field or a number of a column")  # type: ignore[no-any-return]
+            offset, code = getattr(row.kind, "fields", {}).get(node.attr, (0, ""))
+            place, name = f"i8, ptr {row.text}, i64 {offset}", f"{getattr(row.kind, '__name__', '')}.{node.attr}"
+        elif isinstance(node, ast.Subscript):
+            column, part = self._expr(node.value), node.slice
+            if not isinstance(column.kind, ColumnKind):
+                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+            code = name = column.kind.element
+            if isinstance(part, ast.Slice):
+                if part.lower is None or part.upper or part.step:
+                    self._refuse("a part of a column has a start only: column[start:]")
+                part, code = cast(ast.expr, part.lower), column.kind
+            i = self._fitting(self._expr(part), INT, "a place in a column")
+            place = f"[{dtype_of(column.kind.element).itemsize} x i8], ptr {column.text}, i64 {i.text}"
+        else:
+            code = ""
+        if not code:
+            self._refuse(f"{ast.unparse(node)!r} is no local, field or column")
+        return self._emit(code, f"getelementptr {place}"), name if code in _STORED else ""
 
-    def _at(self, column: Value, i: Value, kind: Any) -> Value:
-        size = dtype_of(column.kind.element).itemsize
-        return self._emit(kind, f"getelementptr [{size} x i8], ptr {column.text}, i64 {i.text}")
+    def _read(self, place: Value, name: str) -> Value:
+        stored = _STORED[place.kind]
+        tag = self._module.tag(name)
+        value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}{tag}")
+        return value if stored == value.kind else self._emit(INT, f"sext {stored} {value.text} to i64")
 
-    def _read(self, place: Value, tag: str) -> Value:
-        stored, kind = _STORED[place.kind], _number_kind(place.kind)
-        value = self._emit(kind, f"load {stored}, ptr {place.text}{tag}")
-        return value if stored == kind else self._emit(INT, f"sext {stored} {value.text} to i64")
-
-    def _write(self, place: Value, tag: str, value: Value) -> None:
-        stored, kind = _STORED[place.kind], _number_kind(place.kind)
-        if kind == FLOAT and value.kind in (INT, BOOL):
+    def _write(self, place: Value, name: str, value: Value) -> None:
+        if place.kind not in _STORED:
+            self._refuse("what is written to is a local, a field or a number of a column")
+        stored = _STORED[place.kind]
+        if stored == FLOAT and value.kind in (INT, BOOL):
             value = self._as_float(value)
-        elif value.kind == BOOL:
-            value = self._as_int(value)
-        value = self._fitting(value, kind, "what is written")
-        if stored != kind:
+        value = self._fitting(value, FLOAT if stored == FLOAT else INT, "what is written")
+        if stored != value.kind:
             value = self._emit(stored, f"trunc i64 {value.text} to {stored}")
-        self._code.append(f"  store {stored} {value.text}, ptr {place.text}{tag}")
+        self._code.append(f"  store {stored} {value.text}, ptr {place.text}{self._module.tag(name)}")
 
     # --- expressions
 
@@ -437,37 +415,19 @@ class _Function:
         return self._refuse(f"{ast.unparse(node)!r} is no number of 64 bits and no local; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _get_name(self, node: ast.Name) -> Value:
-        place = self._locals.get(node.id)
-        if place is None:
-            return self._get_constant(node)
-        return self._emit(place.kind, f"load {_llvm(place.kind)}, ptr {place.text}")
+        return self._get(self._locals[node.id]) if node.id in self._locals else self._get_constant(node)
 
     def _get_attribute(self, node: ast.Attribute) -> Value:
         if self._static(node) is not None:
             return self._get_constant(node)
-        if isinstance(node.value, ast.Name) and node.value.id in self._locals:
-            kind = self._locals[node.value.id].kind
-            if isinstance(kind, type) and issubclass(kind, Table) and node.attr in kind.elements:
-                row = self._expr(node.value)  # addresses of columns stay what they are during a call
-                place = self._emit(INT, f"getelementptr i8, ptr {row.text}, i64 {8 * kind.places[node.attr]}")
-                return self._emit(
-                    ColumnKind(kind.elements[node.attr]), f"load ptr, ptr {place.text}, !invariant.load !0"
-                )
-        return self._read(*self._place(node))
+        place, name = self._place(node)
+        if isinstance(place.kind, ColumnKind):  # addresses of columns stay what they are during a call
+            return self._emit(place.kind, f"load ptr, ptr {place.text}, !invariant.load !0")
+        return self._read(place, name)
 
     def _get_subscript(self, node: ast.Subscript) -> Value:
-        if isinstance(node.slice, ast.Slice):
-            column, start = self._expr(node.value), node.slice.lower
-            if start is None or node.slice.upper or node.slice.step or not isinstance(column.kind, ColumnKind):
-                self._refuse("parts are of columns, and have a start only: column[start:]")
-            return self._at(column, self._fitting(self._expr(cast(ast.expr, start)), INT, "a start"), column.kind)
-        column = self._expr(node.value)
-        if isinstance(column.kind, ColumnKind) and not isinstance(column.kind.element, str):
-            return self._at(column, self._fitting(self._expr(node.slice), INT, "a place"), column.kind.element)
-        if not isinstance(column.kind, ColumnKind):
-            self._refuse(f"{_shown(column.kind)} has no places")
-        i = self._fitting(self._expr(node.slice), INT, "a place in a column")
-        return self._read(self._at(column, i, column.kind.element), self._module.tag(column.kind.element))
+        place, name = self._place(node)
+        return self._read(place, name) if place.kind in _STORED else place
 
     def _get_binop(self, node: ast.BinOp) -> Value:
         return self._operation(node.op, self._expr(node.left), self._expr(node.right))
@@ -523,17 +483,15 @@ class _Function:
     def _truth(self, node: ast.expr, *, exactly: bool = False) -> Value:
         """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
         if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
-            end, found = self._label(), self._slot(BOOL)
+            end, found = self._labels(1)[0], self._slot(BOOL)
             for k, each in enumerate(node.values):
-                value = self._truth(each, exactly=exactly)
-                self._code.append(f"  store i1 {value.text}, ptr {found.text}")
+                self._set(found, value := self._truth(each, exactly=exactly))
                 if k + 1 < len(node.values):
-                    on = self._label()
+                    on = self._labels(1)[0]
                     self._branch(value, *((on, end) if isinstance(node.op, ast.And) else (end, on)))
                     self._begin(on)
-            self._jump(end)
             self._begin(end)
-            return self._emit(BOOL, f"load i1, ptr {found.text}")
+            return self._get(found)
         value = self._expr(node)
         if value.kind == BOOL:
             return value
@@ -582,19 +540,17 @@ class _Function:
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
 
     def _get_ifexp(self, node: ast.IfExp) -> Value:
-        then, otherwise, end = self._label(), self._label(), self._label()
+        then, otherwise, end = self._labels(3)
         self._branch(self._truth(node.test), then, otherwise)
         self._begin(then)
         value = self._expr(node.body)
         found = self._slot(value.kind)
-        for k, each in enumerate((node.body, node.orelse)):
-            if k:
-                self._begin(otherwise)
-                value = self._fitting(self._expr(each), found.kind, "the other value")
-            self._code.append(f"  store {_llvm(found.kind)} {value.text}, ptr {found.text}")
-            self._jump(end)
+        self._set(found, value)
+        self._jump(end)
+        self._begin(otherwise)
+        self._set(found, self._fitting(self._expr(node.orelse), found.kind, "the other value"))
         self._begin(end)
-        return self._emit(found.kind, f"load {_llvm(found.kind)}, ptr {found.text}")
+        return self._get(found)
 
     def _get_call(self, node: ast.Call) -> Value:
         called = self._static(node.func)

@@ -78,6 +78,7 @@ class Piece(Generic[T]):
         self._improving = False
 
     def __call__(self, table: T) -> None:
+        """Run it."""
         if _how:
             self._call_as(_how, table)
         else:

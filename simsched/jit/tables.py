@@ -6,7 +6,7 @@ a table as the address of its words; interpreted ones take the object itself. Bo
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, cast, get_args, get_origin, overload
+from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,8 @@ class Column(Generic[T]):
 
     __slots__ = ("_view",)
 
-    def __init__(self, array: Array | memoryview) -> None:
-        self._view = memoryview(array)
+    def __init__(self, array: Any) -> None:
+        self._view: Any = memoryview(array)
 
     @overload
     def __getitem__(self, i: int) -> T: ...
@@ -94,20 +94,23 @@ class Row:
     __slots__ = ("_i", "_views")
     dtype: ClassVar[np.dtype[Any]]
     """How it lies in memory."""
+    fields: ClassVar[dict[str, tuple[int, Any]]]
+    """Of each number: its offset in bytes, and its code."""
 
     def __init__(self, views: tuple[memoryview, ...], i: int) -> None:
         self._views, self._i = views, i
 
     def __init_subclass__(cls) -> None:
-        fields = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
-        cls.dtype = np.dtype(list(fields.items()), align=True)
-        for k, name in enumerate(fields):
+        codes = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
+        cls.dtype = np.dtype(list(codes.items()), align=True)
+        cls.fields = {name: (cls.dtype.fields[name][1], code) for name, code in codes.items()}  # type: ignore[index]
+        for k, name in enumerate(codes):
             setattr(cls, name, _field(k))
 
     @classmethod
     def over(cls, array: Array) -> Rows[Any]:
         """Return the rows of an array of this dtype."""
-        return Rows(cls, tuple(memoryview(array[name]) for name in cls.dtype.names or ()))
+        return Rows(cls, tuple(memoryview(cast(Any, array[name])) for name in cls.dtype.names or ()))
 
 
 def _field(k: int) -> property:
@@ -122,12 +125,18 @@ def code_of(kind: Any) -> str:
     return str(kind.__metadata__[0])
 
 
-def element_of(kind: Any) -> Any:
-    """Return the class of rows that a column holds, or the code of its numbers; None if it is no column's type."""
+class ColumnKind(NamedTuple):
+    """The type of a column: the class of its rows, or the code of its numbers."""
+
+    element: Any
+
+
+def column_of(kind: Any) -> ColumnKind | None:
+    """Return what column an annotation stands for, None if it is none."""
     if get_origin(kind) not in (Column, Rows):
         return None
     (of,) = get_args(kind)
-    return of if isinstance(of, type) else code_of(of)
+    return ColumnKind(of if isinstance(of, type) else code_of(of))
 
 
 def length(expression: str) -> Any:
@@ -138,8 +147,8 @@ def length(expression: str) -> Any:
 class Table:
     """Numbers and columns that a piece of machine code works on.
 
-    Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`); a column with a `length` is made,
-    of zeros, where none is given; another is missing then: kernels see None.
+    Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`). Where no column is given,
+    one with a `length` is made, of zeros; another is missing: kernels see None.
 
     Parameters
     ----------
@@ -165,90 +174,83 @@ class Table:
     """
 
     __slots__ = ("_arrays", "_memory", "_reals", "_seen", "_words", "address")
-    places: ClassVar[dict[str, int]]
-    """The word of each number, and of the address of each column."""
-    codes: ClassVar[dict[str, str]]
-    """Of each number: i8 or f8."""
-    elements: ClassVar[dict[str, Any]]
-    """Of each column: the class of its rows, or the code of its numbers."""
+    fields: ClassVar[dict[str, tuple[int, Any]]]
+    """Of each number and column: its offset in bytes, of a column that of its address; its code or `ColumnKind`."""
     _made: ClassVar[list[tuple[str, CodeType]]]
 
     def __init_subclass__(cls) -> None:
-        cls.places, cls.codes, cls.elements, cls._made = {}, {}, {}, []
-        for k, (name, kind) in enumerate(cls.__annotations__.items()):
-            cls.places[name] = k
-            element = element_of(kind)
-            if element is None:
-                cls.codes[name] = code_of(kind)
-                setattr(cls, name, _number(k, cls.codes[name]))
-                continue
-            cls.elements[name] = element
-            if name in cls.__dict__:
+        cls.fields, cls._made = {}, []
+        for k, (name, annotation) in enumerate(cls.__annotations__.items()):
+            column = column_of(annotation)
+            cls.fields[name] = 8 * k, column or code_of(annotation)
+            if column and name in cls.__dict__:
                 cls._made.append((name, cls.__dict__[name]))
-            setattr(cls, name, property(lambda table, name=name: table._view(name)))
+            setattr(cls, name, _column(name) if column else _number(k, code_of(annotation)))
 
     def __init__(self, **values: Any) -> None:
-        words = np.zeros(len(self.places), np.int64)
+        words = np.zeros(len(self.fields), np.int64)
         self.address = address(words)
         """Where its words lie."""
         self._words, self._reals = words.data, words.view(np.float64).data
         self._arrays: dict[str, Array] = {}
         self._seen: dict[str, Any] = {}
         for name, value in values.items():
-            if name in self.elements:
-                self[name] = value
-            elif name in self.codes:
-                (self._words if self.codes[name] == "i8" else self._reals)[self.places[name]] = value
-            else:
+            if name not in self.fields:
                 raise TypeError(f"{type(self).__name__} has no {name!r}")
+            if isinstance(self.fields[name][1], str):
+                setattr(self, name, value)
+            else:
+                self[name] = value
         self._make(values)
 
     def _make(self, values: dict[str, Any]) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
-        numbers = {name: self._words[self.places[name]] for name, code in self.codes.items() if code == "i8"}
-        at, starts = 0, []
+        numbers = {name: self._words[at >> 3] for name, (at, kind) in self.fields.items() if kind == "i8"}
+        end, starts = 0, []
         for name, code in self._made:
-            n, element = int(eval(code, {"max": max}, numbers)), self.elements[name]
+            n = int(eval(code, {"max": max}, numbers))
             if values.get(name) is None:
-                starts.append((name, at, n))
-                itemsize = int(element[1]) if isinstance(element, str) else element.dtype.itemsize
-                at += -(-n * itemsize // _LINE) * _LINE
+                starts.append((name, end, n))
+                end += -(-n * self._dtype(name).itemsize // _LINE) * _LINE
             elif values[name].size < n:
                 raise ValueError(f"{type(self).__name__}: {name} has {values[name].size} rows, and needs {n}")
-        self._memory = np.zeros(at + _LINE, np.uint8)
-        begin = address(self._memory)
-        begin += -begin % _LINE
+        self._memory = np.zeros(end + _LINE, np.uint8)
+        begin = -address(self._memory) % _LINE
         for name, start, n in starts:
-            self._words[self.places[name]] = begin + start
-            self._seen[name] = begin + start - address(self._memory), n
+            self._words[self.fields[name][0] >> 3] = address(self._memory) + begin + start
+            self._seen[name] = begin + start, n
+
+    def _dtype(self, name: str) -> np.dtype[Any]:
+        return dtype_of(self.fields[name][1].element)
 
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
         found = self._arrays.get(name)
         if found is None:
-            start, n = self._seen.pop(name)
-            dtype = dtype_of(self.elements[name])
+            (start, n), dtype = self._seen.pop(name), self._dtype(name)
             found = self._arrays[name] = self._memory[start : start + n * dtype.itemsize].view(dtype)
         return found
 
     def __setitem__(self, name: str, array: Array | None) -> None:
         """Use an array as a column; None: the column is missing."""
         self._seen.pop(name, None)
-        if array is None:
-            self._words[self.places[name]] = 0
-            return
-        if array.dtype != dtype_of(self.elements[name]) or not array.flags.c_contiguous:
-            raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self.elements[name]}: {array.dtype}")
-        self._arrays[name] = array
-        self._words[self.places[name]] = address(array)
+        if array is not None:
+            if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
+                raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")
+            self._arrays[name] = array
+        self._words[self.fields[name][0] >> 3] = 0 if array is None else address(array)
 
     def _view(self, name: str) -> Any:
         """Return a column as interpreted kernels see it."""
         found = self._seen.get(name)
-        if not isinstance(found, Column | Rows) and self._words[self.places[name]]:
-            array, element = self[name].reshape(-1), self.elements[name]
+        if not isinstance(found, Column | Rows) and self._words[self.fields[name][0] >> 3]:
+            array, element = self[name].reshape(-1), self.fields[name][1].element
             found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
         return found
+
+
+def _column(name: str) -> property:
+    return property(lambda table: table._view(name))
 
 
 def _number(k: int, code: str) -> property:

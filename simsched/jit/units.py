@@ -74,7 +74,7 @@ def digest_of(units: Mapping[str, Unit]) -> str:
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
         numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
         tables = [
-            (name, repr(value.dtype) if issubclass(value, Row) else repr(value.elements), value.__annotations__)
+            (name, repr(value.fields))
             for name, value in unit.names.items()
             if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
         ]
