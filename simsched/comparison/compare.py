@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from simsched.comparison.table import Comparison
 from simsched.costmodel import CostModel
 from simsched.errors import SimschedError, SimulationError
 from simsched.graph import OpGraph
-from simsched.machine_code import seconds_loading
+from simsched.jit import running_time
 from simsched.numeric import is_count
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
 from simsched.schedules import Schedule
@@ -104,9 +103,9 @@ def compare(
             options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
                 options["also"] = list(plans.values())
-            start = perf_counter() - seconds_loading()
+            start = running_time()
             plan = schedule(graph, cluster, scheduler, cost, **options)
-            search_s = perf_counter() - seconds_loading() - start
+            search_s = running_time() - start
             trace = run(plan)
             if sampling is not None and seed is not None:
                 drawn[name] = simulate_many(

@@ -33,6 +33,7 @@ _SILENCE: Final = 2.0  # s of compiling before a line says so
 _NATIVE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = threading.RLock()
 _seconds = 0.0  # spent in making and loading what is needed at once
+_since: float | None = None  # when that began which goes on now
 _kept: list[Any] = []  # the code lives as long as its engine
 _how = os.environ.get(SWITCH, "")
 
@@ -44,7 +45,8 @@ def piece(task: str) -> Callable[[Callable[[T], None]], "Piece[T]"]:
 
 def running_time() -> float:
     """Return the time in s of a clock that stands still while machine code is made and loaded."""
-    return perf_counter() - _seconds
+    since = _since
+    return (perf_counter() if since is None else since) - _seconds
 
 
 @contextmanager
@@ -243,8 +245,8 @@ def _link(symbol: str, data: bytes) -> Native:
 @contextmanager
 def _counted(task: str) -> Iterator[None]:
     """Stop the clock of `running_time`; say what is going on if it goes on for long."""
-    global _seconds
-    begun = perf_counter()
+    global _seconds, _since
+    _since = begun = perf_counter()
     line = f"simsched: compiling the {task}, once for this machine ...\n"
     timer = threading.Timer(_SILENCE, sys.stderr.write, [line])
     timer.daemon = True
@@ -254,3 +256,4 @@ def _counted(task: str) -> Iterator[None]:
     finally:
         timer.cancel()
         _seconds += perf_counter() - begun
+        _since = None

@@ -4,11 +4,11 @@ import logging
 import signal
 import threading
 from math import inf
-from time import monotonic
 from types import FrameType, TracebackType
 from typing import Any
 
 from simsched.errors import SchedulerError
+from simsched.jit import running_time
 from simsched.numeric import is_number
 
 _logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Deadline:
     scheduler
         Who searches, for the warning.
     time_limit
-        Wall time in s from entering the block; None for no limit.
+        Wall time in s from entering the block, the making of machine code left out; None for no limit.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Deadline:
         self._interrupted = False
 
     def __enter__(self) -> "Deadline":
-        self._end = monotonic() + self._limit
+        self._end = running_time() + self._limit
         in_main = threading.current_thread() is threading.main_thread()
         self._watches = in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
         if self._watches:
@@ -71,7 +71,7 @@ class Deadline:
 
     def over(self) -> bool:
         """Return whether the search has to stop; the first time that is so, it is logged."""
-        if self.reason is None and (self._interrupted or monotonic() >= self._end):
+        if self.reason is None and (self._interrupted or running_time() >= self._end):
             self.reason = "interrupted" if self._interrupted else "time limit"
             _logger.warning("%s: stopped (%s); this is the best schedule so far", self._scheduler, self.reason)
         return self.reason is not None

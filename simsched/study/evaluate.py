@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from math import isfinite
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from simsched.comparison import row_of
 from simsched.costmodel import operator_times
 from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimschedError
 from simsched.graph import OpGraph
-from simsched.machine_code import seconds_loading
+from simsched.jit import running_time
 from simsched.schedulers import resolve, schedule, takes
 from simsched.schedules import Schedule
 from simsched.simulator import simulate, simulate_many
@@ -124,7 +123,7 @@ class Evaluate:
         """Return the row of one, or nothing if it is known."""
         if spec.known is not None and spec.known == row_key(spec, self.version, None, None):
             return []
-        start = perf_counter()
+        start = running_time()
         row: Row = {}
         reason: str | None
         try:
@@ -142,7 +141,7 @@ class Evaluate:
             status, reason = FAILED, _one_line(error)
         else:
             status, reason = OK, None
-        row["wall.row_s"] = perf_counter() - start
+        row["wall.row_s"] = running_time() - start
         return [self._complete(spec, row, status, reason)]
 
     def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
@@ -216,9 +215,9 @@ def _results(spec: RowSpec, measured: _Measured, target: Target) -> Row:
     _require_importable(spec.choice.scheduler)
     if "rng" not in options and _draws(spec.choice.scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
-    start = perf_counter() - seconds_loading()
+    start = running_time()
     plan = schedule(measured.graph, target, spec.choice.scheduler, **options)
-    scheduled = perf_counter() - seconds_loading()
+    scheduled = running_time()
     trace = _simulate(plan, target, spec)
     if spec.choice.scheduler == "sequential" and not options:  # what all others are measured by
         measured.baselines[tuple(settings.items())] = trace.makespan
@@ -228,7 +227,7 @@ def _results(spec: RowSpec, measured: _Measured, target: Target) -> Row:
             trace.program, target, settings["samples"], jitter=settings["jitter"],
             rng=seed_of(spec.root, spec.instance, JITTER),
         )  # fmt: skip
-    end = perf_counter() - seconds_loading()
+    end = running_time()
     found = row_of("", plan, trace, _baseline(spec, measured, target), scheduled - start, 0.0)
     row: Row = {name: getattr(found, name) for name in _RESULTS}
     row["bound_us"] = bound = _bound(plan, measured, target) if settings["bound"] else None

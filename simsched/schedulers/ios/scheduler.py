@@ -3,13 +3,13 @@
 import os
 from collections.abc import Sequence
 from math import prod
-from time import perf_counter
 from typing import Any, Final
 
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
+from simsched.jit import running_time
 from simsched.numeric import is_count
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
@@ -152,7 +152,7 @@ def ios(
             raise SchedulerError(f"ios: {option} must be a whole number of at least 1, not {number!r}")
     require_flag("ios", "merge_limits", merge_limits)
     deadline = Deadline("ios", time_limit)
-    start = perf_counter()
+    start = running_time()
     device = cluster.devices[0]
     merging = None
     if strategy != "parallel":
@@ -222,7 +222,7 @@ def _schedule(
         "asked_stages": costs.n_asked,
         "merged": sum(len(names) for names in sets),
         "stopped": stopped,
-        "time_s": perf_counter() - start,
+        "time_s": running_time() - start,
     }
     return Schedule.from_columns(
         rewritten, op, [device], stream=group, stage=stage, group=group,

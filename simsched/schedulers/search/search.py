@@ -1,7 +1,6 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
+from simsched.jit import running_time
 from simsched.numeric import is_count
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import require_choice, require_rng, require_streams
@@ -126,7 +126,7 @@ def search(
     """
     _check(evaluations, execution, streams)
     given, more = require_starts("starts", starts), require_starts("also", also)
-    rng, began = require_rng("search", rng), perf_counter()
+    rng, began = require_rng("search", rng), running_time()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
         for name, plan in plans(given, more, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
@@ -164,7 +164,7 @@ def search(
             "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
             "accepted": sum(arm.accepted for arm in arms),
             "stopped": stopped,
-            "time_s": perf_counter() - began,
+            "time_s": running_time() - began,
         },
     )  # fmt: skip
 

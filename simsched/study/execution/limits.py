@@ -10,6 +10,8 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import IO, Any, Final
 
+from simsched.jit import running_time
+
 GRACE: Final = 1.0
 """Seconds that a process has after its limit before it is ended, beside a tenth of the limit."""
 _AGAIN: Final = 1.0  # s until the limit rings again: what is raised in a destructor or a callback from C gets lost
@@ -30,7 +32,7 @@ def time_limited(seconds: float | None) -> AbstractContextManager[None]:
     Parameters
     ----------
     seconds
-        Wall time; None sets no limit.
+        Wall time, the making of machine code left out; None sets no limit.
 
     Notes
     -----
@@ -80,11 +82,11 @@ class _Alarm:
         self._seconds = seconds
         self._active = True
         self._usual: Any = signal.SIG_DFL
-        self._left = self._interval = self._begun = 0.0
+        self._left = self._interval = self._begun = self._end = 0.0
 
     def __enter__(self) -> None:
         _arm(self._seconds)
-        self._begun = monotonic()
+        self._begun, self._end = monotonic(), running_time() + self._seconds
         self._usual = signal.signal(signal.SIGALRM, self._ring)
         self._left, self._interval = signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN)
 
@@ -93,6 +95,11 @@ class _Alarm:
         if code in (_Alarm.__enter__.__code__, _Alarm._ring.__code__):  # were it raised there, nobody would stop it
             signal.setitimer(signal.ITIMER_REAL, _ENTERED, _AGAIN)
         elif self._active and code is not _Alarm.__exit__.__code__:  # on its way out it was in time
+            left = self._end - running_time()
+            if left > 0:  # machine code was made meanwhile
+                _arm(left)
+                signal.setitimer(signal.ITIMER_REAL, max(left, _ENTERED), _AGAIN)
+                return
             raise TimeLimitReached(f"{self._seconds:g} s are over")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -120,10 +127,13 @@ class _Timer:
         threading.Thread(target=self._ring, name="time limit", daemon=True).start()
 
     def _ring(self) -> None:
-        if not self._over.wait(self._seconds):
-            with self._lock:
-                if self._active:
-                    _raise_in_thread(self._thread, TimeLimitReached)
+        end = running_time() + self._seconds
+        while (left := end - running_time()) > 0:  # longer than told, where machine code is made meanwhile
+            if self._over.wait(max(left, _ENTERED)):
+                return
+        with self._lock:
+            if self._active:
+                _raise_in_thread(self._thread, TimeLimitReached)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
