@@ -1,0 +1,119 @@
+"""Tables: one memory, seen by name from Python and from kernels."""
+
+import numpy as np
+import pytest
+
+from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
+
+
+class Flight(Row):
+    """A record with fields of every type."""
+
+    time: f8
+    count: i8
+    gate: i4
+    late: i1
+
+
+class Airport(Table):
+    """Numbers and columns, given and made."""
+
+    n: i8
+    width: i8
+    now: f8
+    flights: Rows[Flight] = length("n")
+    grid: Column[i4] = length("max(1, n) * width")
+    names: Column[i1]
+    delays: Column[f8]
+
+
+def test_a_row_lies_as_c_would_lay_it():
+    """8 + 8 + 4 + 1 bytes, and 3 of padding."""
+    assert Flight.dtype.itemsize == 24
+    assert Flight.fields == {"time": (0, "f8"), "count": (8, "i8"), "gate": (16, "i4"), "late": (20, "i1")}
+
+
+def test_fields_columns_and_arrays_are_the_same_memory():
+    port = Airport(n=3, width=2, now=1.5)
+    port.flights[2].time = 7
+    port.flights[2].late = True
+    port.grid[5] = -4
+    assert port["flights"]["time"].tolist() == [0.0, 0.0, 7.0]
+    assert port["flights"][2].tolist() == (7.0, 0, 0, 1)
+    port["grid"][4] = 9
+    assert (port.grid[4], port.grid[5], port.n, port.now) == (9, -4, 3, 1.5)
+    port.now = 2
+    assert port.now == 2.0
+
+
+def test_columns_that_are_made_begin_with_zeros_and_do_not_overlap():
+    port = Airport(n=5, width=3)
+    port["grid"][:] = -1
+    assert not port["flights"]["time"].any()
+    assert all(port[name].ctypes.data % 64 == 0 for name in ("flights", "grid"))
+
+
+def test_a_column_that_is_given_is_used_and_not_copied():
+    delays = np.zeros(4)
+    port = Airport(n=0, delays=delays)
+    port.delays[1] = 2.5
+    assert delays[1] == 2.5
+    other = np.ones(2)
+    port["delays"] = other
+    assert port.delays[0] == 1.0
+    port["delays"] = None
+    assert port.delays is None
+
+
+def test_what_is_missing_is_none_and_what_is_empty_is_not():
+    port = Airport(n=0, width=0, names=np.zeros(0, np.int8))
+    assert port.delays is None
+    assert port.names is not None
+
+
+def test_parts_of_columns_and_rows_are_views():
+    port = Airport(n=3, width=4)
+    part, rows = port.grid[4:], port.flights[1:]
+    part[0] = 8
+    rows[1].gate = 5
+    assert (port.grid[4], port.flights[2].gate, part[1:][0]) == (8, 5, 0)
+
+
+@pytest.mark.parametrize("place", [-1, 3, 100])
+def test_places_outside_raise(place):
+    port = Airport(n=3, width=1)
+    for column in (port.grid, port.flights):
+        with pytest.raises(IndexError):
+            column[place]
+    with pytest.raises(IndexError):
+        port.grid[place] = 1
+
+
+@pytest.mark.parametrize("part", [slice(0, 2), slice(-1, None), slice(5, None), slice(0, None, 2)])
+def test_parts_have_a_start_only(part):
+    with pytest.raises(IndexError, match="start"):
+        Airport(n=3, width=1).grid[part]
+
+
+def test_numbers_that_do_not_fit_raise():
+    port = Airport(n=1, width=1)
+    with pytest.raises(ValueError, match="format 'i'"):
+        port.grid[0] = 2**31
+    with pytest.raises(TypeError):
+        port.grid[0] = 1.5
+    with pytest.raises(ValueError, match="format"):
+        port.n = 2**63
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"m": 1}, r"^Airport has no 'm'$"),
+        ({"delays": np.zeros(3, np.float32)}, r"^Airport: delays is not contiguous float64: float32$"),
+        ({"delays": np.zeros(6)[::2]}, r"^Airport: delays is not contiguous"),
+        ({"n": 3, "width": 2, "grid": np.zeros(5, np.int32)}, r"^Airport: grid has 5 rows, and needs 6$"),
+    ],
+)
+def test_refusals(values, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        Airport(**values)
