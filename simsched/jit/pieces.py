@@ -4,37 +4,36 @@ The first call takes code that LLVM has not optimised, which is there in some te
 for some tenths of a second is optimised in a thread meanwhile. Both are the same to the last bit.
 """
 
-import ctypes
 import os
 import platform
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from simsched.errors import SimschedError
 from simsched.jit import store
 from simsched.jit.tables import Table
 from simsched.jit.units import Unit, digest_of, units_of
-from simsched.signals import interrupt_later
+
+if TYPE_CHECKING:
+    from simsched.jit.native import Native
 
 T = TypeVar("T", bound=Table)
-Native = Callable[[int], None]
 
 SWITCH: Final = "SIMSCHED_JIT"
 """Environment variable: "0" runs kernels as Python, "O0" and "O3" only unoptimised or only optimised code."""
 _PATIENCE: Final = 0.3  # s that unoptimised code runs before it is optimised
 _SILENCE: Final = 2.0  # s of compiling before a line says so
-_NATIVE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = threading.RLock()
 _seconds = 0.0  # spent in making and loading what is needed at once
 _since: float | None = None  # when that began which goes on now
-_kept: list[Any] = []  # the code lives as long as its engine
 _how = os.environ.get(SWITCH, "")
 
 
@@ -94,20 +93,18 @@ class Piece(Generic[T]):
             raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
         if how not in self._natives:
             with _lock, _counted(self.task):
-                self._natives[how] = self._native(how)
+                self._natives[how] = self._find(how) or self._make(how)
         self._natives[how](table.address)
 
-    def _load(self) -> Native:
-        """Return what is there: optimised code, or else unoptimised code, which is made if need be."""
+    def _load(self) -> "Native":
+        """Return optimised code where there is some, or else unoptimised code, which is made if need be."""
         with _lock:
             if self._run is None:
                 with _counted(self.task):
-                    for path in self._paths("O3"):
-                        with suppress(OSError, ValueError):
-                            self._run = _link(self._symbol, store.read(path))
-                            return self._run
-                    self._natives["O0"] = self._native("O0")
-                    self._run = self._timed
+                    self._run = self._find("O3")
+                    if self._run is None:
+                        self._natives["O0"] = self._find("O0") or self._make("O0")
+                        self._run = self._timed
             return self._run
 
     def _timed(self, address: int) -> None:
@@ -121,125 +118,73 @@ class Piece(Generic[T]):
 
     def _improve(self) -> None:
         with suppress(_EndingError):
-            self._run = self._native("O3")
+            self._run = self._make("O3")
 
     # --- making code
 
     @property
-    def _symbol(self) -> str:
+    def symbol(self) -> str:
+        """The name of its function in object code."""
         return f"{self.function.__module__}.{self.function.__name__}"
 
+    @cached_property
     def _units(self) -> dict[str, Unit]:
         return units_of(self.function)
 
+    @cached_property
     def key(self) -> str:
-        """Return a digest of the sources, the tables and the compiler."""
-        text = digest_of(self._units()) + (Path(__file__).with_name("compiler.py")).read_text()
+        """A digest of the sources, the tables and the compiler."""
+        text = digest_of(self._units) + Path(__file__).with_name("compiler.py").read_text(encoding="utf-8")
         return sha256(text.encode()).hexdigest()[:24]
 
     def assembly(self) -> str:
         """Return the piece in LLVM assembly."""
         from simsched.jit.compiler import compile_piece
 
-        return compile_piece(self.function, self._symbol, self._units())
+        return compile_piece(self.function, self.symbol, self._units)
 
-    def _paths(self, how: str) -> list[Path]:
-        """Return where the code may be: shipped with the package, or made on this machine."""
-        key = self.key()
-        shipped = [store.SHIPPED / f"{self._symbol}-{key}-{platform.machine().lower()}.o"] if how == "O3" else []
-        import llvmlite
-        import llvmlite.binding as llvm
+    def shipped_name(self, machine: str) -> str:
+        """Return the name of the file that a release has for a platform and machine."""
+        return f"{self.symbol}-{self.key}-{machine}.o"
 
-        machine = (key, llvmlite.__version__, sys.version, llvm.get_process_triple(), llvm.get_host_cpu_name(),
-                   llvm.get_host_cpu_features().flatten())  # fmt: skip
-        name = f"{self._symbol}-{sha256(repr(machine).encode()).hexdigest()[:24]}.{how}.o"
-        return shipped + [folder / name for folder in store.folders()]
+    def _files(self, how: str) -> list[Path]:
+        """Return where code made on this machine may be, the first choice first."""
+        from simsched.jit.native import this_machine
 
-    def _native(self, how: str) -> Native:
-        """Return the code from disk, or made and written there."""
-        paths = self._paths(how)
-        for path in paths:
+        name = sha256(f"{self.key} {sys.version} {this_machine()}".encode()).hexdigest()[:24]
+        return [folder / f"{self.symbol}-{name}.{how}.o" for folder in store.folders()]
+
+    def _find(self, how: str) -> "Native | None":
+        """Return code from disk, None if there is none that is whole."""
+        from simsched.jit.native import link
+
+        here = f"{sys.platform}-{platform.machine().lower()}"
+        shipped = [store.SHIPPED / self.shipped_name(here)] if how == "O3" else []
+        for path in (*shipped, *self._files(how)):
             with suppress(OSError, ValueError):
-                return _link(self._symbol, store.read(path))
-        data = to_object(self.assembly(), how)
-        for path in paths:
-            if path.parent != store.SHIPPED:
-                with suppress(OSError):
-                    store.write(path, data)
-                    break
-        return _link(self._symbol, data)
+                return link(self.symbol, store.read(path))
+        return None
+
+    def _make(self, how: str) -> "Native":
+        """Return code that is made now, and written to disk where that is possible."""
+        from simsched.jit import native
+
+        data = native.to_object(self.assembly(), how, go_on=_go_on)
+        for path in self._files(how):
+            with suppress(OSError):
+                store.write(path, data)
+                break
+        return native.link(self.symbol, data)
 
 
 class _EndingError(Exception):
     """The program is over: nobody needs the code any more."""
 
 
-def to_object(assembly: str, how: str, triple: str | None = None) -> bytes:
-    """Return object code of some LLVM assembly.
-
-    Parameters
-    ----------
-    how
-        "O0" or "O3".
-    triple
-        Of the machine it is for, in its oldest form; None for this one as it is.
-    """
-    import llvmlite.binding as llvm
-
-    _initialise()
-    level = int(how[1])
-    if triple is None:
-        target = llvm.Target.from_default_triple()
-        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    else:
-        target, cpu, features = llvm.Target.from_triple(triple), "", ""
-    machine = target.create_target_machine(
-        cpu,
-        features,
-        opt=level,
-        jit=triple is None,
-        reloc="pic" if triple else "default",
-        codemodel="jitdefault" if triple is None else "small",
-    )
-    module = llvm.parse_assembly(assembly, llvm.create_context())
-    module.triple, module.data_layout = triple or llvm.get_process_triple(), str(machine.target_data)
-    _go_on()
-    if level:
-        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        builder = llvm.create_pass_builder(machine, tuning)
-        builder.getModulePassManager().run(module, builder)
-        _go_on()
-    return cast(bytes, machine.emit_object(module))
-
-
 def _go_on() -> None:
     """Stop a thread that makes code for a program that has ended."""
     if not threading.main_thread().is_alive():
         raise _EndingError
-
-
-def _initialise() -> None:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-
-
-def _link(symbol: str, data: bytes) -> Native:
-    """Return the function of that name in some object code."""
-    import llvmlite.binding as llvm
-
-    with interrupt_later():
-        _initialise()
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True, codemodel="jitdefault")
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), machine)
-        engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
-        engine.finalize_object()
-        address = engine.get_function_address(symbol)
-        if not address:
-            raise ValueError(f"the code has no function {symbol}")
-        _kept.append(engine)
-    return cast(Native, _NATIVE(address))
 
 
 @contextmanager

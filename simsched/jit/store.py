@@ -32,13 +32,18 @@ def read(path: Path) -> bytes:
     return content[32:]
 
 
+def pack(data: bytes) -> bytes:
+    """Return what a file holds: a digest, and the code."""
+    return sha256(data).digest() + data
+
+
 def write(path: Path, data: bytes) -> None:
     """Write code whole or not at all; whoever is first, the content is the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(sha256(data).digest() + data)
+            file.write(pack(data))
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Pieces of machine code: made once, kept on disk, found again without the compiler, made anew when something changed."""
+"""Pieces of machine code: made once, kept on disk, found again without the compiler, made anew when sources change."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 import simsched
 from simsched.errors import SimschedError
-from simsched.jit import Column, Table, f8, i8, kernel, length, piece, pieces, running_time, store
+from simsched.jit import Column, Table, f8, i8, kernel, length, native, piece, pieces, running_time, store
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
@@ -181,13 +181,13 @@ def test_a_program_that_ends_does_not_wait_for_better_code(use, tmp_path):
     code = (
         """
 import threading
-from simsched.jit import pieces
-made = pieces.to_object
-def late(assembly, how):
+from simsched.jit import native, pieces
+made = native.to_object
+def late(assembly, how, **options):
     if how == "O3":
         threading.main_thread().join()
-    return made(assembly, how)
-pieces.to_object, pieces._PATIENCE = late, -1.0
+    return made(assembly, how, **options)
+native.to_object, pieces._PATIENCE = late, -1.0
 """
         + USE
     )
@@ -224,15 +224,15 @@ def test_the_next_folder_where_the_first_cannot_be_written_to(monkeypatch, tmp_p
 def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
     """Code that takes 0.2 s to make takes no running time."""
     monkeypatch.setattr(store, "folders", lambda: [tmp_path])
-    made = pieces.to_object
+    made = native.to_object
 
-    def slowly(*arguments):
+    def slowly(*arguments, **options):
         threading.Event().wait(0.2)
         during.append(running_time())
-        return made(*arguments)
+        return made(*arguments, **options)
 
     during = []
-    monkeypatch.setattr(pieces, "to_object", slowly)
+    monkeypatch.setattr(native, "to_object", slowly)
     before = running_time()
     pieces.Piece(add.function, "test")(Total(n=0))
     after = running_time()
