@@ -11,7 +11,7 @@ import workloads
 from simsched.costmodel import default_cost
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.schedulers.search.candidate import Candidate, launch_order
-from simsched.schedulers.search.layout import MOVES
+from simsched.schedulers.search.core import MOVES
 from simsched.schedulers.search.stages import StageMoves, merge
 from simsched.schedulers.search.walk import Walk
 from simsched.schedules import Placement, Schedule
@@ -76,15 +76,15 @@ def test_every_move_is_made_and_counted():
     rng = np.random.default_rng(0)
     for _ in range(20):
         walk.change(candidate.order[:10].copy(), 100.0, rng)
-    assert walk._tries.shape == (len(MOVES),)
-    assert walk._tries.min() > 0
-    assert walk._tries.sum() == 200
+    assert walk._moves["tries"].shape == (len(MOVES),)
+    assert walk._moves["tries"].min() > 0
+    assert walk._moves["tries"].sum() == 200
     walk.heed(0.9)
     assert walk._steps == pytest.approx(13.0)
     walk.heed(0.1)
     assert walk._steps == pytest.approx(10.0)
-    assert np.diff(walk._choice, prepend=0.0).min() > 0.03
-    assert walk._choice[-1] == 1.0
+    assert np.diff(walk._moves["below"], prepend=0.0).min() > 0.03
+    assert walk._moves["below"][-1] == 1.0
 
 
 @settings(deadline=None, max_examples=20)

@@ -1,186 +1,136 @@
 """The walk in machine code: changes of a candidate judged by the quick model alone."""
 
-from typing import Any
+from typing import Final
 
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, longs
-from simsched.schedulers.search.layout import (
-    ACCEPTED,
-    CHAIN,
-    CHOICE,
-    CLEAR,
-    CROSS,
-    DEVICE,
-    DRAWS,
-    EXCHANGE,
-    FOLLOW,
-    GATHER,
-    GUIDED,
-    IN_FROM,
-    IN_PTR,
-    KEPT,
-    LONGEST_CHAIN,
-    MAKESPAN,
-    N_DEVICES,
-    N_DRAWS,
-    N_OPS,
-    N_PATH,
-    N_STREAMS,
-    NEAR,
-    NUMBERS,
-    ORDER,
-    OUT_PTR,
-    OUT_TO,
-    PATH,
-    PLACE,
-    RELOCATE,
-    REORDER,
-    SPAN,
-    STEPS,
-    STREAM,
-    TEMPERATURE,
-    TRIES,
-    WINS,
-)
-from simsched.schedulers.search.model import makespan_of
+from simsched.jit import Column, i8, kernel, piece
+from simsched.schedulers.search.model import Draw, Walked, makespan_of
+
+MOVES: Final = ("relocate", "reorder", "exchange", "follow", "chain", "cross", "gather", "clear")
+_RELOCATE, _REORDER, _EXCHANGE, _FOLLOW, _CHAIN, _CROSS, _GATHER, _CLEAR = range(len(MOVES))
+_NEAR: Final = 20
+"""Places in the launch order within which operators exchange lanes, or are cleared away."""
+_LONGEST_CHAIN: Final = 8
+_SPAN: Final = 40
+"""Places over which two lanes are exchanged, at most, if not to the end."""
 
 
-@compiled
-def _reorder(t: Any, op: int, draw: float) -> None:
+@piece("search")
+def walk(s: Walked) -> None:
+    """Take steps from the candidate on: changes that the model calls better, or not too much worse."""
+    now = makespan_of(s)
+    _copy(s.candidate, s.kept, 4 * s.n_ops)
+    for step in range(s.n_steps):
+        draw, m = s.draws[step], 0
+        guided = s.n_path > 0 and draw.guided < s.guided
+        op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
+        while draw.move >= s.moves[m].below:
+            m += 1
+        _change(s, m, op, draw)
+        found, move = makespan_of(s), s.moves[m]
+        move.tries += 1
+        if found < now:
+            move.wins += 1
+        if found <= now + s.temperature * draw.patience:
+            now = found
+            _copy(s.candidate, s.kept, 4 * s.n_ops)
+        else:
+            _copy(s.kept, s.candidate, 4 * s.n_ops)
+    s.makespan = now
+
+
+@kernel
+def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
+    for i in range(n):
+        target[i] = source[i]
+
+
+@kernel
+def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
+    """Make one move around an operator."""
+    device, stream = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+    if move == _RELOCATE:
+        s.device[op], s.stream[op] = device, stream
+    if move in (_RELOCATE, _REORDER):
+        _reorder(s, op, draw.c)
+    elif move == _EXCHANGE:
+        to = s.place[op] + int(draw.a * (2 * _NEAR + 1)) - _NEAR
+        other = s.order[min(s.n_ops - 1, max(0, to))]
+        s.device[op], s.device[other] = s.device[other], s.device[op]
+        s.stream[op], s.stream[other] = s.stream[other], s.stream[op]
+    elif move == _FOLLOW:
+        _follow(s, op, draw)
+    elif move == _CHAIN:
+        _chain(s, op, draw)
+    elif move == _CROSS:
+        _cross(s, op, int(draw.a * s.n_ops), draw)
+    elif move == _GATHER and s.n_path > 1:
+        first = int(draw.a * (s.n_path - 1))
+        for k in range(first, first + 2 + int(draw.b * (s.n_path - first - 1))):
+            s.device[s.path[k]], s.stream[s.path[k]] = s.device[op], s.stream[op]
+    elif move == _CLEAR:
+        near = 1 + int(draw.a * (_NEAR - 1))
+        for k in range(max(0, s.place[op] - near), min(s.n_ops, s.place[op] + near + 1)):
+            v = s.order[k]
+            if v != op and s.device[v] == s.device[op] and s.stream[v] == s.stream[op]:
+                s.stream[v] = stream
+
+
+@kernel
+def _reorder(s: Walked, op: int, draw: float) -> None:
     """Launch an operator at another place that its producers and consumers leave."""
-    order, place = longs(t[ORDER]), longs(t[PLACE])
-    first, last = 0, t[N_OPS] - 1
-    ptr, others = longs(t[IN_PTR]), longs(t[IN_FROM])
-    for k in range(ptr[op], ptr[op + 1]):
-        first = max(first, place[others[k]] + 1)
-    ptr, others = longs(t[OUT_PTR]), longs(t[OUT_TO])
-    for k in range(ptr[op], ptr[op + 1]):
-        last = min(last, place[others[k]] - 1)
-    at, to = place[op], first + int(draw * (last - first + 1))
+    first, last = 0, s.n_ops - 1
+    for k in range(s.ops[op].first_input, s.ops[op + 1].first_input):
+        first = max(first, s.place[s.inputs[k]] + 1)
+    for k in range(s.ops[op].first_reader, s.ops[op + 1].first_reader):
+        last = min(last, s.place[s.readers[k].op] - 1)
+    at, to = s.place[op], first + int(draw * (last - first + 1))
     step = 1 if to > at else -1
     while at != to:
-        order[at] = order[at + step]
-        place[order[at]] = at
+        s.order[at] = s.order[at + step]
+        s.place[s.order[at]] = at
         at += step
-    order[at] = op
-    place[op] = at
+    s.order[at] = op
+    s.place[op] = at
 
 
-@compiled
-def _follow(t: Any, op: int, which: float, alike: float, stream: float) -> None:
+@kernel
+def _follow(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator where one that it reads from, or that reads from it, is."""
-    device, streams = longs(t[DEVICE]), longs(t[STREAM])
-    in_ptr, out_ptr = longs(t[IN_PTR]), longs(t[OUT_PTR])
-    n_in, n_out = in_ptr[op + 1] - in_ptr[op], out_ptr[op + 1] - out_ptr[op]
+    first_input, first_reader = s.ops[op].first_input, s.ops[op].first_reader
+    n_in, n_out = s.ops[op + 1].first_input - first_input, s.ops[op + 1].first_reader - first_reader
     if n_in + n_out == 0:
         return
-    k = int(which * (n_in + n_out))
-    near = longs(t[IN_FROM])[in_ptr[op] + k] if k < n_in else longs(t[OUT_TO])[out_ptr[op] + k - n_in]
-    device[op] = device[near]
-    streams[op] = streams[near] if alike < 0.5 else int(stream * t[N_STREAMS])
+    k = int(draw.c * (n_in + n_out))
+    near = s.inputs[first_input + k] if k < n_in else s.readers[first_reader + k - n_in].op
+    s.device[op] = s.device[near]
+    s.stream[op] = s.stream[near] if draw.d < 0.5 else int(draw.b * s.n_streams)
 
 
-@compiled
-def _cross(t: Any, op: int, other: int, whole: float, length: float) -> None:
+@kernel
+def _chain(s: Walked, op: int, draw: Draw) -> None:
+    """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
+    part = draw.d
+    for _ in range(2 + int(draw.c * (_LONGEST_CHAIN - 1))):
+        s.device[op], s.stream[op] = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+        first = s.ops[op].first_reader
+        onward = s.ops[op + 1].first_reader - first
+        if onward == 0:
+            return
+        part *= onward
+        op = s.readers[first + int(part)].op
+        part -= int(part)  # what is left of it is as random
+
+
+@kernel
+def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
     """Let the lanes of two operators exchange what they launch from the first on, for a while or to the end."""
-    order, device, stream = longs(t[ORDER]), longs(t[DEVICE]), longs(t[STREAM])
-    d, s, to_d, to_s = device[op], stream[op], device[other], stream[other]
-    start = longs(t[PLACE])[op]
-    end = t[N_OPS]
-    if whole < 0.5:
-        end = min(end, start + 2 + int(length * (SPAN - 2)))
+    device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]
+    start, end = s.place[op], s.n_ops
+    if draw.b < 0.5:
+        end = min(end, start + 2 + int(draw.c * (_SPAN - 2)))
     for k in range(start, end):
-        v = order[k]
-        if device[v] == d and stream[v] == s:
-            device[v], stream[v] = to_d, to_s
-        elif device[v] == to_d and stream[v] == to_s:
-            device[v], stream[v] = d, s
-
-
-@compiled
-def _change(t: Any, move: int, op: int, draws: Any, at: int) -> None:
-    """Make one move around an operator."""
-    n, n_streams = t[N_OPS], t[N_STREAMS]
-    order, place, device, stream = longs(t[ORDER]), longs(t[PLACE]), longs(t[DEVICE]), longs(t[STREAM])
-    to_device, to_stream = int(draws[at] * t[N_DEVICES]), int(draws[at + 1] * n_streams)
-    if move == RELOCATE:
-        device[op], stream[op] = to_device, to_stream
-    if move in (RELOCATE, REORDER):
-        _reorder(t, op, draws[at + 2])
-    elif move == EXCHANGE:
-        to = place[op] + int(draws[at] * (2 * NEAR + 1)) - NEAR
-        other = order[min(n - 1, max(0, to))]
-        device[op], device[other] = device[other], device[op]
-        stream[op], stream[other] = stream[other], stream[op]
-    elif move == FOLLOW:
-        _follow(t, op, draws[at + 2], draws[at + 3], draws[at + 1])
-    elif move == CHAIN:
-        ptr, to = longs(t[OUT_PTR]), longs(t[OUT_TO])
-        part = draws[at + 3]
-        for _ in range(2 + int(draws[at + 2] * (LONGEST_CHAIN - 1))):
-            device[op], stream[op] = to_device, to_stream
-            onward = ptr[op + 1] - ptr[op]
-            if onward == 0:
-                break
-            part *= onward
-            op = to[ptr[op] + int(part)]
-            part -= int(part)  # what is left of it is as random
-    elif move == CROSS:
-        _cross(t, op, int(draws[at] * n), draws[at + 1], draws[at + 2])
-    elif move == GATHER and t[N_PATH] > 1:
-        path, m = longs(t[PATH]), t[N_PATH]
-        first = int(draws[at] * (m - 1))
-        to_device, to_stream = device[op], stream[op]
-        for k in range(first, first + 2 + int(draws[at + 1] * (m - first - 1))):
-            device[path[k]], stream[path[k]] = to_device, to_stream
-    elif move == CLEAR:
-        near = 1 + int(draws[at] * (NEAR - 1))
-        d, s = device[op], stream[op]
-        for k in range(max(0, place[op] - near), min(n, place[op] + near + 1)):
-            v = order[k]
-            if v != op and device[v] == d and stream[v] == s:
-                stream[v] = to_stream
-
-
-@compiled
-def _keep(t: Any, back: bool) -> None:
-    """Copy the candidate to what is kept, or back."""
-    n, kept = t[N_OPS], longs(t[KEPT])
-    for c in range(4):
-        column = longs(t[ORDER + c])
-        for i in range(n):
-            if back:
-                column[i] = kept[c * n + i]
-            else:
-                kept[c * n + i] = column[i]
-
-
-def walk(table: int) -> None:
-    """Take `STEPS` steps from the candidate on: changes that the model calls better, or not too much worse."""
-    t = longs(table)
-    numbers, draws, choice, path = floats(t[NUMBERS]), floats(t[DRAWS]), floats(t[CHOICE]), longs(t[PATH])
-    tries, wins = longs(t[TRIES]), longs(t[WINS])
-    now = makespan_of(t)
-    _keep(t, False)
-    t[ACCEPTED] = 0
-    for step in range(t[STEPS]):
-        at = step * N_DRAWS
-        if t[N_PATH] > 0 and draws[at] < numbers[GUIDED]:
-            op = path[int(draws[at + 1] * t[N_PATH])]
-        else:
-            op = int(draws[at + 1] * t[N_OPS])
-        move = 0
-        while draws[at + 2] >= choice[move]:
-            move += 1
-        _change(t, move, op, draws, at + 3)
-        found = makespan_of(t)
-        tries[move] += 1
-        if found < now:
-            wins[move] += 1
-        if found <= now + numbers[TEMPERATURE] * draws[at + 7]:
-            now = found
-            t[ACCEPTED] += 1
-            _keep(t, False)
-        else:
-            _keep(t, True)
-    numbers[MAKESPAN] = now
+        v = s.order[k]
+        if s.device[v] == device and s.stream[v] == stream:
+            s.device[v], s.stream[v] = to_device, to_stream
+        elif s.device[v] == to_device and s.stream[v] == to_stream:
+            s.device[v], s.stream[v] = device, stream

@@ -1,160 +1,243 @@
-"""A quick model of a candidate's makespan, compiled into `core`: operators share a device in proportion.
+"""A quick model of a candidate's makespan: operators share a device in proportion.
 
 An operator starts when the one before it on its stream and all it reads from are over and there, and the host has
 launched it. What runs on a device at once slows down alike by the sum of the loads, if that is above 1.
 """
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, longs
-from simsched.schedulers.search.layout import (
-    BEHIND,
-    DEVICE,
-    EXACT,
-    GAP,
-    HOP,
-    IN_PTR,
-    ISSUE,
-    ISSUED,
-    LAST,
-    LATENCY,
-    LEFT,
-    LOAD,
-    LOADED,
-    MISSING,
-    N_DEVICES,
-    N_OPS,
-    N_STREAMS,
-    NBYTES,
-    ORDER,
-    OUT_PTR,
-    OUT_TO,
-    RATE,
-    READY,
-    ROW,
-    RUNNING,
-    STREAM,
-    TIME,
-    WAITING,
-)
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length
 
 
-@compiled
-def _line_up(t: Any) -> int:
-    """Put every operator behind the one before it on its stream; return how many wait for none."""
-    n, n_devices, n_streams = t[N_OPS], t[N_DEVICES], t[N_STREAMS]
-    order, device, stream, in_ptr = longs(t[ORDER]), longs(t[DEVICE]), longs(t[STREAM]), longs(t[IN_PTR])
-    missing, behind, last, waiting = longs(t[MISSING]), longs(t[BEHIND]), longs(t[LAST]), longs(t[WAITING])
-    ready, issue, issued, loaded = floats(t[READY]), floats(t[ISSUE]), floats(t[ISSUED]), floats(t[LOADED])
-    row = longs(t[ROW])
-    for d in range(n_devices):
-        issued[d] = loaded[d] = 0.0
-    for lane in range(n_devices * n_streams):
-        last[lane] = -1
-    n_waiting = 0
-    for k in range(n):
-        v = order[k]
-        d = device[v]
-        lane = d * n_streams + stream[v]
-        issued[d] += issue[row[d] * n + v]
-        ready[v] = issued[d]
-        missing[v] = in_ptr[v + 1] - in_ptr[v]
-        behind[v] = -1
-        if last[lane] >= 0:
-            behind[last[lane]] = v
-            missing[v] += 1
-        last[lane] = v
-        if missing[v] == 0:
-            waiting[n_waiting] = v
-            n_waiting += 1
-    return n_waiting
+class Op(Row):
+    """An operator: where its `inputs` and `readers` begin, up to the next one's; how far the model is with it."""
+
+    ready: f8  # when it is launched and its inputs are there, as far as that is known, in us
+    left: f8  # us of its own
+    first_input: i4
+    first_reader: i4
+    missing: i4  # what it waits for
+    behind: i4  # the next one on its stream, or -1
 
 
-@compiled
-def _release(t: Any, u: int, now: float, n_waiting: int) -> int:
-    """Tell those that wait for an operator that it is over; return how many now wait for their time alone."""
-    device, stream = longs(t[DEVICE]), longs(t[STREAM])
-    missing, behind, waiting, ready = longs(t[MISSING]), longs(t[BEHIND]), longs(t[WAITING]), floats(t[READY])
-    ptr, to, exact, nbytes = longs(t[OUT_PTR]), longs(t[OUT_TO]), floats(t[EXACT]), floats(t[NBYTES])
-    latency, rate = floats(t[LATENCY]), floats(t[RATE])
-    here, gap, hop = device[u], floats(t[GAP])[device[u]], floats(t[HOP])
-    for k in range(ptr[u], ptr[u + 1]):
-        v = to[k]
-        there = device[v]
-        arrival = now
-        if there != here:
-            pair = here * t[N_DEVICES] + there
-            arrival += hop[there] + (exact[k] if exact[k] >= 0.0 else latency[pair] + nbytes[k] / rate[pair])
-        elif stream[v] != stream[u]:
-            arrival += hop[here]
-        ready[v] = max(ready[v], arrival)
-        missing[v] -= 1
-        if missing[v] == 0:
-            waiting[n_waiting] = v
-            n_waiting += 1
-    v = behind[u]
-    if v >= 0:
-        ready[v] = max(ready[v], now + gap)
-        missing[v] -= 1
-        if missing[v] == 0:
-            waiting[n_waiting] = v
-            n_waiting += 1
-    return n_waiting
+class Reader(Row):
+    """An edge: the operator that reads, and what is copied to it."""
+
+    nbytes: f8
+    exact: f8  # time in us, or -1
+    op: i4
 
 
-@compiled
-def makespan_of(t: Any) -> float:
+class Cost(Row):
+    """An operator on a kind of device: us that it takes alone, part that it fills, us of the host to launch it."""
+
+    time: f8
+    load: f8
+    issue: f8
+
+
+class Device(Row):
+    """A device, the load of what runs on it, and the us that its host has spent on launches."""
+
+    gap: f8
+    hop: f8
+    loaded: f8
+    issued: f8
+    kind: i4
+
+
+class Route(Row):
+    """From a device to another one; latency inf: there is none."""
+
+    latency: f8
+    rate: f8
+
+
+class Draw(Row):
+    """The random numbers of a step: uniform in [0, 1), but for the patience, which is exponential of mean 1."""
+
+    guided: f8
+    op: f8
+    move: f8
+    a: f8  # the move takes these four
+    b: f8
+    c: f8
+    d: f8
+    patience: f8
+
+
+class Move(Row):
+    """A kind of change: the draw below which it is chosen, how often it was, how often that made things better."""
+
+    below: f8
+    tries: i8
+    wins: i8
+
+
+class Walked(Table):
+    """The candidate, and the graph and the cluster as the model sees them."""
+
+    now: f8
+    makespan: f8
+    temperature: f8  # us
+    guided: f8  # how often an operator of the path is changed
+    n_ops: i8
+    n_devices: i8
+    n_streams: i8
+    n_kinds: i8
+    n_edges: i8
+    n_path: i8
+    n_steps: i8
+    n_waiting: i8
+    n_running: i8
+    candidate: Column[i8]  # the four columns that follow, one after the other
+    order: Column[i8]
+    place: Column[i8]
+    device: Column[i8]
+    stream: Column[i8]
+    path: Column[i8]
+    draws: Rows[Draw]
+    kept: Column[i8] = length("4 * n_ops")  # as of the last change taken
+    moves: Rows[Move] = length("8")
+    ops: Rows[Op] = length("n_ops + 1")
+    inputs: Column[i4] = length("n_edges")
+    readers: Rows[Reader] = length("n_edges")
+    costs: Rows[Cost] = length("n_kinds * n_ops")
+    devices: Rows[Device] = length("n_devices")
+    routes: Rows[Route] = length("n_devices * n_devices")
+    last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
+    waiting: Column[i4] = length("n_ops")  # for their time alone
+    running: Column[i4] = length("n_ops")
+
+
+@kernel
+def makespan_of(s: Walked) -> float:
     """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
-    n, device, row = t[N_OPS], longs(t[DEVICE]), longs(t[ROW])
-    time, load, left, loaded = floats(t[TIME]), floats(t[LOAD]), floats(t[LEFT]), floats(t[LOADED])
-    ready, waiting, running = floats(t[READY]), longs(t[WAITING]), longs(t[RUNNING])
-    n_waiting, n_running = _line_up(t), 0
-    now = 0.0
-    while n_waiting > 0 or n_running > 0:
-        then = np.inf
-        for k in range(n_waiting):
-            then = min(then, ready[waiting[k]])
-        for k in range(n_running):
-            u = running[k]
-            then = min(then, now + left[u] * max(1.0, loaded[device[u]]))
-        if then == np.inf:
-            return np.inf
+    _line_up(s)
+    s.now, s.n_running = 0.0, 0
+    while s.n_waiting > 0 or s.n_running > 0:
+        then = _next_time(s)
+        if then == inf:
+            return inf
         later = then * (1.0 + 1e-9)
-        n_over = 0
-        for k in range(n_running):
-            u = running[k]
-            slower = max(1.0, loaded[device[u]])
-            if now + left[u] * slower <= later:
-                running[k] = -1 - u
-                n_over += 1
-            else:
-                left[u] -= (then - now) / slower
-        now = then
-        at = 0
-        for k in range(n_running if n_over > 0 else 0):
-            u = running[k]
-            if u >= 0:
-                running[at] = u
-                at += 1
-                continue
-            u = -1 - u
-            loaded[device[u]] -= load[row[device[u]] * n + u]
-            n_waiting = _release(t, u, now, n_waiting)
-        n_running -= n_over
-        k = 0
-        while k < n_waiting:
-            v = waiting[k]
-            if ready[v] > later:
-                k += 1
-                continue
-            n_waiting -= 1
-            waiting[k] = waiting[n_waiting]
-            here = row[device[v]] * n + v
-            left[v] = time[here]
-            loaded[device[v]] += load[here]
-            running[n_running] = v
-            n_running += 1
-    return now
+        _run_until(s, then, later)
+        _start_ready(s, later)
+    return s.now
+
+
+@kernel
+def _line_up(s: Walked) -> None:
+    """Put every operator behind the one before it on its stream."""
+    s.n_waiting = 0
+    for d in range(s.n_devices):
+        s.devices[d].issued = 0.0
+        s.devices[d].loaded = 0.0
+    for lane in range(s.n_devices * s.n_streams):
+        s.last[lane] = -1
+    for k in range(s.n_ops):
+        v = s.order[k]
+        op, device = s.ops[v], s.devices[s.device[v]]
+        device.issued += s.costs[device.kind * s.n_ops + v].issue
+        op.ready = device.issued
+        op.missing = s.ops[v + 1].first_input - op.first_input
+        op.behind = -1
+        lane = s.device[v] * s.n_streams + s.stream[v]
+        if s.last[lane] >= 0:
+            s.ops[s.last[lane]].behind = v
+            op.missing += 1
+        s.last[lane] = v
+        if op.missing == 0:
+            _wait(s, v)
+
+
+@kernel
+def _wait(s: Walked, v: int) -> None:
+    """Let an operator wait for its time alone."""
+    s.waiting[s.n_waiting] = v
+    s.n_waiting += 1
+
+
+@kernel
+def _next_time(s: Walked) -> float:
+    """Return when next an operator starts or ends, inf if never."""
+    then = inf
+    for k in range(s.n_waiting):
+        then = min(then, s.ops[s.waiting[k]].ready)
+    for k in range(s.n_running):
+        u = s.running[k]
+        then = min(then, s.now + s.ops[u].left * max(1.0, s.devices[s.device[u]].loaded))
+    return then
+
+
+@kernel
+def _run_until(s: Walked, then: float, later: float) -> None:
+    """Run on; release those that wait for what is over then, or a rounding error later."""
+    n_over, n = 0, s.n_running
+    for k in range(n):
+        u = s.running[k]
+        op, slower = s.ops[u], max(1.0, s.devices[s.device[u]].loaded)
+        if s.now + op.left * slower <= later:
+            s.running[k] = -1 - u
+            n_over += 1
+        else:
+            op.left -= (then - s.now) / slower
+    s.now = then
+    if n_over == 0:
+        return
+    s.n_running = 0
+    for k in range(n):
+        u = s.running[k]
+        if u >= 0:
+            s.running[s.n_running] = u
+            s.n_running += 1
+        else:
+            _end(s, -1 - u)
+
+
+@kernel
+def _end(s: Walked, u: int) -> None:
+    """Tell those that wait for an operator that it is over."""
+    here = s.device[u]
+    device = s.devices[here]
+    device.loaded -= s.costs[device.kind * s.n_ops + u].load
+    for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
+        edge = s.readers[k]
+        there, arrival = s.device[edge.op], s.now
+        if there != here:
+            route = s.routes[here * s.n_devices + there]
+            copy = edge.exact if edge.exact >= 0.0 else route.latency + edge.nbytes / route.rate
+            arrival += s.devices[there].hop + copy
+        elif s.stream[edge.op] != s.stream[u]:
+            arrival += device.hop
+        _arrive(s, edge.op, arrival)
+    if s.ops[u].behind >= 0:
+        _arrive(s, s.ops[u].behind, s.now + device.gap)
+
+
+@kernel
+def _arrive(s: Walked, v: int, time: float) -> None:
+    """Let something that an operator waits for be there."""
+    op = s.ops[v]
+    op.ready = max(op.ready, time)
+    op.missing -= 1
+    if op.missing == 0:
+        _wait(s, v)
+
+
+@kernel
+def _start_ready(s: Walked, later: float) -> None:
+    """Start what waits for no later time."""
+    k = 0
+    while k < s.n_waiting:
+        v = s.waiting[k]
+        op, device = s.ops[v], s.devices[s.device[v]]
+        if op.ready > later:
+            k += 1
+            continue
+        s.n_waiting -= 1
+        s.waiting[k] = s.waiting[s.n_waiting]
+        cost = s.costs[device.kind * s.n_ops + v]
+        op.left = cost.time
+        device.loaded += cost.load
+        s.running[s.n_running] = v
+        s.n_running += 1

@@ -1,8 +1,7 @@
 """What the compiled walk is given: the candidate, and the graph and the cluster as columns."""
 
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +10,11 @@ from simsched.cluster import Cluster, Device, occupancy
 from simsched.costmodel import CostModel, default_cost, operator_times
 from simsched.errors import ClusterError
 from simsched.graph import Kernel, OpGraph
-from simsched.machine_code import load
-from simsched.schedulers.search import layout
 from simsched.schedulers.search.candidate import Candidate
+from simsched.schedulers.search.core import MOVES, walk
+from simsched.schedulers.search.model import Draw, Walked
 
 Floats = npt.NDArray[np.float64]
-_HERE: Final = Path(__file__).parent
-_SOURCES: Final = (
-    *(_HERE / name for name in ("core.py", "model.py", "layout.py")),
-    _HERE.parent.parent / "machine_columns.py",
-)
-
 _GUIDED: Final = 0.3  # how often the operator to change is one of the critical path
 _LEAST: Final = 0.05  # of the choice of a move, whatever it has been worth
 _STEPS: Final = 10.0  # of a walk at first
@@ -45,7 +38,7 @@ class Walk:
 
     Notes
     -----
-    `layout.MOVES`: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
+    `core.MOVES`: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
     ``exchange`` two operators that are launched about the same time; ``follow`` an operator that it reads
     from or that reads from it; put a ``chain`` of readers on any stream; ``cross`` two streams: they exchange what
     they launch from then on; ``gather`` a stretch of the critical path on one stream; ``clear`` the
@@ -56,56 +49,38 @@ class Walk:
     def __init__(
         self, candidate: Candidate, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
     ) -> None:
-        self._run = load("simsched.schedulers.search.core:walk", _SOURCES, "search")
-        n, n_devices = len(graph), len(cluster)
-        lanes = n_devices * candidate.streams
-        self._table = table = np.zeros(layout.SIZE, np.int64)
-        self._columns: list[npt.NDArray[Any]] = [candidate.rows]  # what the table points at lives as long
-        table[[layout.N_OPS, layout.N_DEVICES, layout.N_STREAMS]] = n, n_devices, candidate.streams
-        for key, column in enumerate(candidate.rows[:4], layout.ORDER):
-            table[key] = _address(column)
-        out_ptr, out_edge = graph.outgoing
-        in_ptr, in_edge = graph.incoming
-        row = cluster.kind if cost is default_cost else np.arange(n_devices)
-        kinds = cluster.kinds if cost is default_cost else cluster.devices
+        n, n_devices, given = len(graph), len(cluster), cost is default_cost
+        kinds = cluster.kinds if given else cluster.devices
+        self._table = table = Walked(
+            n_ops=n, n_devices=n_devices, n_streams=candidate.streams, n_kinds=len(kinds), n_edges=len(graph.src),
+            guided=_GUIDED, candidate=candidate.rows[:4], order=candidate.order, place=candidate.place,
+            device=candidate.device, stream=candidate.stream,
+        )  # fmt: skip
+        self._moves, ops, readers = table["moves"], table["ops"], table["readers"]
+        self._moves["below"] = np.linspace(0.0, 1.0, len(MOVES) + 1)[1:]
+        ops["first_input"], edge = graph.incoming
+        table["inputs"][:] = graph.src[edge]
+        ops["first_reader"], edge = graph.outgoing
+        readers["op"], readers["nbytes"] = graph.dst[edge], graph.edge_nbytes[edge]
+        readers["exact"] = np.nan_to_num(graph.edge_transfer[edge], nan=-1.0)
         launches = np.maximum(1, np.diff(graph.kernel_ptr))
-        gap, hop = (
-            np.array([getattr(d, "graph_node" if captured else name) for d in cluster.devices])
-            for name in ("gap", "hop")
-        )
-        times = np.stack([operator_times(graph, kind, cost) for kind in kinds])
-        loads = np.stack([_loads(graph, kind) for kind in kinds])
-        times[np.isnan(loads)] = np.inf  # a kernel of which no block fits
-        issue = [launches * kind.launch + kind.record if not captured else np.zeros(n) for kind in kinds]
-        between = [(launches - 1) * (kind.graph_node if captured else kind.gap) for kind in kinds]
-        ends = np.indices((n_devices, n_devices)).reshape(2, -1)
-        routes = cluster.routes(*ends)
-        rate = np.array([d.copy_rate for d in cluster.devices])[ends[0]]
-        self._tries, self._wins = (np.zeros(len(layout.MOVES), np.int64) for _ in range(2))
-        self._choice = np.linspace(0.0, 1.0, len(layout.MOVES) + 1)[1:].copy()
-        self._numbers = np.zeros(layout.N_NUMBERS)
-        self._numbers[layout.GUIDED] = _GUIDED
+        for costs, kind in zip(table["costs"].reshape(-1, n), kinds, strict=True):
+            loads = _loads(graph, kind)
+            alone = np.where(np.isnan(loads), np.inf, operator_times(graph, kind, cost))  # no block of a kernel fits
+            costs["time"] = alone + (launches - 1) * (kind.graph_node if captured else kind.gap)
+            costs["load"] = np.nan_to_num(loads)
+            costs["issue"] = 0.0 if captured else launches * kind.launch + kind.record
+        devices, routes = table["devices"], table["routes"]
+        devices["kind"] = cluster.kind if given else np.arange(n_devices)
+        for name in ("gap", "hop"):
+            devices[name] = [getattr(device, "graph_node" if captured else name) for device in cluster.devices]
+        source, target = np.indices((n_devices, n_devices)).reshape(2, -1)
+        found = cluster.routes(source, target)
+        rate = np.array([device.copy_rate for device in cluster.devices])[source]
+        routes["latency"] = np.where(found.known, found.latency, np.inf)
+        routes["rate"] = np.where(found.known, np.minimum(found.bandwidth, rate), 1.0)
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
         self._steps = min(_STEPS, self._most)
-        for key, whole in (
-            (layout.KEPT, np.zeros(4 * n)), (layout.TRIES, self._tries), (layout.WINS, self._wins), (layout.ROW, row),
-            (layout.OUT_PTR, out_ptr), (layout.OUT_TO, graph.dst[out_edge]), (layout.IN_PTR, in_ptr),
-            (layout.IN_FROM, graph.src[in_edge]), (layout.MISSING, np.zeros(n)), (layout.BEHIND, np.zeros(n)),
-            (layout.LAST, np.zeros(lanes)), (layout.WAITING, np.zeros(n)), (layout.RUNNING, np.zeros(n)),
-        ):  # fmt: skip
-            self._give(key, whole, np.int64)
-        for key, real in (
-            (layout.NUMBERS, self._numbers), (layout.CHOICE, self._choice), (layout.TIME, times + np.stack(between)),
-            (layout.LOAD, np.nan_to_num(loads)),
-            (layout.ISSUE, np.stack(issue)), (layout.NBYTES, graph.edge_nbytes[out_edge]),
-            (layout.EXACT, np.nan_to_num(graph.edge_transfer[out_edge], nan=-1.0)),
-            (layout.LATENCY, np.where(routes.known, routes.latency, np.inf)),
-            (layout.RATE, np.where(routes.known, np.minimum(routes.bandwidth, rate), 1.0)),
-            (layout.GAP, gap), (layout.HOP, hop),
-            (layout.READY, np.zeros(n)), (layout.LEFT, np.zeros(n)), (layout.LOADED, np.zeros(n_devices)),
-            (layout.ISSUED, np.zeros(n_devices)),
-        ):  # fmt: skip
-            self._give(key, real, np.float64)
 
     def change(self, path: npt.NDArray[np.int64], temperature: float, rng: np.random.Generator) -> float:
         """Change the candidate step by step; return the makespan in us by the model.
@@ -117,15 +92,13 @@ class Walk:
         temperature
             In us: what the model calls worse by d is taken with probability exp(-d / temperature).
         """
-        steps = int(self._steps)
-        draws = rng.random((steps, layout.N_DRAWS))
+        table, steps = self._table, int(self._steps)
+        draws = rng.random((steps, Draw.dtype.itemsize // 8))
         draws[:, -1] = rng.standard_exponential(steps)
-        table = self._table
-        table[layout.STEPS], table[layout.N_PATH] = steps, len(path)
-        table[layout.PATH], table[layout.DRAWS] = _address(path), _address(draws)
-        self._numbers[layout.TEMPERATURE] = temperature
-        self._run(_address(table))
-        return float(self._numbers[layout.MAKESPAN])
+        table["path"], table["draws"] = path, draws.view(Draw.dtype)
+        table.n_path, table.n_steps, table.temperature = len(path), steps, temperature
+        walk(table)
+        return table.makespan
 
     def heed(self, accepted: float) -> None:
         """Go further where the simulator accepts most of what the model proposes, else less far.
@@ -135,17 +108,13 @@ class Walk:
         self._steps = (
             min(self._most, self._steps * _FURTHER) if accepted > _ENOUGH else max(1.0, self._steps / _FURTHER)
         )
-        rate = (self._wins + 2) / (self._tries + 10)
+        moves = self._moves
+        rate = (moves["wins"] + 2) / (moves["tries"] + 10)
         chance = np.maximum(rate / rate.sum(), _LEAST)
-        self._choice[:] = np.cumsum(chance / chance.sum())
-        self._choice[-1] = 1.0
-        for counts in (self._tries, self._wins):
-            counts //= 2
-
-    def _give(self, key: int, values: npt.ArrayLike, dtype: Any) -> None:
-        column = np.ascontiguousarray(values, dtype)
-        self._columns.append(column)
-        self._table[key] = _address(column)
+        moves["below"] = np.cumsum(chance / chance.sum())
+        moves["below"][-1] = 1.0
+        moves["tries"] //= 2
+        moves["wins"] //= 2
 
 
 def _loads(graph: OpGraph, device: Device) -> Floats:
@@ -175,8 +144,3 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
         loads[op] = 0.0
         np.add.at(loads, op, filled)
     return loads
-
-
-def _address(column: npt.NDArray[Any]) -> int:
-    address: int = column.__array_interface__["data"][0]
-    return address
