@@ -36,7 +36,7 @@ SHARED_BY_SCHEDULERS = tuple(
 )
 HEAVY = (
     "matplotlib",
-    "numba",
+    "llvmlite",
     "scipy",
     "networkx",
     "simpy",

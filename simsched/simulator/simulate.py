@@ -10,7 +10,7 @@ from simsched.costmodel import CostModel
 from simsched.errors import SimulationError, UnknownNameError
 from simsched.program import Program
 from simsched.schedules import Schedule
-from simsched.simulator.compiled.engine import simulate_compiled
+from simsched.simulator.compiled.plan import simulate_compiled
 from simsched.simulator.workload import Jitter, demand
 from simsched.trace import Trace
 
@@ -43,9 +43,8 @@ def simulate(
     rng
         Generator or seed, required with `jitter`.
     engine
-        ``"compiled"``: machine code, made by numba when it is first needed on a machine (some
-        seconds) and kept on disk; ``"reference"``: the same model on SimPy, the executable
-        specification, some hundred times slower; ``"auto"`` takes the compiled one. They agree to 1e-9.
+        ``"compiled"``: machine code, made when it is first needed on a machine (half a second) and
+        kept on disk; ``"reference"``: the same model on SimPy, the executable specification, some hundred times slower; ``"auto"`` takes the compiled one. They agree to 1e-9.
 
     Returns
     -------
