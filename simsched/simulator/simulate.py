@@ -44,7 +44,8 @@ def simulate(
         Generator or seed, required with `jitter`.
     engine
         ``"compiled"``: machine code, made when it is first needed on a machine (half a second) and
-        kept on disk; ``"reference"``: the same model on SimPy, the executable specification, some hundred times slower; ``"auto"`` takes the compiled one. They agree to 1e-9.
+        kept on disk; ``"reference"``: the same model on SimPy, the executable specification, some
+        hundred times slower; ``"auto"`` takes the compiled one. They agree to 1e-9.
 
     Returns
     -------

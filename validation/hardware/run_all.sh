@@ -41,7 +41,7 @@ from importlib.util import find_spec
 
 if sys.version_info < (3, 11):
     sys.exit("error: Python 3.11 or newer is needed; PYTHON names the interpreter")
-absent = [name for name in ("numpy", "numba", "llvmlite", "scipy", "networkx") if find_spec(name) is None]
+absent = [name for name in ("numpy", "llvmlite", "scipy", "networkx") if find_spec(name) is None]
 try:
     version("simsched")
 except PackageNotFoundError:
@@ -61,7 +61,7 @@ case " $absent " in *" metadata "*)
     printf 'Metadata-Version: 2.1\nName: simsched\nVersion: %s\n' "$version" >"$work/site/simsched-$version.dist-info/METADATA" ;;
 esac
 [ -z "$absent" ] || absent=$(missing)
-for package in numpy numba llvmlite; do # scipy and networkx only some schedulers need
+for package in numpy llvmlite; do # scipy and networkx only some schedulers need
     case " $absent " in *" $package "*)
         echo "error: $package must be installed, or be a wheel in $wheels (README.md says which)" >&2
         exit 2 ;;
