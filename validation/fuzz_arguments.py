@@ -42,9 +42,9 @@ def commands() -> tuple[Command, ...]:
     """Return every command of the application."""
     from typer.main import get_command
 
-    from simsched.cli.app import app
+    from simsched.cli.app import application
 
-    return tuple(_walk(get_command(app), ()))
+    return tuple(_walk(get_command(application()), ()))
 
 
 def _walk(command: Any, path: tuple[str, ...]) -> Iterator[Command]:

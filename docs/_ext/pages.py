@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import simsched
-from simsched.cli.app import app as command_line
+from simsched.cli.app import application
 from simsched.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
@@ -99,7 +99,7 @@ def _rest(directives: list[str]) -> str:
 
 def commands() -> str:
     """Return the commands of the application with their arguments and options, as the application declares them."""
-    top = typer.main.get_command(command_line)
+    top = typer.main.get_command(application())
     return "\n".join(_command(top, "simsched", 2))
 
 

@@ -1,47 +1,41 @@
 """The application: which commands there are. Each imports what it needs when it runs, so that ``--help`` is quick."""
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
-from simsched.cli import asking, commands, looking, measuring, reporting, studying
-
-app = typer.Typer(
-    name="simsched",
-    help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _command in (
-    commands.compare,
-    commands.schedule,
-    commands.simulate,
-    asking.whatif,
-    asking.sweep,
-    asking.sensitivity,
-    asking.explain,
-    asking.breakeven,
-    asking.robust,
-    asking.throughput,
-    reporting.report,
-    measuring.backends,
-    measuring.profile,
-    measuring.calibrate,
-    measuring.replay,
-    measuring.validate,
-    looking.show,
-    looking.convert,
-    looking.workloads,
-    looking.formats,
-    looking.gpus,
-):
-    app.command()(_command)
-app.add_typer(studying.study)
+_HOME: Final = {
+    "commands": ("compare", "schedule", "simulate"),
+    "asking": ("whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
+    "reporting": ("report",),
+    "measuring": ("backends", "profile", "calibrate", "replay", "validate"),
+    "looking": ("show", "convert", "workloads", "formats", "gpus"),
+    "studying": ("study",),
+}  # module of simsched.cli -> its commands
 
 
-@app.callback(invoke_without_command=True)
+def application(command: str | None = None) -> typer.Typer:
+    """Return the application, with one command alone if it is one of ours: it takes a while to set all of them up."""
+    app = typer.Typer(
+        name="simsched",
+        help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_top)
+    known = {name: module for module, names in _HOME.items() for name in names}
+    for name in [command] if command in known else known:
+        found = getattr(import_module(f"simsched.cli.{known[name]}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found)
+        else:
+            app.command()(found)
+    return app
+
+
 def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
         import simsched

@@ -51,10 +51,14 @@ def read_graph(text: str, shapes: list[str] | None = None) -> "OpGraph":
 
 def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule | Program":
     """Return a graph, schedule or program; a file says by its format which of them it holds."""
-    from simsched.profile import Profile
+    from simsched.graph import OpGraph
     from workloads import read_spec
 
     found = read_spec(text, shapes=read_shapes(shapes))
+    if isinstance(found, OpGraph):
+        return found
+    from simsched.profile import Profile
+
     if isinstance(found, Profile):
         raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
     return found
@@ -265,13 +269,16 @@ def _say_nothing(_name: str, _doing: str = "") -> None:
 @contextmanager
 def progress(total: int) -> Iterator[Any]:
     """Give a function that is told a scheduler's name, then what it is doing; draws a bar, but not in a pipe."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (console.is_terminal and is_terminal()):
+    if not is_terminal():
         yield _say_nothing
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _say_nothing
+        return
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:

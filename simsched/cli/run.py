@@ -29,10 +29,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from simsched.cli.app import app
+    from simsched.cli.app import application
 
     try:
-        status = app(args=arguments, prog_name="simsched", standalone_mode=False)
+        status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:
             return _interrupted()
         if sys.stdout is not None:

@@ -14,7 +14,7 @@ from site_pages import DOCS, ROOT, built, extension, prose, site
 import hwbackend
 import simsched
 import workloads
-from simsched.cli.app import app
+from simsched.cli.app import application
 
 REFERENCE = "\n".join(built(path) for name, path in site().items() if name.startswith("reference/api/"))
 DOCUMENTED = re.findall(r"^\.\. auto(?:class|exception|function|data):: (\S+)$", REFERENCE, re.M)
@@ -66,7 +66,7 @@ def test_every_command_and_option_is_in_the_reference():
     """Cut at its headings, the page has a section for each command, which names each option of it and no other's."""
     text = built(DOCS / "reference/cli.md")
     sections = dict(re.findall(r"^#{2,4} `(simsched [^`]+)`\n(.*?)(?=^#{2,4} |\Z)", text, re.M | re.S))
-    commands = leaves(typer.main.get_command(app), "simsched")
+    commands = leaves(typer.main.get_command(application()), "simsched")
     assert set(commands) <= set(sections)
     assert {"simsched compare", "simsched study run"} <= set(commands)
     for path, command in commands.items():

@@ -62,7 +62,7 @@ def test_a_new_command_would_be_drawn(monkeypatch):
     ) -> None:
         """Ask."""
 
-    monkeypatch.setattr("simsched.cli.app.app", app)
+    monkeypatch.setattr("simsched.cli.app.application", lambda: app)
     (_, found) = commands()
     assert found.path == ("ask",)
     assert [(one.names, one.kind, one.many) for one in found.parameters] == [
