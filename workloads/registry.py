@@ -1,15 +1,15 @@
 """Workloads by name, and the texts that name them on a command line."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from simsched.errors import GraphError, UnknownNameError
 from simsched.graph import OpGraph
+from simsched.imported import Imported
 from workloads.formats import SUFFIXES, read, read_graph, reader_of
 
 if TYPE_CHECKING:
@@ -21,28 +21,6 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SEED = "seed"
 _MOST_SHOWN = 40
-
-
-class _Imported(Mapping[str, Workload]):
-    """A dict of functions whose modules are imported when one is asked for."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
-
-    def __getitem__(self, name: str) -> Workload:
-        module, _, function = self._places[name].partition(":")
-        found: Workload = getattr(import_module(module), function)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
 
 _MODELS: Final = {
     "inception_v3": ("inception_v3",),
@@ -63,7 +41,7 @@ _FAMILIES: Final = (
     "cholesky", "lu", "fft", "inception-like", "transformer-like",
 )  # fmt: skip  # of workloads.random_dags
 
-WORKLOADS: Final[Mapping[str, Workload]] = _Imported(
+WORKLOADS: Final[Mapping[str, Workload]] = Imported(
     {name: f"workloads.models.{module}:{name}" for module, names in _MODELS.items() for name in names}
     | {f"random:{family}": f"workloads.random_dags:random_{family.replace('-', '_')}" for family in _FAMILIES}
 )

@@ -12,20 +12,8 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, default_cost
 from simsched.errors import SchedulerError, UnknownNameError
 from simsched.graph import OpGraph
-from simsched.schedulers.autograph import autograph
-from simsched.schedulers.etf import etf
-from simsched.schedulers.greedy import greedy
-from simsched.schedulers.heft import heft
-from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
-from simsched.schedulers.ios import ios
-from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
-from simsched.schedulers.nimble import nimble
-from simsched.schedulers.opara import opara
-from simsched.schedulers.peft import peft
+from simsched.imported import Imported
 from simsched.schedulers.protocol import Scheduler, Tools
-from simsched.schedulers.round_robin import round_robin
-from simsched.schedulers.search import search
-from simsched.schedulers.sequential import sequential
 from simsched.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -102,29 +90,37 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     return with_tools
 
 
-SCHEDULERS: Final[Mapping[str, Scheduler]] = MappingProxyType(
+class _Equipped(Imported[Scheduler]):
+    """Schedulers that need no ``tools``."""
+
+    def __getitem__(self, name: str) -> Scheduler:
+        return equipped(super().__getitem__(name))
+
+
+SCHEDULERS: Final[Mapping[str, Scheduler]] = _Equipped(
     {
-        "sequential": sequential,
-        "round-robin": round_robin,
-        "greedy": greedy,
-        "lios": lios,
-        "lios-rand1": lios_rand1,
-        "lios-rand2": lios_rand2,
-        "lios-rand": lios_rand,
-        "heft": heft,
-        "peft": peft,
-        "etf": etf,
-        "ios": equipped(ios),
-        "inter-lp": inter_lp,
-        "hios-lp": equipped(hios_lp),
-        "inter-mr": inter_mr,
-        "hios-mr": equipped(hios_mr),
-        "nimble": nimble,
-        "opara": opara,
-        "autograph": equipped(autograph),
-        "search": equipped(search),
+        "sequential": "simsched.schedulers.sequential:sequential",
+        "round-robin": "simsched.schedulers.round_robin:round_robin",
+        "greedy": "simsched.schedulers.greedy:greedy",
+        "lios": "simsched.schedulers.lios:lios",
+        "lios-rand1": "simsched.schedulers.lios:lios_rand1",
+        "lios-rand2": "simsched.schedulers.lios:lios_rand2",
+        "lios-rand": "simsched.schedulers.lios:lios_rand",
+        "heft": "simsched.schedulers.heft:heft",
+        "peft": "simsched.schedulers.peft:peft",
+        "etf": "simsched.schedulers.etf:etf",
+        "ios": "simsched.schedulers.ios:ios",
+        "inter-lp": "simsched.schedulers.hios:inter_lp",
+        "hios-lp": "simsched.schedulers.hios:hios_lp",
+        "inter-mr": "simsched.schedulers.hios:inter_mr",
+        "hios-mr": "simsched.schedulers.hios:hios_mr",
+        "nimble": "simsched.schedulers.nimble:nimble",
+        "opara": "simsched.schedulers.opara:opara",
+        "autograph": "simsched.schedulers.autograph:autograph",
+        "search": "simsched.schedulers.search:search",
     }
 )
+"""Schedulers by name; the module of one is imported when it is asked for."""
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})
 """Operators up to which a scheduler answers within a second; those not named here always do in practice."""
 
