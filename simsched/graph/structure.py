@@ -137,24 +137,18 @@ def blocks(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
 
 
 def _single_entry_pieces(graph: OpGraph) -> list[int]:
-    import networkx as nx
-
     n = len(graph)
-    entry, leave = n, n + 1
-    flow: Any = nx.DiGraph()
-    flow.add_nodes_from([entry, *graph.order_index.tolist(), leave])
-    flow.add_edges_from((entry, graph.index[name]) for name in graph.inputs)
-    flow.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    flow.add_edges_from((graph.index[name], leave) for name in graph.outputs)
-    dominator = nx.immediate_dominators(flow, entry)
-    cuts = {leave}
-    at = dominator[leave]
-    while at != entry:
-        cuts.add(at)
-        at = dominator[at]
+    place = np.empty(n, np.int64)
+    place[graph.order_index] = np.arange(n)
+    inputs, outputs = (place[[graph.index[name] for name in names]] for names in (graph.inputs, graph.outputs))
+    # what leads over an operator in a topological order leads past it: edges, and those from an entry and to an exit
+    begins = np.bincount(np.concatenate([place[graph.src], outputs]) + 1, minlength=n + 1)
+    begins[0] += len(inputs)
+    over = np.cumsum(begins)[:n] - np.cumsum(np.bincount(np.concatenate([place[graph.dst], inputs]), minlength=n))
+    cut = (over == 0).tolist()
     # a cut operator is comparable to every other one, so any topological order has its block before it
     piece, piece_of = 0, [0] * n
-    for i in graph.order_index.tolist():
+    for i, last in zip(graph.order_index.tolist(), cut, strict=True):
         piece_of[i] = piece
-        piece += i in cuts
+        piece += last
     return piece_of

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -64,7 +63,7 @@ def nimble(
 
     Notes
     -----
-    Nimble [1]_, section 4.2. The e edges of the transitive reduction are matched (Hopcroft and Karp, scipy): m matched
+    Nimble [1]_, section 4.2. The e edges of the transitive reduction are matched (Hopcroft and Karp): m matched
     edges make n - m chains, and the plan has e - m waits, the least of all plans that let any two operators without a
     path between them run at once (theorem of its appendix). Chains as streams are what the paper prints. Its released
     code has a second matching, of chains of which one ends before the other begins, which keeps the number of waits
@@ -189,17 +188,43 @@ def _reduce(n: int, src: list[int], dst: list[int]) -> tuple[list[list[int]], li
 
 
 def _matching(rows: list[list[int]]) -> list[int]:
-    """Return the column that each row, a list of columns, is matched to, or -1, in a maximum matching."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
+    """Return the column that each row, a list of columns, is matched to, or -1, in a maximum matching.
 
+    Hopcroft and Karp: shortest augmenting paths, from each free row in turn to the first free column, else by way of
+    the last column that is as near. No row is tried twice in a round.
+    """
     n = len(rows)
-    ptr = np.zeros(n + 1, np.int32)
-    np.cumsum([len(row) for row in rows], out=ptr[1:])
-    columns = np.fromiter(chain.from_iterable(rows), np.int32, ptr[-1])
-    matrix = csr_array((np.ones(len(columns), np.int8), columns, ptr), shape=(n, n))
-    following: list[int] = maximum_bipartite_matching(matrix, perm_type="column").tolist()
-    return following
+    following, owner, before, far = [_NONE] * n, [_NONE] * n, [_NONE] * n, n + 1
+    while True:
+        begins = [row for row in range(n) if following[row] == _NONE]
+        level = [far] * (n + 1)  # the last stands for whoever owns a free column, which is _NONE
+        for row in begins:
+            level[row] = 0
+        queue = [*begins]
+        for row in queue:  # which grows
+            if level[row] < level[_NONE]:
+                for column in rows[row]:
+                    if level[owner[column]] == far:
+                        level[owner[column]] = level[row] + 1
+                        queue.append(owner[column])
+        if level[_NONE] == far:
+            return following
+        for begin in begins:
+            stack = [begin]
+            while stack:
+                row = stack.pop()
+                below, level[row] = level[row] + 1, far
+                for column in rows[row]:
+                    if level[owner[column]] == below:
+                        if owner[column] == _NONE:
+                            while column != _NONE:  # each takes what the one behind it gives up
+                                owner[column] = row
+                                following[row], column = column, following[row]
+                                row = before[row]
+                            stack.clear()
+                            break
+                        before[owner[column]] = row
+                        stack.append(owner[column])
 
 
 def _comparable(closed: list[int], lasts: Sequence[int], firsts: Sequence[int]) -> list[int]:
