@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simsched.errors import ScheduleError
 from simsched.graph import OpGraph, Rows
-from simsched.graph.columns import Indices, compact, packed, unpacked
+from simsched.graph.columns import Indices, compact, distinct, packed, unpacked
 from simsched.io import dump_json, json_copy, read_json, write_file
 from simsched.numeric import freeze, is_number, whole_numbers
 from simsched.shown import as_html, frame_of
@@ -235,7 +235,7 @@ class Schedule:
     @property
     def n_streams(self) -> int:
         """Streams in use, over all devices."""
-        return len(np.unique(self.device * np.int64(2**31) + self.stream))
+        return len(distinct(self.device * np.int64(2**31) + self.stream))
 
     def check(self, cluster: "Target | None" = None) -> "Schedule":
         """Prove that the schedule runs to its end and respects every dependency.

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from simsched.bounds.paths import Setting
-from simsched.graph.columns import Floats, Ints
+from simsched.graph.columns import Floats, Ints, distinct
 
 _MOST_THRESHOLDS: Final = 256
 _MOST_STEPS: Final = 2**22
@@ -45,7 +45,7 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
 
 
 def _thresholds(head: Floats) -> Floats:
-    values = np.unique(head)
+    values = distinct(head)
     most = max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head)))
     if len(values) <= most:
         return values

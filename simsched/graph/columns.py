@@ -41,6 +41,13 @@ def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.broadcast_to(values[0], values.shape)
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values of a column once each, rising; for this alone `numpy.unique` loads masked arrays first."""
+    rising = np.sort(values)
+    found: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
+    return found
+
+
 def packed(value: Any) -> Any:
     """Return a value of an object's state for pickling; `unpacked` undoes it."""
     if isinstance(value, np.ndarray) and value.strides == (0,) and len(value) > 1:

@@ -9,6 +9,7 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, operator_times
 from simsched.errors import SchedulerError
 from simsched.graph import OpGraph
+from simsched.graph.columns import distinct
 from simsched.numeric import is_count
 from simsched.schedulers.listing import require_finite
 from simsched.schedules import Schedule
@@ -63,7 +64,7 @@ def captured(
     device = cluster.devices[0]
     stream = np.asarray(streams, np.int64)
     crossing = stream[graph.src] != stream[graph.dst]
-    pairs = np.unique(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
+    pairs = distinct(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
     return Schedule.from_columns(
         graph,
         order,
@@ -75,7 +76,7 @@ def captured(
         ),
         scheduler=scheduler,
         events=events,
-        search={**search, "streams": len(np.unique(stream)), "waits": len(pairs)},
+        search={**search, "streams": len(set(streams)), "waits": len(pairs)},
     )
 
 

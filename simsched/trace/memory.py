@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from simsched.graph.columns import Floats, Ints
+from simsched.graph.columns import Floats, Ints, distinct
 from simsched.trace.trace import COPY, KERNEL, Trace
 from simsched.units import format_bytes
 
@@ -22,7 +22,7 @@ def peak_memory(trace: Trace) -> dict[str, float]:
     """
     graph, n_devices = trace.graph, len(trace.program.devices)
     kernels = np.flatnonzero(trace.kind == KERNEL)
-    placed = np.unique(trace.op[kernels] * n_devices + trace.device[kernels])
+    placed = distinct(trace.op[kernels] * n_devices + trace.device[kernels])
     weights = np.bincount(placed % n_devices, graph.weight_nbytes[placed // n_devices], n_devices)
     device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*_lifetimes(trace, kernels), strict=True))
 
