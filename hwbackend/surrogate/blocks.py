@@ -1,353 +1,356 @@
 """The block scheduler of the surrogate in machine code: SM by SM, block by block.
 
-A block has some of itself LEFT to do, at a RATE that follows from who shares its SM and from how much of DRAM all
+A block has some of itself left to do, at a rate that follows from who shares its SM and from how much of DRAM all
 blocks of the device ask for. Rates are found anew on an SM when one of its blocks starts or ends, and on all SMs of a
 device when the slowdown of its DRAM has moved by more than `_STEP`.
 """
 
-from typing import Any, Final
+from math import inf
+from typing import Final
 
-from hwbackend.surrogate.layout import (
-    ADVANCE,
-    ARRIVAL,
-    ARRIVE,
-    COMPUTE,
-    COPIED,
-    DEVICE,
-    DIRTY,
-    DRAM,
-    DUE,
-    END,
-    ENDED,
-    FREE_BLOCKS,
-    FREE_REGISTERS,
-    FREE_SHARED,
-    FREE_WARPS,
-    HELD,
-    INTERFERENCE,
-    IS_DIRTY,
-    ISSUE,
-    JITTER,
-    LEFT,
-    MEMORY,
-    MOST_BLOCKS,
-    MOST_SMS,
-    N_DEVICES,
-    N_DIRTY,
-    N_ENDED,
-    N_HELD,
-    N_JITTER,
-    N_QUEUED,
-    N_ROWS,
-    N_RUNNING,
-    NEXT,
-    NEXT_JITTER,
-    NOW,
-    NUMBERS,
-    PHASE,
-    PRIORITY,
-    QUEUE,
-    RATE,
-    REGISTERS,
-    RESHARE,
-    RESIDENT,
-    RESIDENT_KERNELS,
-    ROOM,
-    ROW,
-    SHARED,
-    SHIFT,
-    SINCE,
-    SLOW,
-    SM_START,
-    SM_TRAFFIC,
-    START,
-    STUCK,
-    TRAFFIC,
-    UNISSUED,
-    UNTIL,
-    WARPS,
-)
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, longs
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length, piece
 
+ARRIVE, ADVANCE, RESHARE = range(3)
+"""What a call does: queue a kernel on its device, run to the next end of a kernel, share DRAM anew."""
+ROOM: Final = 64
+"""An SM's room is its free warps times this, plus its free blocks; -1 if it has none of these."""
+NEVER: Final = 1e300
+"""us"""
 _STEP: Final = 0.01
 _DONE: Final = 1e-9  # of a block: rounding
 _SURE: Final = 1e-6  # of a block: long enough to be seen in any time
-_NEVER: Final = 1e300  # us
 
 
-@compiled
-def _before(t: Any, a: int, b: int) -> bool:
-    """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
-    priority, arrival = longs(t[PRIORITY]), floats(t[ARRIVAL])
-    if priority[a] != priority[b]:
-        return bool(priority[a] < priority[b])
-    if arrival[a] != arrival[b]:
-        return bool(arrival[a] < arrival[b])
-    return bool(a < b)
+class Device(Row):
+    """A device, and what its blocks and copies ask for of its DRAM."""
+
+    traffic: f8
+    copied: f8
+    slow: f8  # for want of DRAM
+    next: f8  # end of a block, in us
+    first_sm: i8
+    n_sms: i8
+    n_queued: i8
+    n_running: i8
+    n_dirty: i8
+    stuck: i8  # launch that found no room on any SM, or -1
 
 
-@compiled
-def _arrive(t: Any, row: int, d: int) -> None:
+class Sm(Row):
+    """An SM: what is free, the blocks that it holds, when they were brought up to date."""
+
+    since: f8  # us
+    traffic: f8
+    warps: i8
+    blocks: i8
+    registers: i8
+    shared: i8
+    n_held: i8
+    is_dirty: i8  # whether its rates are to be found anew
+
+
+class Launch(Row):
+    """A kernel: what each of its blocks takes, and how far it is; start and end are -1 before they are known."""
+
+    compute: f8  # us
+    memory: f8  # us
+    issue: f8
+    dram: f8
+    arrival: f8
+    start: f8
+    end: f8
+    device: i8
+    priority: i8
+    warps: i8
+    registers: i8
+    shared: i8
+    unissued: i8
+    resident: i8
+
+
+class Run(Table):
+    """The devices and what runs on them.
+
+    A tree has `n_leaves` leaves, a power of two, of which the j-th is that of the device's j-th SM; place i holds the
+    best of places 2i and 2i + 1, and leaf j is place n_leaves + j. `room` is a tree of the most room, `due` of the
+    earliest end.
+    """
+
+    now: f8
+    until: f8
+    interference: f8
+    phase: i8
+    subject: i8  # launch that arrives, device that is shared anew
+    n_devices: i8
+    n_sms: i8
+    n_launches: i8
+    n_leaves: i8
+    n_slots: i8  # of an SM
+    n_ended: i8
+    n_jitter: i8
+    next_jitter: i8
+    resident_kernels: i8
+    jitter: Column[f8]  # of blocks, again and again
+    devices: Rows[Device] = length("n_devices")
+    sms: Rows[Sm] = length("n_sms")
+    held: Column[i4] = length("n_sms * n_slots")  # launches of the blocks on each SM
+    left: Column[f8] = length("n_sms * n_slots")  # parts of those blocks
+    rate: Column[f8] = length("n_sms * n_slots")
+    launches: Rows[Launch] = length("n_launches")
+    queue: Column[i4] = length("n_devices * n_launches")
+    dirty: Column[i4] = length("n_sms")
+    ended: Column[i4] = length("n_launches")
+    room: Column[i8] = length("2 * n_leaves * n_devices")
+    due: Column[f8] = length("2 * n_leaves * n_devices")
+
+
+@piece("surrogate device")
+def run_blocks(s: Run) -> None:
+    """Do what the phase says."""
+    if s.phase == ADVANCE:
+        _advance(s)
+    elif s.phase == ARRIVE:
+        d = s.launches[s.subject].device
+        _arrive(s, d, s.subject)
+        _dispatch(s, d, -1)
+        _settle(s, d)
+    else:
+        _settle(s, s.subject)
+
+
+@kernel
+def _advance(s: Run) -> None:
+    """Run until a kernel ends, or nothing happens any more before the time given."""
+    s.n_ended = 0
+    while s.n_ended == 0:
+        d = 0
+        for other in range(1, s.n_devices):
+            if s.devices[other].next < s.devices[d].next:
+                d = other
+        if s.devices[d].next > s.until or s.devices[d].next >= NEVER:
+            return
+        s.now = s.devices[d].next
+        sm = _first_due(s, d)
+        _end_blocks(s, d, sm)
+        _dispatch(s, d, sm)
+        _settle(s, d)
+
+
+@kernel
+def _arrive(s: Run, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
-    queue, n = longs(t[QUEUE]), longs(t[N_QUEUED])
-    base = d * t[N_ROWS]
-    i = n[d]
-    while i > 0 and _before(t, row, queue[base + i - 1]):
-        queue[base + i] = queue[base + i - 1]
+    queue, i = s.queue[d * s.n_launches :], s.devices[d].n_queued
+    while i > 0 and _before(s, launch, queue[i - 1]):
+        queue[i] = queue[i - 1]
         i -= 1
-    queue[base + i] = row
-    n[d] += 1
+    queue[i] = launch
+    s.devices[d].n_queued += 1
 
 
-@compiled
-def _touch(t: Any, d: int, sm: int, now: float) -> None:
-    """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
-    is_dirty, n_dirty = longs(t[IS_DIRTY]), longs(t[N_DIRTY])
-    if is_dirty[sm]:
-        return
-    is_dirty[sm] = 1
-    longs(t[DIRTY])[longs(t[SM_START])[d] + n_dirty[d]] = sm
-    n_dirty[d] += 1
-    since, left, rate = floats(t[SINCE]), floats(t[LEFT]), floats(t[RATE])
-    base = sm * t[MOST_BLOCKS]
-    for i in range(base, base + longs(t[N_HELD])[sm]):
-        left[i] -= rate[i] * (now - since[sm])
-    since[sm] = now
+@kernel
+def _before(s: Run, a: int, b: int) -> bool:
+    """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
+    one, other = s.launches[a], s.launches[b]
+    if one.priority != other.priority:
+        return one.priority < other.priority
+    return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
 
 
-@compiled
-def _set_room(t: Any, d: int, sm: int) -> None:
-    """Note what room there is on an SM."""
-    room, half = longs(t[ROOM]), t[MOST_SMS]
-    base, i = 2 * half * d, half + sm - longs(t[SM_START])[d]
-    free = longs(t[FREE_WARPS])[sm] * SHIFT + longs(t[FREE_BLOCKS])[sm]
-    room[base + i] = free if longs(t[FREE_BLOCKS])[sm] > 0 else -1
-    while i > 1:
-        i >>= 1
-        most = max(room[base + 2 * i], room[base + 2 * i + 1])
-        if room[base + i] == most:
-            return
-        room[base + i] = most
-
-
-@compiled
-def _set_due(t: Any, d: int, sm: int, time: float) -> None:
-    """Note when the first block of an SM ends."""
-    due, half = floats(t[DUE]), t[MOST_SMS]
-    base, i = 2 * half * d, half + sm - longs(t[SM_START])[d]
-    due[base + i] = time
-    while i > 1:
-        i >>= 1
-        first = min(due[base + 2 * i], due[base + 2 * i + 1])
-        if due[base + i] == first:
-            return
-        due[base + i] = first
-
-
-@compiled
-def _first_due(t: Any, d: int) -> int:
-    """Return the SM on which a block ends first, of equal times the first SM."""
-    due, half = floats(t[DUE]), t[MOST_SMS]
-    base, i = 2 * half * d, 1
-    while i < half:
-        i *= 2
-        if due[base + i] > due[base + i + 1]:
-            i += 1
-    return int(longs(t[SM_START])[d] + i - half)
-
-
-@compiled
-def _fits(t: Any, row: int, sm: int) -> bool:
-    """Return whether a block of a kernel fits on an SM."""
-    return bool(
-        longs(t[FREE_WARPS])[sm] >= longs(t[WARPS])[row]
-        and longs(t[FREE_BLOCKS])[sm] > 0
-        and longs(t[FREE_REGISTERS])[sm] >= longs(t[REGISTERS])[row]
-        and longs(t[FREE_SHARED])[sm] >= longs(t[SHARED])[row]
-    )
-
-
-@compiled
-def _roomiest(t: Any, d: int, row: int) -> int:
-    """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
-    room, half = longs(t[ROOM]), t[MOST_SMS]
-    base, i = 2 * half * d, 1
-    if room[base + 1] < longs(t[WARPS])[row] * SHIFT:
-        return -1
-    while i < half:
-        i *= 2
-        if room[base + i] < room[base + i + 1]:
-            i += 1
-    first = longs(t[SM_START])[d]
-    best = first + i - half
-    if _fits(t, row, best):
-        return int(best)
-    best, most = -1, -1  # registers or shared memory are short there
-    for sm in range(first, longs(t[SM_START])[d + 1]):
-        if room[base + half + sm - first] > most and _fits(t, row, sm):
-            best, most = sm, room[base + half + sm - first]
-    return best
-
-
-@compiled
-def _take(t: Any, d: int, sm: int, row: int, sign: int) -> None:
-    """Take what a block needs off an SM (1), or give it back (-1)."""
-    longs(t[FREE_WARPS])[sm] -= sign * longs(t[WARPS])[row]
-    longs(t[FREE_BLOCKS])[sm] -= sign
-    longs(t[FREE_REGISTERS])[sm] -= sign * longs(t[REGISTERS])[row]
-    longs(t[FREE_SHARED])[sm] -= sign * longs(t[SHARED])[row]
-    longs(t[N_HELD])[sm] += sign
-    longs(t[RESIDENT])[row] += sign
-    _set_room(t, d, sm)
-
-
-@compiled
-def _dispatch(t: Any, d: int, freed: int, now: float) -> None:
+@kernel
+def _dispatch(s: Run, d: int, freed: int) -> None:
     """Let the head of the queue place what fits; only when it has placed all is the next kernel looked at.
 
     `freed` is the SM on which there is more room than before, or -1.
     """
-    queue, n, running, stuck = longs(t[QUEUE]), longs(t[N_QUEUED]), longs(t[N_RUNNING]), longs(t[STUCK])
-    unissued, start = longs(t[UNISSUED]), floats(t[START])
-    base, i = d * t[N_ROWS], 0
-    while i < n[d]:
-        row = queue[base + i]
-        if start[row] < 0 and running[d] >= t[RESIDENT_KERNELS]:
-            if stuck[d] == row:
-                stuck[d] = -1  # what is freed meanwhile is not looked at for it
+    device, queue, i = s.devices[d], s.queue[d * s.n_launches :], 0
+    while i < device.n_queued:
+        row = queue[i]
+        launch = s.launches[row]
+        if launch.start < 0.0 and device.n_running >= s.resident_kernels:
+            if device.stuck == row:
+                device.stuck = -1  # what is freed meanwhile is not looked at for it
             i += 1
             continue
-        while unissued[row] > 0:
+        while launch.unissued > 0:
             sm = -1
-            if stuck[d] != row:
-                sm = _roomiest(t, d, row)
-            elif freed >= 0 and _fits(t, row, freed):  # there was room on no SM, so there is none on another
+            if device.stuck != row:
+                sm = _roomiest(s, d, launch)
+            elif freed >= 0 and _fits(launch, s.sms[freed]):  # there was room on no SM, so there is none on another
                 sm = freed
             if sm < 0:
-                stuck[d] = row
+                device.stuck = row
                 return
-            if start[row] < 0:
-                start[row] = now
-                running[d] += 1
-            _touch(t, d, sm, now)
-            slot = sm * t[MOST_BLOCKS] + longs(t[N_HELD])[sm]
-            longs(t[HELD])[slot] = row
-            floats(t[LEFT])[slot] = floats(t[JITTER])[t[NEXT_JITTER]]
-            t[NEXT_JITTER] += 1
-            if t[NEXT_JITTER] == t[N_JITTER]:
-                t[NEXT_JITTER] = 0
-            unissued[row] -= 1
-            _take(t, d, sm, row, 1)
-        n[d] -= 1
-        for k in range(i, n[d]):
-            queue[base + k] = queue[base + k + 1]
+            if launch.start < 0.0:
+                launch.start = s.now
+                device.n_running += 1
+            _issue(s, d, sm, row)
+        device.n_queued -= 1
+        for k in range(i, device.n_queued):
+            queue[k] = queue[k + 1]
 
 
-@compiled
-def _rates(t: Any, d: int, sm: int) -> None:
-    """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
-    held, left, rate = longs(t[HELD]), floats(t[LEFT]), floats(t[RATE])
-    compute, memory = floats(t[COMPUTE]), floats(t[MEMORY])
-    issue, dram = floats(t[ISSUE]), floats(t[DRAM])
-    base = sm * t[MOST_BLOCKS]
-    end = base + longs(t[N_HELD])[sm]
-    slow = floats(t[SLOW])[d]
-    load, mixed = 0.0, False
-    for i in range(base, end):
-        load += issue[held[i]]
-        mixed = mixed or held[i] != held[base]
-    crowd = max(1.0, load)
-    penalty = 1.0
-    if mixed and max(load, slow) > 1.0:
-        penalty += floats(t[NUMBERS])[INTERFERENCE]
-    traffic, first = 0.0, _NEVER
-    for i in range(base, end):
-        row = held[i]
-        busy = compute[row] * crowd
-        traffic += dram[row] * (1.0 if busy <= memory[row] else memory[row] / busy)
-        time = penalty * max(busy, memory[row] * slow)
-        rate[i] = 1.0 / time
-        first = min(first, left[i] * time)
-    _set_due(t, d, sm, floats(t[SINCE])[sm] + max(0.0, first))
-    floats(t[TRAFFIC])[d] += traffic - floats(t[SM_TRAFFIC])[sm]
-    floats(t[SM_TRAFFIC])[sm] = traffic
+@kernel
+def _issue(s: Run, d: int, sm: int, row: int) -> None:
+    """Put the next block of a kernel on an SM."""
+    _touch(s, d, sm)
+    slot = sm * s.n_slots + s.sms[sm].n_held
+    s.held[slot], s.left[slot] = row, s.jitter[s.next_jitter]
+    s.next_jitter += 1
+    if s.next_jitter == s.n_jitter:
+        s.next_jitter = 0
+    s.launches[row].unissued -= 1
+    _take(s, d, sm, s.launches[row], 1)
 
 
-@compiled
-def _settle(t: Any, d: int, now: float) -> None:
-    """Find the rates where they may have changed, and what happens next on the device."""
-    dirty, is_dirty, n_dirty = longs(t[DIRTY]), longs(t[IS_DIRTY]), longs(t[N_DIRTY])
-    first, last = longs(t[SM_START])[d], longs(t[SM_START])[d + 1]
-    for i in range(first, first + n_dirty[d]):
-        _rates(t, d, dirty[i])
-        is_dirty[dirty[i]] = 0
-    n_dirty[d] = 0
-    slow = max(1.0, floats(t[TRAFFIC])[d] + floats(t[COPIED])[d])
-    if abs(slow - floats(t[SLOW])[d]) > _STEP * slow:
-        floats(t[SLOW])[d] = slow
-        for sm in range(first, last):
-            _touch(t, d, sm, now)
-        for sm in range(first, last):
-            _rates(t, d, sm)
-            is_dirty[sm] = 0
-        n_dirty[d] = 0
-    floats(t[NEXT])[d] = floats(t[DUE])[2 * t[MOST_SMS] * d + 1]
+@kernel
+def _fits(launch: Launch, sm: Sm) -> bool:
+    """Return whether a block of a kernel fits on an SM."""
+    enough = sm.registers >= launch.registers and sm.shared >= launch.shared
+    return sm.warps >= launch.warps and sm.blocks > 0 and enough
 
 
-@compiled
-def _end_blocks(t: Any, d: int, sm: int, now: float) -> None:
+@kernel
+def _roomiest(s: Run, d: int, launch: Launch) -> int:
+    """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
+    room, i, first = s.room[2 * s.n_leaves * d :], 1, s.devices[d].first_sm
+    if room[1] < launch.warps * ROOM:
+        return -1
+    while i < s.n_leaves:
+        i *= 2
+        if room[i] < room[i + 1]:
+            i += 1
+    if _fits(launch, s.sms[first + i - s.n_leaves]):
+        return first + i - s.n_leaves
+    best, most = -1, -1  # registers or shared memory are short there
+    for j in range(s.devices[d].n_sms):
+        if room[s.n_leaves + j] > most and _fits(launch, s.sms[first + j]):
+            best, most = first + j, room[s.n_leaves + j]
+    return best
+
+
+@kernel
+def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
+    """Take what a block needs off an SM (1), or give it back (-1)."""
+    sm = s.sms[number]
+    sm.warps -= sign * launch.warps
+    sm.blocks -= sign
+    sm.registers -= sign * launch.registers
+    sm.shared -= sign * launch.shared
+    sm.n_held += sign
+    launch.resident += sign
+    room, i = s.room[2 * s.n_leaves * d :], s.n_leaves + number - s.devices[d].first_sm
+    room[i] = sm.warps * ROOM + sm.blocks if sm.blocks > 0 else -1
+    while i > 1:
+        i >>= 1
+        most = max(room[2 * i], room[2 * i + 1])
+        if room[i] == most:
+            return
+        room[i] = most
+
+
+@kernel
+def _touch(s: Run, d: int, number: int) -> None:
+    """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
+    sm, device = s.sms[number], s.devices[d]
+    if sm.is_dirty:
+        return
+    sm.is_dirty = 1
+    s.dirty[device.first_sm + device.n_dirty] = number
+    device.n_dirty += 1
+    for i in range(number * s.n_slots, number * s.n_slots + sm.n_held):
+        s.left[i] -= s.rate[i] * (s.now - sm.since)
+    sm.since = s.now
+
+
+@kernel
+def _end_blocks(s: Run, d: int, sm: int) -> None:
     """Take the blocks of an SM that have ended off it, and note the kernels that ended with them."""
-    held, left, rate = longs(t[HELD]), floats(t[LEFT]), floats(t[RATE])
-    _touch(t, d, sm, now)
-    base = sm * t[MOST_BLOCKS]
-    i = base
-    while i < base + longs(t[N_HELD])[sm]:
-        if left[i] > _SURE or (left[i] > _DONE and now + left[i] / rate[i] > now):
+    _touch(s, d, sm)
+    first = i = sm * s.n_slots
+    while i < first + s.sms[sm].n_held:
+        if s.left[i] > _SURE or (s.left[i] > _DONE and s.now + s.left[i] / s.rate[i] > s.now):
             i += 1
             continue
-        row = held[i]
-        _take(t, d, sm, row, -1)
-        last = base + longs(t[N_HELD])[sm]
-        held[i], left[i], rate[i] = held[last], left[last], rate[last]
-        if longs(t[RESIDENT])[row] == 0 and longs(t[UNISSUED])[row] == 0:
-            floats(t[END])[row] = now
-            longs(t[ENDED])[t[N_ENDED]] = row
-            longs(t[N_RUNNING])[d] -= 1
-            t[N_ENDED] += 1
+        row = s.held[i]
+        launch = s.launches[row]
+        _take(s, d, sm, launch, -1)
+        last = first + s.sms[sm].n_held
+        s.held[i], s.left[i], s.rate[i] = s.held[last], s.left[last], s.rate[last]
+        if launch.resident == 0 and launch.unissued == 0:
+            launch.end = s.now
+            s.ended[s.n_ended] = row
+            s.devices[d].n_running -= 1
+            s.n_ended += 1
 
 
-@compiled
-def _advance(t: Any) -> None:
-    """Run until a kernel ends, or nothing happens any more before the time given."""
-    upcoming, numbers = floats(t[NEXT]), floats(t[NUMBERS])
-    t[N_ENDED] = 0
-    while True:
-        d = 0
-        for other in range(1, t[N_DEVICES]):
-            if upcoming[other] < upcoming[d]:
-                d = other
-        now = upcoming[d]
-        if now > numbers[UNTIL] or now >= _NEVER:
+@kernel
+def _settle(s: Run, d: int) -> None:
+    """Find the rates where they may have changed, and what happens next on the device."""
+    device = s.devices[d]
+    _rate_dirty(s, d)
+    slow = max(1.0, device.traffic + device.copied)
+    if abs(slow - device.slow) > _STEP * slow:
+        device.slow = slow
+        for sm in range(device.first_sm, device.first_sm + device.n_sms):
+            _touch(s, d, sm)
+        _rate_dirty(s, d)
+    device.next = s.due[2 * s.n_leaves * d + 1]
+
+
+@kernel
+def _rate_dirty(s: Run, d: int) -> None:
+    """Find the rates on all SMs that were touched."""
+    device = s.devices[d]
+    for i in range(device.first_sm, device.first_sm + device.n_dirty):
+        _find_rates(s, d, s.dirty[i])
+        s.sms[s.dirty[i]].is_dirty = 0
+    device.n_dirty = 0
+
+
+@kernel
+def _find_rates(s: Run, d: int, number: int) -> None:
+    """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
+    sm, device, base = s.sms[number], s.devices[d], number * s.n_slots
+    load, mixed = 0.0, False
+    for i in range(base, base + sm.n_held):
+        load += s.launches[s.held[i]].issue
+        mixed = mixed or s.held[i] != s.held[base]
+    crowd = max(1.0, load)
+    penalty = 1.0
+    if mixed and max(load, device.slow) > 1.0:
+        penalty += s.interference
+    traffic, first = 0.0, NEVER
+    for i in range(base, base + sm.n_held):
+        launch = s.launches[s.held[i]]
+        busy = launch.compute * crowd
+        traffic += launch.dram * (1.0 if busy <= launch.memory else launch.memory / busy)
+        time = penalty * max(busy, launch.memory * device.slow)
+        s.rate[i] = 1.0 / time if time > 0.0 else inf
+        first = min(first, s.left[i] * time)
+    _set_due(s, d, number, sm.since + max(0.0, first))
+    device.traffic += traffic - sm.traffic
+    sm.traffic = traffic
+
+
+@kernel
+def _set_due(s: Run, d: int, sm: int, time: float) -> None:
+    """Note when the first block of an SM ends."""
+    due, i = s.due[2 * s.n_leaves * d :], s.n_leaves + sm - s.devices[d].first_sm
+    due[i] = time
+    while i > 1:
+        i >>= 1
+        first = min(due[2 * i], due[2 * i + 1])
+        if due[i] == first:
             return
-        numbers[NOW] = now
-        sm = _first_due(t, d)
-        _end_blocks(t, d, sm, now)
-        _dispatch(t, d, sm, now)
-        _settle(t, d, now)
-        if t[N_ENDED]:
-            return
+        due[i] = first
 
 
-def run_blocks(table: int) -> None:
-    """Do what the table asks for, see `layout`."""
-    t = longs(table)
-    if t[PHASE] == ADVANCE:
-        _advance(t)
-    elif t[PHASE] == ARRIVE:
-        d = longs(t[DEVICE])[t[ROW]]
-        _arrive(t, t[ROW], d)
-        _dispatch(t, d, -1, floats(t[NUMBERS])[NOW])
-        _settle(t, d, floats(t[NUMBERS])[NOW])
-    elif t[PHASE] == RESHARE:
-        _settle(t, t[ROW], floats(t[NUMBERS])[NOW])
+@kernel
+def _first_due(s: Run, d: int) -> int:
+    """Return the SM on which a block ends first, of equal times the first SM."""
+    due, i = s.due[2 * s.n_leaves * d :], 1
+    while i < s.n_leaves:
+        i *= 2
+        if due[i] > due[i + 1]:
+            i += 1
+    return s.devices[d].first_sm + i - s.n_leaves

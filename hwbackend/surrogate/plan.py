@@ -5,7 +5,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.surrogate import layout
 from hwbackend.surrogate.truth import BlockCost, Truth, block_costs
 from simsched.cluster import footprint, occupancy
 from simsched.errors import BackendError, ClusterError
@@ -68,14 +67,14 @@ class Plan:
                     row += 1
             except ClusterError as error:
                 raise BackendError(f"{op.name!r}: {error}") from error
-        self.columns: dict[int, npt.ArrayLike] = {
-            layout.DEVICE: device,
-            layout.PRIORITY: program.priority[program.launch_op],
-            layout.WARPS: needs[0],
-            layout.REGISTERS: needs[1],
-            layout.SHARED: needs[2],
-            layout.ISSUE: [cost.issue for cost in self.costs],
-            layout.DRAM: [cost.dram for cost in self.costs],
+        self.columns: dict[str, npt.ArrayLike] = {
+            "device": device,
+            "priority": program.priority[program.launch_op],
+            "warps": needs[0],
+            "registers": needs[1],
+            "shared": needs[2],
+            "issue": [cost.issue for cost in self.costs],
+            "dram": [cost.dram for cost in self.costs],
         }
         # launches of operators that do the same find each other's data in the cache
         alike: list[object] = [(op.kind, op.flops, op.nbytes, op.kernels) for op in graph.operators]

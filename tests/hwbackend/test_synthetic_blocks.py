@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwbackend.surrogate import layout
 from hwbackend.surrogate.sms import Sms
 from simsched import Cluster
+from simsched.jit.pieces import running
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,8 @@ def sms_of(
         sms=sms, threads_per_sm=32 * warps, blocks_per_sm=blocks, registers_per_sm=registers,
         shared_memory_per_sm=shared, resident_kernels=resident,
     )  # fmt: skip
-    columns = {
-        key: [getattr(kernel, name) for kernel in kernels]
-        for key, name in (
-            (layout.DEVICE, "device"), (layout.PRIORITY, "priority"), (layout.WARPS, "warps"),
-            (layout.REGISTERS, "registers"), (layout.SHARED, "shared"), (layout.ISSUE, "issue"), (layout.DRAM, "dram"),
-        )
-    }  # fmt: skip
+    names = ("device", "priority", "warps", "registers", "shared", "issue", "dram")
+    columns = {name: [getattr(kernel, name) for kernel in kernels] for name in names}
     return Sms([device] * devices, columns, np.array([kernel.blocks for kernel in kernels]), interference)
 
 
@@ -273,3 +268,15 @@ def test_it_is_what_a_slow_simulation_says(kernels, seed, sms, resident, interfe
         assert fast[:, 1].max() == pytest.approx(slow[:, 1].max(), rel=0.02)
     else:
         np.testing.assert_allclose(fast, slow, rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=20)
+@given(kernels=st.lists(asked, min_size=1, max_size=4), seed=st.integers(0, 2**16), n_sms=st.integers(1, 4))
+def test_as_python_and_as_machine_code_it_is_the_same(kernels, seed, n_sms):
+    """To the last bit; on two devices, whose DRAM is short."""
+    kernels = [replace(kernel, dram=0.3, device=i % 2) for i, kernel in enumerate(kernels)]
+    jitter, found = np.random.default_rng(seed).uniform(0.8, 1.2, 997), []
+    for how in ("0", "O0", "O3"):
+        with running(how):
+            found.append(spans_of(kernels, jitter, sms=n_sms, resident=2, interference=0.04, devices=2).tolist())
+    assert found[0] == found[1] == found[2]

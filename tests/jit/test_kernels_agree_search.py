@@ -13,12 +13,12 @@ from simsched.schedulers.search.walk import Walk
 
 def walked(how, captured):
     """Return what some walks make of a candidate at a temperature at which most changes are taken, and some are not."""
-    graph = workloads.random_layered(n_ops=40, n_layers=6, comm_ratio=0.8, rng=5)
+    graph = workloads.random_layered(n_ops=20, n_layers=4, comm_ratio=0.8, rng=5)
     cluster = ss.Cluster.preset("a40", 3)
     candidate = Candidate(ss.schedule(graph, cluster, "sequential"), cluster, 3)
     walk, rng, found = Walk(candidate, graph, cluster, default_cost, captured=captured), np.random.default_rng(7), []
     with running(how):
-        for _ in range(12):
+        for _ in range(6):
             makespan = walk.change(candidate.order[:9].copy(), 50.0, rng)
             walk.heed(1.0)
             found.append((makespan, candidate.rows.tolist(), walk._moves.tolist()))
