@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from simsched.graph import OpGraph
+from simsched.graph.columns import Indices
 from simsched.graph.ordering import topological_order
 
 BLOCKS: Final = ("labels", "dominators", "none")
@@ -24,15 +25,11 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
 
 
 def _in_order(graph: OpGraph, pieces: Sequence[Sequence[int]]) -> list[list[int]]:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     piece_of = np.empty(len(graph), np.int64)
     for k, piece in enumerate(pieces):
         piece_of[list(piece)] = k
     ends = piece_of[graph.src], piece_of[graph.dst]
-    between = coo_array((np.ones(len(graph.src), np.int8), ends), shape=(len(pieces), len(pieces)))
-    _, circle_of = connected_components(between, connection="strong")
+    circle_of = _circles(len(pieces), *ends)
     found: dict[int, list[int]] = {}  # circles in the order of their first operators
     for i in graph.order_index.tolist():
         found.setdefault(int(circle_of[piece_of[i]]), []).append(i)
@@ -42,6 +39,18 @@ def _in_order(graph: OpGraph, pieces: Sequence[Sequence[int]]) -> list[list[int]
     order, _ = topological_order(len(found), src[src != dst], dst[src != dst])
     blocks = list(found.values())
     return [blocks[k] for k in order.tolist()]
+
+
+def _circles(n: int, src: Indices, dst: Indices) -> Indices:
+    """Return equal numbers for vertices that lie on a circle of edges, shape (n,)."""
+    if not topological_order(n, src[src != dst], dst[src != dst])[1]:
+        return np.arange(n)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    between = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(n, n))
+    circle_of: Indices = connected_components(between, connection="strong")[1]
+    return circle_of
 
 
 def cut(ops: Sequence[int], pieces: int) -> Iterator[Sequence[int]]:
