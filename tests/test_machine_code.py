@@ -11,7 +11,6 @@ import pytest
 import simsched
 from simsched import machine_code
 from simsched.lowering.lowering import _SOURCES as LOWERING
-from simsched.simulator.compiled.sources import SOURCES as ENGINE
 
 ROOT = Path(simsched.__file__).parent.parent
 ENTRY = "tiny_entry:double"
@@ -118,10 +117,6 @@ def imported(path):
 
 
 COMPILED = {
-    "engine": (
-        ENGINE,
-        ["blocks", "contention", "events", "gpu", "hosts", "lanes", "links", "loop", "streams", "tables"],
-    ),
     "lowering": (LOWERING, ["columns", "core", "waits"]),
 }
 

@@ -15,9 +15,7 @@ from simsched.graph.columns import Floats, Ints
 from simsched.profile import Replay
 from simsched.program import LAUNCH, Program, launch_ptr
 from simsched.simulator import simulate
-from simsched.simulator.compiled.engine import launches_of
-from simsched.simulator.compiled.plan import Plan
-from simsched.simulator.compiled.platform import Table
+from simsched.simulator.compiled.plan import Array, Plan, launches_of
 from simsched.trace import COPY, KERNEL, Trace
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
@@ -187,10 +185,10 @@ class Run:
     def simulated(self, cluster: Cluster, times: Floats) -> Times:
         """Return what the simulator says of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
-        columns, _ = plan.take().trace_columns(self._launches(plan, times))
+        columns, _ = plan.trace_columns(self._launches(plan, times))
         return _times(self.program, columns)
 
-    def _launches(self, plan: Plan, times: Floats) -> Table:
+    def _launches(self, plan: Plan, times: Floats) -> Array:
         """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
         asked = tuple(
             (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.sm_sensitivity, d.dram_sensitivity)
@@ -200,7 +198,7 @@ class Run:
         if kept is None or kept[0] is not times or kept[1] != asked:
             found = launches_of(plan, FixedTimes(self.graph, times))
             kept = self.__dict__[_KEPT] = (times, asked, found)
-        rows: Table = kept[2]
+        rows: Array = kept[2]
         return rows
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:

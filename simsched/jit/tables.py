@@ -141,7 +141,7 @@ def column_of(kind: Any) -> ColumnKind | None:
 
 def length(expression: str) -> Any:
     """Let a table make a column where none is given: of so many numbers or rows, computed from its own numbers."""
-    return compile(expression, "<length>", "eval")
+    return expression
 
 
 class Table:
@@ -176,16 +176,19 @@ class Table:
     __slots__ = ("_arrays", "_memory", "_reals", "_seen", "_words", "address")
     fields: ClassVar[dict[str, tuple[int, Any]]]
     """Of each number and column: its offset in bytes, of a column that of its address; its code or `ColumnKind`."""
-    _made: ClassVar[list[tuple[str, CodeType]]]
+    _made: ClassVar[list[tuple[str, int]]]  # columns with a length, and the bytes of a row
+    _lengths: ClassVar[CodeType]
 
     def __init_subclass__(cls) -> None:
-        cls.fields, cls._made = {}, []
+        cls.fields, cls._made, lengths = {}, [], []
         for k, (name, annotation) in enumerate(cls.__annotations__.items()):
             column = column_of(annotation)
             cls.fields[name] = 8 * k, column or code_of(annotation)
             if column and name in cls.__dict__:
-                cls._made.append((name, cls.__dict__[name]))
+                cls._made.append((name, dtype_of(column.element).itemsize))
+                lengths.append(cls.__dict__[name])
             setattr(cls, name, _column(name) if column else _number(k, code_of(annotation)))
+        cls._lengths = compile(f"[{', '.join(lengths)}]", "<length>", "eval")
 
     def __init__(self, **values: Any) -> None:
         words = np.zeros(len(self.fields), np.int64)
@@ -205,19 +208,19 @@ class Table:
 
     def _make(self, values: dict[str, Any]) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
-        numbers = {name: self._words[at >> 3] for name, (at, kind) in self.fields.items() if kind == "i8"}
+        numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
         end, starts = 0, []
-        for name, code in self._made:
-            n = int(eval(code, {"max": max}, numbers))
+        for (name, itemsize), n in zip(self._made, eval(self._lengths, {"max": max}, numbers), strict=True):
             if values.get(name) is None:
                 starts.append((name, end, n))
-                end += -(-n * self._dtype(name).itemsize // _LINE) * _LINE
+                end += -(-n * itemsize // _LINE) * _LINE
             elif values[name].size < n:
                 raise ValueError(f"{type(self).__name__}: {name} has {values[name].size} rows, and needs {n}")
         self._memory = np.zeros(end + _LINE, np.uint8)
-        begin = -address(self._memory) % _LINE
+        memory = address(self._memory)
+        begin = -memory % _LINE
         for name, start, n in starts:
-            self._words[self.fields[name][0] >> 3] = address(self._memory) + begin + start
+            self._words[self.fields[name][0] >> 3] = memory + begin + start
             self._seen[name] = begin + start, n
 
     def _dtype(self, name: str) -> np.dtype[Any]:
@@ -234,6 +237,7 @@ class Table:
     def __setitem__(self, name: str, array: Array | None) -> None:
         """Use an array as a column; None: the column is missing."""
         self._seen.pop(name, None)
+        self._arrays.pop(name, None)
         if array is not None:
             if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
                 raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")

@@ -1,7 +1,6 @@
-"""The arithmetic of sharing a device: one module for both engines.
+"""The arithmetic of sharing a device: one text for both engines.
 
-Every function here takes and returns plain numbers or numpy arrays and uses no Python object, so
-that the reference engine runs it as it stands and a compiler can take it as it stands.
+The reference engine calls these functions as they stand, the compiled engine compiles them.
 
 A resident block of a kernel loads two resources, the issue slots of the SMs and DRAM, each
 counted as a share of the device. Where a load exceeds 1 the kernels slow each other down in
@@ -9,16 +8,36 @@ proportion to how sensitive they are to that resource.
 """
 
 from math import ceil, floor, inf
-from typing import Any
+from typing import Final
 
+from simsched.jit import Column, Row, Rows, f8, i4, kernel
 from simsched.units import TIE
 
-SATURATED = 1.0 + 1e-9
+SATURATED: Final = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
-MAX_COHORTS = 4
+MAX_COHORTS: Final = 4
 """Groups of blocks of a kernel that end together; more are merged."""
+SAME_PLACE: Final = 1e-3
+"""Of a block: progress is never so coarse that this confuses two waves."""
 
 
+class Channel(Row):
+    """A direction of a link, or copy engines: what flows share; `left` and `users` (0 between calls) are for work."""
+
+    capacity: f8  # bytes per us
+    left: f8
+    users: i4
+
+
+class Crossing(Row):
+    """A flow as its channels see it: it crosses `crossed[first:end]`, at a rate in bytes per us."""
+
+    rate: f8
+    first: i4
+    end: i4
+
+
+@kernel
 def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> float:
     """Return how much longer a block takes than on an idle device, at least 1.
 
@@ -32,6 +51,7 @@ def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> flo
     return max(1.0, 1.0 - alpha + alpha * sm_load, 1.0 - beta + beta * dram_load)
 
 
+@kernel
 def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, alpha: float, beta: float) -> float:
     """Return the time of a kernel alone, in units of the time of one of its blocks on an idle device.
 
@@ -52,17 +72,19 @@ def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, 
     """
     if blocks == 0:
         return slowdown(alpha, beta, sm_share, dram_share)
-    waves = ceil(blocks / residency)
+    waves = ceil(float(blocks) / float(residency))
     last = blocks - (waves - 1) * residency
     full = slowdown(alpha, beta, residency * sm_share, residency * dram_share)
     return (waves - 1) * full + slowdown(alpha, beta, last * sm_share, last * dram_share)
 
 
+@kernel
 def whole_cycles(unissued: int, resident: int) -> int:
     """Return the refills of all resident blocks that can be passed over before the last, partial one."""
-    return max(0, ceil(unissued / resident) - 1)
+    return max(0, ceil(float(unissued) / float(resident)) - 1)
 
 
+@kernel
 def waves_over(due: float, cycles: int, progress: float, tolerance: float) -> tuple[int, bool]:
     """Return how many waves a cohort has had since its refills were passed over, and if one ends just now.
 
@@ -78,51 +100,56 @@ def waves_over(due: float, cycles: int, progress: float, tolerance: float) -> tu
     return waves, waves >= 1 and since - waves <= tolerance
 
 
+@kernel
 def same_due(a: float, b: float) -> bool:
     """Return whether blocks that are over at progress a and at progress b form one cohort."""
     return abs(a - b) <= TIE * max(1.0, b)
 
 
+@kernel
 def is_closer(gap: float, least: float) -> bool:
     """Return whether two cohorts are closer to each other than the closest so far, by more than rounding."""
     return gap < least - 1e-6
 
 
+@kernel
 def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
     """Return when work `due` is reached from `progress` at time `anchor` with a constant rate."""
     return anchor + (due - progress) / rate
 
 
+@kernel
 def end_of_instant(now: float) -> float:
     """Return the last time that belongs to the instant `now`."""
     return now * (1.0 + TIE)
 
 
+@kernel
 def is_later(time: float, other: float) -> bool:
     """Return whether a time is of a later instant than another."""
     return time > end_of_instant(other)
 
 
+@kernel
 def is_over(finish: float, now: float) -> bool:
     """Return whether something that ends at `finish` belongs to the instant `now`."""
     return finish <= end_of_instant(now)
 
 
+@kernel
 def max_min_rates(
-    n_flows: int, flow_ptr: Any, flow_channel: Any, capacity: Any, left: Any, users: Any, live: Any, rate: Any
+    n_flows: int, flows: Rows[Crossing], crossed: Column[i4], channels: Rows[Channel], live: Column[i4]
 ) -> None:
     """Compute the max-min fair rate of each flow.
 
     Parameters
     ----------
-    n_flows, flow_ptr, flow_channel
-        Flow f crosses channels ``flow_channel[flow_ptr[f]:flow_ptr[f + 1]]``.
-    capacity
-        Bytes per us of each channel.
-    left, users, live
-        Room for work, a number per channel; `users` holds zeros, before and after.
-    rate
-        Where the rates go, bytes per us, a number per flow.
+    n_flows
+        How many of `flows` there are.
+    crossed
+        Numbers of channels, for all flows.
+    live
+        Room for work, a number per channel.
 
     Notes
     -----
@@ -131,41 +158,52 @@ def max_min_rates(
     O(channels in use x crossings), whatever else there is.
     """
     n_live = 0
-    for k in range(flow_ptr[0], flow_ptr[n_flows]):
-        channel = flow_channel[k]
-        if capacity[channel] < inf:
-            if users[channel] == 0:
-                live[n_live] = channel
-                left[channel] = capacity[channel]
-                n_live += 1
-            users[channel] += 1
-    for flow in range(n_flows):
-        rate[flow] = -1.0
+    for f in range(n_flows):
+        flow = flows[f]
+        flow.rate = -1.0
+        for k in range(flow.first, flow.end):
+            channel = channels[crossed[k]]
+            if channel.capacity < inf:
+                if channel.users == 0:
+                    live[n_live] = crossed[k]
+                    channel.left = channel.capacity
+                    n_live += 1
+                channel.users += 1
     while True:
-        tightest = -1
-        share = inf
-        for i in range(n_live):
-            channel = live[i]
-            if users[channel] > 0 and left[channel] / users[channel] < share:
-                share = left[channel] / users[channel]
-                tightest = channel
+        tightest = _tightest(n_live, live, channels)
         if tightest < 0:  # the flows that are left cross only unlimited channels
             break
-        for flow in range(n_flows):
-            if rate[flow] >= 0.0:
-                continue
-            for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
-                if flow_channel[k] == tightest:
-                    rate[flow] = share
-                    break
-            if rate[flow] >= 0.0:
-                for k in range(flow_ptr[flow], flow_ptr[flow + 1]):
-                    channel = flow_channel[k]
-                    if capacity[channel] < inf:
-                        left[channel] = max(0.0, left[channel] - share)
-                        users[channel] -= 1
-    for flow in range(n_flows):
-        if rate[flow] < 0.0:
-            rate[flow] = inf
+        share = channels[tightest].left / channels[tightest].users
+        for f in range(n_flows):
+            flow = flows[f]
+            if flow.rate < 0.0 and _crosses(flow, crossed, tightest):
+                flow.rate = share
+                for k in range(flow.first, flow.end):
+                    channel = channels[crossed[k]]
+                    if channel.capacity < inf:
+                        channel.left = max(0.0, channel.left - share)
+                        channel.users -= 1
+    for f in range(n_flows):
+        if flows[f].rate < 0.0:
+            flows[f].rate = inf
     for i in range(n_live):
-        users[live[i]] = 0
+        channels[live[i]].users = 0
+
+
+@kernel
+def _tightest(n_live: int, live: Column[i4], channels: Rows[Channel]) -> int:
+    """Return the channel with the least capacity per flow, -1 if no flow is left."""
+    tightest, share = -1, inf
+    for i in range(n_live):
+        channel = channels[live[i]]
+        if channel.users > 0 and channel.left / channel.users < share:
+            tightest, share = live[i], channel.left / channel.users
+    return tightest
+
+
+@kernel
+def _crosses(flow: Crossing, crossed: Column[i4], channel: int) -> bool:
+    for k in range(flow.first, flow.end):
+        if crossed[k] == channel:
+            return True
+    return False

@@ -13,9 +13,7 @@ from simsched.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.lowering import Lowering
 from simsched.program import Program
 from simsched.schedules import Schedule
-from simsched.simulator.compiled.engine import simulate_compiled
-from simsched.simulator.compiled.plan import Plan, launch_rows
-from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.plan import Plan, launch_rows, simulate_compiled
 from simsched.simulator.workload import demand_of
 from simsched.trace import Trace
 
@@ -226,7 +224,7 @@ class Evaluator:
         if launches is None:
             return inf
         with suppress(ClusterError):  # a copy without a way to its destination
-            return Run(Plan(program, self.cluster)).makespan(launches)
+            return Plan(program, self.cluster).take().makespan(launches)
         return inf
 
     def _program(self, columns: Columns) -> Program:

@@ -10,6 +10,7 @@ import numpy as np
 from simsched.cluster import Device
 from simsched.simulator.contention import (
     MAX_COHORTS,
+    SAME_PLACE,
     SATURATED,
     finish_time,
     is_closer,
@@ -23,8 +24,6 @@ from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
 from simsched.trace import Load
 from simsched.units import TIE
-
-SAME_PLACE = 1e-3  # of a block: progress is never so coarse that this confuses two waves
 
 
 class Running:

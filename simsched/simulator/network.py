@@ -1,10 +1,12 @@
 """Links and copy engines in the reference engine: copies as flows that share them max-min fairly."""
 
 from collections.abc import Callable
-from itertools import accumulate
+
+import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.simulator.contention import finish_time, is_over, max_min_rates
+from simsched.jit import Column, i4
+from simsched.simulator.contention import Channel, Crossing, finish_time, is_over, max_min_rates
 from simsched.simulator.environment import COMPLETE, SHARE, At, Instants
 from simsched.simulator.gpu import Gpu
 
@@ -78,14 +80,16 @@ class Network:
     def _rates(self) -> list[float]:
         # a copy has one engine: a channel of its own bounds it by that engine's rate
         capacity = self._capacity + [self._cluster.devices[flow.src].copy_rate for flow in self._flows]
-        own = len(self._capacity)
-        crossed = [(*flow.channels, own + i) for i, flow in enumerate(self._flows)]
-        ptr = [0, *accumulate(len(channels) for channels in crossed)]
-        channel = [c for channels in crossed for c in channels]
-        left, users, live = ([0] * len(capacity) for _ in range(3))
-        rate = [0.0] * len(crossed)
-        max_min_rates(len(crossed), ptr, channel, capacity, left, users, live, rate)
-        return rate
+        channels, flows = np.zeros(len(capacity), Channel.dtype), np.zeros(len(self._flows), Crossing.dtype)
+        channels["capacity"] = capacity
+        crossed = [(*flow.channels, len(self._capacity) + i) for i, flow in enumerate(self._flows)]
+        flows["end"] = np.cumsum([len(each) for each in crossed])
+        flows["first"][1:] = flows["end"][:-1]
+        live: Column[i4] = Column(np.zeros(len(capacity), np.int32))
+        numbers: Column[i4] = Column(np.array([channel for each in crossed for channel in each], np.int32))
+        max_min_rates(len(flows), Crossing.over(flows), numbers, Channel.over(channels), live)
+        rates: list[float] = flows["rate"].tolist()
+        return rates
 
     def _end_flows(self) -> None:
         self._timer = None

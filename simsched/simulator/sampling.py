@@ -15,8 +15,7 @@ from simsched.graph.columns import Floats
 from simsched.numeric import is_count
 from simsched.program import Program
 from simsched.schedules import Schedule
-from simsched.simulator.compiled.engine import launches_of
-from simsched.simulator.compiled.plan import Plan, plan_of
+from simsched.simulator.compiled.plan import Plan, launches_of, plan_of
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.simulate import program_for
 from simsched.simulator.workload import Jitter, factors
@@ -197,7 +196,7 @@ def simulate_batch(
         try:
             schedule, bare = upon(cluster, schedules[place])
             plan = Plan(program_for(schedule, bare), bare)  # thousands of them: none is kept
-            memories.append(memory := Run(plan))
+            memories.append(memory := plan.take())
             makespan = float(memory.makespans(launches_of(plan, cost))[0])
         except SimschedError as error:
             error.args = (f"schedule {place}: {error}",)

@@ -11,14 +11,13 @@ from simsched.cluster import Cluster
 from simsched.costmodel import CostModel, placed_times
 from simsched.errors import SimulationError, UnknownNameError
 from simsched.graph import OpGraph
-from simsched.program import launch_ptr
-from simsched.simulator.compiled import layout
-from simsched.simulator.compiled.plan import Layout, launch_rows
-from simsched.simulator.compiled.platform import Platform, platform_of
-from simsched.simulator.compiled.run import WORD, Run
+from simsched.program import LAUNCH, launch_ptr
+from simsched.simulator.compiled.plan import launch_rows
+from simsched.simulator.compiled.platform import platform_of
+from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.tables import Connection, Lane, State
 from simsched.simulator.workload import demand_of
 
-_N_LANES, _N_CONNECTIONS = WORD["n_lanes"], WORD["n_connections"]
 Groups = Sequence[Sequence[str]]
 
 
@@ -71,17 +70,21 @@ class StageLatency:
         self._launches_of = {
             op_name: range(a, b) for op_name, a, b in zip(graph.names, starts, starts[1:], strict=False)
         }
-        self._rows = launch_rows(op, np.zeros(len(op), np.int64), asked)
-        platform = platform_of(alone)
-        room = _layout(platform, len(op))
-        self._run, self._queues = Run(room), int(platform.queues[0])
-        self._argument, self._lane_of, self._end = (
-            room.tables[key].data for key in ("argument", "lane_of", "thread_ptr")
-        )
-        lanes, self._connections = self._run.table("lanes"), self._run.table("connections")
-        self._first, self._connection = lanes["first"].data, lanes["connection"]
-        self._connection[:] = -1
-        self._run.makespan(self._rows)
+        rows = launch_rows(op, np.zeros(len(op), np.int64), asked)
+        platform, n = platform_of(alone), len(op)
+        self._state = state = State(
+            **platform.columns, n_instructions=n, n_lanes=n, n_hosts=1, n_devices=1, n_connections=n, n_timers=2,
+            width=n, ahead=1, lanes=np.zeros(n, Lane.dtype), connections=np.zeros(n, Connection.dtype),
+            devices=platform.devices.copy(), thread_ptr=np.zeros(2, np.int64), action=np.full(n, LAUNCH, np.int8),
+            place=np.zeros(n, np.int32), argument=np.zeros(n, np.int32), lane_of=np.zeros(n, np.int32),
+        )  # fmt: skip
+        state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
+        state.n_lanes = state.n_connections = 0
+        self._queues = int(platform.queues[0])
+        self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
+        self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
+        self._run = Run(state, _refusal)
+        self._run.makespan(rows)
 
     def __call__(self, groups: Groups) -> float:
         """Return the latency in us of a stage.
@@ -99,7 +102,7 @@ class StageLatency:
             If an operator stands twice.
         """
         rows, lanes, number = array("i"), array("i"), 0
-        known, numbers = self._launches_of, self._run.numbers
+        known, state = self._launches_of, self._state
         try:
             for group in groups:
                 self._first[number] = len(rows)
@@ -114,9 +117,9 @@ class StageLatency:
         if len(set(rows)) < n:
             raise SimulationError(f"operator {_twice(groups)!r} stands twice in the stage")
         self._argument[:n], self._lane_of[:n], self._end[1] = rows, lanes, n
-        numbers[_N_LANES] = number
-        if number > self._queues or numbers[_N_CONNECTIONS]:
-            numbers[_N_CONNECTIONS] = self._share_queues(lanes, number)
+        state.n_lanes = number
+        if number > self._queues or state.n_connections:
+            state.n_connections = self._share_queues(lanes, number)
         return self._run.again()
 
     def _share_queues(self, lanes: "array[int]", n_groups: int) -> int:
@@ -126,31 +129,12 @@ class StageLatency:
         self._connection[:] = -1
         self._connection[:n_groups] = np.where(queue < shared, queue, -1)
         room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
-        self._connections["first"][:shared] = np.cumsum(room) - room
+        self._state["connections"]["first"][:shared] = np.cumsum(room) - room
         return shared
 
 
-def _layout(platform: Platform, n: int) -> Layout:
-    """Return room for up to `n` launches, each perhaps on a stream of its own."""
-    lanes = np.zeros(n, layout.LANE)
-    lanes["gap"] = platform.gap[0]
-    sizes = dict.fromkeys(layout.OWN, 0) | dict.fromkeys(("later", "items", "passing", "queued", "running"), n + 1)
-    sizes |= {"lanes": n, "kernels": n, "connections": n, "cohorts": layout.COHORTS * n, "next": n + 6, "timers": 4}
-    sizes |= {"queues": layout.PHASES, "free": 4, "hosts": 1, "devices": 1, "loaded": 1, "flow_ptr": 1}
-    return Layout(
-        platform,
-        tables={
-            "thread_ptr": np.zeros(2, np.int64),
-            "action": np.zeros(n, np.int8),  # launches, on the one device
-            "place": np.zeros(n, np.int32),
-            "argument": np.zeros(n, np.int32),
-            "lane_of": np.zeros(n, np.int32),
-        },
-        lanes=lanes,
-        connections=np.zeros(n, layout.CONNECTION),
-        counts={"n_lanes": 0, "n_hosts": 1, "n_devices": 1, "n_timers": 2, "width": n + 1, "ahead": 1},
-        sizes=sizes,
-    )
+def _refusal(state: State) -> Exception:
+    raise AssertionError(f"a stage does not end: {state.status}")
 
 
 def _twice(groups: Groups) -> str:

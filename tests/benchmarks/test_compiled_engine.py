@@ -14,9 +14,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.simulator.compiled.engine import launches_of
-from simsched.simulator.compiled.plan import plan_of
-from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.plan import launches_of, plan_of
 
 pytestmark = pytest.mark.benchmark
 
@@ -70,11 +68,11 @@ def test_events_per_second(benchmark):
     """Steps of the loop: a stream, host or device that goes on. Hosts that run ahead take one for many instructions."""
     lowered, cluster = program(10_000, 8)
     plan = plan_of(lowered, cluster)
-    launches, run = launches_of(plan, None), Run(plan)
+    launches, run = launches_of(plan, None), plan.take()
     run.makespans(launches)
-    before = run.steps
+    before = run.state.n_steps
     (makespan,) = benchmark.pedantic(run.makespans, (launches,), rounds=20)
-    steps = (run.steps - before) / 20
+    steps = (run.state.n_steps - before) / 20
     assert makespan == ss.simulate(lowered, cluster).makespan
     seconds = best(lambda: run.makespans(launches), 20)
     note(
@@ -91,7 +89,7 @@ def test_cost_per_operator(benchmark, n_gpus):
     def per_operator(n_ops):
         lowered, cluster = program(n_ops, n_gpus)
         plan = plan_of(lowered, cluster)
-        launches, run = launches_of(plan, None), Run(plan)
+        launches, run = launches_of(plan, None), plan.take()
         run.makespans(launches)
         return best(lambda: run.makespans(launches), max(3, min(100, 100_000 // n_ops))) / n_ops
 

@@ -1,245 +1,240 @@
 """The block scheduler of the compiled engine."""
 
-from typing import Any
-
-from simsched.simulator.compiled.contention import (
-    is_closer,
-    same_due,
-    waves_over,
-    whole_cycles,
-)
-from simsched.simulator.compiled.layout import COHORTS
-from simsched.simulator.compiled.tables import (
-    cohort_at,
-    compiled,
-    device_at,
-    free_at,
-    kernel_at,
-    launch_at,
-    queued_at,
-    running_at,
-)
-from simsched.simulator.contention import MAX_COHORTS
-from simsched.simulator.gpu import SAME_PLACE
+from simsched.jit import kernel
+from simsched.simulator.compiled.tables import COHORTS, Launch, State, Work
+from simsched.simulator.contention import MAX_COHORTS, SAME_PLACE, is_closer, same_due, waves_over, whole_cycles
 from simsched.units import TIE
 
 
-@compiled
-def enqueue(s: Any, d: int, lane: int) -> None:
+@kernel
+def enqueue(s: State, d: int, lane: int) -> None:
     """Put a kernel among those with blocks to issue, by priority, arrival, place in the program."""
-    device, base = device_at(s, d), d * s.width
+    device, base = s.devices[d], d * s.width
     i = device.n_queue
-    while i > 0 and _before(s, lane, queued_at(s, base + i - 1).v):
-        queued_at(s, base + i).v = queued_at(s, base + i - 1).v
+    while i > 0 and _before(s, lane, s.queued[base + i - 1]):
+        s.queued[base + i] = s.queued[base + i - 1]
         i -= 1
-    queued_at(s, base + i).v = lane
+    s.queued[base + i] = lane
     device.n_queue += 1
 
 
-@compiled
-def _before(s: Any, a: int, b: int) -> bool:
+@kernel
+def _before(s: State, a: int, b: int) -> bool:
     """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, place."""
-    mine, theirs = kernel_at(s, a), kernel_at(s, b)
-    priority = launch_at(s, mine.row).priority - launch_at(s, theirs.row).priority
+    mine, theirs = s.work[a], s.work[b]
+    priority = s.launches[mine.row].priority - s.launches[theirs.row].priority
     if priority != 0:
-        return bool(priority < 0)
+        return priority < 0
     if mine.arrival != theirs.arrival:
-        return bool(mine.arrival < theirs.arrival)
-    return bool(mine.place < theirs.place)
+        return mine.arrival < theirs.arrival
+    return mine.place < theirs.place
 
 
-@compiled
-def start_running(s: Any, d: int, lane: int) -> None:
+@kernel
+def start_running(s: State, d: int, lane: int) -> None:
     """Put a kernel among those that run, by row."""
-    device, base, row = device_at(s, d), d * s.width, kernel_at(s, lane).row
+    device, base, row = s.devices[d], d * s.width, s.work[lane].row
     i = device.n_running
-    while i > 0 and kernel_at(s, running_at(s, base + i - 1).v).row > row:
-        running_at(s, base + i).v = running_at(s, base + i - 1).v
+    while i > 0 and s.work[s.running[base + i - 1]].row > row:
+        s.running[base + i] = s.running[base + i - 1]
         i -= 1
-    running_at(s, base + i).v = lane
+    s.running[base + i] = lane
     device.n_running += 1
-    if launch_at(s, row).blocks:
+    if s.launches[row].blocks:
         device.n_resident += 1
 
 
-@compiled
-def issue_blocks(s: Any, d: int) -> None:
+@kernel
+def issue_blocks(s: State, d: int) -> None:
     """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at."""
-    device, base = device_at(s, d), d * s.width
+    device = s.devices[d]
     while True:
-        full = device.n_resident >= device.resident_kernels
-        head, following = -1, -1
-        for i in range(device.n_queue):
-            lane = queued_at(s, base + i).v
-            if not full or kernel_at(s, lane).start >= 0:
-                if head < 0:
-                    head = lane
-                else:
-                    following = lane
-                    break
-        if head < 0:
+        i = _next_able(s, d, 0)
+        if i == device.n_queue:
             return
-        if device.freed and kernel_at(s, head).start >= 0 and following >= 0:
-            device.freed = 0
-            _interleave(s, d, head, following)
-        _issue(s, d, head, kernel_at(s, head).unissued)
-        if kernel_at(s, head).unissued:
+        head = s.queued[d * s.width + i]
+        if device.freed and s.work[head].start >= 0:
+            k = _next_able(s, d, i + 1)
+            if k < device.n_queue:
+                device.freed = 0
+                _interleave(s, d, head, s.queued[d * s.width + k])
+        _issue(s, d, head, s.work[head].unissued)
+        if s.work[head].unissued:
             return
         _leave_queue(s, d, head)
 
 
-@compiled
-def _leave_queue(s: Any, d: int, lane: int) -> None:
-    device, base = device_at(s, d), d * s.width
+@kernel
+def _next_able(s: State, d: int, i: int) -> int:
+    """Return who from place i of the queue on is on the device, or finds a place there; its length if nobody is."""
+    device = s.devices[d]
+    if device.n_resident >= device.resident_kernels:
+        while i < device.n_queue and s.work[s.queued[d * s.width + i]].start < 0:
+            i += 1
+    return i
+
+
+@kernel
+def _leave_queue(s: State, d: int, lane: int) -> None:
+    device, base = s.devices[d], d * s.width
     i = 0
-    while queued_at(s, base + i).v != lane:
+    while s.queued[base + i] != lane:
         i += 1
     device.n_queue -= 1
     while i < device.n_queue:
-        queued_at(s, base + i).v = queued_at(s, base + i + 1).v
+        s.queued[base + i] = s.queued[base + i + 1]
         i += 1
 
 
-@compiled
-def _interleave(s: Any, d: int, head: int, following: int) -> None:
+@kernel
+def _interleave(s: State, d: int, head: int, following: int) -> None:
+    """Let the next kernel of the same priority have its share of slots that have just come free."""
     slots = _fits(s, d, head)
-    given = int(device_at(s, d).interleave * slots + TIE)
-    rows = kernel_at(s, head).row, kernel_at(s, following).row
-    if given and launch_at(s, rows[1]).priority == launch_at(s, rows[0]).priority:
+    given = int(s.devices[d].interleave * slots + TIE)
+    if given and s.launches[s.work[following].row].priority == s.launches[s.work[head].row].priority:
         _issue(s, d, head, slots - given)
-        _issue(s, d, following, kernel_at(s, following).unissued)
-        if not kernel_at(s, following).unissued:
+        _issue(s, d, following, s.work[following].unissued)
+        if not s.work[following].unissued:
             _leave_queue(s, d, following)
 
 
-@compiled
-def _fits(s: Any, d: int, lane: int) -> int:
-    kernel = kernel_at(s, lane)
-    launch = launch_at(s, kernel.row)
-    count = min(launch.residency - kernel.resident, free_at(s, 4 * d + 1).v)
+@kernel
+def _fits(s: State, d: int, lane: int) -> int:
+    """Return how many more blocks of a kernel fit on the device."""
+    free, launch = s.free[d], s.launches[s.work[lane].row]
+    count = min(launch.residency - s.work[lane].resident, free.blocks)
     if launch.warps:
-        count = min(count, free_at(s, 4 * d).v // launch.warps)
+        count = min(count, free.warps // launch.warps)
     if launch.registers:
-        count = min(count, free_at(s, 4 * d + 2).v // launch.registers)
+        count = min(count, free.registers // launch.registers)
     if launch.shared_memory:
-        count = min(count, free_at(s, 4 * d + 3).v // launch.shared_memory)
-    return int(count)
+        count = min(count, free.shared_memory // launch.shared_memory)
+    return count
 
 
-@compiled
-def _take(s: Any, d: int, launch: Any, count: int) -> None:
-    free_at(s, 4 * d).v -= count * launch.warps
-    free_at(s, 4 * d + 1).v -= count
-    free_at(s, 4 * d + 2).v -= count * launch.registers
-    free_at(s, 4 * d + 3).v -= count * launch.shared_memory
+@kernel
+def _take(s: State, d: int, launch: Launch, count: int) -> None:
+    free = s.free[d]
+    free.warps -= count * launch.warps
+    free.blocks -= count
+    free.registers -= count * launch.registers
+    free.shared_memory -= count * launch.shared_memory
 
 
-@compiled
-def _issue(s: Any, d: int, lane: int, most: int) -> None:
-    kernel = kernel_at(s, lane)
-    count = min(most, kernel.unissued, _fits(s, d, lane))
+@kernel
+def _issue(s: State, d: int, lane: int, most: int) -> None:
+    work = s.work[lane]
+    count = min(most, work.unissued, _fits(s, d, lane))
     if count <= 0:
         return
-    if kernel.start < 0:
-        kernel.start = s.now
+    if work.start < 0:
+        work.start = s.now
         start_running(s, d, lane)
-    _take(s, d, launch_at(s, kernel.row), count)
-    kernel.unissued -= count
-    kernel.resident += count
-    _add_cohort(s, lane, progress_of(kernel, s.now) + 1.0, count)
+    _take(s, d, s.launches[work.row], count)
+    work.unissued -= count
+    work.resident += count
+    _add_cohort(s, lane, progress_of(work, s.now) + 1.0, count)
 
 
-@compiled
-def progress_of(kernel: Any, now: float) -> float:
-    """Return how far a kernel is, in blocks' lengths."""
-    return float(kernel.progress + (now - kernel.anchor) * kernel.rate)
+@kernel
+def progress_of(work: Work, now: float) -> float:
+    """Return how far a kernel or copy is."""
+    return work.progress + (now - work.anchor) * work.rate
 
 
-@compiled
-def _add_cohort(s: Any, lane: int, due: float, count: int) -> None:
-    kernel, base = kernel_at(s, lane), COHORTS * lane
-    n = kernel.n_cohorts
-    for j in range(n):
-        if same_due(cohort_at(s, base + j).due, due):
-            cohort_at(s, base + j).count += count
+@kernel
+def anchor_anew(work: Work, now: float, rate: float) -> None:
+    """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
+    if rate != work.rate:
+        work.progress = progress_of(work, now)
+        work.anchor, work.rate = now, rate
+
+
+@kernel
+def _add_cohort(s: State, lane: int, due: float, count: int) -> None:
+    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
+    for j in range(work.n_cohorts):
+        if same_due(cohorts[j].due, due):
+            cohorts[j].count += count
             return
-    cohort_at(s, base + n).due, cohort_at(s, base + n).count = due, count
-    n += 1
-    _sort_cohorts(s, base, n)
-    if n > MAX_COHORTS:
-        i = 0
-        for j in range(1, n - 1):
-            gap = cohort_at(s, base + j + 1).due - cohort_at(s, base + j).due
-            if is_closer(gap, cohort_at(s, base + i + 1).due - cohort_at(s, base + i).due):
-                i = j
-        a, b = cohort_at(s, base + i), cohort_at(s, base + i + 1)
-        total = a.count + b.count
-        a.due = (a.due * a.count + b.due * b.count) / total
-        a.count = total
-        n -= 1
-        for j in range(i + 1, n):
-            after = cohort_at(s, base + j + 1)
-            cohort_at(s, base + j).due, cohort_at(s, base + j).count = after.due, after.count
-    kernel.n_cohorts = n
+    keep_cohort(s, lane, due, count)
+    _sort_cohorts(s, lane)
+    if work.n_cohorts <= MAX_COHORTS:
+        return
+    i = 0
+    for j in range(1, MAX_COHORTS):
+        if is_closer(cohorts[j + 1].due - cohorts[j].due, cohorts[i + 1].due - cohorts[i].due):
+            i = j
+    a, b = cohorts[i], cohorts[i + 1]
+    total = a.count + b.count
+    a.due = (a.due * a.count + b.due * b.count) / total
+    a.count = total
+    work.n_cohorts = i + 1
+    for j in range(i + 2, COHORTS):
+        keep_cohort(s, lane, cohorts[j].due, cohorts[j].count)
 
 
-@compiled
-def _sort_cohorts(s: Any, base: int, n: int) -> None:
-    for i in range(1, n):
-        due, count = cohort_at(s, base + i).due, cohort_at(s, base + i).count
+@kernel
+def keep_cohort(s: State, lane: int, due: float, count: int) -> None:
+    """Put a cohort behind those that a kernel has."""
+    cohort = s.cohorts[COHORTS * lane + s.work[lane].n_cohorts]
+    cohort.due, cohort.count = due, count
+    s.work[lane].n_cohorts += 1
+
+
+@kernel
+def _sort_cohorts(s: State, lane: int) -> None:
+    cohorts = s.cohorts[COHORTS * lane :]
+    for i in range(1, s.work[lane].n_cohorts):
+        due, count = cohorts[i].due, cohorts[i].count
         j = i
-        while j > 0:
-            before = cohort_at(s, base + j - 1)
-            if before.due < due or (before.due == due and before.count <= count):
-                break
-            cohort_at(s, base + j).due, cohort_at(s, base + j).count = before.due, before.count
+        while j > 0 and (cohorts[j - 1].due > due or (cohorts[j - 1].due == due and cohorts[j - 1].count > count)):
+            cohorts[j].due, cohorts[j].count = cohorts[j - 1].due, cohorts[j - 1].count
             j -= 1
-        cohort_at(s, base + j).due, cohort_at(s, base + j).count = due, count
+        cohorts[j].due, cohorts[j].count = due, count
 
 
-@compiled
-def skip_cycles(s: Any, d: int, lane: int) -> None:
+@kernel
+def skip_cycles(s: State, d: int) -> None:
     """Pass over whole refills of the head of the queue: until the last nothing else can change."""
-    head = kernel_at(s, lane)
-    if not head.resident:
+    device, lane = s.devices[d], s.queued[d * s.width]
+    head = s.work[lane]
+    if (device.n_queue > 1 and device.interleave > 0) or not head.resident:
         return
     cycles = whole_cycles(head.unissued, head.resident)
     if cycles:
-        head.skipped = cycles
-        device_at(s, d).skipping = lane
+        device.skipping, head.skipped = lane, cycles
         head.unissued -= cycles * head.resident
         for j in range(head.n_cohorts):
-            cohort_at(s, COHORTS * lane + j).due += cycles
+            s.cohorts[COHORTS * lane + j].due += cycles
 
 
-@compiled
-def undo_skip(s: Any, d: int, lane: int) -> None:
+@kernel
+def undo_skip(s: State, d: int) -> None:
     """Go back to wave by wave; at most one kernel had waves passed over, and it is still in the queue."""
-    kernel, base, now = kernel_at(s, lane), COHORTS * lane, s.now
-    cycles = kernel.skipped
-    kernel.skipped = 0
-    progress = progress_of(kernel, now)
-    tolerance = min(SAME_PLACE, TIE * max(1.0, now * kernel.rate))
-    left = 0
-    for j in range(kernel.n_cohorts):
-        due, count = cohort_at(s, base + j).due, cohort_at(s, base + j).count
-        waves, ends = waves_over(due, cycles, progress, tolerance)
-        pending = cycles - waves + (1 if ends else 0)
-        kernel.unissued += pending * count
+    lane = s.devices[d].skipping
+    s.devices[d].skipping = -1
+    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
+    progress, n = progress_of(work, s.now), work.n_cohorts
+    tolerance = min(SAME_PLACE, TIE * max(1.0, s.now * work.rate))
+    work.n_cohorts = 0
+    for j in range(n):
+        due, count = cohorts[j].due, cohorts[j].count
+        waves, ends = waves_over(due, work.skipped, progress, tolerance)
+        pending = work.skipped - waves + ends
+        work.unissued += pending * count
         if ends:
-            free_blocks(s, d, kernel, count)
+            free_blocks(s, d, work, count)
         else:
-            cohort_at(s, base + left).due, cohort_at(s, base + left).count = due - pending, count
-            left += 1
-    kernel.n_cohorts = left
-    _sort_cohorts(s, base, left)
+            keep_cohort(s, lane, due - pending, count)
+    _sort_cohorts(s, lane)
 
 
-@compiled
-def free_blocks(s: Any, d: int, kernel: Any, count: int) -> None:
+@kernel
+def free_blocks(s: State, d: int, work: Work, count: int) -> None:
     """Take blocks that have ended off the device."""
-    kernel.resident -= count
-    launch = launch_at(s, kernel.row)
+    work.resident -= count
+    launch = s.launches[work.row]
     if launch.blocks:
         _take(s, d, launch, -count)
-        device_at(s, d).freed = 1
+        s.devices[d].freed = 1

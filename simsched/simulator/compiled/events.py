@@ -5,168 +5,142 @@ of links are numbered through, in this order: each waits in one list, or is to g
 or at one later time.
 """
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
-from simsched.simulator.compiled.contention import end_of_instant
-from simsched.simulator.compiled.layout import COMPLETE, RELEASE
-from simsched.simulator.compiled.tables import (
-    compiled,
-    later_at,
-    next_at,
-    queue_at,
-    span_at,
-    timer_at,
-)
+from simsched.jit import kernel
+from simsched.simulator.compiled.tables import COMPLETE, RELEASE, Span, State
+from simsched.simulator.contention import end_of_instant
 
 
-@compiled
-def push(s: Any, time: float, phase: int, who: int) -> None:
+@kernel
+def push(s: State, time: float, phase: int, who: int) -> None:
     """Let one go on at a time in us, in a phase of that instant."""
     if time <= s.limit:
         go_on(s, phase, who)
         return
     s.count += 1
     i = s.n_later
-    s.n_later = i + 1
-    while i > 0:
-        above = later_at(s, (i - 1) >> 1)
-        if above.time <= time:  # of equal times the earlier pushed is the first
-            break
-        row = later_at(s, i)
-        row.time, row.key, row.who = above.time, above.key, above.who
-        i = (i - 1) >> 1
-    row = later_at(s, i)
+    s.n_later += 1
+    while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
+        i = _move(s, (i - 1) >> 1, i)
+    row = s.later[i]
     row.time, row.key, row.who = time, s.count * 8 + phase, who
 
 
-@compiled
-def go_on(s: Any, phase: int, who: int) -> None:
+@kernel
+def _move(s: State, start: int, end: int) -> int:
+    """Move a row of the heap; return where it was."""
+    a, b = s.later[start], s.later[end]
+    b.time, b.key, b.who = a.time, a.key, a.who
+    return start
+
+
+@kernel
+def go_on(s: State, phase: int, who: int) -> None:
     """Let one go on in this instant, as the last of a phase so far."""
-    queue = queue_at(s, phase)
-    next_at(s, who).v = -1
+    s.next[who] = -1
+    _append(s, phase, who, who)
+
+
+@kernel
+def _append(s: State, phase: int, first: int, last: int) -> None:
+    queue = s.queues[phase]
     if queue.head < 0:
-        queue.head = who
+        queue.head = first
     else:
-        next_at(s, queue.tail).v = who
-    queue.tail = who
+        s.next[queue.tail] = first
+    queue.tail = last
 
 
-@compiled
-def _pop_later(s: Any) -> None:
+@kernel
+def _pop_later(s: State) -> None:
     """Move the earliest of the later ones into its queue."""
-    first = later_at(s, 0)
-    go_on(s, first.key & 7, first.who)
-    n = s.n_later - 1
-    s.n_later = n
-    last = later_at(s, n)
-    i = 0
-    while True:
+    go_on(s, s.later[0].key & 7, s.later[0].who)
+    s.n_later -= 1
+    n, i, child = s.n_later, 0, 1
+    while child < n:
+        if child + 1 < n and _is_earlier(s, child + 1, child):
+            child += 1
+        if _is_earlier(s, n, child):
+            break
+        i = _move(s, child, i)
         child = 2 * i + 1
-        if child >= n:
-            break
-        below = later_at(s, child)
-        if child + 1 < n:
-            other = later_at(s, child + 1)
-            if other.time < below.time or (other.time == below.time and other.key < below.key):
-                child += 1
-                below = other
-        if below.time > last.time or (below.time == last.time and below.key > last.key):
-            break
-        row = later_at(s, i)
-        row.time, row.key, row.who = below.time, below.key, below.who
-        i = child
-    row = later_at(s, i)
-    row.time, row.key, row.who = last.time, last.key, last.who
+    _move(s, n, i)
 
 
-@compiled
-def open_instant(s: Any) -> bool:
+@kernel
+def _is_earlier(s: State, i: int, k: int) -> bool:
+    a, b = s.later[i], s.later[k]
+    return a.time < b.time or (a.time == b.time and a.key < b.key)
+
+
+@kernel
+def open_instant(s: State) -> bool:
     """Go to the earliest time at which anything happens; return whether there is one."""
-    now = timer_at(s, 1).v
-    if s.n_later > 0 and later_at(s, 0).time < now:
-        now = later_at(s, 0).time
-    if now == np.inf:
+    now = s.timers[1]
+    if s.n_later > 0 and s.later[0].time < now:
+        now = s.later[0].time
+    if now == inf:
         return False
     s.now = now
-    s.limit = limit = end_of_instant(now)
-    while s.n_later > 0 and later_at(s, 0).time <= limit:
+    s.limit = end_of_instant(now)
+    while s.n_later > 0 and s.later[0].time <= s.limit:
         _pop_later(s)
-    while timer_at(s, 1).v <= limit:
+    while s.timers[1] <= s.limit:
         i = 1
         while i < s.n_timers:
             i = 2 * i
-            if timer_at(s, i).v > limit:
+            if s.timers[i] > s.limit:
                 i += 1
-        set_timer(s, i - s.n_timers, np.inf)
+        set_timer(s, i - s.n_timers, inf)
         go_on(s, COMPLETE, s.n_lanes + s.n_hosts + i - s.n_timers)
     return True
 
 
-@compiled
-def set_timer(s: Any, d: int, time: float) -> None:
+@kernel
+def set_timer(s: State, d: int, time: float) -> None:
     """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
     if time <= s.limit:
         go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
-        time = np.inf
+        time = inf
     i = s.n_timers + d
-    timer_at(s, i).v = time
+    s.timers[i] = time
     while i > 1:
         i >>= 1
-        least = min(timer_at(s, 2 * i).v, timer_at(s, 2 * i + 1).v)
-        if timer_at(s, i).v == least:
+        least = min(s.timers[2 * i], s.timers[2 * i + 1])
+        if s.timers[i] == least:
             break
-        timer_at(s, i).v = least
+        s.timers[i] = least
 
 
-@compiled
-def join(s: Any, last: int, who: int) -> int:
+@kernel
+def join(s: State, last: int, who: int) -> int:
     """Let one wait behind the last of a list, which is closed to a ring: the last knows the first; return the new last.
 
     An empty list ends with -1.
     """
     if last < 0:
-        next_at(s, who).v = who
+        s.next[who] = who
     else:
-        next_at(s, who).v = next_at(s, last).v
-        next_at(s, last).v = who
+        s.next[who] = s.next[last]
+        s.next[last] = who
     return who
 
 
-@compiled
-def wake(s: Any, last: int) -> None:
-    """Let all go on who wait in a list, which the caller empties."""
-    if last < 0:
-        return
-    first = next_at(s, last).v
-    queue = queue_at(s, RELEASE)
-    if queue.head < 0:
-        queue.head = first
-    else:
-        next_at(s, queue.tail).v = first
-    queue.tail = last
-    next_at(s, last).v = -1
+@kernel
+def wake(s: State, last: int) -> int:
+    """Let all go on who wait in a list; return the empty list."""
+    if last >= 0:
+        _append(s, RELEASE, s.next[last], last)
+        s.next[last] = -1
+    return -1
 
 
-@compiled
-def add_span(
-    s: Any,
-    kind: int,
-    item: int,
-    op: int,
-    device: int,
-    stream: int,
-    start: float,
-    end: float,
-    ready: float,
-    solo: float,
-    cause: int,
-) -> int:
-    """Write a span and return its row."""
-    row = s.n_spans
-    span = span_at(s, row)
-    span.kind, span.item, span.op, span.device, span.stream, span.cause = kind, item, op, device, stream, cause
-    span.start, span.end, span.ready, span.solo = start, end, ready, solo
-    s.n_spans = row + 1
-    return int(row)
+@kernel
+def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
+    """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
+    span = s.spans[s.n_spans]
+    s.n_spans += 1
+    span.kind, span.item, span.device, span.op, span.stream, span.cause = kind, item, device, -1, -1, -1
+    span.start, span.end, span.ready, span.solo = start, end, start, 0.0
+    return span

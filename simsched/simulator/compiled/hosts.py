@@ -6,150 +6,143 @@ Where several threads act on one device the order between them counts: then each
 an instant, as in the reference.
 """
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
+from simsched.jit import kernel
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
-from simsched.simulator.compiled.contention import is_later
-from simsched.simulator.compiled.events import add_span, go_on, join, push, wake
-from simsched.simulator.compiled.layout import HOST, RELEASE
-from simsched.simulator.compiled.tables import (
-    action_at,
-    argument_at,
-    compiled,
-    connection_at,
-    copy_op_at,
-    cost_at,
-    device_at,
-    event_at,
-    event_cause_at,
-    event_issue_at,
-    host_at,
-    issue_span_at,
-    item_at,
-    lane_at,
-    lane_of,
-    launch_op_at,
-    passing_at,
-    place_at,
-    thread_ptr_at,
-)
-from simsched.trace import trace as kinds
+from simsched.simulator.compiled.events import add_span, join, push, wake
+from simsched.simulator.compiled.tables import HOST, RELEASE, Host, State
+from simsched.simulator.contention import is_later
+from simsched.trace.trace import HOST as HOST_SPAN
+from simsched.trace.trace import WAIT as WAIT_SPAN
 
-HOST_SPAN, WAIT_SPAN = kinds.HOST, kinds.WAIT
 # States: at its next instruction, paying for it.
 TURN, PAYING = range(2)
 
 
-@compiled
-def run_host(s: Any, t: int) -> None:
+@kernel
+def run_host(s: State, t: int) -> None:
     """Go on with host thread `t` until it has to wait."""
-    host = host_at(s, t)
-    end = thread_ptr_at(s, t + 1).v
+    host, who = s.hosts[t], s.n_lanes + t
     if s.captured:
-        _launch_graph(s, host, end)
+        _launch_graph(s, host)
         return
     if host.state == PAYING:
         host.state = TURN
         _issue_next(s, host, s.now)
-    while host.at < end:
+    while host.at < s.thread_ptr[t + 1]:
         i = host.at
-        action, d = action_at(s, i).v, place_at(s, i).v
+        action, d = s.action[i], s.place[i]
         host.start = host.time
         if action in (WAIT, SYNC, BARRIER):
-            number = argument_at(s, i).v
-            if action == BARRIER:
-                device = device_at(s, d)
-                since = device.drained
-                if device.outstanding:
-                    device.waiters = join(s, device.waiters, s.n_lanes + t)
-                    return
-            else:
-                event = event_at(s, number)
-                since = event.issued if action == WAIT else event.reached
-                if since == np.inf:
-                    if action == WAIT:
-                        event.issue_waiters = join(s, event.issue_waiters, s.n_lanes + t)
-                    else:
-                        event.reach_waiters = join(s, event.reach_waiters, s.n_lanes + t)
-                    return
+            if _must_wait(s, i, who):
+                return
+            since = _free_since(s, i)
             if is_later(since, host.time):
-                host.start = since
                 if s.recording:
-                    if action == WAIT:
-                        cause = event_issue_at(s, number).v
-                    elif action == SYNC:
-                        cause = event_cause_at(s, number).v
-                    else:
-                        cause = device_at(s, d).last_kernel
-                    host.cause = add_span(s, WAIT_SPAN, i, -1, d, -1, host.time, since, host.time, 0.0, cause)
-        over = host.start + cost_at(s, 6 * d + action).v
+                    cause = _freed_by(s, i)
+                    add_span(s, WAIT_SPAN, i, d, host.time, since).cause = cause
+                    host.cause = s.n_spans - 1
+                host.start = since
+        over = host.start + s.cost[6 * d + action]
         if s.ahead:
             _issue_next(s, host, over)
         elif over > host.time:
             host.state = PAYING
-            push(s, over, HOST, s.n_lanes + t)
+            push(s, over, HOST, who)
             return
         else:
             _issue_next(s, host, s.now)
 
 
-@compiled
-def _issue_next(s: Any, host: Any, time: float) -> None:
+@kernel
+def _must_wait(s: State, i: int, who: int) -> bool:
+    """Return whether a host has to wait for a device or an event before it can issue instruction `i`; then it does."""
+    action = s.action[i]
+    if action == BARRIER:
+        device = s.devices[s.place[i]]
+        if device.outstanding:
+            device.waiters = join(s, device.waiters, who)
+        return device.outstanding > 0
+    event = s.events[s.argument[i]]
+    if action == WAIT and event.issued == inf:
+        event.issue_waiters = join(s, event.issue_waiters, who)
+    if action == SYNC and event.reached == inf:
+        event.reach_waiters = join(s, event.reach_waiters, who)
+    return _free_since(s, i) == inf
+
+
+@kernel
+def _free_since(s: State, i: int) -> float:
+    """Return since when what instruction `i` waits for is so."""
+    if s.action[i] == BARRIER:
+        return s.devices[s.place[i]].drained
+    event = s.events[s.argument[i]]
+    return event.issued if s.action[i] == WAIT else event.reached
+
+
+@kernel
+def _freed_by(s: State, i: int) -> int:
+    """Return the span that ended the wait of instruction `i`."""
+    if s.action[i] == BARRIER:
+        return s.devices[s.place[i]].last_kernel
+    return s.event_issue[s.argument[i]] if s.action[i] == WAIT else s.event_cause[s.argument[i]]
+
+
+@kernel
+def _issue_next(s: State, host: Host, time: float) -> None:
     """Issue what the host has paid for."""
     i = host.at
-    if s.recording and cost_at(s, 6 * place_at(s, i).v + action_at(s, i).v).v > 0:
-        action, op = action_at(s, i).v, -1
+    action, d = s.action[i], s.place[i]
+    if s.recording and s.cost[6 * d + action] > 0:
+        span = add_span(s, HOST_SPAN, i, d, host.start, time)
+        span.cause = host.cause
         if action == LAUNCH:
-            op = launch_op_at(s, argument_at(s, i).v).v
+            span.op = s.launch_op[s.argument[i]]
         elif action == COPY:
-            op = copy_op_at(s, argument_at(s, i).v).v
-        host.cause = add_span(s, HOST_SPAN, i, op, place_at(s, i).v, -1, host.start, time, host.start, 0.0, host.cause)
+            span.op = s.copy_op[s.argument[i]]
+        host.cause = s.n_spans - 1
     host.at = i + 1
     host.time = time
     _issue(s, i, time, host.cause)
 
 
-@compiled
-def _launch_graph(s: Any, host: Any, end: int) -> None:
+@kernel
+def _launch_graph(s: State, host: Host) -> None:
     """Launch the captured graph: one cost (the only one in the table), then everything is issued at once."""
-    cost = cost_at(s, 0).v
+    cost = s.cost[0]
     if s.recording and cost > 0:
-        host.cause = add_span(s, HOST_SPAN, 0, -1, place_at(s, 0).v, -1, 0.0, cost, 0.0, 0.0, -1)
-    for i in range(end):
+        add_span(s, HOST_SPAN, 0, s.place[0], 0.0, cost)
+        host.cause = s.n_spans - 1
+    for i in range(s.n_instructions):
         _issue(s, i, cost, host.cause)
-    host.at = end
+    host.at = s.n_instructions
 
 
-@compiled
-def _issue(s: Any, i: int, time: float, cause: int) -> None:
-    number = lane_of(s, i).v
+@kernel
+def _issue(s: State, i: int, time: float, cause: int) -> None:
+    """Put an instruction on its stream; a barrier or sync is on none."""
+    number = s.lane_of[i]
     if number < 0:
         return
-    lane, action = lane_at(s, number), action_at(s, i).v
-    argument = argument_at(s, i).v
-    item = item_at(s, lane.tail)
+    lane, action, argument = s.lanes[number], s.action[i], s.argument[i]
+    item = s.items[lane.tail]
     item.issued, item.argument, item.code = time, argument, 4 * i + action
     lane.tail += 1
     if s.recording:
-        issue_span_at(s, i).v = cause
+        s.issue_span[i] = cause
     if action == RECORD:
-        event = event_at(s, argument)
+        event = s.events[argument]
         event.issued, event.lane = time, number
         if s.recording:
-            event_issue_at(s, argument).v = cause
-        wake(s, event.issue_waiters)
-        event.issue_waiters = -1
+            s.event_issue[argument] = cause
+        event.issue_waiters = wake(s, event.issue_waiters)
     elif action == LAUNCH:
-        device_at(s, lane.device).outstanding += 1
+        s.devices[lane.device].outstanding += 1
     if lane.connection >= 0 and action in (LAUNCH, WAIT):
-        connection = connection_at(s, lane.connection)
-        passing_at(s, connection.tail).v = i
+        connection = s.connections[lane.connection]
+        s.passing[connection.tail] = i
         connection.tail += 1
     if lane.asleep:
         lane.asleep = 0
-        if time <= s.limit:
-            go_on(s, RELEASE, number)
-        else:
-            push(s, time, RELEASE, number)
+        push(s, time, RELEASE, number)

@@ -1,78 +1,133 @@
-"""Which streams a program uses, in machine code: one pass over a million instructions takes some milliseconds."""
+"""Which streams a program uses; one pass over a million instructions takes some milliseconds."""
 
-from simsched.machine_columns import bytes_at, ints, longs
-from simsched.program import COPY, LAUNCH, WAIT
-from simsched.simulator.compiled.layout import (
-    AHEAD,
-    LANE_ACTION,
-    LANE_COPIES,
-    LANE_DEVICE,
-    LANE_LAUNCHES,
-    LANE_OF,
-    LANE_PASSES,
-    LANE_PLACE,
-    LANE_PTR,
-    LANE_STREAM,
-    LANE_STREAM_OF,
-    LANE_THREAD_ON,
-    LANE_THREAD_PTR,
-    N_DEVICES,
-    N_INSTRUCTIONS,
-    N_LANES,
-    N_THREADS,
-    NUMBER,
-    PHASE,
-    TOP,
-)
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.jit import Column, Row, Rows, Table, i1, i4, i8, kernel, length, piece
+from simsched.program import BARRIER, COPY, LAUNCH, WAIT, Program
 
 
-def find_lanes(table: int) -> None:
-    """Give the streams in use numbers by device and stream, see `layout`."""
-    t = longs(table)
-    n, n_devices = t[N_INSTRUCTIONS], t[N_DEVICES]
-    place, stream, top, number = ints(t[LANE_PLACE]), ints(t[LANE_STREAM]), longs(t[TOP]), ints(t[NUMBER])
-    if t[PHASE] == 0:  # how many streams there could be, and whether one thread alone acts on each device
-        thread_on, ptr = ints(t[LANE_THREAD_ON]), longs(t[LANE_THREAD_PTR])
-        t[AHEAD] = 1
-        for thread in range(t[N_THREADS]):
-            for i in range(ptr[thread], ptr[thread + 1]):
-                d = place[i]
-                if stream[i] >= top[d + 1]:
-                    top[d + 1] = stream[i] + 1
-                if thread_on[d] != thread:
-                    if thread_on[d] >= 0:
-                        t[AHEAD] = 0
-                    thread_on[d] = thread
-        for d in range(n_devices):
-            top[d + 1] += top[d]
-    elif t[PHASE] == 1:  # how many there are
-        for i in range(n):
-            if stream[i] >= 0:
-                number[top[place[i]] + stream[i]] = 1
-        t[N_LANES] = 0
-        for k in range(top[n_devices]):
-            if number[k]:
-                number[k] = t[N_LANES]
-                t[N_LANES] += 1
-    else:  # what they are
-        action = bytes_at(t[LANE_ACTION])
-        lane_of, ends = ints(t[LANE_OF]), longs(t[LANE_PTR])
-        device, stream_of = ints(t[LANE_DEVICE]), ints(t[LANE_STREAM_OF])
-        launches, copies, passes = ints(t[LANE_LAUNCHES]), ints(t[LANE_COPIES]), ints(t[LANE_PASSES])
-        for i in range(n):
-            if stream[i] < 0:
-                lane_of[i] = -1
-                continue
-            lane = number[top[place[i]] + stream[i]]
-            lane_of[i] = lane
-            device[lane], stream_of[lane] = place[i], stream[i]
-            ends[lane + 1] += 1
-            if action[i] == LAUNCH:
-                launches[lane] += 1
-                passes[lane] += 1
-            elif action[i] == WAIT:
-                passes[lane] += 1
-            elif action[i] == COPY:
-                copies[lane] += 1
-        for lane in range(t[N_LANES]):
-            ends[lane + 1] += ends[lane]
+class Use(Row):
+    """A stream in use, and what is in it."""
+
+    first: i8  # number of its first instruction, those of all streams counted through
+    device: i4
+    stream: i4
+    launches: i4
+    copies: i4
+    passes: i4  # instructions that pass a hardware queue
+
+
+class Search(Table):
+    """The instructions of a program, and the streams that are found in them, by device and stream."""
+
+    n: i8
+    n_devices: i8
+    n_threads: i8
+    n_lanes: i8  # -1: there is no room for their numbers
+    room: i8
+    ahead: i8  # only one thread acts on each device
+    thread_ptr: Column[i8]
+    action: Column[i1]
+    place: Column[i4]
+    stream: Column[i4]  # -1: none
+    lane_of: Column[i4] = length("n")
+    lanes: Rows[Use] = length("n")
+    top: Column[i8] = length("n_devices + 1")  # where the streams of each device begin in `number`
+    thread: Column[i4] = length("n_devices")  # the last that acts on each device, from 1
+    number: Column[i4] = length("room")
+
+
+class Streams(NamedTuple):
+    """The streams in use."""
+
+    lane_of: npt.NDArray[np.int32]
+    """Of each instruction; barriers and syncs are on none, -1."""
+    rows: npt.NDArray[Any]
+    """Of `Use`."""
+    ahead: bool
+    """Only one thread acts on each device."""
+
+
+def streams_in_use(program: Program) -> Streams:
+    """Return the streams that the instructions of a program name."""
+    n_devices, stream = len(program.devices), program.stream
+    nowhere = (program.action >= BARRIER) & (stream >= 0)  # whatever they say
+    if nowhere.any():
+        stream = np.where(nowhere, np.int32(-1), stream)
+    found = _search(program, stream, 4 * len(stream) + 4096)
+    if found.n_lanes >= 0:
+        return Streams(found["lane_of"], found["lanes"][: found.n_lanes], bool(found.ahead))
+    streams, ranks = np.unique(stream, return_inverse=True)  # numbers too far apart for a table
+    found = _search(program, (ranks.reshape(-1) - (streams[0] < 0)).astype(np.int32), n_devices * len(streams))
+    rows = found["lanes"][: found.n_lanes]
+    rows["stream"] = streams[streams >= 0][rows["stream"]]
+    return Streams(found["lane_of"], rows, bool(found.ahead))
+
+
+def _search(program: Program, stream: npt.NDArray[np.int32], room: int) -> Search:
+    search = Search(
+        n=len(stream), n_devices=len(program.devices), n_threads=len(program.thread_ptr) - 1, room=room,
+        thread_ptr=program.thread_ptr, action=program.action, place=program.device, stream=stream,
+    )  # fmt: skip
+    find_lanes(search)
+    return search
+
+
+@piece("search for streams")
+def find_lanes(s: Search) -> None:
+    """Give the streams in use numbers by device and stream."""
+    _measure(s)
+    s.n_lanes = -1
+    if s.top[s.n_devices] <= s.room:
+        _number(s)
+        _count(s)
+
+
+@kernel
+def _measure(s: Search) -> None:
+    """Find how many streams there could be, and whether one thread alone acts on each device."""
+    s.ahead = 1
+    for t in range(s.n_threads):
+        for i in range(s.thread_ptr[t], s.thread_ptr[t + 1]):
+            d = s.place[i]
+            if s.stream[i] >= s.top[d + 1]:
+                s.top[d + 1] = s.stream[i] + 1
+            if s.thread[d] != t + 1:
+                if s.thread[d]:
+                    s.ahead = 0
+                s.thread[d] = t + 1
+    for d in range(s.n_devices):
+        s.top[d + 1] += s.top[d]
+
+
+@kernel
+def _number(s: Search) -> None:
+    for i in range(s.n):
+        if s.stream[i] >= 0:
+            s.number[s.top[s.place[i]] + s.stream[i]] = 1
+    s.n_lanes = 0
+    for k in range(s.top[s.n_devices]):
+        if s.number[k]:
+            s.number[k] = s.n_lanes
+            s.n_lanes += 1
+
+
+@kernel
+def _count(s: Search) -> None:
+    for i in range(s.n):
+        s.lane_of[i] = -1
+        if s.stream[i] >= 0:
+            s.lane_of[i] = s.number[s.top[s.place[i]] + s.stream[i]]
+            lane = s.lanes[s.lane_of[i]]
+            lane.device, lane.stream = s.place[i], s.stream[i]
+            lane.first += 1
+            lane.launches += s.action[i] == LAUNCH
+            lane.copies += s.action[i] == COPY
+            lane.passes += s.action[i] in (LAUNCH, WAIT)
+    first = 0
+    for k in range(s.n_lanes):
+        n, s.lanes[k].first = s.lanes[k].first, first
+        first += n

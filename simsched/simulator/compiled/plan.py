@@ -1,66 +1,33 @@
-"""What every run of a program on a cluster shares: flat tables, made once."""
+"""What every run of a program on a cluster shares: columns and rows, made once; and the compiled engine itself."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.cluster import Cluster
-from simsched.program import BARRIER, COPY, Program
-from simsched.simulator.compiled import layout
-from simsched.simulator.compiled.platform import Platform, Table, platform_of
-from simsched.simulator.compiled.use import Use, streams_in_use
-from simsched.simulator.workload import Demand
+from simsched.costmodel import CostModel
+from simsched.program import COPY, Program
+from simsched.simulator.compiled import tables
+from simsched.simulator.compiled.lanes import streams_in_use
+from simsched.simulator.compiled.platform import platform_of
+from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.tables import State
+from simsched.simulator.deadlock import deadlock
+from simsched.simulator.workload import Demand, Jitter, demand, factors
+from simsched.trace import Load, Trace
 
-if TYPE_CHECKING:
-    from simsched.simulator.compiled.run import Run
-
+Array = npt.NDArray[Any]
 _KEY: Final = "_plan"  # where a program keeps its own
-_NO_ROUTES: Final = {
-    "copy_route": np.zeros(0, np.int32),
-    "routes": np.zeros(0, layout.ROUTE),
-    "channels": np.zeros(0, np.int32),
-}
 
 
-@dataclass
-class Layout:
-    """What a run needs to know.
-
-    Parameters
-    ----------
-    platform
-        What it runs on.
-    tables
-        Those of `layout.SHARED` that are about the program.
-    lanes, connections
-        Rows with which these tables begin.
-    counts
-        Numbers of the run.
-    sizes
-        Rows of each table of `layout.OWN`.
-    routes
-        Source and destination of each row of the table `routes`.
-    """
-
-    platform: Platform
-    tables: dict[str, Table]
-    lanes: Table
-    connections: Table
-    counts: dict[str, int]
-    sizes: dict[str, int]
-    routes: list[tuple[int, int]] = field(default_factory=list)
-
-
-class Plan(Layout):
+class Plan:
     """A program laid out for a cluster.
 
     Parameters
     ----------
     program, cluster
-        What is run, and on what. The program is checked: machine code trusts its tables.
+        What is run, and on what. The program is checked: machine code trusts its columns.
 
     Attributes
     ----------
@@ -73,107 +40,103 @@ class Plan(Layout):
     def __init__(self, program: Program, cluster: Cluster) -> None:
         self.program, self.cluster = program.check(), cluster
         self.platform = platform = platform_of(cluster)
-        self.launches: Table | None = None
+        self.launches: Array | None = None
         self.spare: list[Run] = []
-        captured = program.execution == "graph"
-        columns: dict[str, Table] = {
-            "thread_ptr": program.thread_ptr,
-            "action": program.action,
-            "argument": program.argument,
-            "place": program.device,
-        }
-        use = streams_in_use(columns | {"stream": _streams(program)}, len(platform.names))
-        self.lanes, self.connections = _lanes(platform, use, captured)
-        self.tables: dict[str, Table] = columns | {
-            "lane_of": use.lane_of,
-            "launch_op": program.launch_op,
-            "copy_op": program.copies.op,
-            "copy_device": program.copies.device,
-            "copy_nbytes": program.copies.nbytes,
-            "copy_exact": program.copies.transfer,
-        }
+        self._routes: list[tuple[int, int]] = []  # source and destination of each row of the column `routes`
+        streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
+        n_devices, lanes = len(cluster.devices), streams.rows
+        self._begun = self._lanes(lanes, captured) | {"devices": platform.devices}  # rows with which columns begin
+        self._values: dict[str, Any] = platform.columns | {
+            "captured": captured, "ahead": streams.ahead, "thread_ptr": program.thread_ptr, "action": program.action,
+            "argument": program.argument, "place": program.device, "lane_of": streams.lane_of,
+            "launch_op": program.launch_op, "copy_op": copies.op, "copy_device": copies.device,
+            "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
+            "n_instructions": len(program), "n_ops": len(program.graph), "n_events": program.n_events,
+            "n_lanes": len(lanes), "n_connections": len(self._begun["connections"]),
+            "n_hosts": len(program.thread_ptr) - 1, "n_devices": n_devices,
+            "n_timers": 1 << n_devices.bit_length(), "n_engines": platform.n_engines,
+            "width": np.bincount(lanes["device"][lanes["launches"] > 0], minlength=1).max(),
+        }  # fmt: skip
         if captured:  # the one cost is that of launching it
-            self.tables["cost"] = np.zeros_like(platform.tables["cost"])
-            self.tables["cost"][0, 0] = platform.graph_launch[program.device[0]]
-        self.routes: list[tuple[int, int]] = []
-        self.tables |= self._routes()
-        self.counts, self.sizes = self._measure(use, captured)
+            self._values["cost"] = np.zeros_like(platform.columns["cost"])
+            self._values["cost"][0, 0] = platform.graph_launch[program.device[0]]
+        moved = np.flatnonzero(np.isnan(copies.transfer))
+        if len(moved):
+            self._add_routes(moved)
 
-    def take(self) -> "Run":
+    def take(self) -> Run:
         """Return a `Run` of this plan that nobody else uses; put back among `spare`, it is used again."""
-        from simsched.simulator.compiled.run import Run
-
         try:
             return self.spare.pop()
-        except IndexError:
-            return Run(self)
+        except IndexError:  # as bytes: of rows numpy copies one field after the other
+            begun = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in self._begun.items()}
+            return Run(State(**self._values, **begun), self._refusal)
 
-    def _measure(self, use: Use, captured: bool) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the numbers of a run, and the rows of its own tables."""
-        program, platform = self.program, self.platform
-        routes = self.tables["routes"]
-        n_lanes, n_devices, n_hosts = len(self.lanes), len(platform.names), len(program.thread_ptr) - 1
-        n_timers = 1 << n_devices.bit_length()  # devices and links
-        width = int(np.bincount(use.device[use.launches > 0], minlength=1).max())
-        n_flows = n_lanes if self.routes else 0  # copies that move bytes at a time: one per stream
-        n_channels = len(platform.capacity) + n_flows if self.routes else 0
-        longest = int((routes["end"] - routes["first"]).max(initial=0)) + 2
-        counts = {
-            "n_lanes": n_lanes, "n_hosts": n_hosts, "n_devices": n_devices, "n_events": program.n_events,
-            "n_ops": len(program.graph), "n_capacity": n_channels - n_flows, "n_engines": platform.n_engines,
-            "n_most_flows": n_flows, "n_connections": len(self.connections), "n_timers": n_timers, "width": width,
-            "captured": captured, "ahead": use.ahead,
-        }  # fmt: skip
-        sizes = {
-            "later": n_lanes + n_hosts + 1,
-            "queues": layout.PHASES,
-            "next": n_lanes + n_hosts + 2 * n_devices + 2,
-            "timers": 2 * n_timers,
-            "events": program.n_events,
-            "items": int(use.ptr[-1]),
-            "passing": int(self.connections["head"].sum()) if len(self.connections) else 0,
-            "flows": n_flows,
-            "capacity": n_channels,
-            "channel_left": n_channels,
-            "channel_users": n_channels,
-            "channel_live": n_channels,
-            "flow_ptr": n_flows + 1,
-            "flow_channel": n_flows * longest,
-            "flow_rate": n_flows,
-            "loaded": n_devices,
-            "free": 4 * n_devices,
-            "queued": n_devices * width,
-            "running": n_devices * width,
-            "lanes": n_lanes,
-            "kernels": n_lanes,
-            "moving": n_flows,
-            "cohorts": layout.COHORTS * n_lanes,
-            "hosts": n_hosts,
-            "connections": len(self.connections),
-            "devices": n_devices,
-        }
-        return counts, sizes
+    def trace_columns(self, launches: Array, drawn: Array | None = None) -> tuple[dict[str, Array], list[Load]]:
+        """Return what `Run.trace_columns` does."""
+        run = self.take()
+        found = run.trace_columns(launches, drawn)
+        self.spare.append(run)
+        return found
 
-    def _routes(self) -> Mapping[str, Table]:
-        """Return the route of each copy whose time is not given, and the channels of the routes."""
-        program, cluster, n_devices = self.program, self.cluster, len(self.platform.names)
-        copies = program.copies
-        moved = np.flatnonzero(np.isnan(copies.transfer))
-        if not len(moved):
-            return _NO_ROUTES
-        source = np.zeros(len(copies.op), np.int64)
+    def _refusal(self, state: State) -> Exception:
+        """Return why a state does not go on, as an error; a copy without a way is refused by the cluster."""
+        program = self.program
+        if state.status >= tables.UNROUTED:
+            src, dst = self._routes[state.status - tables.UNROUTED]
+            self.cluster.route(program.devices[src], program.devices[dst])
+        lanes = state["lanes"]
+        stuck = lanes[lanes["head"] < lanes["tail"]]
+        waiting = state["items"]["code"][stuck["head"]] >> 2
+        held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
+        issued = state["events"]["issued"] < np.inf
+        return deadlock(program, state["hosts"]["at"].tolist(), held, issued.tolist())
+
+    def _lanes(self, streams: Array, captured: bool) -> dict[str, Array]:
+        """Return rows of the streams, and of the hardware queues that several compute streams share."""
+        platform, device = self.platform, streams["device"]
+        lanes, connections = np.zeros(len(device), tables.Lane.dtype), np.zeros(0, tables.Connection.dtype)
+        for name in ("device", "stream", "first"):
+            lanes[name] = streams[name]
+        lanes["connection"] = -1
+        lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]
+        lanes["hop"] = (platform.graph_node if captured else platform.hop)[device]
+        compute = streams["copies"] == 0
+        if not captured and (compute & (streams["stream"] >= platform.queues[device])).any():
+            mine = np.flatnonzero(compute)
+            on = device[mine].astype(np.int64)
+            keys = on * 2**31 + streams["stream"][mine] % platform.queues[on]
+            _, number, sharers = np.unique(keys, return_inverse=True, return_counts=True)
+            kept = sharers > 1  # a queue of its own orders nothing that the stream does not
+            lanes["connection"][mine] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
+            room = np.bincount(number, streams["passes"][mine], len(sharers)).astype(np.int64)[kept]
+            connections = np.zeros(len(room), tables.Connection.dtype)
+            connections["first"] = np.cumsum(room) - room
+        return {"lanes": lanes, "connections": connections}
+
+    def _add_routes(self, moved: Array) -> None:
+        """Add what links need: the routes of those copies whose times are not given, and room for flows."""
+        program, channels, n_devices = self.program, self.platform.channels, len(self.cluster.devices)
+        source, route_of = np.zeros(len(program.copies.op), np.int64), np.zeros(len(program.copies.op), np.int32)
         rows = np.flatnonzero(program.action == COPY)
         source[program.argument[rows]] = program.device[rows]
-        route_of = np.zeros(len(copies.op), np.int32)
-        pairs, route_of[moved] = np.unique(source[moved] * n_devices + copies.device[moved], return_inverse=True)
+        keys = source[moved] * n_devices + program.copies.device[moved]
+        pairs, route_of[moved] = np.unique(keys, return_inverse=True)
         src, dst = pairs // n_devices, pairs % n_devices
-        self.routes = list(zip(src.tolist(), dst.tolist(), strict=True))
-        found = cluster.routes(src, dst)
-        routes = np.zeros(len(pairs), layout.ROUTE)
+        self._routes = list(zip(src.tolist(), dst.tolist(), strict=True))
+        found = self.cluster.routes(src, dst)
+        routes = np.zeros(len(pairs), tables.Route.dtype)
         routes["latency"], routes["known"] = found.latency, found.known
         routes["rate"] = np.minimum(found.bandwidth, self.platform.devices["copy_rate"][src])
         routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
-        return {"copy_route": route_of, "routes": routes, "channels": np.ascontiguousarray(found.channel, np.int32)}
+        n_flows = self._values["n_lanes"]  # copies that move bytes at a time: one per stream
+        self._begun["channels"] = np.zeros(len(channels) + n_flows, channels.dtype)
+        self._begun["channels"]["capacity"][: len(channels)] = channels["capacity"]
+        self._values |= {
+            "copy_route": route_of, "routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32),
+            "n_channels": len(channels), "most_flows": n_flows,
+            "most_crossings": n_flows * (int(np.diff(found.channel_ptr).max()) + 2),
+        }  # fmt: skip
 
 
 def plan_of(program: Program, cluster: Cluster) -> Plan:
@@ -184,41 +147,41 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
     return cast(Plan, plan)
 
 
-def launch_rows(op: npt.NDArray[Any], priority: npt.NDArray[Any], demand: Demand) -> Table:
+def launch_rows(op: Array, priority: Array, demand: Demand) -> Array:
     """Return what launches ask for as rows of machine code, given the operator of each and the priority of each."""
-    table = np.zeros(len(op), layout.LAUNCH)
-    for name in ("solo", "unit", "sm_share", "dram_share", "alpha", "beta", "traffic", "blocks", "residency", "warps",
-                 "registers", "shared_memory", "kind"):  # fmt: skip
-        table[name] = getattr(demand, name)
-    table["priority"] = priority
-    table["follows"][1:] = op[1:] == op[:-1]
-    return table
+    rows = np.zeros(len(op), tables.Launch.dtype)
+    for name in tables.Launch.__annotations__:
+        if name not in ("priority", "follows"):
+            rows[name] = getattr(demand, name)
+    rows["priority"] = priority
+    rows["follows"][1:] = op[1:] == op[:-1]
+    return rows
 
 
-def _streams(program: Program) -> npt.NDArray[np.int32]:
-    """Return the stream of each instruction; barriers and syncs are on none, whatever they say."""
-    named = (program.action >= BARRIER) & (program.stream >= 0)
-    return np.where(named, np.int32(-1), program.stream) if named.any() else program.stream
+def launches_of(plan: Plan, cost: CostModel | None) -> Array:
+    """Return the launches of a plan; those with the default cost model are kept."""
+    if cost is None and plan.launches is not None:
+        return plan.launches
+    program = plan.program
+    op = program.launch_op
+    launches = launch_rows(op, program.priority[op], demand(program, plan.cluster, cost))
+    if cost is None:
+        plan.launches = launches
+    return launches
 
 
-def _lanes(platform: Platform, use: Use, captured: bool) -> tuple[Table, Table]:
-    """Return the streams, and the hardware queues that several compute streams share."""
-    device = use.device
-    lanes = np.zeros(len(device), layout.LANE)
-    lanes["device"], lanes["stream"], lanes["first"], lanes["connection"] = device, use.stream, use.ptr[:-1], -1
-    lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]
-    lanes["hop"] = (platform.graph_node if captured else platform.hop)[device]
-    beyond = (use.stream >= platform.queues[device]) & (use.copies == 0)
-    if captured or not beyond.any():
-        return lanes, np.zeros(0, layout.CONNECTION)
-    mine = np.flatnonzero(use.copies == 0)
-    on = device[mine].astype(np.int64)
-    keys = on * 2**31 + use.stream[mine] % platform.queues[on]
-    _, number, sharers = np.unique(keys, return_inverse=True, return_counts=True)
-    kept = sharers > 1  # a queue of its own orders nothing that the stream does not
-    lanes["connection"][mine] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
-    room = np.bincount(number, use.passes[mine], len(sharers)).astype(np.int64)[kept]
-    connections = np.zeros(len(room), layout.CONNECTION)
-    connections["first"] = np.cumsum(room) - room
-    connections["head"] = room
-    return lanes, connections
+def simulate_compiled(
+    program: Program,
+    cluster: Cluster,
+    cost: CostModel | None,
+    jitter: Jitter | None,
+    rng: np.random.Generator | int | None,
+) -> Trace:
+    """Return what would run when; spans and load curves are made by a second run, when they are asked for."""
+    plan = plan_of(program, cluster)
+    launches = launches_of(plan, cost)
+    drawn = None if jitter is None else factors(program.graph, jitter, rng)[None]
+    run = plan.take()
+    makespan = float(run.makespans(launches, drawn)[0])
+    plan.spare.append(run)
+    return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))

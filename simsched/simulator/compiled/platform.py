@@ -1,6 +1,5 @@
 """What every run on a cluster shares, whatever the program: rows about its devices, made once per cluster."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -8,12 +7,13 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster, Device
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
-from simsched.simulator.compiled import layout
+from simsched.simulator.compiled import tables
+from simsched.simulator.contention import Channel
 
 COSTS: Final = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}
 _MOST: Final = 2**62
 _KEY: Final = "_platform"  # where a cluster keeps its own
-Table = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 
 
 class Platform:
@@ -21,12 +21,10 @@ class Platform:
 
     Attributes
     ----------
-    tables
-        Those of `layout.SHARED` that are about devices.
-    devices
-        Rows with which the table `devices` begins.
-    capacity
-        Bytes per us of each link direction, then of the copy engines of each device.
+    columns
+        Those of a `State` that are about devices and that it only reads.
+    devices, channels
+        Rows with which those columns begin: the directions of links, then the copy engines of each device.
     gap, hop, graph_node, graph_launch
         Us, by device.
     queues
@@ -35,19 +33,22 @@ class Platform:
 
     def __init__(self, cluster: Cluster) -> None:
         devices = cluster.devices
-        self.names = tuple(device.name for device in devices)
-        self.tables: Mapping[str, Table] = {
+        self.columns = {
             "cost": _column(devices, *(COSTS[action] for action in sorted(COSTS))),
             "interference": np.array([device.interference for device in devices], np.float64),
-            "room": np.array([_room(device) for device in devices], np.int64),
+            "room": np.array([_room(device) for device in devices], np.int64).view(tables.Room.dtype),
         }
-        self.devices = _rows(devices)
-        self.capacity = np.array(
-            [bandwidth for _, _, bandwidth in cluster.channels]
-            + [device.copy_engines * device.copy_rate for device in devices],
-            np.float64,
-        )
+        self.devices = np.zeros(len(devices), tables.Device.dtype)
+        for name in ("contention", "interleave", "bandwidth", "copy_rate"):
+            self.devices[name] = [getattr(device, name) for device in devices]
+        for name in ("sms", "resident_kernels"):
+            self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
         self.n_engines = len(cluster.channels)
+        self.channels = np.zeros(self.n_engines + len(devices), Channel.dtype)
+        self.channels["capacity"] = [
+            *(bandwidth for _, _, bandwidth in cluster.channels),
+            *(device.copy_engines * device.copy_rate for device in devices),
+        ]
         self.gap, self.hop, self.graph_node, self.graph_launch = _column(
             devices, "gap", "hop", "graph_node", "graph_launch"
         ).T
@@ -68,16 +69,6 @@ def _column(devices: tuple[Device, ...], *names: str) -> npt.NDArray[np.float64]
     return np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
 
 
-def _rows(devices: tuple[Device, ...]) -> Table:
-    table = np.zeros(len(devices), layout.DEVICE)
-    for d, device in enumerate(devices):
-        for name in ("sms", "resident_kernels"):
-            table[name][d] = min(int(getattr(device, name)), _MOST)
-        for name in ("contention", "interleave", "bandwidth", "copy_rate"):
-            table[name][d] = getattr(device, name)
-    return table
-
-
 def _room(device: Device) -> list[int]:
     """Return the warps, blocks, registers and bytes of shared memory of a device."""
     room = (
@@ -87,10 +78,3 @@ def _room(device: Device) -> list[int]:
         device.sms * device.shared_memory_per_sm,  # perhaps no whole number; what blocks take is one
     )
     return [int(min(left, _MOST)) for left in room]
-
-
-def address(table: Table) -> int:
-    """Return where a table lies; the caller keeps it."""
-    # of a table of records the interface would spell out all fields first
-    where: int = table.ctypes.data if table.dtype.names else table.__array_interface__["data"][0]
-    return where

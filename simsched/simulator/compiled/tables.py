@@ -1,113 +1,313 @@
-"""Rows of the compiled engine's tables: ``lane_at(s, i)`` is row i of the table `lanes` of the run `s`.
+"""How a run of the compiled engine lies in memory: `State`, its rows, and the numbers that stand for things."""
 
-A run is one record that holds the addresses of its tables, so that a function takes one pointer,
-whatever it works on: with the arrays themselves as arguments the loop takes six times as long to compile.
-"""
+from typing import Final
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
+from simsched.simulator.contention import MAX_COHORTS, Channel, Crossing
 
-import numba
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
-
-from simsched import machine_code
-from simsched.simulator.compiled import layout
-
-F = TypeVar("F", bound=Callable[..., Any])
-_ROWS: Final = {
-    name: numba.from_dtype(dtype)
-    for name, dtype in {
-        "s": layout.RUN,
-        "lane": layout.LANE,
-        "kernel": layout.KERNEL,
-        "launch": layout.LAUNCH,
-        "device": layout.DEVICE,
-        "host": layout.HOST_THREAD,
-    }.items()
-}
+# Phases of an instant, lowest first, as in `environment`: each has a queue of those to go on.
+COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(5)
+PHASES: Final = 5
+COHORTS: Final = MAX_COHORTS + 1
+"""Room for the cohorts of a kernel."""
+RUNNING, OVER, STUCK, FULL, UNROUTED = range(5)
+"""How a run stands: it goes on; nothing is left to happen, all is done or not; points are full; a copy has no way."""
 
 
-def compiled(function: F) -> F:
-    """Compile a function once: parameters are numbers, or rows of the table that they are named after."""
-    return machine_code.compiled(function, _ROWS)
+class Launch(Row):
+    """What a launch asks for, see `Demand`; `follows`: it is of the same operator as the one before it."""
+
+    solo: f8
+    unit: f8
+    sm_share: f8
+    dram_share: f8
+    alpha: f8
+    beta: f8
+    traffic: f8
+    blocks: i8
+    residency: i8
+    registers: i8
+    shared_memory: i8
+    warps: i4
+    priority: i4
+    kind: i1
+    follows: i1
 
 
-def _table(name: str) -> Callable[[Any, int], Any]:
-    """Return what takes a row out of a table, for compiled code only."""
-    dtype = layout.TABLES[name]
-    row_type = numba.from_dtype(dtype)
-    at = cast(tuple[Any, int], cast(Any, layout.RUN.fields)[name])[1]
+class Route(Row):
+    """The way of copies from one device to another: it crosses `route_channels[first:end]`."""
 
-    def typing(_context: Any, run: Any, _index: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            word, byte = ir.IntType(64), ir.IntType(8)
-            run_pointer = builder.bitcast(arguments[0], byte.as_pointer())
-            field = builder.gep(run_pointer, [word(at)])
-            address = builder.load(builder.bitcast(field, word.as_pointer()))
-            offset = builder.mul(arguments[1], word(dtype.itemsize))
-            return builder.inttoptr(builder.add(address, offset), context.get_value_type(row_type))
-
-        return row_type(run, types.int64), generate
-
-    return cast(Callable[[Any, int], Any], intrinsic(typing))
+    latency: f8
+    rate: f8
+    first: i4
+    end: i4
+    known: i4
 
 
-def _run_at() -> Callable[[int], Any]:
-    """Return what takes the run at an address."""
-    row_type = numba.from_dtype(layout.RUN)
+class Room(Row):
+    """What blocks take of a device."""
 
-    def typing(_context: Any, _address: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(row_type))
-
-        return row_type(types.int64), generate
-
-    return cast(Callable[[int], Any], intrinsic(typing))
+    warps: i8
+    blocks: i8
+    registers: i8
+    shared_memory: i8
 
 
-run_at = _run_at()
-thread_ptr_at = _table("thread_ptr")
-action_at = _table("action")
-argument_at = _table("argument")
-place_at = _table("place")
-lane_of = _table("lane_of")
-cost_at = _table("cost")
-launch_at = _table("launches")
-launch_op_at = _table("launch_op")
-factor_at = _table("factors")
-copy_op_at = _table("copy_op")
-copy_device_at = _table("copy_device")
-copy_nbytes_at = _table("copy_nbytes")
-copy_exact_at = _table("copy_exact")
-copy_route_at = _table("copy_route")
-route_at = _table("routes")
-channel_at = _table("channels")
-loaded_at = _table("loaded")
-interference_at = _table("interference")
-room_at = _table("room")
-later_at = _table("later")
-queue_at = _table("queues")
-next_at = _table("next")
-timer_at = _table("timers")
-event_at = _table("events")
-item_at = _table("items")
-passing_at = _table("passing")
-flow_at = _table("flows")
-free_at = _table("free")
-queued_at = _table("queued")
-running_at = _table("running")
-lane_at = _table("lanes")
-moving_at = _table("moving")
-kernel_at = _table("kernels")
-cohort_at = _table("cohorts")
-host_at = _table("hosts")
-connection_at = _table("connections")
-device_at = _table("devices")
-makespan_at = _table("makespans")
-event_issue_at = _table("event_issue")
-event_cause_at = _table("event_cause")
-issue_span_at = _table("issue_span")
-span_at = _table("spans")
-point_at = _table("points")
+class Later(Row):
+    """One who goes on at a later time; of equal times the least key is the first."""
+
+    time: f8
+    key: i8  # 8 x a running number + the phase
+    who: i4
+
+
+class Queue(Row):
+    """Those to go on in a phase of this instant."""
+
+    head: i4
+    tail: i4
+
+
+class Lane(Row):
+    """A stream; what is read most is side by side."""
+
+    time: f8
+    free: f8
+    issued: f8
+    start: f8
+    ready: f8
+    gap: f8
+    hop: f8
+    began: f8
+    head: i8
+    tail: i8
+    first: i8
+    state: i4
+    device: i4
+    connection: i4
+    asleep: i4
+    stream: i4
+    cause: i4
+    free_cause: i4
+    span_cause: i4
+
+
+class Work(Row):
+    """What a lane is at: a kernel, of which progress is in blocks' lengths, or a copy, of which it is in bytes."""
+
+    unit: f8
+    dram_share: f8
+    solo: f8
+    arrival: f8
+    progress: f8
+    anchor: f8
+    rate: f8
+    start: f8
+    unissued: i8
+    resident: i8
+    skipped: i8
+    row: i4
+    place: i4
+    n_cohorts: i4
+
+
+class Cohort(Row):
+    """Blocks of a kernel that end together."""
+
+    due: f8
+    count: i8
+
+
+class Host(Row):
+    """A host thread."""
+
+    time: f8
+    start: f8
+    at: i8
+    state: i4
+    cause: i4
+
+
+class Connection(Row):
+    """A hardware queue: its instructions are `passing[first:tail]`."""
+
+    first: i8
+    head: i8
+    tail: i8
+    waiters: i4
+
+
+class Event(Row):
+    """When an event was issued and reached (inf: not yet), and the last of those who wait for either."""
+
+    issued: f8
+    reached: f8
+    lane: i4
+    issue_waiters: i4
+    reach_waiters: i4
+
+
+class Item(Row):
+    """What is issued to a lane; the code is 4 x the instruction + its action."""
+
+    issued: f8
+    argument: i4
+    code: i4
+
+
+class Device(Row):
+    """A device; what it is comes first, then how it stands."""
+
+    interleave: f8
+    bandwidth: f8
+    copy_rate: f8
+    sms: i8
+    resident_kernels: i8
+    copy_load: f8
+    new_load: f8
+    drained: f8
+    last_time: f8
+    sm: f8
+    dram: f8
+    warps: f8
+    active: f8
+    outstanding: i8
+    point: i8
+    contention: i4
+    n_queue: i4
+    n_running: i4
+    n_resident: i4
+    dispatching: i4
+    freed: i4
+    skipping: i4
+    last_kernel: i4
+    last_row: i4
+    loaded: i4
+    waiters: i4
+
+
+class Span(Row):
+    """A row of a `Trace`."""
+
+    start: f8
+    end: f8
+    ready: f8
+    solo: f8
+    item: i4
+    op: i4
+    device: i4
+    stream: i4
+    cause: i4
+    kind: i1
+
+
+class Point(Row):
+    """A point of a load curve."""
+
+    time: f8
+    sm: f8
+    dram: f8
+    warps: f8
+    active: f8
+    device: i4
+
+
+class State(Table):
+    """A run: the program and the platform, the present, what is to come, and what has been."""
+
+    # the program
+    captured: i8
+    ahead: i8  # only one thread acts on each device
+    thread_ptr: Column[i8]
+    action: Column[i1]  # of each instruction, as the next three
+    argument: Column[i4]
+    place: Column[i4]  # device
+    lane_of: Column[i4]  # -1: of none
+    cost: Column[f8]  # us of each action on each device
+    launches: Rows[Launch]
+    launch_op: Column[i4]
+    copy_op: Column[i4]
+    copy_device: Column[i4]
+    copy_nbytes: Column[f8]
+    copy_exact: Column[f8]
+    copy_route: Column[i4]
+    routes: Rows[Route]
+    route_channels: Column[i4]
+    interference: Column[f8]  # 4 per device
+    room: Rows[Room]  # of each device
+
+    # how much of it there is
+    n_instructions: i8
+    n_ops: i8
+    n_lanes: i8
+    n_hosts: i8
+    n_devices: i8
+    n_events: i8
+    n_connections: i8
+    n_timers: i8  # a power of 2 that has room for those of devices and links
+    n_engines: i8  # copy engines of device d are channel `n_engines + d`
+    n_channels: i8  # engines of flows come behind these
+    most_flows: i8
+    most_crossings: i8
+    width: i8  # lanes that launch on a device
+
+    # samples
+    sample: i8
+    n_samples: i8
+    begun: i8  # 0: the first is to be begun
+    jittered: i8
+    factors: Column[f8]  # of the time of each operator, for each sample
+    makespans: Column[f8]
+
+    # the clock
+    now: f8
+    limit: f8  # what is due by then belongs to this instant
+    makespan: f8
+    status: i8
+    n_steps: i8
+    count: i8
+    n_later: i8
+    later: Rows[Later] = length("n_lanes + n_hosts + 1")  # heap by time, then key
+    queues: Rows[Queue] = length(f"{PHASES}")  # a list for each phase
+    next: Column[i4] = length(
+        "n_lanes + n_hosts + 2 * n_devices + 2"
+    )  # of each who waits or is to go on: who is behind
+    timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
+
+    # hosts and streams
+    hosts: Rows[Host] = length("n_hosts")
+    events: Rows[Event] = length("n_events")
+    lanes: Rows[Lane]
+    items: Rows[Item] = length("n_instructions")  # what is issued to each lane, room for all of it
+    connections: Rows[Connection]
+    passing: Column[i4] = length("n_instructions if n_connections else 0")
+
+    # devices
+    devices: Rows[Device]
+    free: Rows[Room] = length("n_devices")
+    queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
+    running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
+    work: Rows[Work] = length("n_lanes")
+    cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
+
+    # links
+    sharing: i8
+    n_flows: i8
+    n_loaded: i8
+    flows: Column[i4] = length("most_flows")  # lanes whose copies move bytes, in the order in which they began
+    channels: Rows[Channel]
+    live: Column[i4] = length("n_channels + most_flows")
+    crossings: Rows[Crossing] = length("most_flows")  # by flow
+    crossed: Column[i4] = length("most_crossings")
+    loaded: Column[i4] = length("n_devices")  # devices that copies load
+
+    # what is recorded, if spans are wanted
+    recording: i8
+    n_spans: i8
+    n_points: i8
+    point_room: i8
+    spans: Rows[Span]
+    points: Rows[Point]  # of the load curves of all devices, by time
+    issue_span: Column[i4]  # the host span that issued each instruction
+    event_issue: Column[i4]  # the host span that issued the record of each event
+    event_cause: Column[i4]  # the span that had to end before it was reached
