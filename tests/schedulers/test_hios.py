@@ -3,7 +3,6 @@
 from dataclasses import replace
 from statistics import mean
 
-import numpy as np
 import pytest
 from hios_by_hand import stages_by_device
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from simsched.errors import SchedulerError, SimschedError, UnknownNameError
 from simsched.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
-from simsched.schedulers.hios.instance import Instance, Mapping
+from simsched.schedulers.hios.instance import Instance
 from simsched.schedulers.hios.stages import Stages
 from simsched.simulator import simulate
 
@@ -50,9 +49,9 @@ def on_devices(graph, cluster, placed):
     """Stages of one operator each of a mapping given as device -> names."""
     instance = Instance(graph, cluster, default_cost)
     of = {name: d for d, names in placed.items() for name in names.split()}
-    device = np.array([of[graph.names[i]] for i in instance.order], np.int32)
-    none = np.zeros(len(graph))
-    return Stages(instance, Mapping(device, none, none, 0), inserted=False)
+    mapping = instance.mapping()
+    mapping["ops"]["device"] = [of[graph.names[i]] for i in instance.order]
+    return Stages(instance, mapping)
 
 
 def test_figure_4():

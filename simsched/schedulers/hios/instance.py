@@ -1,7 +1,6 @@
-"""A graph on a cluster as HIOS sees it, by columns for machine code, and what its compiled parts make of them."""
+"""A graph on a cluster as HIOS sees it, by columns for machine code."""
 
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,22 +11,10 @@ from simsched.graph import OpGraph
 from simsched.graph.columns import Floats, Ints
 from simsched.graph.ordering import grouped
 from simsched.graph.structure import longest_from
-from simsched.machine_code import Native, load
-from simsched.schedulers.hios import layout
+from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator
 from simsched.schedulers.listing import linked_devices
 
 Small = npt.NDArray[np.int32]
-
-_HERE: Final = Path(__file__).parent
-_SOURCES: Final = (
-    *(_HERE / f"{name}.py" for name in ("core", "layout", "paths", "placement", "recorder", "released", "windows")),
-    _HERE.parent.parent / "machine_columns.py",
-)
-
-
-def machine_code() -> Native:
-    """Return the compiled parts."""
-    return load("simsched.schedulers.hios.core:run", _SOURCES, "HIOS schedulers")
 
 
 class Instance:
@@ -80,62 +67,40 @@ class Instance:
         mean = latency.mean() + nbytes * (1.0 / bandwidth).mean()
         return np.where(known, exact, -1.0), np.where(known, exact, mean)
 
-    def mapping(self, phase: int, *, insertion: bool = False, device: Small | None = None) -> "Mapping":
-        """Run a phase of the compiled code: Algorithm 1 or 3, or a listing with insertion on given devices."""
-        run, n, n_devices = machine_code(), len(self.graph), len(self.devices)
-        in_ptr, incoming = grouped(self._dst, n)
-        out_ptr, outgoing = grouped(self._src, n)
+    def mapping(self, *, outputs: bool = False, **numbers: int) -> Mapping:
+        """Return a table of operators that are not mapped yet, with edges by producer if asked for, and `numbers`."""
+        n = len(self.graph)
+        in_ptr, inputs = self._edges(self._dst, self._src)
+        by_producer = self._edges(self._src, self._dst) if outputs else (None, None)
+        ops = np.zeros(n, Operator.dtype)
+        ops["mean_us"], ops["n_inputs"], ops["device"] = self._mean_time, np.diff(in_ptr), NONE
         count = np.arange(n, dtype=np.int32)
-        listing = phase == layout.INSERT
-        columns: dict[int, npt.NDArray[Any]] = {
-            layout.IN_PTR: in_ptr.astype(np.int32),
-            layout.IN_FROM: self._src[incoming],
-            layout.OUT_PTR: out_ptr.astype(np.int32),
-            layout.OUT_TO: self._dst[outgoing],
-            layout.IN_US: self._transfer[incoming],
-            layout.IN_NBYTES: self.graph.edge_nbytes[incoming],
-            layout.IN_MEAN: self._mean_transfer[incoming],
-            layout.OUT_MEAN: self._mean_transfer[outgoing],
-            layout.TIME: self.times,
-            layout.MEAN_TIME: self._mean_time,
-            layout.LATENCY: self._latency,
-            layout.BANDWIDTH: self._bandwidth,
-            layout.DEVICE: np.full(n, layout.NONE, np.int32) if device is None else device,
-            layout.START: np.zeros(n),
-            layout.FINISH: np.zeros(n),
-            layout.LISTED: count,
-        }
-        if phase in (layout.PATHS, layout.RELEASED_PATHS):
-            whole = (layout.FOLLOWING, layout.GOES_ON, layout.PATH, layout.GIVEN)
-            columns |= {key: np.empty(n, np.int32) for key in whole}
-            columns |= {key: np.zeros(n_devices) for key in (layout.FREE, layout.BASE)}
-            columns |= {layout.ONWARD: np.empty(n), layout.TAIL: np.zeros(n), layout.OPEN: count.copy()}
-        if phase == layout.RELEASED_PATHS:
-            columns[layout.GIVEN][self.order] = count
-            columns |= {
-                layout.TAKEN_OUT: np.zeros(len(outgoing), np.int32),
-                layout.LEFT_IN: np.diff(in_ptr).astype(np.int32),
-            }
-        if phase in (layout.RECORD, layout.RELEASED_RECORD):
-            columns |= {layout.RECORDED: np.empty(n * n_devices), layout.FREE_IN: np.zeros(2 * n_devices**2)}
-            columns |= {layout.MAPPED: np.empty(2 * n * n_devices, np.int32)}
-            columns |= {layout.PARENT: np.empty(n_devices, np.int32)}
-        if insertion:
-            columns |= {key: np.empty(n * n_devices) for key in (layout.BEGINS, layout.ENDS)}
-            columns |= {layout.COUNT: np.empty(n_devices, np.int32)}
-        table = np.zeros(layout.MAPPING_SIZE, np.int64)
-        table[layout.PHASE], table[layout.N_OPS], table[layout.N_DEVICES] = phase, n, n_devices
-        table[layout.N_LISTED], table[layout.INSERTS] = listing * n, insertion
-        table[layout.N_OPEN] = len(outgoing) if phase == layout.RELEASED_PATHS else n
-        fill(run, table, columns)
+        given = np.empty(n, np.int32)
+        given[self.order] = count
         return Mapping(
-            columns[layout.DEVICE], columns[layout.START], columns[layout.FINISH], int(table[layout.N_PATHS])
+            **numbers,
+            n_ops=n,
+            n_devices=len(self.devices),
+            ops=ops,
+            in_ptr=in_ptr,
+            inputs=inputs,
+            out_ptr=by_producer[0],
+            outputs=by_producer[1],
+            time=self.times,
+            latency=self._latency,
+            bandwidth=self._bandwidth,
+            listed=count,
+            open=count.copy(),
+            given=given,
         )
 
-    def inserted(self, found: "Mapping") -> "Mapping":
-        """Return a mapping with its operators listed in the gaps of their devices."""
-        listed = self.mapping(layout.INSERT, insertion=True, device=found.device)
-        return Mapping(listed.device, listed.start, listed.finish, found.n_paths)
+    def _edges(self, ends: Small, others: Small) -> tuple[Ints, npt.NDArray[Any]]:
+        """Return the edges grouped by one of their ends, and where each group begins."""
+        ptr, edges = grouped(ends, len(self.graph))
+        rows = np.zeros(len(edges), Edge.dtype)
+        rows["us"], rows["mean_us"] = self._transfer[edges], self._mean_transfer[edges]
+        rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
+        return ptr, rows
 
     def placed_edges(self, number: Small, device: Small) -> tuple[Small, Small, Floats]:
         """Return the ends of the edges under other numbers, and their us between the devices of those operators."""
@@ -148,43 +113,6 @@ class Instance:
             us[unknown] = self._latency[on] + self.graph.edge_nbytes[unknown] / self._bandwidth[on]
         us[a == b] = 0.0
         return src, dst, us
-
-
-class Mapping:
-    """Where operators run, by priority.
-
-    Parameters
-    ----------
-    device
-        Position among the devices of the instance, shape (n_ops,).
-    start, finish
-        In us, of a listing with insertion.
-    n_paths
-        How many paths were mapped.
-    """
-
-    def __init__(self, device: Small, start: Floats, finish: Floats, n_paths: int) -> None:
-        self.device, self.start, self.finish, self.n_paths = device, start, finish, n_paths
-
-    def sequence(self) -> Ints:
-        """Return the operators as a listing with insertion has them in time; a topological order."""
-        return np.lexsort((np.arange(len(self.device)), self.finish, self.start))
-
-
-def fill(run: Native, table: npt.NDArray[np.int64], columns: dict[int, npt.NDArray[Any]]) -> None:
-    """Write the addresses of the columns down and run until nothing goes on."""
-    for key, column in columns.items():
-        table[key] = address(column)
-    where = address(table)
-    table[layout.STATUS] = layout.GOING_ON
-    while table[layout.STATUS] == layout.GOING_ON:
-        run(where)
-
-
-def address(column: npt.NDArray[Any]) -> int:
-    """Return the address of an array's first number."""
-    first: int = column.__array_interface__["data"][0]
-    return first
 
 
 def _linked_devices(cluster: Cluster, needs_links: bool) -> list[int]:

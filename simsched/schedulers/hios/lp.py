@@ -1,10 +1,13 @@
 """HIOS-LP: longest paths onto devices, then neighbours on a device into stages."""
 
+import numpy as np
+
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
-from simsched.schedulers.hios import layout
 from simsched.schedulers.hios.instance import Instance
+from simsched.schedulers.hios.paths import map_paths
+from simsched.schedulers.hios.released import map_edges
 from simsched.schedulers.hios.stages import Stages, finished, require_options, stage_costs
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
@@ -167,9 +170,10 @@ def inter_lp(
 
 def _mapped(instance: Instance, insertion: bool, mode: str) -> tuple[Stages, dict[str, int]]:
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
-    if mode == "paper":
-        found = instance.mapping(layout.PATHS, insertion=insertion)
-    else:
-        found = instance.mapping(layout.RELEASED_PATHS)
-        found = instance.inserted(found) if insertion else found
-    return Stages(instance, found, insertion), {"paths": found.n_paths}
+    map_some, n_open = (map_paths, len(instance.graph)) if mode == "paper" else (map_edges, len(instance.graph.src))
+    found = instance.mapping(outputs=True, inserts=insertion, n_open=n_open)
+    while found.n_open:
+        map_some(found)
+    if mode == "impl":
+        found["ops"]["device"] = np.maximum(found["ops"]["device"], 0)  # those without edges
+    return Stages(instance, found), {"paths": found.n_paths}

@@ -1,10 +1,12 @@
 """HIOS-MR: mappings recorded per operator and device, then neighbours on a device into stages."""
 
+import numpy as np
+
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
 from simsched.graph import OpGraph
-from simsched.schedulers.hios import layout
 from simsched.schedulers.hios.instance import Instance
+from simsched.schedulers.hios.recorder import record
 from simsched.schedulers.hios.stages import Stages, finished, require_options, stage_costs
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
@@ -115,7 +117,11 @@ def inter_mr(
 
 def _mapped(instance: Instance, insertion: bool, mode: str) -> Stages:
     """Return the operators on their devices by Algorithm 3."""
-    found = instance.mapping(layout.RELEASED_RECORD if mode == "impl" else layout.RECORD)
-    if insertion:
-        found = instance.inserted(found)
-    return Stages(instance, found, insertion)
+    found = instance.mapping(inserts=insertion, released=mode == "impl", n_states=1)
+    while found.at < found.n_ops:
+        record(found)
+    n_devices = found.n_devices
+    free = found["free"].reshape(2, n_devices, n_devices)[found.at % 2, : found.n_states]
+    best = int(np.argmin(free.diagonal() if found.released else free.max(axis=1)))
+    found["ops"]["device"] = found["mapped"].reshape(2, n_devices, found.n_ops)[found.at % 2, best]
+    return Stages(instance, found)

@@ -1,123 +1,82 @@
-"""Algorithm 1 as the released code has it, in machine code: paths of edges, and clocks of devices for finish times."""
+"""Algorithm 1 as the released code has it: paths of edges, and clocks of devices for finish times."""
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, ints
-from simsched.schedulers.hios.layout import (
-    BANDWIDTH,
-    BUDGET,
-    DEVICE,
-    DONE,
-    FOLLOWING,
-    FREE,
-    GIVEN,
-    GOING_ON,
-    IN_FROM,
-    IN_NBYTES,
-    IN_PTR,
-    IN_US,
-    LATENCY,
-    LEFT_IN,
-    MEAN_TIME,
-    N_DEVICES,
-    N_OPEN,
-    N_OPS,
-    N_PATHS,
-    NONE,
-    ONWARD,
-    OUT_MEAN,
-    OUT_PTR,
-    OUT_TO,
-    PATH,
-    TAKEN_OUT,
-    TIME,
-)
-from simsched.schedulers.hios.placement import transfer
+from simsched.jit import kernel, piece
+from simsched.schedulers.hios.placement import BUDGET, NONE, Mapping, put_path, transfer
 
 
-@compiled
-def _peel(t: Any) -> int:
-    """Take the edges of the longest path of those left out; return how many operators on it are not mapped yet.
+@kernel
+def find_first(t: Mapping) -> int:
+    """Find the longest path of edges from each operator on; return where the longest of them begins.
 
-    They are written to `PATH`. The time of a path's first operator does not count.
+    The time of a path's first operator does not count.
     """
-    weight, onward, following = floats(t[MEAN_TIME]), floats(t[ONWARD]), ints(t[FOLLOWING])
-    ptr, lead_to, us = ints(t[OUT_PTR]), ints(t[OUT_TO]), floats(t[OUT_MEAN])
-    taken, left_in, device, path = ints(t[TAKEN_OUT]), ints(t[LEFT_IN]), ints(t[DEVICE]), ints(t[PATH])
     first, longest = NONE, -1.0
-    for i in range(t[N_OPS] - 1, -1, -1):
-        onward[i], following[i] = 0.0, NONE
-        for e in range(ptr[i], ptr[i + 1]):
-            if taken[e] == 0:
-                through = us[e] + weight[lead_to[e]] + onward[lead_to[e]]
-                if following[i] < 0 or through > onward[i]:
-                    onward[i], following[i] = through, e
-        if following[i] >= 0 and left_in[i] == 0 and onward[i] >= longest:
-            first, longest = i, onward[i]
-    n = 0
-    while first >= 0:
-        if device[first] < 0:
-            path[n] = first
-            n += 1
-        e = following[first]
-        first = NONE
+    for i in range(t.n_ops - 1, -1, -1):
+        op = t.ops[i]
+        op.onward, op.following = 0.0, NONE
+        for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
+            edge = t.outputs[e]
+            through = edge.mean_us + t.ops[edge.op].mean_us + t.ops[edge.op].onward
+            if not edge.taken and (op.following < 0 or through > op.onward):
+                op.onward, op.following = through, e
+        if op.following >= 0 and op.n_inputs == 0 and op.onward >= longest:
+            first, longest = i, op.onward
+    return first
+
+
+@kernel
+def take_path(t: Mapping, first: int) -> None:
+    """Take the edges of the path from an operator on, and write those on it that are not mapped yet."""
+    t.n_path, i, e = 0, first, 0
+    while e >= 0:
+        op = t.ops[i]
+        if op.device < 0:
+            t.path[t.n_path] = i
+            t.n_path += 1
+        e = op.following
         if e >= 0:
-            taken[e] = 1
-            t[N_OPEN] -= 1
-            first = lead_to[e]
-            left_in[first] -= 1
-    return n
+            edge = t.outputs[e]
+            i, edge.taken = edge.op, 1
+            t.ops[i].n_inputs -= 1
+            t.n_open -= 1
 
 
-@compiled
-def _clocks(t: Any) -> float:
+@kernel
+def clocks(t: Mapping) -> float:
     """Return the makespan if operators run in the given order, each when the devices of its inputs are free."""
-    n, n_devices = t[N_OPS], t[N_DEVICES]
-    given, device, time, clock = ints(t[GIVEN]), ints(t[DEVICE]), floats(t[TIME]), floats(t[FREE])
-    ptr, come_from = ints(t[IN_PTR]), ints(t[IN_FROM])
-    us, nbytes, latency, bandwidth = floats(t[IN_US]), floats(t[IN_NBYTES]), floats(t[LATENCY]), floats(t[BANDWIDTH])
-    for d in range(n_devices):
-        clock[d] = 0.0
-    for at in range(n):
-        i = given[at]
-        d = device[i]
+    makespan = 0.0
+    for d in range(t.n_devices):
+        t.devices[d].free = 0.0
+    for at in range(t.n_ops):
+        i = t.given[at]
+        d = t.ops[i].device
         if d < 0:
             continue
-        start = clock[d]
-        for e in range(ptr[i], ptr[i + 1]):
-            on = device[come_from[e]]
-            if on >= 0 and on != d:
-                pair = on * n_devices + d
-                start = max(start, clock[on] + transfer(us, nbytes, latency, bandwidth, e, pair))
-        clock[d] = start + time[d * n + i]
-    makespan = 0.0
-    for d in range(n_devices):
-        makespan = max(makespan, clock[d])
+        start = t.devices[d].free
+        for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
+            edge = t.inputs[e]
+            on = t.ops[edge.op].device
+            if on >= 0:
+                start = max(start, t.devices[on].free + transfer(t, edge, on, d))
+        t.devices[d].free = start + t.time[d * t.n_ops + i]
+        makespan = max(makespan, t.devices[d].free)
     return makespan
 
 
-@compiled
-def map_edges(t: Any) -> int:
-    """Map path after path until no edge is left; return the new status."""
-    path, device, work = ints(t[PATH]), ints(t[DEVICE]), 0
-    while t[N_OPEN] > 0:
-        if work > BUDGET:
-            return GOING_ON
-        n_path = _peel(t)
-        best, on = np.inf, 0
-        for d in range(t[N_DEVICES] if n_path > 0 else 0):
-            for k in range(n_path):
-                device[path[k]] = d
-            makespan = _clocks(t)
+@piece("HIOS schedulers")
+def map_edges(t: Mapping) -> None:
+    """Map path after path of the edges that are left, for a while."""
+    work = 0
+    while t.n_open > 0 and work < BUDGET:
+        take_path(t, find_first(t))
+        best, on = inf, 0
+        for d in range(t.n_devices if t.n_path > 0 else 0):
+            put_path(t, d)
+            makespan = clocks(t)
             if makespan <= best:
                 best, on = makespan, d
-        for k in range(n_path):
-            device[path[k]] = on
-        t[N_PATHS] += 1
-        work += t[N_OPS] * (1 + t[N_DEVICES])
-    for i in range(t[N_OPS]):
-        device[i] = max(device[i], 0)  # those without edges
-    return DONE
+        put_path(t, on)
+        t.n_paths += 1
+        work += t.n_ops * (1 + t.n_devices)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.costmodel import CostModel, default_cost
 from simsched.errors import SchedulerError
 from simsched.graph.ordering import grouped
 from simsched.numeric import is_count
-from simsched.schedulers.hios import layout
-from simsched.schedulers.hios.instance import Instance, Mapping, address, fill, machine_code
+from simsched.schedulers.hios.instance import Instance
+from simsched.schedulers.hios.placement import NONE, Mapping, insert_mapped
+from simsched.schedulers.hios.windows import Stage, Windows, next_stage, run_alone
 from simsched.schedulers.listing import require_choice, require_finite, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
@@ -68,86 +68,70 @@ class Stages:
     instance
         What is scheduled.
     found
-        Where its operators run.
-    inserted
-        Whether devices follow the times in `found`, rather than the priorities.
+        Where its operators run; those of a device by priority, or in the order of a listing with insertion.
     """
 
-    def __init__(self, instance: Instance, found: Mapping, inserted: bool) -> None:
-        n, device = len(found.device), found.device
-        sequence = found.sequence() if inserted else np.arange(n)  # topological, and followed by each device
+    def __init__(self, instance: Instance, found: Mapping) -> None:
+        n, ops = found.n_ops, found["ops"]
+        count = np.arange(n, dtype=np.int32)
+        if found.inserts:
+            insert_mapped(found)
+        # topological, and followed by each device
+        sequence = np.lexsort((count, ops["finish"], ops["start"])) if found.inserts else count
         self._instance = instance
-        self._run = machine_code()
-        rows = np.argsort(device[sequence], kind="stable")  # device by device
-        self._op = sequence[rows]
+        self._op = sequence[np.argsort(ops["device"][sequence], kind="stable")]  # device by device
+        self._device = ops["device"][self._op]
         number = np.empty(n, np.int32)
-        number[self._op] = np.arange(n, dtype=np.int32)
-        src, dst, us = instance.placed_edges(number, device[self._op])
+        number[self._op] = count
+        src, dst, us = instance.placed_edges(number, self._device)
         ptr, edges = grouped(dst, n)
-        on = device[self._op]
         order = number[sequence]
-        last = np.full(len(instance.devices), layout.NONE, np.int32)
-        last[on] = np.arange(n, dtype=np.int32)  # the last of equal ones stays
-        numbered = np.arange(n, dtype=np.int32)
-        place = np.empty(n, np.int32)
-        place[order] = numbered
-        self._columns: dict[int, npt.NDArray[Any]] = {
-            layout.W_PTR: ptr.astype(np.int32),
-            layout.W_FROM: src[edges],
-            layout.W_US: us[edges],
-            layout.W_DEVICE: on,
-            layout.STAGE_OF: numbered.copy(),
-            layout.SIZE: np.ones(n, np.int32),
-            layout.GROUPED: np.zeros(2 * n, np.int32),  # and room for a part of the order
-            layout.ORDER: order,
-            layout.PLACE: place,
-            layout.TURNS: number,  # by falling priority
-            layout.MARK: np.zeros(n, np.int32),
-            layout.LAST: last,
-            layout.STAGE_TIME: instance.times[on, self._op],
-            layout.ENDS_AT: np.zeros(n),
-            layout.TRIAL: np.zeros(n),
-            layout.NUMBERS: np.zeros(4),
-        }
-        self._table = table = np.zeros(layout.WINDOW_SIZE, np.int64)
-        table[layout.W_OPS], table[layout.W_DEVICES] = n, len(last)
-        table[layout.PHASE] = layout.BEGIN
-        fill(self._run, table, self._columns)
+        self._stages = stages = np.zeros(n, Stage.dtype)
+        stages["time"], stages["size"] = instance.times[self._device, self._op], 1
+        stages["first"], stages["place"][order] = count, count
+        stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
+        last = count[np.diff(self._device, append=len(instance.devices)) > 0]
+        self._windows = Windows(
+            n_ops=n,
+            n_devices=len(last),
+            stages=stages,
+            ptr=ptr,
+            source=src[edges],
+            us=us[edges],
+            order=order,
+            turns=number,  # by falling priority
+            last=last,
+        )
+        run_alone(self._windows)
 
     @property
     def latency(self) -> float:
         """The makespan in us."""
-        return float(self._columns[layout.NUMBERS][layout.LATENCY_NOW])
+        return self._windows.latency
 
     def parallelize(self, w: int, costs: StageCosts) -> dict[str, int]:
         """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done."""
-        table, numbers = self._table.data, self._columns[layout.NUMBERS]
-        on, names = self._columns[layout.W_DEVICE].data, self._instance.graph.names
-        op = self._instance.order[self._op].tolist()
-        table[layout.WIDTH], table[layout.PHASE] = min(w, len(op)), layout.WINDOWS
-        run, where, asked = self._run, address(self._table), 0
-        run(where)
-        while table[layout.STATUS] == layout.ASKS:
-            first = table[layout.FIRST]
-            groups = tuple((names[i],) for i in op[first : first + table[layout.TAKEN]])
-            numbers[layout.ANSWER] = costs(on[first])(groups)
+        windows, asked, names = self._windows, 0, self._instance.graph.names
+        op, on = self._instance.order[self._op].tolist(), self._device.data
+        windows.width = min(w, len(op))
+        next_stage(windows)
+        while windows.turn < windows.n_ops:
+            first = windows.first
+            groups = tuple((names[i],) for i in op[first : first + windows.taken])
+            windows.answer = costs(on[first])(groups)
             asked += 1
-            run(where)
-        return {
-            "stages_tried": asked,
-            "stages_merged": table[layout.N_MERGED],
-            "stages_refused": table[layout.N_REFUSED],
-        }
+            next_stage(windows)
+        return {"stages_tried": asked, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
 
     def schedule(self, scheduler: str, search: dict[str, Any]) -> Schedule:
         """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
-        instance, columns = self._instance, self._columns
-        order, size, on = columns[layout.ORDER], columns[layout.SIZE], columns[layout.W_DEVICE]
-        heads = order[order >= 0]
-        sizes = size[heads]
-        group = np.arange(len(self._op)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        instance, on, order = self._instance, self._device, self._windows["order"]
+        is_first = self._stages["first"] == np.arange(len(on))
+        heads = order[is_first[order]]
+        sizes = self._stages["size"][heads]
+        group = np.arange(len(on)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = np.repeat(heads, sizes) + group
-        opens = np.cumsum(columns[layout.STAGE_OF] == np.arange(len(self._op)))  # stages up to an operator's own
+        opens = np.cumsum(is_first)  # stages up to an operator's own
         before = opens[np.searchsorted(on, np.arange(len(instance.devices)))[on]]  # of the device's first stage
         return Schedule.from_columns(
             instance.graph,

@@ -1,232 +1,221 @@
-"""Algorithm 2 in machine code: neighbours on a device become one stage where that shortens the whole."""
+"""Algorithm 2: neighbours on a device become one stage where that shortens the whole."""
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, ints
-from simsched.schedulers.hios.layout import (
-    ANSWER,
-    ASKS,
-    BEST,
-    BEST_TAKEN,
-    BEST_TIME,
-    DONE,
-    ENDS_AT,
-    FIRST,
-    GROUPED,
-    LAST,
-    LATENCY_NOW,
-    MARK,
-    N_MERGED,
-    N_REFUSED,
-    NONE,
-    NUMBERS,
-    ORDER,
-    PLACE,
-    SIZE,
-    STAGE_OF,
-    STAGE_TIME,
-    STAMP,
-    TAKEN,
-    TRIAL,
-    TURN,
-    TURNS,
-    W_DEVICE,
-    W_DEVICES,
-    W_FROM,
-    W_OPS,
-    W_PTR,
-    W_US,
-    WIDTH,
-)
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length, piece
 
 
-@compiled
-def _end_of(t: Any, s: int) -> float:
+class Stage(Row):
+    """An operator, and the stage that begins with it."""
+
+    time: f8  # that the stage takes
+    end: f8  # as things are
+    trial: f8  # with the stage that is tried
+    first: i4  # operator of the stage that this one is in
+    size: i4
+    place: i4  # in the order
+    previous: i4  # operator on the device, or -1
+    mark: i4  # the last search that met it
+
+
+class Windows(Table):
+    """Operators device by device, and the window that slides over them."""
+
+    n_ops: i8
+    n_devices: i8  # with operators
+    width: i8
+    turn: i8
+    first: i8  # operator in the window
+    taken: i8  # operators to be one stage
+    best_taken: i8
+    stamp: i8  # of the search that marks
+    n_merged: i8
+    n_refused: i8
+    answer: f8  # what the stage asked for takes
+    latency: f8  # of the whole
+    best: f8
+    best_time: f8
+    stages: Rows[Stage]
+    ptr: Column[i8]
+    source: Column[i4]  # of each input
+    us: Column[f8]
+    order: Column[i4]  # topological
+    turns: Column[i4]  # first operators of the windows, one after the other
+    last: Column[i4]  # operator of each device
+    followers: Column[i4] = length("n_ops")
+
+
+@kernel
+def stage_of(t: Windows, i: int) -> Stage:
+    """Return the stage that an operator is in."""
+    return t.stages[t.stages[i].first]
+
+
+@kernel
+def end_of(t: Windows, s: int) -> float:
     """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
-    ptr, come_from, us = ints(t[W_PTR]), ints(t[W_FROM]), floats(t[W_US])
-    stage_of, device, trial = ints(t[STAGE_OF]), ints(t[W_DEVICE]), floats(t[TRIAL])
-    start = 0.0
-    if s > 0 and device[s - 1] == device[s]:
-        start = trial[stage_of[s - 1]]
-    for e in range(ptr[s], ptr[s + ints(t[SIZE])[s]]):
-        start = max(start, trial[stage_of[come_from[e]]] + us[e])
-    return start + floats(t[STAGE_TIME])[s]  # type: ignore[no-any-return]
+    stage, start = t.stages[s], 0.0
+    if stage.previous >= 0:
+        start = stage_of(t, stage.previous).trial
+    for e in range(t.ptr[s], t.ptr[s + stage.size]):
+        start = max(start, stage_of(t, t.source[e]).trial + t.us[e])
+    return start + stage.time
 
 
-@compiled
-def _makespan(t: Any) -> float:
+@kernel
+def last_end(t: Windows) -> float:
     """Return when the last device is done; each runs its stages one after the other."""
-    last, stage_of, trial = ints(t[LAST]), ints(t[STAGE_OF]), floats(t[TRIAL])
     makespan = 0.0
-    for d in range(t[W_DEVICES]):
-        if last[d] >= 0:
-            makespan = max(makespan, trial[stage_of[last[d]]])
+    for d in range(t.n_devices):
+        makespan = max(makespan, stage_of(t, t.last[d]).trial)
     return makespan
 
 
-@compiled
-def _can_merge(t: Any, first: int, taken: int) -> bool:
-    """Mark what follows from stage `first` up to the last of `taken`; return whether none of these does.
+@kernel
+def reads_marked(t: Windows, s: int) -> bool:
+    """Return whether a stage has an input from one that is marked."""
+    for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
+        if stage_of(t, t.source[e]).mark == t.stamp:
+            return True
+    return False
+
+
+@kernel
+def can_merge(t: Windows, taken: int) -> bool:
+    """Mark what follows from the first of `taken` operators up to the last; return whether none of these does.
 
     What follows in the data, in another device's order, or in both by turns: an in-order execution
     would wait for ever if operators of one stage waited for each other so.
     """
-    ptr, come_from, stage_of, size = ints(t[W_PTR]), ints(t[W_FROM]), ints(t[STAGE_OF]), ints(t[SIZE])
-    device, order, place, mark = ints(t[W_DEVICE]), ints(t[ORDER]), ints(t[PLACE]), ints(t[MARK])
-    t[STAMP] += 1
-    stamp = t[STAMP]
-    mark[first] = stamp
-    for at in range(place[first] + 1, place[first + taken - 1] + 1):
-        s = order[at]
-        if s < 0:
+    first, after = t.first, t.first + taken
+    t.stamp += 1
+    t.stages[first].mark = t.stamp
+    for at in range(t.stages[first].place + 1, t.stages[after - 1].place + 1):
+        s = t.order[at]
+        stage = t.stages[s]
+        if stage.first != s:
             continue
-        follows = False
-        for e in range(ptr[s], ptr[s + size[s]]):
-            if mark[stage_of[come_from[e]]] == stamp:
-                follows = True
-        if first < s < first + taken:
-            if follows:
-                return False
-            follows = True
-        elif s > 0 and device[s - 1] == device[s] and mark[stage_of[s - 1]] == stamp:
-            follows = True
-        if follows:
-            mark[s] = stamp
+        follows, inside = reads_marked(t, s), first < s < after
+        if follows and inside:
+            return False
+        if follows or inside or (stage.previous >= 0 and stage_of(t, stage.previous).mark == t.stamp):
+            stage.mark = t.stamp
     return True
 
 
-@compiled
-def _set_stage(t: Any, first: int, taken: int, joined: int, us: float) -> None:
-    """Make `taken` operators one stage that takes `us`, or with `joined` of 0 stages of their own again."""
-    for k in range(taken):
-        ints(t[STAGE_OF])[first + k] = first if joined else first + k
-    ints(t[SIZE])[first] = taken if joined else 1
-    floats(t[STAGE_TIME])[first] = us
+@kernel
+def set_stage(t: Windows, size: int, us: float) -> None:
+    """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
+    for k in range(t.taken):
+        t.stages[t.first + k].first = t.first if k < size else t.first + k
+    stage = t.stages[t.first]
+    stage.size, stage.time = size, us
 
 
-@compiled
-def _evaluate(t: Any, first: int, taken: int, limit: float) -> float:
-    """Return the makespan with `taken` joined stages marked by `_can_merge`, or infinity once `limit` is reached.
+@kernel
+def evaluate(t: Windows, taken: int, limit: float) -> float:
+    """Return the makespan with `taken` joined stages marked by `can_merge`, or infinity once `limit` is reached.
 
-    Of the stages between the joined ones only those that follow change, and are evaluated after it.
+    Of the stages between the joined ones only those that follow change.
     """
-    order, place, mark, trial = ints(t[ORDER]), ints(t[PLACE]), ints(t[MARK]), floats(t[TRIAL])
-    stamp, end = t[STAMP], place[first + taken - 1]
-    trial[first] = _end_of(t, first)
-    if trial[first] >= limit:
-        return np.inf
-    for at in range(place[first] + 1, end + 1):
-        s = order[at]
-        if s >= 0 and mark[s] == stamp and not first <= s < first + taken:
-            trial[s] = _end_of(t, s)
-            if trial[s] >= limit:
-                return np.inf
-    for at in range(end + 1, t[W_OPS]):
-        s = order[at]
-        if s >= 0:
-            trial[s] = _end_of(t, s)
-            if trial[s] >= limit:
-                return np.inf
-    return _makespan(t)
+    end = t.stages[t.first + taken - 1].place
+    for at in range(t.stages[t.first].place, t.n_ops):
+        s = t.order[at]
+        stage = t.stages[s]
+        if stage.first == s and (at > end or stage.mark == t.stamp):
+            stage.trial = end_of(t, s)
+            if stage.trial >= limit:
+                return inf
+    return last_end(t)
 
 
-@compiled
-def _copy_ends(t: Any, start: int, into: Any, come_from: Any) -> None:
-    """Copy the ends of the stages from a place of the order on."""
-    order = ints(t[ORDER])
-    for at in range(start, t[W_OPS]):
-        s = order[at]
-        if s >= 0:
-            into[s] = come_from[s]
+@kernel
+def settle(t: Windows, keep: bool) -> None:
+    """Keep the ends that were tried, or go back to those as things are."""
+    for at in range(t.stages[t.first].place, t.n_ops):
+        stage = t.stages[t.order[at]]
+        if keep:
+            stage.end = stage.trial
+        else:
+            stage.trial = stage.end
 
 
-@compiled
-def _rearrange(t: Any, first: int, taken: int) -> None:
+@kernel
+def rearrange(t: Windows, taken: int) -> None:
     """Put the joined stage into the order: behind what does not follow it, before what does."""
-    order, place, mark, stamp = ints(t[ORDER]), ints(t[PLACE]), ints(t[MARK]), t[STAMP]
-    work, start, end = ints(t[GROUPED] + 4 * t[W_OPS]), place[first], place[first + taken - 1]
-    n = 0
-    for follows in range(2):
-        if follows:
-            work[n] = first
-            n += 1
-        for at in range(start, end + 1):
-            s = order[at]
-            if s >= 0 and not first <= s < first + taken and (mark[s] == stamp) == (follows == 1):
-                work[n] = s
-                n += 1
-    for at in range(start, end + 1):
-        order[at] = work[at - start] if at - start < n else NONE
-        if order[at] >= 0:
-            place[order[at]] = at
+    begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
+    at, n_followers = begin, 0
+    for place in range(begin, end + 1):
+        stage = t.stages[t.order[place]]
+        if stage.mark != t.stamp:
+            t.order[at] = t.order[place]
+            at += 1
+        elif stage.first != t.first:
+            t.followers[n_followers] = t.order[place]
+            n_followers += 1
     for k in range(taken):
-        ints(t[GROUPED])[first + k] = 1
+        t.order[at + k] = t.first + k
+    for k in range(n_followers):
+        t.order[at + taken + k] = t.followers[k]
+    for place in range(begin, end + 1):
+        t.stages[t.order[place]].place = place
 
 
-@compiled
-def _try(t: Any) -> None:
+@kernel
+def try_stage(t: Windows) -> None:
     """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
-    numbers, first, taken = floats(t[NUMBERS]), t[FIRST], t[TAKEN]
-    start, alone = ints(t[PLACE])[first], floats(t[STAGE_TIME])[first]
-    _set_stage(t, first, taken, 1, numbers[ANSWER])
-    makespan = _evaluate(t, first, taken, numbers[BEST])
-    _set_stage(t, first, taken, 0, alone)
-    _copy_ends(t, start, floats(t[TRIAL]), floats(t[ENDS_AT]))
-    if makespan < numbers[BEST]:
-        numbers[BEST], numbers[BEST_TIME] = makespan, numbers[ANSWER]
-        t[BEST_TAKEN] = taken
+    alone = t.stages[t.first].time
+    set_stage(t, t.taken, t.answer)
+    makespan = evaluate(t, t.taken, t.best)
+    set_stage(t, 1, alone)
+    settle(t, False)
+    if makespan < t.best:
+        t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
 
 
-@compiled
-def _close(t: Any) -> None:
+@kernel
+def can_widen(t: Windows) -> bool:
+    """Return whether the window has room for the operator after it, and both are in no stage of several."""
+    after = t.first + t.taken
+    if t.taken >= t.width or after >= t.n_ops or t.stages[after].previous < 0:
+        return False
+    return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
+
+
+@kernel
+def close(t: Windows) -> None:
     """Keep the best stage of the window, if any is better than none."""
-    numbers, first, taken = floats(t[NUMBERS]), t[FIRST], t[BEST_TAKEN]
-    if taken > 1:
-        _can_merge(t, first, taken)
-        start = ints(t[PLACE])[first]
-        _set_stage(t, first, taken, 1, numbers[BEST_TIME])
-        numbers[LATENCY_NOW] = _evaluate(t, first, taken, np.inf)
-        _rearrange(t, first, taken)
-        _copy_ends(t, start, floats(t[ENDS_AT]), floats(t[TRIAL]))
-        t[N_MERGED] += 1
-    t[TURN] += 1
-    t[TAKEN] = 0
+    if t.best_taken > 1:
+        can_merge(t, t.best_taken)
+        set_stage(t, t.best_taken, t.best_time)
+        t.latency = evaluate(t, t.best_taken, inf)
+        settle(t, True)
+        rearrange(t, t.best_taken)
+        t.n_merged += 1
+    t.turn += 1
+    t.taken = 0
 
 
-@compiled
-def begin_windows(t: Any) -> int:
-    """Evaluate every operator as a stage of its own; return the new status."""
-    order, numbers = ints(t[ORDER]), floats(t[NUMBERS])
-    for at in range(t[W_OPS]):
-        floats(t[TRIAL])[order[at]] = _end_of(t, order[at])
-    _copy_ends(t, 0, floats(t[ENDS_AT]), floats(t[TRIAL]))
-    numbers[LATENCY_NOW] = _makespan(t)
-    return DONE
+@piece("HIOS schedulers")
+def run_alone(t: Windows) -> None:
+    """Evaluate every operator as a stage of its own."""
+    for at in range(t.n_ops):
+        stage = t.stages[t.order[at]]
+        stage.trial = stage.end = end_of(t, t.order[at])
+    t.latency = last_end(t)
 
 
-@compiled
-def next_window(t: Any) -> int:
-    """Go on to the next stage whose latency has to be asked for; return the new status."""
-    grouped, device, numbers = ints(t[GROUPED]), ints(t[W_DEVICE]), floats(t[NUMBERS])
-    if t[TAKEN] > 0:
-        _try(t)
-    while t[TURN] < t[W_OPS]:
-        if t[TAKEN] == 0:
-            t[FIRST] = ints(t[TURNS])[t[TURN]]
-            if grouped[t[FIRST]]:
-                t[TURN] += 1
-                continue
-            t[TAKEN] = t[BEST_TAKEN] = 1
-            numbers[BEST] = numbers[LATENCY_NOW]
-        first, after = t[FIRST], t[FIRST] + t[TAKEN]
-        there = t[TAKEN] < t[WIDTH] and after < t[W_OPS] and device[after] == device[first] and not grouped[after]
-        if there and _can_merge(t, first, t[TAKEN] + 1):
-            t[TAKEN] += 1
-            return ASKS
-        if there:
-            t[N_REFUSED] += 1
-        _close(t)
-    return DONE
+@piece("HIOS schedulers")
+def next_stage(t: Windows) -> None:
+    """Go on to the next stage whose latency has to be asked for, or to the end of the turns."""
+    if t.taken > 0:
+        try_stage(t)
+    while t.turn < t.n_ops:
+        if t.taken == 0:
+            t.first, t.taken, t.best_taken, t.best = t.turns[t.turn], 1, 1, t.latency
+        if can_widen(t):
+            if can_merge(t, t.taken + 1):
+                t.taken += 1
+                return
+            t.n_refused += 1
+        close(t)
