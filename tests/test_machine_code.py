@@ -1,6 +1,5 @@
 """Machine code: kept on disk, found again without numba, made anew when its sources change."""
 
-import ast
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import pytest
 
 import simsched
 from simsched import machine_code
-from simsched.lowering.lowering import _SOURCES as LOWERING
 
 ROOT = Path(simsched.__file__).parent.parent
 ENTRY = "tiny_entry:double"
@@ -104,45 +102,7 @@ def test_the_users_folder_where_the_install_cannot_be_written_to(monkeypatch, tm
     assert machine_code._code("a:b", [], "test") == ("name", b"code")
 
 
-def imported(path):
-    """Files of this package that a file imports, but for the type checker alone."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simsched"):
-            parts = node.module.split(".")
-            for names in ([alias.name for alias in node.names], [None]):
-                for name in names:
-                    file = ROOT.joinpath(*parts, *([name] if name else [])).with_suffix(".py")
-                    if file.exists():
-                        yield file
-
-
-COMPILED = {
-    "lowering": (LOWERING, ["columns", "core", "waits"]),
-}
-
-
-@pytest.mark.parametrize("what", COMPILED)
-def test_the_key_covers_all_that_is_compiled_in(what):
-    """Each file that compiled code takes functions or constants from is among the sources."""
-    sources, modules = COMPILED[what]
-    home = Path(sources[0]).parent
-    for module in modules:
-        path = home / f"{module}.py"
-        assert path in sources
-        for file in imported(path):
-            assert file in (*sources, Path(machine_code.__file__)), f"{path.name} takes from {file}"
-
-
 def test_importing_simsched_imports_no_compiler():
     code = "import sys, simsched; simsched.simulate, simsched.OpGraph; print({'numba', 'llvmlite'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert out.strip() == "set()"
-
-
-def test_time_spent_on_machine_code_is_known():
-    """It grows by what a load takes, and not when the code is there already."""
-    before = machine_code.seconds_loading()
-    machine_code.load("simsched.lowering.core:lower_columns", LOWERING, "lowering of schedules")
-    first = machine_code.seconds_loading()
-    machine_code.load("simsched.lowering.core:lower_columns", LOWERING, "lowering of schedules")
-    assert before <= first == machine_code.seconds_loading()

@@ -1,336 +1,250 @@
-"""The lowering in machine code: `simsched.lowering` lays out the columns and calls `run`."""
+"""The lowering as kernels: `plan` a candidate, then `write` its program."""
 
-from typing import Any
-
-from simsched.lowering.columns import group, sort, word
-from simsched.lowering.layout import (
-    ACTION,
-    AT,
-    BARRIER_BEFORE,
-    BLOCKING,
-    BY_DEVICE,
-    BY_LANE,
-    COPY_COUNT,
-    COPY_EDGE,
-    COPY_ENDS,
-    COPY_LANE,
-    COPY_LANE_START,
-    COPY_OF_EDGE,
-    DEVICE,
-    DEVICE_PTR,
-    DONE,
-    DST,
-    EVENT,
-    EXACT_STREAMS,
-    FILL,
-    FIRST_COPY,
-    HOME,
-    IN_EDGE,
-    IN_PTR,
-    KEPT,
-    KEYS,
-    LANE,
-    LANE_AT,
-    LANE_PTR,
-    LANES_KNOWN,
-    LANES_OF_DEVICE,
-    LAUNCH_PTR,
-    MADE,
-    MINIMAL,
-    N_COMPUTE_EVENTS,
-    N_COPIES,
-    N_DEVICES,
-    N_EDGES,
-    N_LANES,
-    N_OPS,
-    N_ROWS,
-    N_SIZES,
-    ONE_THREAD,
-    OP,
-    OUT_EDGE,
-    OUT_PTR,
-    PHASE,
-    PLACE,
-    PLAN,
-    POSITION,
-    PREPARE,
-    SIZE_OF,
-    SLOT_LANE,
-    SPARSE,
-    SRC,
-    STAGE,
-    STAGED,
-    STATUS,
-    STREAM,
-    STREAM_LANE,
-    THREAD_PTR,
-    TOP,
-    TOP_OF_DEVICE,
-    TOP_STREAM,
-    TURN,
-    WAIT_COUNT,
-    WRONG,
-)
+from simsched.jit import Column, i4, kernel, piece
+from simsched.lowering.sorting import sort
+from simsched.lowering.tables import EXACT_STREAMS, Candidate
 from simsched.lowering.waits import drop_copy_waits, find_waits
-from simsched.machine_code import compiled
-from simsched.machine_columns import bytes_at, ints, longs
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 
 
-@compiled
-def _place(t: Any) -> int:
-    """Read the rows of a candidate; number the streams in use by device and stream. Return the new status."""
-    n, n_devices = t[N_OPS], t[N_DEVICES]
-    op, device, stream = ints(t[OP]), ints(t[DEVICE]), ints(t[STREAM])
-    position, home = ints(t[POSITION]), ints(t[HOME])
-    top, of_stream, lane_at = ints(t[TOP_OF_DEVICE]), ints(t[STREAM_LANE]), ints(t[LANE_AT])
-    first = ints(t[DEVICE_PTR])
-    for i in range(n):
-        u, d = op[i], device[i]
-        if u < 0 or u >= n or d < 0 or d >= n_devices or stream[i] < 0 or position[u] >= 0:
-            t[AT] = i
-            return WRONG
-        position[u], home[u] = i, d
-        if top[d] < stream[i]:
-            top[d] = stream[i]
-    if not t[LANES_KNOWN]:
-        size = 0
-        for d in range(n_devices):
-            first[d] = size
-            size += top[d] + 1
-            if size > 2 * n + 1024:
-                return SPARSE
-        for k in range(size):
-            of_stream[k] = 0
-        for i in range(n):
-            of_stream[first[device[i]] + stream[i]] = 1
-        lanes = 0
-        for k in range(size):
-            if of_stream[k]:
-                of_stream[k] = lanes
-                lanes += 1
-        for i in range(n):
-            lane_at[i] = of_stream[first[device[i]] + stream[i]]
-        t[N_LANES] = lanes
-    by_device, by_lane, lane = ints(t[BY_DEVICE]), ints(t[BY_LANE]), ints(t[LANE])
-    group(device, n, first, n_devices, by_device)
-    group(lane_at, n, ints(t[LANE_PTR]), t[N_LANES], by_lane)
-    for i in range(n):
-        by_device[i], by_lane[i] = op[by_device[i]], op[by_lane[i]]
-        lane[op[i]] = lane_at[i]
-    for k in range(t[N_LANES]):
-        ints(t[LANES_OF_DEVICE])[home[by_lane[ints(t[LANE_PTR])[k]]]] += 1
-    return DONE
+@piece("lowering of schedules")
+def plan(s: Candidate) -> None:
+    """Find what the program of a candidate has, or go on with that where the clocks were full."""
+    if not s.full:
+        place(s)
+        if s.wrong >= 0:
+            return
+        find_lanes(s)
+        if s.staged:
+            find_barriers(s)
+        find_copies(s)
+        choose_copy_lanes(s)
+        s.at = 0
+    s.full = not find_waits(s)
+    if not s.full:
+        if s.minimal:
+            drop_copy_waits(s)
+        count(s)
 
 
-@compiled
-def _find_barriers(t: Any) -> None:
+@kernel
+def place(s: Candidate) -> None:
+    """Read the rows of a candidate, up to one that is `wrong`."""
+    s.wrong = -1
+    for d in range(s.n_devices):
+        home = s.homes[d]
+        home.top_stream = -1
+    for v in range(s.n_ops):
+        op = s.placed[v]
+        op.position, op.event, op.known, op.barrier = -1, -1, -1, 0
+    for i in range(s.n_ops):
+        v, d, stream = s.op[i], s.device[i], s.stream[i]
+        if v < 0 or v >= s.n_ops or d < 0 or d >= s.n_devices or stream < 0 or s.placed[v].position >= 0:
+            s.wrong = i
+            return
+        s.placed[v].position, s.home[v] = i, d
+        s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
+
+
+@kernel
+def find_lanes(s: Candidate) -> None:
+    """Put the operators in order by device, and by device and stream; number the streams in use."""
+    n, lane, top = s.n_ops, -1, 0
+    for d in range(s.n_devices):
+        top = max(top, s.homes[d].top_stream)
+    for i in range(n):
+        s.by_device[i] = s.by_lane[i] = i
+    order(s, s.by_device, s.device, s.n_devices - 1)
+    order(s, s.by_lane, s.stream, top)
+    order(s, s.by_lane, s.device, s.n_devices - 1)
+    device, stream = -1, -1
+    for i in range(n):
+        k = s.by_lane[i]
+        if s.device[k] != device or s.stream[k] != stream:
+            device, stream = s.device[k], s.stream[k]
+            lane += 1
+            s.lanes[lane].first, s.lanes[lane].known, s.lanes[lane].place = i, -1, -1
+        s.placed[s.op[k]].lane = lane
+        s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
+    s.n_lanes = lane + 1
+    s.lanes[s.n_lanes].first = n
+
+
+@kernel
+def order(s: Candidate, rows: Column[i4], keys: Column[i4], top: int) -> None:
+    """Put rows in order by keys from 0 to `top`, by one byte after the other; those of equal keys stay in theirs."""
+    shift = 0
+    while top >> shift > 0:
+        for k in range(257):
+            s.counts[k] = 0
+        for i in range(s.n_ops):
+            s.counts[(keys[i] >> shift & 255) + 1] += 1
+        for k in range(256):
+            s.counts[k + 1] += s.counts[k]
+        for i in range(s.n_ops):
+            k = keys[rows[i]] >> shift & 255
+            s.spare[s.counts[k]] = rows[i]
+            s.counts[k] += 1
+        for i in range(s.n_ops):
+            rows[i] = s.spare[i]
+        shift += 8
+
+
+@kernel
+def find_barriers(s: Candidate) -> None:
     """Mark the operators that open a stage behind a barrier.
 
     None stands between two stages of a device of one group each that use the same stream.
     """
-    stage, position, lane = ints(t[STAGE]), ints(t[POSITION]), ints(t[LANE])
-    by_device, home, barrier = ints(t[BY_DEVICE]), ints(t[HOME]), ints(t[BARRIER_BEFORE])
-    device, begun, opener = -1, -1, -1
-    only, before = -1, -1
-    for i in range(t[N_OPS] + 1):
-        v = by_device[i] if i < t[N_OPS] else -1
-        if v < 0 or home[v] != device or stage[position[v]] != begun:
-            if opener >= 0 and (only < 0 or only != before):  # the stage that is over now
-                barrier[opener] = 1
-            if v < 0:
+    device, before, i = -1, -1, 0
+    while i < s.n_ops:
+        v = s.by_device[i]
+        opener, here = s.placed[v], s.home[v]
+        stage, only = s.stage[opener.position], opener.lane  # the lane of the stage, if there is only one
+        while s.home[v] == here and s.stage[s.placed[v].position] == stage:
+            if s.placed[v].lane != only:
+                only = -1
+            i += 1
+            if i == s.n_ops:
                 break
-            opener = v if home[v] == device else -1  # the first stage of a device needs none
-            device, begun, before = home[v], stage[position[v]], only
-            only = lane[v]
-        barrier[v] = 0
-        if lane[v] != only:
-            only = -1  # of the lanes of this stage, if there is only one
+            v = s.by_device[i]
+        opener.barrier = here == device and (only < 0 or only != before)
+        device, before = here, only
 
 
-@compiled
-def _find_copies(t: Any) -> None:
-    """Give each copy a number, by producer as the host threads issue them, and a stream.
-
-    A stream for each (stream of the producer, destination), behind the compute streams: producers of
-    one stream end in the order of their copies, so no copy waits behind one whose data is not there
-    yet. Copies of exact time load no engine that could make them queue: they take turns on several.
-    """
-    n, n_edges, minimal = t[N_OPS], t[N_EDGES], t[MINIMAL]
-    keys, n_sizes = longs(t[KEYS]), t[N_SIZES]
-    order = ints(t[OP] if t[ONE_THREAD] else t[BY_DEVICE])
-    home, ptr, edges = ints(t[HOME]), ints(t[OUT_PTR]), ints(t[OUT_EDGE])
-    dst, size = ints(t[DST]), ints(t[SIZE_OF])
-    first, count, copy_of = ints(t[FIRST_COPY]), ints(t[COPY_COUNT]), ints(t[COPY_OF_EDGE])
-    copy_edge = ints(t[COPY_EDGE])
+@kernel
+def find_copies(s: Candidate) -> None:
+    """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
-    for i in range(n):
-        u = order[i]
-        first[u] = copies
-        m = 0
-        for k in range(ptr[u], ptr[u + 1]):
-            e = edges[k]
-            if home[dst[e]] != home[u]:
-                keys[m] = (home[dst[e]] * n_sizes + size[e]) * n_edges + e
-                m += 1
-        if m > 1:
-            sort(keys, word(m))
-        last = -1
-        for k in range(m):
-            kind = keys[k] // n_edges
-            e = keys[k] - kind * n_edges
-            if kind != last or not minimal:
-                copy_edge[copies] = e
+    threads = s.op if s.one_thread else s.by_device
+    for i in range(s.n_ops):
+        u = threads[i]
+        op, n, last = s.placed[u], 0, -1
+        for k in range(s.out_ptr[u], s.out_ptr[u + 1]):
+            e = s.out_edge[k]
+            to = s.home[s.dst[e]]
+            if to != s.home[u]:
+                s.keys[n] = (to * s.n_sizes + s.size[e]) << s.bits | e
+                n += 1
+        sort(s.keys, n)
+        op.first_copy = copies
+        for k in range(n):
+            kind = s.keys[k] >> s.bits
+            e = s.keys[k] - (kind << s.bits)
+            if kind != last or not s.minimal:
+                s.sent[copies].edge = e
                 copies += 1
                 last = kind
-            copy_of[e] = copies - 1
-        count[u] = copies - first[u]
-    t[N_COPIES] = copies
-
-    by_lane, lane_ptr, copy_lane = ints(t[BY_LANE]), ints(t[LANE_PTR]), ints(t[COPY_LANE])
-    top = ints(t[TOP_OF_DEVICE])
-    turn, lane_of = ints(t[TURN]), ints(t[SLOT_LANE])
-    start = ints(t[COPY_LANE_START])
-    lanes, device, top_stream = 0, -1, 0
-    for k in range(t[N_LANES]):
-        if home[by_lane[lane_ptr[k]]] != device:
-            device = home[by_lane[lane_ptr[k]]]
-            start[device] = lanes
-        m = 0
-        for i in range(lane_ptr[k], lane_ptr[k + 1]):
-            u = by_lane[i]
-            for c in range(first[u], first[u] + count[u]):
-                e = copy_edge[c]
-                to = home[dst[e]]
-                on = to * EXACT_STREAMS
-                if size[e] & 1:
-                    on += turn[to] % EXACT_STREAMS
-                turn[to] += 1
-                copy_lane[c] = on
-                if lane_of[on] < 0:
-                    lane_of[on] = 0
-                    keys[m] = on
-                    m += 1
-        if m == 0:
-            continue
-        sort(keys, word(m))
-        for i in range(m):
-            lane_of[keys[i]] = lanes
-            lanes += 1
-        if top_stream < top[device] + lanes - start[device]:
-            top_stream = top[device] + lanes - start[device]
-        for i in range(lane_ptr[k], lane_ptr[k + 1]):
-            u = by_lane[i]
-            for c in range(first[u], first[u] + count[u]):
-                copy_lane[c] = lane_of[copy_lane[c]]
-        for i in range(m):
-            lane_of[keys[i]] = -1
-            turn[keys[i] // EXACT_STREAMS] = 0
-    t[TOP_STREAM] = top_stream
+            s.copy_of[e] = copies - 1
+        op.n_copies = copies - op.first_copy
+    s.n_copies = copies
 
 
-@compiled
-def _count(t: Any) -> None:
+@kernel
+def choose_copy_lanes(s: Candidate) -> None:
+    """Give each copy a stream: one for each (stream of the producer, destination), behind the compute streams.
+
+    Producers of one stream end in the order of their copies, so no copy waits behind one whose data is not there yet.
+    Copies of exact time load no engine that could make them queue: they take turns on several.
+    """
+    for k in range(s.n_devices * EXACT_STREAMS):
+        s.lane_of[k] = -1
+    s.top_stream, lanes, device = 0, 0, -1
+    for lane in range(s.n_lanes):
+        first, end, n = s.lanes[lane].first, s.lanes[lane + 1].first, 0
+        if s.home[s.by_lane[first]] != device:
+            device = s.home[s.by_lane[first]]
+            s.homes[device].copy_stream = s.homes[device].top_stream - lanes
+        for i in range(first, end):
+            op = s.placed[s.by_lane[i]]
+            for c in range(op.first_copy, op.first_copy + op.n_copies):
+                e = s.sent[c].edge
+                to = s.home[s.dst[e]]
+                slot, home = to * EXACT_STREAMS, s.homes[to]
+                if s.lane_of[slot] < lanes:
+                    home.turn = 0  # the first copy from this stream
+                if s.size[e] & 1:
+                    slot += home.turn % EXACT_STREAMS
+                home.turn += 1
+                s.sent[c].lane = slot
+                if s.lane_of[slot] < lanes:
+                    s.lane_of[slot] = lanes
+                    s.keys[n] = slot
+                    n += 1
+        sort(s.keys, n)
+        for k in range(n):
+            s.lane_of[s.keys[k]] = lanes + k
+        lanes += n
+        s.top_stream = max(s.top_stream, s.homes[device].copy_stream + lanes)
+        for i in range(first, end):
+            op = s.placed[s.by_lane[i]]
+            for c in range(op.first_copy, op.first_copy + op.n_copies):
+                s.sent[c].lane = s.lane_of[s.sent[c].lane]
+
+
+@kernel
+def count(s: Candidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
-    n, ptr, kept = t[N_OPS], ints(t[IN_PTR]), ints(t[KEPT])
-    count, op = ints(t[WAIT_COUNT]), ints(t[OP])
-    event, barrier, copies = ints(t[EVENT]), ints(t[BARRIER_BEFORE]), ints(t[COPY_COUNT])
-    events, rows = 0, longs(t[LAUNCH_PTR])[n] + 3 * t[N_COPIES]
-    if t[BLOCKING]:
-        rows -= t[N_COPIES]
+    n, events, rows = s.n_ops, 0, s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
     for v in range(n):
-        for k in range(ptr[v], ptr[v] + count[v]):
-            if kept[k] < n:
-                event[op[kept[k]]] = 0
-        rows += count[v]
-        if t[STAGED]:
-            rows += barrier[v]
-    for u in range(n):
-        if event[u] >= 0 or copies[u] > 0:
-            event[u] = events
+        op = s.placed[v]
+        rows += op.n_waits + op.barrier
+        for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
+            if s.kept[k] < n:
+                s.placed[s.op[s.kept[k]]].event = 0
+    for v in range(n):
+        op = s.placed[v]
+        if op.event >= 0 or op.n_copies > 0:
+            op.event = events
             events += 1
-            if t[BLOCKING] and copies[u] > 0:
+            if s.blocking and op.n_copies > 0:
                 rows += 1
-    t[N_COMPUTE_EVENTS] = events
-    t[N_ROWS] = rows + events
+    s.n_op_events, s.n_rows = events, rows + events
 
 
-@compiled
-def _emit(t: Any, row: int, action: int, device: int, stream: int, argument: int) -> int:
-    """Write an instruction; return the next row."""
-    place = ints(t[PLACE])
-    bytes_at(t[ACTION])[row] = action
-    place[row] = device
-    place[t[N_ROWS] + row] = stream
-    place[2 * t[N_ROWS] + row] = argument
-    return row + 1
+@piece("lowering of schedules")
+def write(s: Candidate) -> None:
+    """Write the instructions of each host thread."""
+    s.n_written = 0
+    threads = s.op if s.one_thread else s.by_device
+    for i in range(s.n_ops):
+        write_operator(s, threads[i])
+        s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
 
 
-@compiled
-def _fill(t: Any) -> None:
-    """Write the instructions of each host thread, and the copies."""
-    n, staged, blocking = t[N_OPS], t[STAGED], t[BLOCKING]
-    first_event = t[N_COMPUTE_EVENTS]
-    order = ints(t[OP] if t[ONE_THREAD] else t[BY_DEVICE])
-    op, position, home = ints(t[OP]), ints(t[POSITION]), ints(t[HOME])
-    event = ints(t[EVENT])
-    ptr, kept, count = ints(t[IN_PTR]), ints(t[KEPT]), ints(t[WAIT_COUNT])
-    launches = longs(t[LAUNCH_PTR])
-    first, copies, copy_lane = ints(t[FIRST_COPY]), ints(t[COPY_COUNT]), ints(t[COPY_LANE])
-    ends, top, start = ints(t[COPY_ENDS]), ints(t[TOP_OF_DEVICE]), ints(t[COPY_LANE_START])
-    # all of 64 bits: one version of `_emit` is compiled
-    launch, record, wait = word(LAUNCH), word(RECORD), word(WAIT)
-    copy, barrier, sync = word(COPY), word(BARRIER), word(SYNC)
-    none, row = word(-1), word(0)
-    for i in range(n):
-        v = order[i]
-        here, stream, mine = word(home[v]), word(ints(t[STREAM])[position[v]]), word(event[v])
-        if staged and ints(t[BARRIER_BEFORE])[v]:
-            row = _emit(t, row, barrier, here, none, none)
-        for k in range(ptr[v], ptr[v] + count[v]):
-            if kept[k] < n:
-                row = _emit(t, row, wait, here, stream, word(event[op[kept[k]]]))
-            elif blocking:
-                row = _emit(t, row, sync, here, none, first_event + kept[k] - n)
-            else:
-                row = _emit(t, row, wait, here, stream, first_event + kept[k] - n)
-        for k in range(launches[v], launches[v + 1]):
-            row = _emit(t, row, launch, here, stream, k)
-        if mine >= 0:
-            row = _emit(t, row, record, here, stream, mine)
-        if blocking and copies[v]:  # the host itself waits for the data
-            row = _emit(t, row, sync, here, none, mine)
-        for c in range(first[v], first[v] + copies[v]):
-            on = top[here] + 1 + copy_lane[c] - start[here]
-            if not blocking:
-                row = _emit(t, row, wait, here, on, mine)
-            row = _emit(t, row, copy, here, on, c)
-            row = _emit(t, row, record, here, on, first_event + c)
-            ends[c], ends[t[N_COPIES] + c] = v, home[ints(t[DST])[ints(t[COPY_EDGE])[c]]]
-        longs(t[THREAD_PTR])[1 if t[ONE_THREAD] else here + 1] = row
+@kernel
+def write_operator(s: Candidate, v: int) -> None:
+    """Write what the host issues for an operator."""
+    op, first_event = s.placed[v], s.n_op_events
+    here, stream = s.home[v], s.stream[op.position]
+    if op.barrier:
+        emit(s, BARRIER, here, -1, -1)
+    for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
+        copy = s.kept[k] - s.n_ops
+        event = first_event + copy if copy >= 0 else s.placed[s.op[s.kept[k]]].event
+        if copy >= 0 and s.blocking:
+            emit(s, SYNC, here, -1, event)
+        else:
+            emit(s, WAIT, here, stream, event)
+    for k in range(s.launch_ptr[v], s.launch_ptr[v + 1]):
+        emit(s, LAUNCH, here, stream, k)
+    if op.event >= 0:
+        emit(s, RECORD, here, stream, op.event)
+    if s.blocking and op.n_copies > 0:  # the host itself waits for the data
+        emit(s, SYNC, here, -1, op.event)
+    for c in range(op.first_copy, op.first_copy + op.n_copies):
+        on = s.homes[here].copy_stream + 1 + s.sent[c].lane
+        if not s.blocking:
+            emit(s, WAIT, here, on, op.event)
+        emit(s, COPY, here, on, c)
+        emit(s, RECORD, here, on, first_event + c)
+        s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
 
 
-def lower_columns(table: int) -> None:
-    """Do what the table asks for, see `layout`."""
-    t = longs(table)
-    phase = t[PHASE]
-    t[STATUS] = DONE
-    if phase == PREPARE:
-        group(ints(t[SRC]), t[N_EDGES], ints(t[OUT_PTR]), t[N_OPS], ints(t[OUT_EDGE]))
-        group(ints(t[DST]), t[N_EDGES], ints(t[IN_PTR]), t[N_OPS], ints(t[IN_EDGE]))
-    elif phase == FILL:
-        _fill(t)
-    else:
-        if phase == PLAN:
-            t[STATUS] = _place(t)
-            if t[STATUS] != DONE:
-                return
-            if t[STAGED]:
-                _find_barriers(t)
-            _find_copies(t)
-            t[AT] = t[TOP] = t[MADE] = 0
-        find_waits(t)
-        if t[STATUS] == DONE:
-            if t[MINIMAL]:
-                drop_copy_waits(t)
-            _count(t)
+@kernel
+def emit(s: Candidate, action: int, device: int, stream: int, argument: int) -> None:
+    """Write an instruction."""
+    row = s.n_written
+    s.action[row] = action
+    s.place[row], s.place[s.n_rows + row], s.place[2 * s.n_rows + row] = device, stream, argument
+    s.n_written += 1

@@ -1,8 +1,7 @@
 """From a `Schedule` to the `Program` that runs it."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final, NoReturn, cast
+from typing import Final, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +10,13 @@ from simsched.cluster import Cluster
 from simsched.errors import ScheduleError
 from simsched.feasibility import launch_position
 from simsched.graph import OpGraph
-from simsched.lowering import layout
-from simsched.machine_code import load
-from simsched.program import Copies, Launches, Program, Small
+from simsched.lowering.core import plan, write
+from simsched.lowering.tables import Candidate, Clock
+from simsched.program import Copies, Launches, Program
 from simsched.schedules import EVENT_PLANS, EXECUTIONS, Schedule
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
-_HERE: Final = Path(__file__).parent
-_SOURCES: Final = (*sorted(_HERE.glob("*.py")), _HERE.parent / "machine_columns.py", _HERE.parent / "program.py")
 _LARGEST: Final = 2**31 - 1
 _ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
 
@@ -102,37 +99,23 @@ class Lowering:
             raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
         _check_options(execution, threads, transfers, events)
         self.graph, self.devices, self.execution = graph, tuple(devices), execution
-        self._run = run = load("simsched.lowering.core:lower_columns", _SOURCES, "lowering of schedules")
-        n, n_edges, n_devices = len(graph), len(graph.src), len(self.devices)
-        self._one_thread = threads == "one" or execution == "graph"
-        lengths = layout.work_lengths(n, n_edges, n_devices)
-        self._starts = starts = np.cumsum(lengths) - lengths
-        self._work = np.empty(int(lengths.sum()), np.int32)
         self._launches = Launches(graph)
-        self._clocks = np.empty(2 * n + _ROOM, np.int64)  # lane and place in one number
-        self._table = table = np.zeros(layout.SIZE, np.int64)
-        table[layout.KEYS :] = 4 * starts + _address(self._work)
-        table[layout.LAUNCH_PTR], table[layout.CLOCKS] = _address(self._launches.ptr), _address(self._clocks)
-        table[layout.N_OPS], table[layout.N_EDGES], table[layout.N_DEVICES] = n, n_edges, n_devices
-        table[layout.ONE_THREAD], table[layout.BLOCKING] = self._one_thread, transfers == "blocking"
-        table[layout.MINIMAL], table[layout.STAGED] = events == "minimal", execution == "stages"
-        table[layout.ROOM], table[layout.PHASE] = len(self._clocks), layout.PREPARE
-        self._rows = self._columns(layout.OP, layout.POSITION).reshape(5, n)
-        self._unset = self._columns(layout.POSITION, layout.LANES_OF_DEVICE)
-        self._zero = self._columns(layout.LANES_OF_DEVICE, layout.HOME)
-        self._ends = [np.ascontiguousarray(ends, np.int32) for ends in (graph.src, graph.dst)]
-        table[layout.SRC], table[layout.DST] = [_address(ends) for ends in self._ends]
-        self._columns(layout.SIZE_OF, layout.OUT_EDGE)[:], table[layout.N_SIZES] = _sizes(graph)
-        run(_address(table))
+        n, one_thread = len(graph), threads == "one" or execution == "graph"
+        (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
+        self._threads = 1 if one_thread else len(self.devices)
+        self._table = table = Candidate(
+            n_ops=n, n_edges=len(graph.src), n_devices=len(self.devices), one_thread=one_thread,
+            blocking=transfers == "blocking", minimal=events == "minimal", staged=execution == "stages",
+            src=_small(graph.src), dst=_small(graph.dst), launch_ptr=self._launches.ptr,
+            out_ptr=out_ptr, out_edge=_small(out_edge), in_ptr=in_ptr, in_edge=_small(in_edge),
+            bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
+        )  # fmt: skip
+        table["size"][:], table.n_sizes = _sizes(graph)
 
     @property
     def launch_ptr(self) -> npt.NDArray[np.int64]:
         """Where the launches of each operator begin, shape (n_ops + 1,)."""
         return self._launches.ptr
-
-    def _columns(self, start: int, end: int) -> Small:
-        """Return the work columns from one to another."""
-        return self._work[self._starts[start - layout.KEYS] : self._starts[end - layout.KEYS]]
 
     def program(
         self,
@@ -160,23 +143,19 @@ class Lowering:
         What `Schedule.lower` returns for a schedule that it accepts. `stage` counts for execution
         in stages alone. The program is the caller's; nothing that later candidates do changes it.
         """
-        table, rows = self._table, self._rows
-        rows[0], rows[1], rows[2] = op, device, stream
+        table = self._table
+        table["op"][:], table["device"][:], table["stream"][:] = op, device, stream
         if self.execution == "stages":
-            rows[3] = stage
+            table["stage"][:] = stage
         self._plan()
-        n_copies, n_rows, n_events = table[[layout.N_COPIES, layout.N_ROWS, layout.N_COMPUTE_EVENTS]].tolist()
-        thread_ptr = np.zeros(2 if self._one_thread else len(self.devices) + 1, np.int64)
-        action, place, ends = (
-            np.empty(n_rows, np.int8),
-            np.empty((3, n_rows), np.int32),
-            np.empty((2, n_copies), np.int32),
-        )
-        table[layout.THREAD_PTR : layout.KEYS] = _address(thread_ptr), _address(action), _address(place), _address(ends)
-        self._call(layout.FILL)
+        n_copies, n_rows = table.n_copies, table.n_rows
+        table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
+        table["action"] = action = np.empty(n_rows, np.int8)
+        table["place"] = place = np.empty((3, n_rows), np.int32)
+        table["copies"] = ends = np.empty((2, n_copies), np.int32)
+        write(table)
         np.maximum.accumulate(thread_ptr, out=thread_ptr)  # a device without operators ends where the one before does
-        edge = self._columns(layout.COPY_EDGE, layout.COPY_LANE)[:n_copies]
-        copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
+        edge = table["sent"]["edge"][:n_copies]
         return Program.of_columns(
             self.graph,
             self.devices,
@@ -184,78 +163,37 @@ class Lowering:
             thread_ptr,
             action,
             *place,
-            copies=copies,
-            n_events=n_events + n_copies,
+            copies=Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge]),
+            n_events=table.n_op_events + n_copies,
             priority=self._by_operator(priority),
             launches=self._launches,
         )
 
-    def _call(self, phase: int) -> int:
-        """Run a phase of the compiled code; return its status."""
-        self._table[layout.PHASE] = phase
-        self._run(_address(self._table))
-        return int(self._table[layout.STATUS])
-
     def _plan(self) -> None:
-        """Find what the program has, helping out where the compiled code asks for it."""
+        """Find what the program has, with more room for clocks where they need it."""
         table = self._table
-        table[layout.LANES_KNOWN] = 0
-        self._unset.fill(-1)
-        self._zero.fill(0)
-        status = self._call(layout.PLAN)
-        if status == layout.SPARSE:  # streams of large numbers
-            keys = self._rows[1].astype(np.int64) << 32 | self._rows[2]
-            lanes, self._rows[4] = np.unique(keys, return_inverse=True)
-            table[layout.N_LANES], table[layout.LANES_KNOWN] = len(lanes), 1
-            self._unset.fill(-1)
-            status = self._call(layout.PLAN)
-        if status == layout.WRONG:
-            self._refuse(int(table[layout.AT]))
-        while status == layout.FULL:
-            self._make_room()
-            status = self._call(layout.WAITS)
-        if table[layout.TOP_STREAM] > _LARGEST:
+        table.full = 0
+        plan(table)
+        if table.wrong >= 0:
+            self._refuse(table.wrong)
+        while table.full:
+            clocks, top = table["clocks"], table.top
+            table.room = 2 * max(table.room, top + table.n_lanes)
+            table["clocks"] = np.empty(table.room, Clock.dtype)
+            table["clocks"][:top] = clocks[:top]
+            plan(table)
+        if table.top_stream > _LARGEST:
             raise ScheduleError("the streams of copies come behind those of operators and would be beyond 2^31")
-
-    def _make_room(self) -> None:
-        """Drop the snapshots of vector clocks that are no longer asked for; more room if that is not half of it."""
-        table, n = self._table, len(self.graph)
-        at, made = int(table[layout.AT]), int(table[layout.MADE])
-        by_device, home, snapshot = (
-            self._columns(key, key + 1)[:n] for key in (layout.BY_DEVICE, layout.HOME, layout.SNAPSHOT)
-        )
-        waits = np.zeros(n, np.bool_)
-        waits[by_device[at:]] = True
-        here = home[by_device[at]]
-        src, dst = self._ends
-        asked = src[waits[dst] & (home[src] == here) & (home[dst] == here)]
-        live = np.zeros(n + 1, np.bool_)
-        live[snapshot[asked]] = True
-        live[self._columns(layout.CURRENT, layout.CLOCK)] = True
-        rows = self._columns(layout.SNAPSHOTS, layout.TOUCHED)
-        kept = rows[:made][live[rows[:made]]]
-        starts = self._columns(layout.SNAPSHOT_START, layout.SNAPSHOT_LENGTH)
-        lengths = self._columns(layout.SNAPSHOT_LENGTH, layout.SNAPSHOTS)[kept]
-        ends = np.cumsum(lengths, dtype=np.int64)
-        used = int(ends[-1]) if len(ends) else 0
-        entries = np.repeat(starts[kept] - (ends - lengths), lengths) + np.arange(used)
-        old, need = self._clocks, 2 * (used + int(table[layout.N_LANES]))
-        if need > len(old):
-            self._clocks = np.empty(max(need, 2 * len(old)), np.int64)
-            table[layout.CLOCKS], table[layout.ROOM] = _address(self._clocks), len(self._clocks)
-        self._clocks[:used] = old[entries]
-        rows[: len(kept)], starts[kept] = kept, ends - lengths
-        table[layout.TOP], table[layout.MADE] = used, len(kept)
 
     def _by_operator(self, priority: npt.ArrayLike) -> npt.NDArray[np.int64]:
         if np.ndim(priority) == 0:
             return np.full(len(self.graph), priority, np.int64)
         found = np.empty(len(self.graph), np.int64)
-        found[self._rows[0]] = priority
+        found[self._table["op"]] = priority
         return found
 
     def _refuse(self, at: int) -> NoReturn:
-        op, device, stream = self._rows[:3, at].tolist()
+        op, device, stream = (int(self._table[key][at]) for key in ("op", "device", "stream"))
         raise ScheduleError(
             f"row {at} of a candidate places operator {op} on device {device}, stream {stream}: operators are 0 to "
             f"{len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, and streams not negative"
@@ -274,7 +212,7 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
     uniform[1] = uniform[1] or bool(np.isnan(exact).all())
     if all(uniform):
         return int(not np.isnan(exact[0])), 2
-    keys = [np.nan_to_num(exact, nan=-1.0), nbytes]
+    keys = [np.where(exact >= 0.0, exact, -1.0), nbytes]
     if any(uniform):
         keys = keys[:1] if uniform[0] else keys[1:]
     order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
@@ -290,6 +228,5 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
     return rank, 2 * n_sizes
 
 
-def _address(column: npt.NDArray[Any]) -> int:
-    address: int = column.__array_interface__["data"][0]
-    return address
+def _small(column: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    return np.ascontiguousarray(column, np.int32)

@@ -1,173 +1,176 @@
-"""Which waits a program needs: compiled into `core`.
+"""Which waits a program needs.
 
-Waits of an operator are keys in rising order: the place of a producer on another stream of the
-device, or the number of operators plus the number of a copy.
+Waits of an operator are keys in rising order: the place of a producer on another stream of the device, or the number
+of operators plus the number of a copy.
 """
 
-from typing import Any
-
-from simsched.lowering.columns import sort, word
-from simsched.lowering.layout import (
-    AT,
-    BLOCKING,
-    BY_DEVICE,
-    BY_LANE,
-    CLOCK,
-    CLOCKS,
-    COPY_LANE,
-    COPY_OF_EDGE,
-    CURRENT,
-    FULL,
-    HOME,
-    IN_EDGE,
-    IN_PTR,
-    KEPT,
-    KEYS,
-    LANE,
-    LANES_OF_DEVICE,
-    MADE,
-    MINIMAL,
-    N_COPIES,
-    N_OPS,
-    ONE_THREAD,
-    OP,
-    POSITION,
-    REACHED,
-    REACHED_BY,
-    ROOM,
-    SNAPSHOT,
-    SNAPSHOT_LENGTH,
-    SNAPSHOT_START,
-    SNAPSHOTS,
-    SRC,
-    STAGED,
-    STATUS,
-    TOP,
-    TOUCHED,
-    WAIT_COUNT,
-)
-from simsched.machine_code import compiled
-from simsched.machine_columns import ints, longs
+from simsched.jit import kernel
+from simsched.lowering.sorting import sort
+from simsched.lowering.tables import Candidate
 
 
-@compiled
-def find_waits(t: Any) -> None:
+@kernel
+def find_waits(s: Candidate) -> bool:
     """Write the waits of every operator, those between streams of a device without what follows from others.
 
-    A snapshot of a vector clock says up to which places other streams have run before any operator
-    runs that stands behind the one it is named by. Stops where `CLOCKS` is full, to go on there.
+    A snapshot says up to which places other streams have run before any operator runs that stands behind the one that
+    makes it, on its stream. False where there is no room for another one, to go on there.
     """
-    n, minimal, staged = t[N_OPS], t[MINIMAL], t[STAGED]
-    top, made = t[TOP], t[MADE]
-    op, position, home = ints(t[OP]), ints(t[POSITION]), ints(t[HOME])
-    lane, by_device = ints(t[LANE]), ints(t[BY_DEVICE])
-    ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
-    copy_of = ints(t[COPY_OF_EDGE])
-    kept, count, keys = ints(t[KEPT]), ints(t[WAIT_COUNT]), longs(t[KEYS])
-    snapshot = ints(t[SNAPSHOT])
-    current, starts, lengths = ints(t[CURRENT]), ints(t[SNAPSHOT_START]), ints(t[SNAPSHOT_LENGTH])
-    clocks, clock, touched = longs(t[CLOCKS]), ints(t[CLOCK]), ints(t[TOUCHED])
-    for i in range(t[AT], n):
-        v = by_device[i]
-        here, mine, start = home[v], lane[v], ptr[v]
-        if i > 0 and home[by_device[i - 1]] != here:
-            top = made = 0  # no clock reaches over to another device
-        m, local = 0, 0
-        for k in range(start, ptr[v + 1]):
-            u = src[edges[k]]
-            if home[u] != here:
-                keys[m] = n + copy_of[edges[k]]
-                m += 1
-            elif lane[u] != mine and not staged:
-                keys[m] = position[u]
-                m += 1
-                local += 1
-        if m > 1:
-            sort(keys, word(m))
-        n_touched, fresh = 0, False
-        if local > 0 and minimal:
-            if top + ints(t[LANES_OF_DEVICE])[here] > t[ROOM]:
-                t[STATUS], t[AT], t[TOP] = FULL, i, top
-                t[MADE] = made
-                return
-            u, k = v, local
-            known = current[mine]
-            while True:  # first what the stream knows; then the latest producer first, as it may imply the others
-                if known >= 0:
-                    for j in range(starts[known], starts[known] + lengths[known]):
-                        other, place = clocks[j] >> 32, clocks[j] & 0x7FFFFFFF
-                        if other != mine and clock[other] < place:
-                            if clock[other] < 0:
-                                touched[n_touched] = other
-                                n_touched += 1
-                            clock[other] = place
-                k -= 1
-                known = -1
-                if k < 0:
-                    break
-                u = op[keys[k]]
-                if clock[lane[u]] < keys[k]:
-                    if clock[lane[u]] < 0:
-                        touched[n_touched] = lane[u]
-                        n_touched += 1
-                    clock[lane[u]] = keys[k]
-                    known = snapshot[u]
-                    fresh = True
-                else:
-                    keys[k] = -1
-        at, last = start, -1
-        for k in range(m):
-            if keys[k] > last:
-                last = keys[k]
-                kept[at] = last
+    for i in range(s.at, s.n_ops):
+        v = s.by_device[i]
+        op = s.placed[v]
+        if i == 0 or s.home[s.by_device[i - 1]] != s.home[v]:
+            s.first, s.top = i, 0  # no clock reaches over to another device
+        n, some = find_producers(s, v), False
+        s.n_touched = 0
+        if s.minimal and n > 0 and s.keys[0] < s.n_ops:
+            if not has_room(s, i):
+                s.at = i
+                return False
+            some = drop_implied(s, v, n)
+        at, last = s.in_ptr[v], -1
+        for k in range(n):
+            if s.keys[k] > last:
+                last = s.keys[k]
+                s.kept[at] = last
                 at += 1
-        count[v] = at - start
-        if fresh:
-            starts[v], lengths[v] = top, n_touched
-            ints(t[SNAPSHOTS])[made] = v
-            made += 1
-            current[mine] = v
-        for k in range(n_touched):
-            other = touched[k]
-            if fresh:
-                clocks[top + k] = (other << 32) | clock[other]
-            clock[other] = -1
-        if fresh:
-            top += n_touched
-        snapshot[v] = current[mine]
+        op.n_waits = at - s.in_ptr[v]
+        for k in range(s.top, s.top + s.n_touched):
+            clock = s.clocks[k]
+            lane = s.lanes[clock.lane]
+            clock.place, lane.place = lane.place, -1
+        op.snapshot, op.n_clocks = s.top, s.n_touched if some else 0
+        s.top += op.n_clocks
+        if some:
+            s.lanes[op.lane].known = v
+        op.known = s.lanes[op.lane].known
+    return True
 
 
-@compiled
-def drop_copy_waits(t: Any) -> None:
+@kernel
+def find_producers(s: Candidate, v: int) -> int:
+    """Write what an operator could wait for as keys; return how many they are."""
+    op, n = s.placed[v], 0
+    for k in range(s.in_ptr[v], s.in_ptr[v + 1]):
+        e, u = s.in_edge[k], s.src[s.in_edge[k]]
+        if s.home[u] != s.home[v]:
+            s.keys[n] = s.n_ops + s.copy_of[e]
+            n += 1
+        elif s.placed[u].lane != op.lane and not s.staged:
+            s.keys[n] = s.placed[u].position
+            n += 1
+    sort(s.keys, n)
+    return n
+
+
+@kernel
+def drop_implied(s: Candidate, v: int, n: int) -> bool:
+    """Drop producers on the device that have run if others have, or by what the stream knows; return whether any stay.
+
+    The latest comes first, as it may imply the others.
+    """
+    mine, some = s.placed[v].lane, False
+    learn_all(s, s.lanes[mine].known, mine)
+    for k in range(n - 1, -1, -1):
+        if s.keys[k] >= s.n_ops:
+            continue
+        producer = s.placed[s.op[s.keys[k]]]
+        if s.lanes[producer.lane].place < s.keys[k]:
+            learn(s, producer.lane, s.keys[k])
+            learn_all(s, producer.known, mine)
+            some = True
+        else:
+            s.keys[k] = -1
+    return some
+
+
+@kernel
+def learn_all(s: Candidate, known: int, mine: int) -> None:
+    """Note what the snapshot of an operator (-1: of none) says of all streams but one."""
+    if known >= 0:
+        op = s.placed[known]
+        for k in range(op.snapshot, op.snapshot + op.n_clocks):
+            clock = s.clocks[k]
+            if clock.lane != mine:
+                learn(s, clock.lane, clock.place)
+
+
+@kernel
+def learn(s: Candidate, lane: int, place: int) -> None:
+    """Note up to which place a stream has run."""
+    if s.lanes[lane].place < place:
+        if s.lanes[lane].place < 0:
+            s.clocks[s.top + s.n_touched].lane = lane
+            s.n_touched += 1
+        s.lanes[lane].place = place
+
+
+@kernel
+def has_room(s: Candidate, i: int) -> bool:
+    """Return whether another snapshot has room; snapshots that nobody asks for are dropped if that frees half of it."""
+    if s.top + s.n_lanes <= s.room:
+        return True
+    find_asked(s, i)
+    s.top = 0
+    for k in range(s.first, i):
+        op = s.placed[s.by_device[k]]
+        if op.asked != i:
+            op.n_clocks = 0
+        for j in range(op.n_clocks):
+            to, clock = s.clocks[s.top + j], s.clocks[op.snapshot + j]
+            to.lane, to.place = clock.lane, clock.place
+        op.snapshot = s.top
+        s.top += op.n_clocks
+    return 2 * (s.top + s.n_lanes) <= s.room
+
+
+@kernel
+def find_asked(s: Candidate, i: int) -> None:
+    """Mark the snapshots that streams, or operators of the device from place `i` on, may ask for."""
+    device = s.home[s.by_device[i]]
+    for k in range(s.n_lanes):
+        if s.lanes[k].known >= 0:
+            s.placed[s.lanes[k].known].asked = i
+    for k in range(i, s.n_ops):
+        v = s.by_device[k]
+        if s.home[v] != device:
+            break
+        for q in range(s.in_ptr[v], s.in_ptr[v + 1]):
+            known = s.placed[s.src[s.in_edge[q]]].known
+            if known >= 0:
+                s.placed[known].asked = i
+
+
+@kernel
+def drop_copy_waits(s: Candidate) -> None:
     """Drop waits for copies where the same waiter has waited for one behind it on its stream.
 
     A wait holds the consumer's stream; with blocking transfers it holds the whole host thread.
     """
-    n, blocking, one_thread = t[N_OPS], t[BLOCKING], t[ONE_THREAD]
-    ptr, kept, count = ints(t[IN_PTR]), ints(t[KEPT]), ints(t[WAIT_COUNT])
-    copy_lane = ints(t[COPY_LANE])
-    reached, by = ints(t[REACHED]), ints(t[REACHED_BY])
-    order, waiters = ints(t[BY_LANE]), ints(t[LANE])
-    if blocking:
-        order, waiters = ints(t[OP] if one_thread else t[BY_DEVICE]), ints(t[HOME])
-    for k in range(t[N_COPIES]):
-        by[copy_lane[k]] = -1
-    for i in range(n):
+    order = s.by_lane
+    if s.blocking:
+        order = s.op if s.one_thread else s.by_device
+    for k in range(s.n_copies):
+        s.copy_lanes[s.sent[k].lane].waiter = -1
+    for i in range(s.n_ops):
         v = order[i]
-        waiter = 0 if blocking and one_thread else waiters[v]
-        start, end = ptr[v], ptr[v] + count[v]
+        op = s.placed[v]
+        waiter = op.lane
+        if s.blocking:
+            waiter = 0 if s.one_thread else s.home[v]
+        start, end = s.in_ptr[v], s.in_ptr[v] + op.n_waits
         first = end
-        while first > start and kept[first - 1] >= n:
+        while first > start and s.kept[first - 1] >= s.n_ops:
             first -= 1
-            copy = kept[first] - n
-            on = copy_lane[copy]
-            if by[on] == waiter and reached[on] >= copy:
-                kept[first] = -1
+            copy = s.kept[first] - s.n_ops
+            lane = s.copy_lanes[s.sent[copy].lane]
+            if lane.waiter == waiter and lane.copy >= copy:
+                s.kept[first] = -1
             else:
-                reached[on], by[on] = copy, waiter
+                lane.copy, lane.waiter = copy, waiter
         at = first
         for k in range(first, end):
-            if kept[k] >= 0:
-                kept[at] = kept[k]
+            if s.kept[k] >= 0:
+                s.kept[at] = s.kept[k]
                 at += 1
-        count[v] = at - start
+        op.n_waits = at - start

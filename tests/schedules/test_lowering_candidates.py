@@ -11,8 +11,9 @@ from simsched.cluster import Cluster
 from simsched.errors import ProgramError, ScheduleError
 from simsched.feasibility import barrier_before
 from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.lowering import Lowering, layout
+from simsched.lowering import Lowering
 from simsched.lowering.lowering import OPTIONS
+from simsched.lowering.tables import Clock
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.schedules import Schedule
 
@@ -214,11 +215,9 @@ def test_clocks_that_need_room():
     graph = drawn_graph(rng, 80, 300)
     columns = drawn(rng, 80, streams=12, devices=2)
     many, tight = Lowering(graph, DEVICES), Lowering(graph, DEVICES)
-    tight._clocks = np.empty(3, np.int64)
-    tight._table[layout.CLOCKS] = tight._clocks.ctypes.data
-    tight._table[layout.ROOM] = len(tight._clocks)
+    tight._table["clocks"], tight._table.room = np.empty(3, Clock.dtype), 3
     same(tight.program(*columns), many.program(*columns))
-    assert 3 < len(tight._clocks) < 80 * 12
+    assert 3 < len(tight._table["clocks"]) < 80 * 12
 
 
 def test_a_stream_for_each_operator():
@@ -228,7 +227,7 @@ def test_a_stream_for_each_operator():
     many = Lowering(graph, ("gpu0",))
     program = many.program(np.arange(n), 0, np.arange(n)).check()
     assert np.bincount(program.action).tolist() == [n, n // 2, n // 2]
-    assert len(many._clocks) < 10 * n
+    assert len(many._table["clocks"]) < 10 * n
 
 
 def test_many_edges_of_an_operator():

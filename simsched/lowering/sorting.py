@@ -1,0 +1,19 @@
+"""Sorting in kernels."""
+
+from simsched.jit import Column, i8, kernel
+
+
+@kernel
+def sort(keys: Column[i8], n: int) -> None:
+    """Sort `n` numbers (Shell's way: by insertion if they are few)."""
+    gap = 1
+    while gap < n // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            key, j = keys[i], i
+            while j >= gap and keys[j - gap] > key:
+                keys[j] = keys[j - gap]
+                j -= gap
+            keys[j] = key
+        gap //= 3
