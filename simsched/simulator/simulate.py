@@ -7,7 +7,7 @@ import numpy as np
 from simsched.calibrated import Target, upon
 from simsched.cluster import Cluster
 from simsched.costmodel import CostModel
-from simsched.errors import SimulationError, UnknownNameError
+from simsched.errors import MissingDependencyError, SimulationError, UnknownNameError
 from simsched.program import Program
 from simsched.schedules import Schedule
 from simsched.simulator.compiled.plan import simulate_compiled
@@ -78,7 +78,10 @@ def simulate(
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, list(ENGINES))
     if engine == "reference":
-        from simsched.simulator.reference import Reference
+        try:
+            from simsched.simulator.reference import Reference
+        except ImportError:
+            raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
         return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
     return simulate_compiled(program, cluster, cost, jitter, rng)
