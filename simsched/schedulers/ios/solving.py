@@ -114,10 +114,10 @@ class Solver:
                 self._stages.latencies(ops, [((0,),)], self._deadline)
             return replace(one_by_one(1), states=1, transitions=1, schedules=1, schedules_exact=True,
                            distinct_stages=int(self._formula is None))  # fmt: skip
-        search = PartSearch(part, limits, self._deadline)
+        search = PartSearch(part, merge_costs, limits, self._deadline)
         if self._formula is not None:
-            return search.by_formula(self._formula, merge_costs)
-        return search.by_cost(lambda stages: self._stages.latencies(ops, stages, self._deadline), merge_costs)
+            return search.by_formula(self._formula)
+        return search.by_cost(lambda stages: self._stages.latencies(ops, stages, self._deadline))
 
 
 def least_transitions(readers: Sequence[Sequence[int]]) -> int:
