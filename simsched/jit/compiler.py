@@ -11,13 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from struct import pack
 from types import FunctionType, ModuleType
-from typing import Any, Final, NamedTuple, cast, get_args, get_origin
+from typing import Any, Final, NamedTuple, cast
 
-from simsched.jit.tables import ColumnKind, Row, Table, column_of, dtype_of
+from simsched.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
 from simsched.jit.units import CompileError, Unit, is_kernel, wrapped
 
-INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
-_KINDS: Final[dict[Any, str]] = {int: INT, float: FLOAT, bool: BOOL, None: NONE, type(None): NONE}
 _NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -109,18 +107,6 @@ def _shown(kind: Any) -> str:
     return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
 
 
-def kind_of(annotation: Any) -> Any:
-    """Return the type that an annotation stands for, None if there is none."""
-    if annotation in _KINDS:
-        return _KINDS[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
-        return annotation
-    if get_origin(annotation) is tuple:
-        kinds = tuple(map(kind_of, get_args(annotation)))
-        return None if None in kinds else kinds
-    return column_of(annotation)
-
-
 class _Function:
     """One kernel on its way to LLVM assembly.
 
@@ -158,7 +144,7 @@ class _Function:
         names = code.co_varnames[: code.co_argcount]
         for name in (*names, "return"):
             if kinds.get(name) is None:
-                what = "its result" if name == "return" else f"parameter {name!r}"
+                what = "the result" if name == "return" else f"parameter {name!r}"
                 self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
         return {name: kinds[name] for name in names}, kinds["return"]
 
@@ -299,6 +285,8 @@ class _Function:
         call, target = cast(ast.Call, node.iter), node.target
         if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(target, ast.Name)):
             self._refuse("for runs over range(...) only; index the column by a number")
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            self._refuse("a range has one to three bounds, without names")
         bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
         start, stop = bounds if len(bounds) == 2 else (Value(INT, "0"), bounds[0])
         step = self._constant(call.args[2]) if len(call.args) == 3 else 1
@@ -517,8 +505,10 @@ class _Function:
             order = "eq" if isinstance(op, ast.Is) else "ne"
             return self._emit(BOOL, f"icmp {order} ptr {left.text}, null"), left
         if isinstance(op, ast.In | ast.NotIn):
-            if not isinstance(right, ast.Tuple):
-                self._refuse("`in` takes a tuple of numbers written out")
+            if (
+                not isinstance(right, ast.Tuple) or left.kind == FLOAT
+            ):  # NaN is in a tuple of itself, and equals nothing
+                self._refuse("`in` asks of a whole number for a tuple of such, written out; else compare by ==")
             found = Value(BOOL, "false")
             for each in cast(ast.Tuple, right).elts:
                 same = self._compare("eq", left, self._expr(each))
@@ -559,7 +549,7 @@ class _Function:
         arguments = [self._expr(each) for each in node.args]
         kinds = [argument.kind for argument in arguments]
         if node.keywords or not arguments:
-            self._refuse(f"{ast.unparse(node)!r} is not compiled; mark the function as a kernel, or {_SUBSET}")
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; give its parameters and result types, or {_SUBSET}")
         first = arguments[0]
         if called in (max, min) and len(kinds) > 1 and len(set(kinds)) == 1 and kinds[0] in (INT, FLOAT):
             for other in arguments[1:]:  # of equal ones, and beside NaN, the first stays, as in Python

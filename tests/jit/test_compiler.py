@@ -1,0 +1,166 @@
+"""What the compiler refuses, with file, line and what to do instead."""
+
+import re
+
+import pytest
+
+from simsched.jit import CompileError
+from simsched.jit.compiler import compile_piece
+from simsched.jit.units import units_of
+from validation.jit import module_of
+
+HEAD = """
+import math
+from math import floor, inf, sqrt
+from typing import Any
+from simsched.jit import Column, Rows, f8, i8, kernel, wrapped
+from validation.jit_state import Record, State
+LARGE, WORD = 2**63, "word"
+
+@kernel
+def pair(a: int, x: float) -> tuple[int, float]:
+    return a, x
+
+@kernel
+def half(x: float) -> float:
+    return x / 2.0
+
+@kernel
+def nothing(a: int) -> None:
+    pass
+
+def plain(a: int) -> int:
+    return a
+
+@kernel
+def untyped(a) -> int:
+    return 1
+
+@kernel
+def anything(a: Any) -> int:
+    return 1
+
+@kernel
+def endless(a: int):
+    pass
+
+@kernel
+def given(a: int, b: int = 2) -> int:
+    return a + b
+
+@kernel
+def named(a: int, *, b: int) -> int:
+    return a - b
+
+"""
+LINE = len(HEAD.splitlines()) + 3
+SUBSET = "kernels have int, float, bool, tables, rows and columns, if, while, for range, calls of kernels"
+WORDS = "write int(...) or float(...)"
+REFUSED = {
+    SUBSET: """
+        with s: pass | try: pass|finally: pass | raise ValueError | assert s.i | del s | global LARGE | import os
+        def f(): pass | class C: pass | lambda: 1 | [1, 2] | {1: 2} | {1, 2} | f"{s.i}" | (a := 1) | (yield)
+        [i for i in range(3)] | a = "word" | a = WORD | a = None | a = ... | a = 1j | a = LARGE
+        a = 9223372036854775808 | a = -(-9223372036854775808) | a = missing | missing(1) | plain(1) | math.sin(s.x)
+        print(s.i) | len(s.longs) | round(s.x) | pow(s.i, 2) | max(s.i, s.x) | max(s.i) | max(True, False)
+        max(s.i, 2, key=abs) | abs(s.i) | sqrt(s.i) | floor(s.i) | int() | int(s.i, 2) | int(s.longs) | wrapped(s.x)
+        s.longs.sum() | State() | +s.i | ~s.x | -s.longs | s.longs[1, 2] | s.longs["x"] | s.i < "x"
+        (a, b), c = (1, 2), 3 | a += 1 | half(*s.longs)
+        for i in range(3): pass|else: pass | while s.i: pass|else: pass | match s.i:| case 1: pass | s.i != None""",
+    "for runs over range(...) only; index the column by a number": """
+        for x in s.longs: pass | for i, j in range(3): pass | for s.i in range(3): pass | for x in s: pass""",
+    "a range has one to three bounds, without names": """
+        for i in range(): pass | for i in range(1, 2, 3, 4): pass | for i in range(stop=3): pass""",
+    "the step of a range is a whole number, not 0, that stands in the source": """
+        for i in range(1, 2, 0): pass | for i in range(1, 2, s.i): pass | for i in range(1, 2, 0.5): pass""",
+    f"a bound of range is float, and has to be int; {WORDS}": "for i in range(s.x): pass",
+    "a part of a column has a start only: column[start:]": """
+        a = s.longs[1:3] | a = s.longs[:3] | a = s.longs[::2] | s.longs[:] = 1""",
+    f"a place in a column is float, and has to be int; {WORDS}": "s.longs[1.5] | s.longs[s.x] = 1",
+    "'s.i' is int and has no places": "s.i[0]",
+    "'s.rows[0]' is a row or table Record and has no places": "s.rows[0][1]",
+    "Div of whole numbers is not compiled; write float(a) / b, or a product": "s.i / 2 | 5 / s.i | s.i /= 2",
+    "Pow of whole numbers is not compiled; write float(a) / b, or a product": "s.i ** 2",
+    "FloorDiv is of whole numbers; round with floor, ceil or int first": "s.x // 2.0 | s.x //= 2",
+    "Mod is of whole numbers; round with floor, ceil or int first": "s.x % 2.0 | s.x % 2",
+    "LShift is of whole numbers; round with floor, ceil or int first": "s.x << 1",
+    "BitAnd is of whole numbers; round with floor, ceil or int first": "1.5 & 2 | True & s.x",
+    "arithmetic of a column of i8 and int": "s.longs + 1",
+    "a float is compared with int; write float(...)": """
+        s.i < s.x | s.x == s.i | s.x < 9007199254740993 | s.i in (1.0, 2.0)""",
+    "a float is compared with bool; write float(...)": "s.x < True",
+    "a column of i8 is compared with int": "s.longs < 1",
+    "`is` asks of a column whether it is None; else compare by ==": """
+        s.i is 5 | s.x is None | s.i is not None | s.rows[0] is None | s.longs is s.longs""",
+    "`in` asks of a whole number for a tuple of such, written out; else compare by ==": """
+        s.i in [1, 2] | s.i in s.longs | s.x in (1.0, inf)""",
+    "in a chain of comparisons only the first may be more than a name or number; use `and`": "1 < s.i < 5",
+    "'s.i' is int, no truth; compare it": "a = s.i and 1 | a = s.i or True",
+    "'s.longs' is a column of i8, no truth; compare it": "if s.longs: pass | not s.longs | 1 if s.longs else 2",
+    "parameter 'a' of untyped needs a type: int, float, bool, a row, table or column": "untyped(1)",
+    "parameter 'a' of anything needs a type: int, float, bool, a row, table or column": "anything(1)",
+    "the result of endless needs a type: int, float, bool, a row, table or column": "endless(1)",
+    "given takes a, b; give each of them": "given(1)",
+    "named takes a; give each of them": "named(1, b=2)",
+    "half takes x; give each of them": "half() | half(1.0, 2.0) | half(y=1.0) | half(1.0, x=1.0) | half(**s)",
+    f"'x' is int, and has to be float; {WORDS}": "half(1) | half(x=s.i)",
+    "'s.missing' is no local, field or column": "s.missing | s.missing = 1 | s.missing += 1",
+    "'s.rows[0].missing' is no local, field or column": "s.rows[0].missing | s.rows[0].missing = 1",
+    "'*b' is no local, field or column": "a, *b = 1, 2",
+    "what is written to is a local, a field or a number of a column": """
+        s.rows[0] = s.rows[1] | s.longs = s.longs | s.longs[1:] = 1""",
+    f"what is written is float, and has to be int; {WORDS}": """
+        s.i = 1.5 | s.longs[0] = s.x | s.i += 1.5 | s.rows[0].c = 1.5 | s.i, s.j = 1, 2.0""",
+    f"what is written is a column of i8, and has to be float; {WORDS}": "s.x = s.longs",
+    f"the other value is float, and has to be int; {WORDS}": "1 if s.i else 2.0",
+    "'b' is int and becomes float; use two names": "b = 2.0",
+    "'b' is int and becomes bool; use two names": "b = True | b = b < 2",
+    "'s' is a row or table State and becomes a row or table Record; use two names": "s = s.rows[0]",
+    "a local without a value; assign one": "a: int",
+    "2 values for 1 names; give as many": "a = (1, 2) | a = pair(1, 2.0) | a = c = pair(1, 2.0) | [a, c] = 1, 2",
+    "3 values for 2 names; give as many": "a, c = 1, 2, 3",
+    "'a' cannot be (int, float); give each part a name": "a, c = pair(1, 2.0), 3",
+    "'a' cannot be None; give each part a name": "a = nothing(1)",
+    "the result is None; return that, everywhere": "return 1 | return pair(1, 2.0)",
+}
+
+
+CASES = [
+    (message, code.strip())
+    for message, codes in REFUSED.items()
+    for code in codes.replace("\n", " | ").split(" | ")
+    if code.strip()
+]
+
+
+@pytest.mark.parametrize(("message", "code"), CASES)
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_what_is_refused(message, code):
+    """In a line below a local b, a whole number."""
+    body = code.replace("|", "\n    ")
+    names = module_of(f"{HEAD}def entry(s: State) -> None:\n    b = 1\n    {body}\n", "refused")
+    with pytest.raises(CompileError) as refused:
+        compile_piece(names["entry"], "entry", units_of(names["entry"]))
+    where, _, why = str(refused.value).partition(": ")
+    assert where == f"<refused>:{LINE}"
+    assert why.startswith(message) if message != SUBSET else f"; {SUBSET}" in why or f", or {SUBSET}" in why
+
+
+@pytest.mark.parametrize(("kind", "value", "message"), [
+    ("int", "1.5", "the result is float, and has to be int; write int(...) or float(...)"),
+    ("tuple[int, bool]", "1", "the result is (int, bool); return that, everywhere"),
+])  # fmt: skip
+def test_results_that_are_refused(kind, value, message):
+    names = module_of(
+        f"from validation.jit_state import State\ndef entry(s: State) -> {kind}:\n    return {value}\n", "refused"
+    )
+    with pytest.raises(CompileError, match=f"^<refused>:3: {re.escape(message)}$"):
+        compile_piece(names["entry"], "entry", units_of(names["entry"]))
+
+
+def test_a_kernel_inside_of_a_function_is_refused():
+    names = module_of("from validation.jit_state import State\ndef outer():\n    def entry(s: State) -> None:\n"
+                      "        pass\n    return entry\n", "refused")  # fmt: skip
+    entry = names["outer"]()
+    with pytest.raises(CompileError, match=r"^<refused>: no source of 'entry' at the top level of the file; a kernel"):
+        compile_piece(entry, "entry", units_of(entry))

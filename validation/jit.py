@@ -1,0 +1,120 @@
+"""The compiler of kernels on many random programs: as Python, as unoptimised and as optimised code they do the same.
+
+    python -m validation.jit --programs 20000 --seed 1 --log validation/jit.json
+
+Each program runs from equal tables, several times; afterwards these have to be equal to the last bit.
+"""
+
+import argparse
+import linecache
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.io import dump_json, read_json, write_file
+from simsched.jit.compiler import compile_piece
+from simsched.jit.native import link, to_object
+from simsched.jit.units import units_of
+from validation.jit_programs import source_of
+from validation.jit_state import HEAD, State
+
+TOGETHER: Final = 10
+"""Programs that are compiled at once."""
+_TABLES: Final = 3  # that each is run on
+_FLOATS: Final = (0.0, -0.0, 1.0, -1.5, 1e-310, 1e308, -1e15, np.inf, -np.inf, np.nan)
+
+
+def differences(first: int, count: int, seed: int) -> Iterator[str]:
+    """Run programs; yield the source of each that is not the same in every way, with what differs."""
+    sources = {number: source_of(number, seed) for number in range(first, first + count)}
+    calls = "".join(f"    if s.which == {number}:\n        program_{number}(s)\n" for number in sources)
+    names = module_of(f"{HEAD}{''.join(sources.values())}def entry(s: State) -> None:\n{calls}", f"programs_{first}")
+    natives = [compiled(names["entry"], how) for how in ("O0", "O3")]
+    for number, source in sources.items():
+        for k in range(_TABLES):
+            ways: list[Callable[[State], object]] = [
+                names[f"program_{number}"], *(lambda state, run=run: run(state.address) for run in natives)
+            ]  # fmt: skip
+            python, *others = (_result(way, number, Random(f"{seed}/{number}/{k}")) for way in ways)
+            found = [
+                f"{what}: {one} as Python, {other} as {how}"
+                for how, result in zip(("O0", "O3"), others, strict=True)
+                for (what, one), (_, other) in zip(python, result, strict=True)
+                if one != other
+            ]
+            if found:
+                yield f"program {number} of seed {seed}, table {k}\n{source}" + "\n".join(found)
+                break
+
+
+def module_of(source: str, name: str) -> dict[str, Any]:
+    """Return the names of a module made of some source, which the compiler can read."""
+    file = f"<{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    names: dict[str, Any] = {"__name__": name}
+    exec(compile(source, file, "exec"), names)
+    return names
+
+
+def compiled(entry: FunctionType, how: str) -> Callable[[int], None]:
+    """Return the machine code of a piece, which is not kept on disk."""
+    return link("entry", to_object(compile_piece(entry, "entry", units_of(entry)), how))
+
+
+def _result(way: Callable[[State], object], number: int, random: Random) -> list[tuple[str, str]]:
+    """Return what is in a random table after a program has worked on it, floats as text; any NaN is one."""
+    state = State(
+        which=number, **{name: _number(random, code) for name, code in (("i", "i8"), ("x", "f8"), ("y", "f8"))}
+    )
+    if random.random() < 0.5:
+        state["perhaps"] = np.array([_number(random, "i8") for _ in range(8)], np.int64)
+    columns = ["longs", "other_longs", "ints", "bytes", "floats", "other_floats", "rows", "other_rows"]
+    arrays: dict[str, Any] = {name: state[name] for name in columns}
+    for name in ("rows", "other_rows"):
+        array = arrays.pop(name)
+        arrays |= {f"{name}.{field}": array[field] for field in array.dtype.names}
+    for array in arrays.values():
+        array[:] = [_number(random, array.dtype.str[1:]) for _ in range(len(array))]
+    way(state)
+    arrays |= {name: state[name] for name in ("found_ints", "found_floats")}
+    numbers = [(name, repr(getattr(state, name))) for name in ("i", "j", "x", "y")]
+    return numbers + [(name, repr(array.tolist())) for name, array in arrays.items()]
+
+
+def _number(random: Random, code: str) -> float:
+    if code == "f8":
+        return random.choice([*_FLOATS, random.uniform(-1000.0, 1000.0)])
+    most: int = 2 ** (8 * int(code[1]) - 1)
+    return random.choice([0, 1, -1, 2, most - 1, -most, random.randrange(-most, most), random.randrange(-100, 100)])
+
+
+def main() -> None:
+    """Run programs; print those that differ."""
+    parser = argparse.ArgumentParser(description="Hold machine code of random kernels against Python.")
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", help="JSON file to which what was run is added")
+    options = parser.parse_args()
+    start, n_different = perf_counter(), 0
+    end = options.first + options.programs
+    for first in range(options.first, end, TOGETHER):
+        for text in differences(first, min(TOGETHER, end - first), options.seed):
+            print(text, end="\n\n", flush=True)
+            n_different += 1
+    record = {"seed": options.seed, "first": options.first, "programs": options.programs, "different": n_different,
+              "seconds": round(perf_counter() - start, 1)}  # fmt: skip
+    print(f"{n_different} of {options.programs} programs differ, seed {options.seed}, {record['seconds']} s")
+    if options.log:
+        known = read_json(options.log)["runs"] if Path(options.log).exists() else []
+        write_file(options.log, dump_json({"runs": [*known, record]}))
+    raise SystemExit(n_different > 0)
+
+
+if __name__ == "__main__":
+    main()
