@@ -12,8 +12,7 @@ from simsched.costmodel import CostModel, placed_times
 from simsched.errors import SimulationError, UnknownNameError
 from simsched.graph import OpGraph
 from simsched.program import LAUNCH, launch_ptr
-from simsched.simulator.compiled.plan import launch_rows
-from simsched.simulator.compiled.platform import platform_of
+from simsched.simulator.compiled.plan import launch_rows, platform_of
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.compiled.tables import Connection, Lane, State
 from simsched.simulator.workload import demand_of
@@ -101,28 +100,28 @@ class StageLatency:
         SimulationError
             If an operator stands twice.
         """
-        rows, lanes, number = array("i"), array("i"), 0
-        known, state = self._launches_of, self._state
+        rows: list[int] = []
+        lanes: list[int] = []
+        known, first, number = self._launches_of, self._first, 0
         try:
             for group in groups:
-                self._first[number] = len(rows)
+                first[number] = len(rows)
                 for name in group:
-                    mine = known[name]
-                    rows.extend(mine)
-                    lanes.extend([number] * len(mine))
+                    rows += known[name]
+                lanes += [number] * (len(rows) - len(lanes))
                 number += 1
         except KeyError as error:
             raise UnknownNameError("operator", str(error.args[0]), list(known)[:20]) from None
-        n = len(rows)
+        n, state = len(rows), self._state
         if len(set(rows)) < n:
             raise SimulationError(f"operator {_twice(groups)!r} stands twice in the stage")
-        self._argument[:n], self._lane_of[:n], self._end[1] = rows, lanes, n
+        self._argument[:n], self._lane_of[:n], self._end[1] = array("i", rows), array("i", lanes), n
         state.n_lanes = number
         if number > self._queues or state.n_connections:
             state.n_connections = self._share_queues(lanes, number)
         return self._run.again()
 
-    def _share_queues(self, lanes: "array[int]", n_groups: int) -> int:
+    def _share_queues(self, lanes: list[int], n_groups: int) -> int:
         """Let groups beyond the hardware queues share them; return how many queues are shared."""
         shared = max(0, min(self._queues, n_groups - self._queues))
         queue = np.arange(n_groups) % self._queues

@@ -1,9 +1,74 @@
-"""The block scheduler of the compiled engine."""
+"""Kernels on the devices of the compiled engine: their queue, their blocks, and how they end."""
+
+from sys import float_info
+from typing import Final
 
 from simsched.jit import kernel
-from simsched.simulator.compiled.tables import COHORTS, Launch, State, Work
-from simsched.simulator.contention import MAX_COHORTS, SAME_PLACE, is_closer, same_due, waves_over, whole_cycles
+from simsched.simulator.compiled.events import go_on, push
+from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State, Work
+from simsched.simulator.contention import (
+    MAX_COHORTS,
+    SAME_PLACE,
+    finish_time,
+    is_closer,
+    is_over,
+    same_due,
+    solo_units,
+    waves_over,
+    whole_cycles,
+)
 from simsched.units import TIE
+
+LEAST_UNIT: Final = float_info.min
+
+
+@kernel
+def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
+    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
+    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
+    work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
+    if s.jittered:
+        _jitter(s, launch, work)
+    s.lanes[lane].start = s.now
+    if work.unit < LEAST_UNIT:  # no time at all, or so little that its rate overflows
+        go_on(s, RELEASE, lane)
+        return
+    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        push(s, s.now + work.solo, COMPLETE, lane)
+        return
+    work.arrival, work.place, work.start = s.now, place, -1.0
+    work.progress = work.anchor = work.rate = 0.0
+    work.unissued = launch.blocks
+    work.resident = work.n_cohorts = 0
+    if launch.blocks:
+        enqueue(s, d, lane)
+    else:  # no grid: one piece of work that needs no place
+        work.start, work.resident = s.now, 1
+        keep_cohort(s, lane, 1.0, 1)
+        start_running(s, d, lane)
+    dispatch_later(s, d)
+
+
+@kernel
+def _jitter(s: State, launch: Launch, work: Work) -> None:
+    """Draw out or shorten a kernel as the sample says; its blocks load DRAM less the longer they take."""
+    work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[work.row]]
+    work.unit = work.solo
+    if launch.blocks and launch.residency:
+        work.dram_share = 0.0
+        if work.solo > 0:
+            work.dram_share = min(1.0, launch.traffic / work.solo) / min(launch.blocks, launch.residency)
+        work.unit /= solo_units(
+            launch.blocks, launch.residency, launch.sm_share, work.dram_share, launch.alpha, launch.beta
+        )
+
+
+@kernel
+def dispatch_later(s: State, d: int) -> None:
+    """Dispatch at the end of this instant."""
+    if not s.devices[d].dispatching:
+        s.devices[d].dispatching = 1
+        go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
 
 
 @kernel
@@ -57,11 +122,11 @@ def issue_blocks(s: State, d: int) -> None:
             k = _next_able(s, d, i + 1)
             if k < device.n_queue:
                 device.freed = 0
-                _interleave(s, d, head, s.queued[d * s.width + k])
+                _interleave(s, d, head, k)
         _issue(s, d, head, s.work[head].unissued)
         if s.work[head].unissued:
             return
-        _leave_queue(s, d, head)
+        _leave_queue(s, d, i)
 
 
 @kernel
@@ -75,27 +140,22 @@ def _next_able(s: State, d: int, i: int) -> int:
 
 
 @kernel
-def _leave_queue(s: State, d: int, lane: int) -> None:
-    device, base = s.devices[d], d * s.width
-    i = 0
-    while s.queued[base + i] != lane:
-        i += 1
-    device.n_queue -= 1
-    while i < device.n_queue:
-        s.queued[base + i] = s.queued[base + i + 1]
-        i += 1
+def _leave_queue(s: State, d: int, place: int) -> None:
+    s.devices[d].n_queue -= 1
+    for i in range(d * s.width + place, d * s.width + s.devices[d].n_queue):
+        s.queued[i] = s.queued[i + 1]
 
 
 @kernel
-def _interleave(s: State, d: int, head: int, following: int) -> None:
-    """Let the next kernel of the same priority have its share of slots that have just come free."""
-    slots = _fits(s, d, head)
+def _interleave(s: State, d: int, head: int, place: int) -> None:
+    """Let the next kernel, at a place of the queue, have its share of slots that have just come free."""
+    slots, following = _fits(s, d, head), s.queued[d * s.width + place]
     given = int(s.devices[d].interleave * slots + TIE)
     if given and s.launches[s.work[following].row].priority == s.launches[s.work[head].row].priority:
         _issue(s, d, head, slots - given)
         _issue(s, d, following, s.work[following].unissued)
         if not s.work[following].unissued:
-            _leave_queue(s, d, following)
+            _leave_queue(s, d, place)
 
 
 @kernel
@@ -238,3 +298,36 @@ def free_blocks(s: State, d: int, work: Work, count: int) -> None:
     if launch.blocks:
         _take(s, d, launch, -count)
         s.devices[d].freed = 1
+
+
+@kernel
+def end_cohorts(s: State, d: int) -> None:
+    """End the cohorts that are due, and the kernels of which that was the last."""
+    device, running = s.devices[d], s.running[d * s.width :]
+    n, device.n_running = device.n_running, 0
+    for i in range(n):
+        lane = running[i]
+        work = s.work[lane]
+        if work.rate > 0.0:
+            _end_cohorts_of(s, d, lane)
+        if work.rate > 0.0 and work.n_cohorts == 0 and work.unissued == 0:
+            if s.launches[work.row].blocks:
+                device.n_resident -= 1
+            s.lanes[lane].start = work.start
+            go_on(s, RELEASE, lane)
+        else:
+            running[device.n_running] = lane
+            device.n_running += 1
+    dispatch_later(s, d)
+
+
+@kernel
+def _end_cohorts_of(s: State, d: int, lane: int) -> None:
+    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
+    n, work.n_cohorts = work.n_cohorts, 0
+    for j in range(n):
+        due, count = cohorts[j].due, cohorts[j].count
+        if is_over(finish_time(work.anchor, work.progress, work.rate, due), s.now):
+            free_blocks(s, d, work, count)
+        else:
+            keep_cohort(s, lane, due, count)

@@ -38,18 +38,7 @@ def _move(s: State, start: int, end: int) -> int:
 @kernel
 def go_on(s: State, phase: int, who: int) -> None:
     """Let one go on in this instant, as the last of a phase so far."""
-    s.next[who] = -1
-    _append(s, phase, who, who)
-
-
-@kernel
-def _append(s: State, phase: int, first: int, last: int) -> None:
-    queue = s.queues[phase]
-    if queue.head < 0:
-        queue.head = first
-    else:
-        s.next[queue.tail] = first
-    queue.tail = last
+    s.queues[phase] = join(s, s.queues[phase], who)
 
 
 @kernel
@@ -115,24 +104,37 @@ def set_timer(s: State, d: int, time: float) -> None:
 
 @kernel
 def join(s: State, last: int, who: int) -> int:
-    """Let one wait behind the last of a list, which is closed to a ring: the last knows the first; return the new last.
+    """Put one behind the last of a list, -1 where it is empty; return the new last.
 
-    An empty list ends with -1.
+    A list is closed to a ring: the last knows the first.
     """
-    if last < 0:
-        s.next[who] = who
-    else:
-        s.next[who] = s.next[last]
-        s.next[last] = who
+    s.next[who] = who
+    return _joined(s, last, who)
+
+
+@kernel
+def _joined(s: State, a: int, b: int) -> int:
+    """Put the list that ends with b behind that which ends with a; return the last of both."""
+    if a >= 0 and b >= 0:
+        s.next[a], s.next[b] = s.next[b], s.next[a]
+    return b if b >= 0 else a
+
+
+@kernel
+def leave(s: State, phase: int) -> int:
+    """Take the first out of the queue of a phase."""
+    last = s.queues[phase]
+    who = s.next[last]
+    s.next[last] = s.next[who]
+    if who == last:
+        s.queues[phase] = -1
     return who
 
 
 @kernel
 def wake(s: State, last: int) -> int:
     """Let all go on who wait in a list; return the empty list."""
-    if last >= 0:
-        _append(s, RELEASE, s.next[last], last)
-        s.next[last] = -1
+    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
     return -1
 
 

@@ -1,74 +1,12 @@
-"""Devices of the compiled engine: what they take and how they share it; what `gpu` is to the reference."""
+"""Devices of the compiled engine: how kernels share them; what `gpu` is to the reference."""
 
 from math import inf
-from sys import float_info
-from typing import Final
 
 from simsched.jit import kernel
-from simsched.simulator.compiled.blocks import (
-    anchor_anew,
-    enqueue,
-    free_blocks,
-    issue_blocks,
-    keep_cohort,
-    skip_cycles,
-    start_running,
-    undo_skip,
-)
-from simsched.simulator.compiled.events import go_on, push, set_timer
-from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Device, Launch, State, Work
-from simsched.simulator.contention import SATURATED, finish_time, is_over, slowdown, solo_units
-
-LEAST_UNIT: Final = float_info.min
-
-
-@kernel
-def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
-    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
-    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
-    work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
-    if s.jittered:
-        _jitter(s, launch, work)
-    s.lanes[lane].start = s.now
-    if work.unit < LEAST_UNIT:  # no time at all, or so little that its rate overflows
-        go_on(s, RELEASE, lane)
-        return
-    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-        push(s, s.now + work.solo, COMPLETE, lane)
-        return
-    work.arrival, work.place, work.start = s.now, place, -1.0
-    work.progress = work.anchor = work.rate = 0.0
-    work.unissued = launch.blocks
-    work.resident = work.n_cohorts = 0
-    if launch.blocks:
-        enqueue(s, d, lane)
-    else:  # no grid: one piece of work that needs no place
-        work.start, work.resident = s.now, 1
-        keep_cohort(s, lane, 1.0, 1)
-        start_running(s, d, lane)
-    dispatch_later(s, d)
-
-
-@kernel
-def _jitter(s: State, launch: Launch, work: Work) -> None:
-    """Draw out or shorten a kernel as the sample says; its blocks load DRAM less the longer they take."""
-    work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[work.row]]
-    work.unit = work.solo
-    if launch.blocks and launch.residency:
-        work.dram_share = 0.0
-        if work.solo > 0:
-            work.dram_share = min(1.0, launch.traffic / work.solo) / min(launch.blocks, launch.residency)
-        work.unit /= solo_units(
-            launch.blocks, launch.residency, launch.sm_share, work.dram_share, launch.alpha, launch.beta
-        )
-
-
-@kernel
-def dispatch_later(s: State, d: int) -> None:
-    """Dispatch at the end of this instant."""
-    if not s.devices[d].dispatching:
-        s.devices[d].dispatching = 1
-        go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
+from simsched.simulator.compiled.blocks import anchor_anew, issue_blocks, skip_cycles, undo_skip
+from simsched.simulator.compiled.events import set_timer
+from simsched.simulator.compiled.tables import COHORTS, Device, Point, State
+from simsched.simulator.contention import SATURATED, finish_time, slowdown
 
 
 @kernel
@@ -122,9 +60,10 @@ def _share(s: State, d: int, device: Device) -> None:
             earliest = min(earliest, finish_time(work.anchor, work.progress, rate, due))
     if s.recording:
         active = min(float(device.sms), blocks + without_grid * device.sms)
-        if sm_load != device.sm or dram_load != device.dram or warps != device.warps or active != device.active:
-            device.sm, device.dram, device.warps, device.active = sm_load, dram_load, warps, active
-            _add_point(s, d, device)
+        point = s.points[device.point]
+        if sm_load != point.sm or dram_load != point.dram or warps != point.warps or active != point.active:
+            point = point_now(s, d)
+            point.sm, point.dram, point.warps, point.active = sm_load, dram_load, warps, active
     set_timer(s, d, max(earliest, s.now))
 
 
@@ -140,44 +79,12 @@ def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
 
 
 @kernel
-def _add_point(s: State, d: int, device: Device) -> None:
-    """Continue the load curve of a device, or change its last point if that is of this instant."""
+def point_now(s: State, d: int) -> Point:
+    """Return the last point of the load curve of a device if that is of this instant, else a new one."""
+    device = s.devices[d]
     if device.point < 0 or s.points[device.point].time != s.now:
         device.point = s.n_points
         s.n_points += 1
     point = s.points[device.point]
     point.device, point.time = d, s.now
-    point.sm, point.dram, point.warps, point.active = device.sm, device.dram, device.warps, device.active
-
-
-@kernel
-def end_cohorts(s: State, d: int) -> None:
-    """End the cohorts that are due, and the kernels of which that was the last."""
-    device, running = s.devices[d], s.running[d * s.width :]
-    n, device.n_running = device.n_running, 0
-    for i in range(n):
-        lane = running[i]
-        work = s.work[lane]
-        if work.rate > 0.0:
-            _end_cohorts_of(s, d, lane)
-        if work.rate > 0.0 and work.n_cohorts == 0 and work.unissued == 0:
-            if s.launches[work.row].blocks:
-                device.n_resident -= 1
-            s.lanes[lane].start = work.start
-            go_on(s, RELEASE, lane)
-        else:
-            running[device.n_running] = lane
-            device.n_running += 1
-    dispatch_later(s, d)
-
-
-@kernel
-def _end_cohorts_of(s: State, d: int, lane: int) -> None:
-    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
-    n, work.n_cohorts = work.n_cohorts, 0
-    for j in range(n):
-        due, count = cohorts[j].due, cohorts[j].count
-        if is_over(finish_time(work.anchor, work.progress, work.rate, due), s.now):
-            free_blocks(s, d, work, count)
-        else:
-            keep_cohort(s, lane, due, count)
+    return point

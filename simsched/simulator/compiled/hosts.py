@@ -11,7 +11,7 @@ from math import inf
 from simsched.jit import kernel
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.simulator.compiled.events import add_span, join, push, wake
-from simsched.simulator.compiled.tables import HOST, RELEASE, Host, State
+from simsched.simulator.compiled.tables import ASLEEP, HOST, NEXT, RELEASE, Host, State
 from simsched.simulator.contention import is_later
 from simsched.trace.trace import HOST as HOST_SPAN
 from simsched.trace.trace import WAIT as WAIT_SPAN
@@ -35,9 +35,10 @@ def run_host(s: State, t: int) -> None:
         action, d = s.action[i], s.place[i]
         host.start = host.time
         if action in (WAIT, SYNC, BARRIER):
-            if _must_wait(s, i, who):
-                return
             since = _free_since(s, i)
+            if since == inf:
+                _wait_for(s, i, who)
+                return
             if is_later(since, host.time):
                 if s.recording:
                     cause = _freed_by(s, i)
@@ -56,25 +57,8 @@ def run_host(s: State, t: int) -> None:
 
 
 @kernel
-def _must_wait(s: State, i: int, who: int) -> bool:
-    """Return whether a host has to wait for a device or an event before it can issue instruction `i`; then it does."""
-    action = s.action[i]
-    if action == BARRIER:
-        device = s.devices[s.place[i]]
-        if device.outstanding:
-            device.waiters = join(s, device.waiters, who)
-        return device.outstanding > 0
-    event = s.events[s.argument[i]]
-    if action == WAIT and event.issued == inf:
-        event.issue_waiters = join(s, event.issue_waiters, who)
-    if action == SYNC and event.reached == inf:
-        event.reach_waiters = join(s, event.reach_waiters, who)
-    return _free_since(s, i) == inf
-
-
-@kernel
 def _free_since(s: State, i: int) -> float:
-    """Return since when what instruction `i` waits for is so."""
+    """Return since when what instruction `i` waits for, a device or an event, is so; inf: it is not."""
     if s.action[i] == BARRIER:
         return s.devices[s.place[i]].drained
     event = s.events[s.argument[i]]
@@ -82,11 +66,25 @@ def _free_since(s: State, i: int) -> float:
 
 
 @kernel
+def _wait_for(s: State, i: int, who: int) -> None:
+    if s.action[i] == BARRIER:
+        device = s.devices[s.place[i]]
+        device.waiters = join(s, device.waiters, who)
+        return
+    event = s.events[s.argument[i]]
+    if s.action[i] == WAIT:
+        event.issue_waiters = join(s, event.issue_waiters, who)
+    else:
+        event.reach_waiters = join(s, event.reach_waiters, who)
+
+
+@kernel
 def _freed_by(s: State, i: int) -> int:
     """Return the span that ended the wait of instruction `i`."""
     if s.action[i] == BARRIER:
         return s.devices[s.place[i]].last_kernel
-    return s.event_issue[s.argument[i]] if s.action[i] == WAIT else s.event_cause[s.argument[i]]
+    event = s.events[s.argument[i]]
+    return event.issue if s.action[i] == WAIT else event.cause
 
 
 @kernel
@@ -127,22 +125,19 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
         return
     lane, action, argument = s.lanes[number], s.action[i], s.argument[i]
     item = s.items[lane.tail]
-    item.issued, item.argument, item.code = time, argument, 4 * i + action
+    item.issued, item.argument, item.code, item.cause = time, argument, 4 * i + action, cause
     lane.tail += 1
-    if s.recording:
-        s.issue_span[i] = cause
     if action == RECORD:
         event = s.events[argument]
-        event.issued, event.lane = time, number
-        if s.recording:
-            s.event_issue[argument] = cause
+        event.issued, event.lane, event.issue = time, number, cause
         event.issue_waiters = wake(s, event.issue_waiters)
     elif action == LAUNCH:
         s.devices[lane.device].outstanding += 1
+        s.devices[lane.device].drained = inf
     if lane.connection >= 0 and action in (LAUNCH, WAIT):
         connection = s.connections[lane.connection]
         s.passing[connection.tail] = i
         connection.tail += 1
-    if lane.asleep:
-        lane.asleep = 0
+    if lane.state == ASLEEP:
+        lane.state = NEXT
         push(s, time, RELEASE, number)

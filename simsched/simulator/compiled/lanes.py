@@ -1,7 +1,5 @@
 """Which streams a program uses; one pass over a million instructions takes some milliseconds."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +24,7 @@ class Search(Table):
     n: i8
     n_devices: i8
     n_threads: i8
-    n_lanes: i8  # -1: there is no room for their numbers
+    n_lanes: i8  # -1: their numbers are too far apart for a table
     room: i8
     ahead: i8  # only one thread acts on each device
     thread_ptr: Column[i8]
@@ -40,31 +38,19 @@ class Search(Table):
     number: Column[i4] = length("room")
 
 
-class Streams(NamedTuple):
-    """The streams in use."""
-
-    lane_of: npt.NDArray[np.int32]
-    """Of each instruction; barriers and syncs are on none, -1."""
-    rows: npt.NDArray[Any]
-    """Of `Use`."""
-    ahead: bool
-    """Only one thread acts on each device."""
-
-
-def streams_in_use(program: Program) -> Streams:
-    """Return the streams that the instructions of a program name."""
-    n_devices, stream = len(program.devices), program.stream
-    nowhere = (program.action >= BARRIER) & (stream >= 0)  # whatever they say
+def streams_in_use(program: Program) -> Search:
+    """Return the streams that the instructions of a program name; barriers and syncs are on none, whatever they say."""
+    stream = program.stream
+    nowhere = (program.action >= BARRIER) & (stream >= 0)
     if nowhere.any():
         stream = np.where(nowhere, np.int32(-1), stream)
     found = _search(program, stream, 4 * len(stream) + 4096)
-    if found.n_lanes >= 0:
-        return Streams(found["lane_of"], found["lanes"][: found.n_lanes], bool(found.ahead))
-    streams, ranks = np.unique(stream, return_inverse=True)  # numbers too far apart for a table
-    found = _search(program, (ranks.reshape(-1) - (streams[0] < 0)).astype(np.int32), n_devices * len(streams))
-    rows = found["lanes"][: found.n_lanes]
-    rows["stream"] = streams[streams >= 0][rows["stream"]]
-    return Streams(found["lane_of"], rows, bool(found.ahead))
+    if found.n_lanes < 0:
+        streams, ranks = np.unique(stream, return_inverse=True)
+        ranks = ranks.reshape(-1) - (streams[0] < 0)
+        found = _search(program, ranks.astype(np.int32), len(program.devices) * len(streams))
+        found["lanes"]["stream"] = streams[streams >= 0][found["lanes"]["stream"]]
+    return found
 
 
 def _search(program: Program, stream: npt.NDArray[np.int32], room: int) -> Search:

@@ -3,9 +3,8 @@
 from math import inf
 
 from simsched.jit import kernel
-from simsched.simulator.compiled.blocks import anchor_anew
+from simsched.simulator.compiled.blocks import anchor_anew, dispatch_later
 from simsched.simulator.compiled.events import go_on, set_timer
-from simsched.simulator.compiled.gpu import dispatch_later
 from simsched.simulator.compiled.tables import RELEASE, SHARE, State
 from simsched.simulator.contention import finish_time, is_over, max_min_rates
 
@@ -49,7 +48,7 @@ def _flow_rates(s: State) -> None:
         for k in range(route.first, route.end):
             s.crossed[at] = s.route_channels[k]
             at += 1
-        s.crossed[at], s.crossed[at + 1] = s.n_engines + d, s.n_channels + f
+        s.crossed[at], s.crossed[at + 1] = s.n_channels - s.n_devices + d, s.n_channels + f
         at += 2
         crossing.end = at
         s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate

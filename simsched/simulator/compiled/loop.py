@@ -4,12 +4,13 @@ from math import inf
 from typing import Final
 
 from simsched.jit import kernel, piece
-from simsched.simulator.compiled.events import go_on, open_instant
-from simsched.simulator.compiled.gpu import dispatch, end_cohorts
+from simsched.simulator.compiled.blocks import end_cohorts
+from simsched.simulator.compiled.events import go_on, leave, open_instant
+from simsched.simulator.compiled.gpu import dispatch, point_now
 from simsched.simulator.compiled.hosts import TURN, run_host
 from simsched.simulator.compiled.links import end_flows, share_links
-from simsched.simulator.compiled.streams import LAUNCH_OVER, NEXT, run_lane
-from simsched.simulator.compiled.tables import COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
+from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
+from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""
@@ -40,7 +41,7 @@ def _go_on(s: State, left: int) -> int:
     """Run until the sample or the budget is over, or the points are full; return what is left of the budget."""
     while s.status == RUNNING:
         phase = 0
-        while phase < PHASES and s.queues[phase].head < 0:
+        while phase < PHASES and s.queues[phase] < 0:
             phase += 1
         if phase == PHASES:
             if not open_instant(s):
@@ -59,8 +60,7 @@ def _go_on(s: State, left: int) -> int:
 @kernel
 def _process(s: State, phase: int) -> None:
     """Let the first in the queue of a phase go on."""
-    who = s.queues[phase].head
-    s.queues[phase].head = s.next[who]
+    who = leave(s, phase)
     if who < s.n_lanes:
         if phase == COMPLETE and s.lanes[who].state == LAUNCH_OVER:
             go_on(s, RELEASE, who)
@@ -100,15 +100,13 @@ def _reset(s: State) -> None:
     s.now = s.limit = s.makespan = 0.0
     s.count = s.n_later = s.n_spans = s.n_points = s.n_flows = s.n_loaded = s.sharing = 0
     for phase in range(PHASES):
-        s.queues[phase].head = -1
+        s.queues[phase] = -1
     for i in range(2 * s.n_timers):
         s.timers[i] = inf
     for i in range(s.n_events):
         event = s.events[i]
         event.issued = event.reached = inf
         event.issue_waiters = event.reach_waiters = -1
-    for i in range(s.n_channels + s.most_flows):
-        s.channels[i].users = 0
     for i in range(s.n_connections):
         connection = s.connections[i]
         connection.head = connection.tail = connection.first
@@ -117,7 +115,7 @@ def _reset(s: State) -> None:
         lane = s.lanes[i]
         lane.time = lane.free = 0.0
         lane.head = lane.tail = lane.first
-        lane.state, lane.asleep = NEXT, 1
+        lane.state = ASLEEP
         lane.cause = lane.free_cause = lane.span_cause = -1
     for d in range(s.n_devices):
         _reset_device(s, d)
@@ -132,9 +130,11 @@ def _reset(s: State) -> None:
 def _reset_device(s: State, d: int) -> None:
     device, room, free = s.devices[d], s.room[d], s.free[d]
     device.copy_load = device.drained = device.last_time = 0.0
-    device.sm = device.dram = device.warps = device.active = 0.0
     device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
     device.dispatching = device.freed = device.loaded = 0
     device.point = device.skipping = device.last_kernel = device.last_row = device.waiters = -1
     free.warps, free.blocks = room.warps, room.blocks
     free.registers, free.shared_memory = room.registers, room.shared_memory
+    if s.recording:  # it is idle at first
+        point = point_now(s, d)
+        point.sm = point.dram = point.warps = point.active = 0.0

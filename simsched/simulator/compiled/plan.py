@@ -1,24 +1,89 @@
-"""What every run of a program on a cluster shares: columns and rows, made once; and the compiled engine itself."""
+"""What all runs on a cluster share, and all runs of a program there: columns and rows, made once; and the engine."""
 
 from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
+from simsched.cluster import Cluster, Device
 from simsched.costmodel import CostModel
 from simsched.program import COPY, Program
 from simsched.simulator.compiled import tables
 from simsched.simulator.compiled.lanes import streams_in_use
-from simsched.simulator.compiled.platform import platform_of
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.compiled.tables import State
+from simsched.simulator.contention import Channel
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.workload import Demand, Jitter, demand, factors
 from simsched.trace import Load, Trace
 
 Array = npt.NDArray[Any]
-_KEY: Final = "_plan"  # where a program keeps its own
+_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
+_MOST: Final = 2**62
+_PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
+
+
+class Platform:
+    """A cluster laid out for machine code.
+
+    Attributes
+    ----------
+    columns
+        Those of a `State` that are about devices and that it only reads.
+    devices, channels
+        Rows with which those columns begin: the directions of links, then the copy engines of each device.
+    gap, hop, graph_node, graph_launch
+        Us, by device.
+    queues
+        Hardware queues by device; as many as there could be streams where there is no contention.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        devices = cluster.devices
+        self.columns = {
+            "cost": _column(devices, *_COSTS),
+            "interference": np.array([device.interference for device in devices], np.float64),
+            "room": np.array([_room(device) for device in devices], np.int64).view(tables.Room.dtype),
+        }
+        self.devices = np.zeros(len(devices), tables.Device.dtype)
+        for name in ("contention", "interleave", "bandwidth", "copy_rate"):
+            self.devices[name] = [getattr(device, name) for device in devices]
+        for name in ("sms", "resident_kernels"):
+            self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
+        self.channels = np.zeros(len(cluster.channels) + len(devices), Channel.dtype)
+        self.channels["capacity"] = [
+            *(bandwidth for _, _, bandwidth in cluster.channels),
+            *(device.copy_engines * device.copy_rate for device in devices),
+        ]
+        self.gap, self.hop, self.graph_node, self.graph_launch = _column(
+            devices, "gap", "hop", "graph_node", "graph_launch"
+        ).T
+        self.queues = np.array(
+            [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices], np.int64
+        )
+
+
+def platform_of(cluster: Cluster) -> Platform:
+    """Return the platform of a cluster, made when it is first asked for."""
+    found: Platform | None = cluster.__dict__.get(_PLATFORM)
+    if found is None:
+        found = cluster.__dict__[_PLATFORM] = Platform(cluster)
+    return found
+
+
+def _column(devices: tuple[Device, ...], *names: str) -> npt.NDArray[np.float64]:
+    return np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
+
+
+def _room(device: Device) -> list[int]:
+    """Return the warps, blocks, registers and bytes of shared memory of a device."""
+    room = (
+        device.sms * (device.threads_per_sm // 32),
+        device.sms * device.blocks_per_sm,
+        device.sms * device.registers_per_sm,
+        device.sms * device.shared_memory_per_sm,  # perhaps no whole number; what blocks take is one
+    )
+    return [int(min(left, _MOST)) for left in room]
 
 
 class Plan:
@@ -44,17 +109,17 @@ class Plan:
         self.spare: list[Run] = []
         self._routes: list[tuple[int, int]] = []  # source and destination of each row of the column `routes`
         streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
-        n_devices, lanes = len(cluster.devices), streams.rows
+        n_devices, lanes = len(cluster.devices), streams["lanes"][: streams.n_lanes]
         self._begun = self._lanes(lanes, captured) | {"devices": platform.devices}  # rows with which columns begin
         self._values: dict[str, Any] = platform.columns | {
             "captured": captured, "ahead": streams.ahead, "thread_ptr": program.thread_ptr, "action": program.action,
-            "argument": program.argument, "place": program.device, "lane_of": streams.lane_of,
+            "argument": program.argument, "place": program.device, "lane_of": streams["lane_of"],
             "launch_op": program.launch_op, "copy_op": copies.op, "copy_device": copies.device,
             "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
             "n_instructions": len(program), "n_ops": len(program.graph), "n_events": program.n_events,
             "n_lanes": len(lanes), "n_connections": len(self._begun["connections"]),
             "n_hosts": len(program.thread_ptr) - 1, "n_devices": n_devices,
-            "n_timers": 1 << n_devices.bit_length(), "n_engines": platform.n_engines,
+            "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(lanes["device"][lanes["launches"] > 0], minlength=1).max(),
         }  # fmt: skip
         if captured:  # the one cost is that of launching it
@@ -141,9 +206,9 @@ class Plan:
 
 def plan_of(program: Program, cluster: Cluster) -> Plan:
     """Return the plan of a program, made when it is first asked for, or for another cluster."""
-    plan = program.__dict__.get(_KEY)
+    plan = program.__dict__.get(_PLAN)
     if plan is None or plan.cluster is not cluster:
-        plan = program.__dict__[_KEY] = Plan(program, cluster)
+        plan = program.__dict__[_PLAN] = Plan(program, cluster)
     return cast(Plan, plan)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, STUCK, Point
 from simsched.trace import Load
 
 Array = npt.NDArray[Any]
+_CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 
 class Run:
@@ -73,23 +74,20 @@ class Run:
         """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
         state = self.state
         self._begin(launches, factors)
-        n, n_events, points = state.n_instructions, state.n_events, np.empty(64 + 2 * len(launches), Point.dtype)
-        room = {"issue_span": n, "event_issue": n_events, "event_cause": n_events}
-        state["spans"] = np.empty(4 * n + 1, Span.dtype)  # three of an instruction, and one of what it issues
-        for name, rows in room.items():
-            state[name] = np.empty(rows, np.int32)
+        points = np.empty(64 + 2 * len(launches) + state.n_devices, Point.dtype)
         state["points"], state.point_room, state.recording = points, len(points), 1
+        state["spans"] = np.empty(4 * state.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
         while self._go_on() == FULL:
             points = np.concatenate([points, np.empty(3 * len(points), points.dtype)])
             state["points"], state.point_room = points, len(points)
         state.recording = 0
         spans, points = state["spans"][: state.n_spans], state["points"][: state.n_points]
-        for name in ("spans", "points", *room):
-            state[name] = None
+        state["spans"] = state["points"] = None
         if state.status != OVER:
             raise self._refusal(state)
         columns = {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}
-        return columns, [_load(points[points["device"] == d]) for d in range(state.n_devices)]
+        curves = [points[points["device"] == d] for d in range(state.n_devices)]
+        return columns, [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
 
     def _begin(self, launches: Array, factors: Floats | None) -> Floats:
         """Set all up for samples; return where their makespans will stand."""
@@ -111,10 +109,3 @@ class Run:
             if self.stopped:
                 raise SimulationError("the simulation was stopped")
         return status
-
-
-def _load(points: Array) -> Load:
-    """Return the load curve of a device; it begins with an idle device at time 0."""
-    if not len(points) or points[0]["time"] != 0.0:
-        points = np.concatenate([np.zeros(1, points.dtype), points])
-    return Load(*(np.ascontiguousarray(points[name]) for name in ("time", "sm", "dram", "warps", "active")))

@@ -2,17 +2,17 @@
 
 from simsched.jit import kernel
 from simsched.program import LAUNCH, RECORD, WAIT
+from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
-from simsched.simulator.compiled.gpu import submit
 from simsched.simulator.compiled.links import start_flow
-from simsched.simulator.compiled.tables import COMPLETE, RELEASE, UNROUTED, Lane, State
+from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, NEXT, RELEASE, UNROUTED, Item, Lane, State
 from simsched.simulator.contention import is_later
 from simsched.trace.trace import COPY as COPY_SPAN
 from simsched.trace.trace import KERNEL as KERNEL_SPAN
 from simsched.trace.trace import WAIT as WAIT_SPAN
 
-# States: at its next instruction, and where it waits within one.
-NEXT, LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(9)
+# States: NEXT, and where it waits within an instruction.
+LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(2, 10)
 
 
 @kernel
@@ -22,7 +22,7 @@ def run_lane(s: State, number: int) -> None:
     while True:
         if lane.state == NEXT:
             if lane.head == lane.tail:
-                lane.asleep = 1
+                lane.state = ASLEEP
                 return
             issued = s.items[lane.head].issued
             if issued > s.limit:  # its host is ahead
@@ -30,16 +30,15 @@ def run_lane(s: State, number: int) -> None:
                 return
             lane.issued = min(issued, s.now)
         item = s.items[lane.head]
-        i, action = item.code >> 2, item.code & 3
-        over = True
+        action, over = item.code & 3, True
         if action == LAUNCH:
-            over = _launch(s, lane, number, i, item.argument)
+            over = _launch(s, lane, number, item)
         elif action == WAIT:
-            over = _wait(s, lane, number, i, item.argument)
+            over = _wait(s, lane, number, item)
         elif action == RECORD:
-            _record(s, lane, i, item.argument)
+            _record(s, lane, item)
         else:
-            over = _copy(s, lane, number, i, item.argument)
+            over = _copy(s, lane, number, item.argument)
         if not over:
             return
         lane.state = NEXT
@@ -47,8 +46,9 @@ def run_lane(s: State, number: int) -> None:
 
 
 @kernel
-def _launch(s: State, lane: Lane, number: int, i: int, row: int) -> bool:
+def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
+    i, row = item.code >> 2, item.argument
     if lane.state == LAUNCH_OVER:
         _end_launch(s, lane, number, row)
         return True
@@ -59,7 +59,7 @@ def _launch(s: State, lane: Lane, number: int, i: int, row: int) -> bool:
             push(s, free, RELEASE, number)
             return False
     if _pass_connection(s, lane, number, i):
-        _find_cause(s, lane, i, free)
+        _find_cause(s, lane, free)
         lane.ready = s.now
         lane.state = LAUNCH_OVER
         submit(s, row, number, lane.device, i)
@@ -90,11 +90,11 @@ def _add_work_span(s: State, lane: Lane, kind: int, item: int, op: int, ready: f
 
 
 @kernel
-def _find_cause(s: State, lane: Lane, i: int, free: float) -> None:
+def _find_cause(s: State, lane: Lane, free: float) -> None:
     """Note what a kernel or copy waited for last: its issue, the one before it, or an event."""
     if s.recording:
         if is_later(lane.issued, max(free, lane.time)):
-            lane.span_cause = s.issue_span[i]
+            lane.span_cause = s.items[lane.head].cause
         else:
             lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
 
@@ -114,11 +114,11 @@ def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
 
 
 @kernel
-def _wait(s: State, lane: Lane, number: int, i: int, argument: int) -> bool:
+def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a wait for an event; return whether it is over."""
-    event = s.events[argument]
+    i, event = item.code >> 2, s.events[item.argument]
     if lane.state == NEXT:
-        lane.began = s.now
+        lane.start = s.now
         lane.state = WAIT_REACHED
         if event.reached > s.now:
             event.reach_waiters = join(s, event.reach_waiters, number)
@@ -130,7 +130,7 @@ def _wait(s: State, lane: Lane, number: int, i: int, argument: int) -> bool:
             push(s, release, RELEASE, number)
             return False
         if s.recording:
-            _end_wait(s, lane, i, release, s.event_cause[argument])
+            _end_wait(s, lane, i, release, event.cause)
         lane.time = max(lane.time, release)
         lane.state = WAIT_PASS
     return _pass_connection(s, lane, number, i)
@@ -141,22 +141,21 @@ def _end_wait(s: State, lane: Lane, i: int, release: float, cause: int) -> None:
     """Record a wait, and that it is the last thing that the lane waited for, if it is."""
     if is_later(release, lane.time):
         lane.cause = cause
-    if s.now > lane.began:
-        span = add_span(s, WAIT_SPAN, i, lane.device, lane.began, s.now)
+    if s.now > lane.start:
+        span = add_span(s, WAIT_SPAN, i, lane.device, lane.start, s.now)
         span.stream, span.cause = lane.stream, cause
 
 
 @kernel
-def _record(s: State, lane: Lane, i: int, argument: int) -> None:
-    event = s.events[argument]
-    if s.recording:
-        s.event_cause[argument] = s.issue_span[i] if is_later(lane.issued, lane.time) else lane.cause
+def _record(s: State, lane: Lane, item: Item) -> None:
+    event = s.events[item.argument]
+    event.cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
     event.reached = s.now
     event.reach_waiters = wake(s, event.reach_waiters)
 
 
 @kernel
-def _copy(s: State, lane: Lane, number: int, i: int, copy: int) -> bool:
+def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     """Go on with a copy; return whether it is over."""
     if lane.state == COPY_MOVE:
         lane.state = COPY_OVER
@@ -174,7 +173,7 @@ def _copy(s: State, lane: Lane, number: int, i: int, copy: int) -> bool:
         lane.state = COPY_READY
         push(s, free, RELEASE, number)
         return False
-    _find_cause(s, lane, i, free)
+    _find_cause(s, lane, free)
     lane.start = s.now
     lane.state = COPY_OVER
     if _is_exact(s, copy):

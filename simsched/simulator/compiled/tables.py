@@ -10,6 +10,8 @@ COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(5)
 PHASES: Final = 5
 COHORTS: Final = MAX_COHORTS + 1
 """Room for the cohorts of a kernel."""
+ASLEEP, NEXT = range(2)
+"""How a lane stands between two instructions: nothing is issued, or it is to take up the next."""
 RUNNING, OVER, STUCK, FULL, UNROUTED = range(5)
 """How a run stands: it goes on; nothing is left to happen, all is done or not; points are full; a copy has no way."""
 
@@ -61,13 +63,6 @@ class Later(Row):
     who: i4
 
 
-class Queue(Row):
-    """Those to go on in a phase of this instant."""
-
-    head: i4
-    tail: i4
-
-
 class Lane(Row):
     """A stream; what is read most is side by side."""
 
@@ -78,14 +73,12 @@ class Lane(Row):
     ready: f8
     gap: f8
     hop: f8
-    began: f8
     head: i8
     tail: i8
     first: i8
     state: i4
     device: i4
     connection: i4
-    asleep: i4
     stream: i4
     cause: i4
     free_cause: i4
@@ -145,14 +138,17 @@ class Event(Row):
     lane: i4
     issue_waiters: i4
     reach_waiters: i4
+    issue: i4  # the host span that issued its record
+    cause: i4  # the span that had to end before it was reached
 
 
 class Item(Row):
-    """What is issued to a lane; the code is 4 x the instruction + its action."""
+    """What a host span, the cause, has issued to a lane; the code is 4 x the instruction + its action."""
 
     issued: f8
     argument: i4
     code: i4
+    cause: i4
 
 
 class Device(Row):
@@ -167,10 +163,6 @@ class Device(Row):
     new_load: f8
     drained: f8
     last_time: f8
-    sm: f8
-    dram: f8
-    warps: f8
-    active: f8
     outstanding: i8
     point: i8
     contention: i4
@@ -245,8 +237,7 @@ class State(Table):
     n_events: i8
     n_connections: i8
     n_timers: i8  # a power of 2 that has room for those of devices and links
-    n_engines: i8  # copy engines of device d are channel `n_engines + d`
-    n_channels: i8  # engines of flows come behind these
+    n_channels: i8  # of links, then of the copy engines of each device; the engine of each flow comes behind these
     most_flows: i8
     most_crossings: i8
     width: i8  # lanes that launch on a device
@@ -268,10 +259,8 @@ class State(Table):
     count: i8
     n_later: i8
     later: Rows[Later] = length("n_lanes + n_hosts + 1")  # heap by time, then key
-    queues: Rows[Queue] = length(f"{PHASES}")  # a list for each phase
-    next: Column[i4] = length(
-        "n_lanes + n_hosts + 2 * n_devices + 2"
-    )  # of each who waits or is to go on: who is behind
+    queues: Column[i4] = length(f"{PHASES}")  # the last of those to go on in each phase of this instant, see `join`
+    next: Column[i4] = length("n_lanes + n_hosts + 2 * n_devices + 2")  # of each one in a list: who is behind
     timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
 
     # hosts and streams
@@ -308,6 +297,3 @@ class State(Table):
     point_room: i8
     spans: Rows[Span]
     points: Rows[Point]  # of the load curves of all devices, by time
-    issue_span: Column[i4]  # the host span that issued each instruction
-    event_issue: Column[i4]  # the host span that issued the record of each event
-    event_cause: Column[i4]  # the span that had to end before it was reached
