@@ -11,11 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from struct import pack
 from types import FunctionType, ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args, get_origin
 
-from simsched.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
+from simsched.jit.tables import ColumnKind, Row, Table, column_of, dtype_of
 from simsched.jit.units import CompileError, Unit, is_kernel, wrapped
 
+INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
+_KINDS: Final[dict[Any, str]] = {int: INT, float: FLOAT, bool: BOOL, None: NONE, type(None): NONE}
 _NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -105,6 +107,18 @@ def _shown(kind: Any) -> str:
     if type(kind) is tuple:
         return f"({', '.join(map(_shown, kind))})"
     return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return the type that an annotation stands for, None if there is none."""
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
+        return annotation
+    if get_origin(annotation) is tuple:
+        kinds = tuple(map(kind_of, get_args(annotation)))
+        return None if None in kinds else kinds
+    return column_of(annotation)
 
 
 class _Function:
@@ -505,9 +519,8 @@ class _Function:
             order = "eq" if isinstance(op, ast.Is) else "ne"
             return self._emit(BOOL, f"icmp {order} ptr {left.text}, null"), left
         if isinstance(op, ast.In | ast.NotIn):
-            if (
-                not isinstance(right, ast.Tuple) or left.kind == FLOAT
-            ):  # NaN is in a tuple of itself, and equals nothing
+            # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
+            if not isinstance(right, ast.Tuple) or left.kind == FLOAT:
                 self._refuse("`in` asks of a whole number for a tuple of such, written out; else compare by ==")
             found = Value(BOOL, "false")
             for each in cast(ast.Tuple, right).elts:
@@ -549,7 +562,7 @@ class _Function:
         arguments = [self._expr(each) for each in node.args]
         kinds = [argument.kind for argument in arguments]
         if node.keywords or not arguments:
-            self._refuse(f"{ast.unparse(node)!r} is not compiled; give its parameters and result types, or {_SUBSET}")
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; mark the function as a kernel, or {_SUBSET}")
         first = arguments[0]
         if called in (max, min) and len(kinds) > 1 and len(set(kinds)) == 1 and kinds[0] in (INT, FLOAT):
             for other in arguments[1:]:  # of equal ones, and beside NaN, the first stays, as in Python
