@@ -1,41 +1,35 @@
-"""Binary heaps of operators in compiled code: the least key first, of equal keys the first in turn."""
+"""Binary heaps of operators: the least key first, of equal keys the first in turn."""
 
-from typing import Any
-
-from simsched.lowering.columns import word
-from simsched.machine_code import compiled
+from simsched.jit import Column, f8, i4, kernel
 
 
-@compiled
-def push(heap: Any, n: int, i: int, key: Any, turn: Any) -> None:
+@kernel
+def push(heap: Column[i4], n: int, i: int, key: Column[f8], turn: Column[i4]) -> None:
     """Add operator `i` to a heap of `n`."""
     at = n
-    while at > 0:
-        above = heap[(at - 1) >> 1]
-        if key[above] < key[i] or (key[above] == key[i] and turn[above] < turn[i]):
-            break
-        heap[at] = above
+    while at > 0 and not before(heap[(at - 1) >> 1], i, key, turn):
+        heap[at] = heap[(at - 1) >> 1]
         at = (at - 1) >> 1
     heap[at] = i
 
 
-@compiled
-def pop(heap: Any, n: int, key: Any, turn: Any) -> int:
+@kernel
+def pop(heap: Column[i4], n: int, key: Column[f8], turn: Column[i4]) -> int:
     """Remove the first operator of a heap, of which `n` are then left."""
-    first: int = word(heap[0])
-    i = heap[n]
-    at = 0
+    first, i, at = heap[0], heap[n], 0
     while 2 * at + 1 < n:
-        k = 2 * at + 1
-        below = heap[k]
-        if k + 1 < n:
-            other = heap[k + 1]
-            if key[other] < key[below] or (key[other] == key[below] and turn[other] < turn[below]):
-                k += 1
-                below = other
-        if key[i] < key[below] or (key[i] == key[below] and turn[i] < turn[below]):
+        below = 2 * at + 1
+        if below + 1 < n and before(heap[below + 1], heap[below], key, turn):
+            below += 1
+        if before(i, heap[below], key, turn):
             break
-        heap[at] = below
-        at = k
+        heap[at] = heap[below]
+        at = below
     heap[at] = i
     return first
+
+
+@kernel
+def before(i: int, j: int, key: Column[f8], turn: Column[i4]) -> bool:
+    """Return whether one operator comes before another one."""
+    return key[i] < key[j] or (key[i] == key[j] and turn[i] < turn[j])

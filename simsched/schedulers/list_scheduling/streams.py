@@ -1,150 +1,96 @@
-"""Streams in compiled code: their idle intervals, and what starting an operator on one of them costs."""
+"""Streams: their idle intervals, and what starting an operator on one of them costs."""
 
-from typing import Any
+from math import inf
 
-from simsched.lowering.columns import word
-from simsched.machine_code import compiled
-from simsched.machine_columns import floats, ints, longs
-from simsched.schedulers.list_scheduling.layout import (
-    CLOCK,
-    COSTS,
-    FINISH,
-    FREE,
-    GAP,
-    GAP_AT,
-    GAP_COUNT,
-    GAP_END,
-    GAP_ROOM,
-    GAP_START,
-    GAPS_END,
-    HOP,
-    IN_EDGE,
-    IN_PTR,
-    INSERTION,
-    ISSUED,
-    KERNELS,
-    LANE,
-    LAUNCH,
-    N_STREAMS,
-    RECORD,
-    SEEN,
-    SRC,
-    WAIT,
-    WAITED_FOR,
-    WORK,
-)
+from simsched.jit import kernel
+from simsched.schedulers.list_scheduling.tables import Gap, Lists, Stream
 
 
-@compiled
-def find_gap(t: Any, slot: int, there: float, us: float) -> int:
-    """Return the number of the first idle interval of a stream that an operator fits into, -1 if there is none."""
-    start, end = floats(t[GAP_START]), floats(t[GAP_END])
-    at, n = ints(t[GAP_AT])[slot], ints(t[GAP_COUNT])[slot]
-    low, high = word(0), word(n)
+@kernel
+def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
+    """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
+    end = stream.first + stream.n_gaps
+    low, high = stream.first, end
     while low < high:  # the first that ends when the inputs are there, or later
         middle = (low + high) >> 1
-        if end[at + middle] >= there:
+        if s.gaps[middle].end >= there:
             high = middle
         else:
             low = middle + 1
-    found: int = word(-1)
-    for k in range(low, n):
-        t[WORK] += 1
-        if max(start[at + k], there) + us <= end[at + k]:
-            found = word(k)
-            break
-    return found
+    for at in range(low, end):
+        s.work += 1
+        if max(s.gaps[at].start, there) + us <= s.gaps[at].end:
+            return at
+    return -1
 
 
-@compiled
-def gap_start(t: Any, slot: int, gap: int, there: float) -> float:
-    """Return when an operator starts in an idle interval."""
-    return float(max(floats(t[GAP_START])[ints(t[GAP_AT])[slot] + gap], there))
-
-
-@compiled
-def use(t: Any, slot: int, gap: int, start: float, end: float) -> None:
-    """Take a part of an idle interval of a stream, or (`gap` -1) of the time behind its last operator."""
-    free = floats(t[FREE])
-    if gap < 0:
-        if t[INSERTION] and start > free[slot]:
-            _open(t, slot, word(ints(t[GAP_COUNT])[slot]), free[slot], start)
-        free[slot] = end
+@kernel
+def use(s: Lists, stream: Stream, at: int, start: float, end: float) -> None:
+    """Take a part of the idle interval of a stream at a place, or (-1) of the time behind its last operator."""
+    if at < 0:
+        if s.insertion and start > stream.free:
+            add_gap(s, stream, stream.n_gaps, stream.free, start)
+        stream.free = end
         return
-    starts, ends, count = floats(t[GAP_START]), floats(t[GAP_END]), ints(t[GAP_COUNT])
-    at = ints(t[GAP_AT])[slot] + gap
-    if start > starts[at]:
-        behind = ends[at]
-        ends[at] = start
+    gap, behind = s.gaps[at], s.gaps[at].end
+    if start > gap.start:
+        gap.end = start
         if end < behind:
-            _open(t, slot, gap + 1, end, behind)
-    elif end < ends[at]:
-        starts[at] = end
+            add_gap(s, stream, at + 1 - stream.first, end, behind)
+    elif end < behind:
+        gap.start = end
     else:
-        count[slot] -= 1
-        for k in range(at, ints(t[GAP_AT])[slot] + count[slot]):
-            starts[k], ends[k] = starts[k + 1], ends[k + 1]
+        stream.n_gaps -= 1
+        for k in range(at, stream.first + stream.n_gaps):
+            become(s.gaps[k], s.gaps[k + 1])
 
 
-@compiled
-def _open(t: Any, slot: int, number: int, start: float, end: float) -> None:
+@kernel
+def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
     """Add an idle interval before that of a number.
 
     Those of a stream lie side by side; where no room is left they move to the end of all and get twice as much.
     """
-    starts, ends = floats(t[GAP_START]), floats(t[GAP_END])
-    base, count, room = ints(t[GAP_AT]), ints(t[GAP_COUNT]), ints(t[GAP_ROOM])
-    if count[slot] == room[slot]:
-        at = t[GAPS_END]
-        for k in range(count[slot]):
-            starts[at + k], ends[at + k] = starts[base[slot] + k], ends[base[slot] + k]
-        base[slot], room[slot] = at, 2 * room[slot] + 4
-        t[GAPS_END] += room[slot]
-    at = base[slot]
-    for k in range(at + count[slot], at + number, -1):
-        starts[k], ends[k] = starts[k - 1], ends[k - 1]
-    starts[at + number], ends[at + number] = start, end
-    count[slot] += 1
+    if stream.n_gaps == stream.room:
+        for k in range(stream.n_gaps):
+            become(s.gaps[s.gaps_end + k], s.gaps[stream.first + k])
+        stream.first, stream.room = s.gaps_end, 2 * stream.room + 4
+        s.gaps_end += stream.room
+    at = stream.first + number
+    for k in range(stream.first + stream.n_gaps, at, -1):
+        become(s.gaps[k], s.gaps[k - 1])
+    s.gaps[at].start, s.gaps[at].end = start, end
+    stream.n_gaps += 1
 
 
-@compiled
-def _waits_issued(t: Any, i: int, slot: int) -> float:
-    """Return when the host has issued the waits of an operator on a stream; asked once for each stream."""
-    ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
-    lane, waited_for, seen, costs = ints(t[LANE]), ints(t[WAITED_FOR]), longs(t[SEEN]), floats(t[COSTS])
-    clock, visit = costs[CLOCK], i * t[N_STREAMS] + slot + 1
-    for q in range(ptr[i], ptr[i + 1]):
-        p = src[edges[q]]
-        if lane[p] != slot and seen[p] != visit:
-            seen[p] = visit
-            clock += costs[WAIT]
-            if not waited_for[p]:
-                clock += costs[RECORD]
-    return float(clock)
+@kernel
+def become(gap: Gap, other: Gap) -> None:
+    """Write an idle interval over another one."""
+    gap.start, gap.end = other.start, other.end
 
 
-@compiled
-def charged_start(t: Any, i: int, slot: int) -> float:
-    """Return when an operator starts on a stream if launches and events cost time, and write when it is `ISSUED`."""
-    ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
-    lane, finish, costs, free = ints(t[LANE]), floats(t[FINISH]), floats(t[COSTS]), floats(t[FREE])
-    issued = _waits_issued(t, i, slot)
-    costs[ISSUED] = issued + costs[LAUNCH] * ints(t[KERNELS])[i]
-    start = max(issued + costs[LAUNCH], free[slot] + costs[GAP])
-    for q in range(ptr[i], ptr[i + 1]):
-        p = src[edges[q]]
-        if lane[p] != slot:
-            start = max(start, finish[p] + costs[HOP])
-    return float(start)
+@kernel
+def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
+    """Return when an operator starts on a stream if launches and events cost time, and when the host has issued it."""
+    issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
+    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+        producer = s.ops[s.src[s.in_edge[q]]]
+        if producer.slot != slot:
+            latest = max(latest, producer.finish + s.hop)
+            if producer.seen != visit:  # the host waits once for each
+                producer.seen = visit
+                issued += s.wait
+                if not producer.waited_for:
+                    issued += s.record
+    start = max(issued + s.launch, s.streams[slot].free + s.gap, latest)
+    return start, issued + s.launch * float(s.kernels[i])
 
 
-@compiled
-def charge(t: Any, i: int, slot: int, issued: float) -> None:
-    """Let the host be busy until an operator on a stream is issued."""
-    ptr, edges, src = ints(t[IN_PTR]), ints(t[IN_EDGE]), ints(t[SRC])
-    lane = ints(t[LANE])
-    floats(t[COSTS])[CLOCK] = issued
-    for q in range(ptr[i], ptr[i + 1]):
-        p = src[edges[q]]
-        if lane[p] != slot:
-            ints(t[WAITED_FOR])[p] = 1
+@kernel
+def charge(s: Lists, i: int) -> None:
+    """Let the host be busy until an operator on its best stream is issued."""
+    s.busy = s.issued
+    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+        producer = s.ops[s.src[s.in_edge[q]]]
+        if producer.slot != s.slot:
+            producer.waited_for = 1
