@@ -11,7 +11,7 @@ from simsched.graph import OpGraph
 from simsched.graph.columns import Floats, Ints
 from simsched.graph.ordering import grouped
 from simsched.graph.structure import longest_from
-from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator
+from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
 from simsched.schedulers.listing import linked_devices
 
 Small = npt.NDArray[np.int32]
@@ -72,8 +72,8 @@ class Instance:
         n = len(self.graph)
         in_ptr, inputs = self._edges(self._dst, self._src)
         by_producer = self._edges(self._src, self._dst) if outputs else (None, None)
-        ops = np.zeros(n, Operator.dtype)
-        ops["mean_us"], ops["n_inputs"], ops["device"] = self._mean_time, np.diff(in_ptr), NONE
+        ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
+        ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self._mean_time, np.diff(in_ptr)
         count = np.arange(n, dtype=np.int32)
         given = np.empty(n, np.int32)
         given[self.order] = count
@@ -82,6 +82,7 @@ class Instance:
             n_ops=n,
             n_devices=len(self.devices),
             ops=ops,
+            steps=steps,
             in_ptr=in_ptr,
             inputs=inputs,
             out_ptr=by_producer[0],

@@ -14,21 +14,21 @@ def path_from(t: Mapping, i: int) -> float:
         edge = t.inputs[e]
         if t.ops[edge.op].device >= 0:
             head = max(head, edge.mean_us)
-    op = t.ops[i]
+    step = t.steps[i]
     for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
         edge = t.outputs[e]
-        target = t.ops[edge.op]
-        through = op.mean_us + edge.mean_us + target.onward
-        if target.device >= 0:
+        if t.ops[edge.op].device >= 0:
             tail = max(tail, edge.mean_us)
-        elif through > length or (through == length and edge.op < then):
+            continue
+        through = step.mean_us + edge.mean_us + t.steps[edge.op].onward
+        if through > length or (through == length and edge.op < then):
             length, then = through, edge.op
-    alone = op.mean_us + max(tail, 0.0)
+    alone = step.mean_us + max(tail, 0.0)
     if length < alone:
         length, then = alone, NONE
-    op.following = then
-    op.goes_on = head < 0.0 and tail < 0.0  # only the first and the last may be next to the mapped part
-    op.onward = length if op.goes_on else alone
+    step.following = then
+    step.goes_on = head < 0.0 and tail < 0.0  # only the first and the last may be next to the mapped part
+    step.onward = length if step.goes_on else alone
     return length + max(head, 0.0)
 
 
@@ -43,7 +43,7 @@ def find_path(t: Mapping) -> None:
     t.n_path = 0
     while i >= 0:
         t.path[t.n_path] = i
-        i = t.ops[i].following if t.n_path == 0 or t.ops[i].goes_on else NONE
+        i = t.steps[i].following if t.n_path == 0 or t.steps[i].goes_on else NONE
         t.n_path += 1
 
 

@@ -22,17 +22,22 @@ class Edge(Row):
 
 
 class Operator(Row):
-    """An operator, and where it runs."""
+    """Where and when an operator runs."""
 
-    mean_us: f8  # over devices
     start: f8
     finish: f8
     tail: f8  # what takes longest after it
+    device: i4  # or -1
+
+
+class Step(Row):
+    """An operator as a step of a path."""
+
+    mean_us: f8  # over devices
     onward: f8  # the longest path from it on
     following: i4  # operator on that path, or edge as released
     goes_on: i4  # whether the path may lead through it
     n_inputs: i4  # not taken yet
-    device: i4  # or -1
 
 
 class Device(Row):
@@ -58,6 +63,7 @@ class Mapping(Table):
     n_states: i8  # mappings recorded of those before it
     makespan: f8
     ops: Rows[Operator]
+    steps: Rows[Step]
     in_ptr: Column[i8]
     inputs: Rows[Edge]  # by consumer
     out_ptr: Column[i8]

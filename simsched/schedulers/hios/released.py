@@ -14,15 +14,15 @@ def find_first(t: Mapping) -> int:
     """
     first, longest = NONE, -1.0
     for i in range(t.n_ops - 1, -1, -1):
-        op = t.ops[i]
-        op.onward, op.following = 0.0, NONE
+        step = t.steps[i]
+        step.onward, step.following = 0.0, NONE
         for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
             edge = t.outputs[e]
-            through = edge.mean_us + t.ops[edge.op].mean_us + t.ops[edge.op].onward
-            if not edge.taken and (op.following < 0 or through > op.onward):
-                op.onward, op.following = through, e
-        if op.following >= 0 and op.n_inputs == 0 and op.onward >= longest:
-            first, longest = i, op.onward
+            through = edge.mean_us + t.steps[edge.op].mean_us + t.steps[edge.op].onward
+            if not edge.taken and (step.following < 0 or through > step.onward):
+                step.onward, step.following = through, e
+        if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
+            first, longest = i, step.onward
     return first
 
 
@@ -31,15 +31,14 @@ def take_path(t: Mapping, first: int) -> None:
     """Take the edges of the path from an operator on, and write those on it that are not mapped yet."""
     t.n_path, i, e = 0, first, 0
     while e >= 0:
-        op = t.ops[i]
-        if op.device < 0:
+        if t.ops[i].device < 0:
             t.path[t.n_path] = i
             t.n_path += 1
-        e = op.following
+        e = t.steps[i].following
         if e >= 0:
             edge = t.outputs[e]
             i, edge.taken = edge.op, 1
-            t.ops[i].n_inputs -= 1
+            t.steps[i].n_inputs -= 1
             t.n_open -= 1
 
 
