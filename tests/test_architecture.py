@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Rooms from the ground up; a module may import from its own room and from those below it.
 ROOMS = (
     ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.signals",
-     "simsched.limits", "simsched.io", "simsched.figure", "simsched.imported", "simsched.jit", "simsched.machine_code",
-     "simsched.machine_columns", "simsched.schemas", "simsched.shown"),
+     "simsched.limits", "simsched.io", "simsched.figure", "simsched.imported", "simsched.jit",
+     "simsched.schemas", "simsched.shown"),
     ("simsched.graph", "simsched.cluster"),
     ("simsched.profile", "simsched.costmodel", "simsched.rewriting", "simsched.schedules", "simsched.feasibility",
      "simsched.schedule_json", "simsched.program", "simsched.program_json", "simsched.lowering", "simsched.trace",

@@ -8,7 +8,7 @@ device when the slowdown of its DRAM has moved by more than `_STEP`.
 from math import inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length, piece
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 ARRIVE, ADVANCE, RESHARE = range(3)
 """What a call does: queue a kernel on its device, run to the next end of a kernel, share DRAM anew."""
@@ -118,7 +118,6 @@ def run_blocks(s: Run) -> None:
         _settle(s, s.subject)
 
 
-@kernel
 def _advance(s: Run) -> None:
     """Run until a kernel ends, or nothing happens any more before the time given."""
     s.n_ended = 0
@@ -136,7 +135,6 @@ def _advance(s: Run) -> None:
         _settle(s, d)
 
 
-@kernel
 def _arrive(s: Run, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
     queue, i = s.queue[d * s.n_launches :], s.devices[d].n_queued
@@ -147,7 +145,6 @@ def _arrive(s: Run, d: int, launch: int) -> None:
     s.devices[d].n_queued += 1
 
 
-@kernel
 def _before(s: Run, a: int, b: int) -> bool:
     """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
     one, other = s.launches[a], s.launches[b]
@@ -156,7 +153,6 @@ def _before(s: Run, a: int, b: int) -> bool:
     return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
 
 
-@kernel
 def _dispatch(s: Run, d: int, freed: int) -> None:
     """Let the head of the queue place what fits; only when it has placed all is the next kernel looked at.
 
@@ -189,7 +185,6 @@ def _dispatch(s: Run, d: int, freed: int) -> None:
             queue[k] = queue[k + 1]
 
 
-@kernel
 def _issue(s: Run, d: int, sm: int, row: int) -> None:
     """Put the next block of a kernel on an SM."""
     _touch(s, d, sm)
@@ -202,14 +197,12 @@ def _issue(s: Run, d: int, sm: int, row: int) -> None:
     _take(s, d, sm, s.launches[row], 1)
 
 
-@kernel
 def _fits(launch: Launch, sm: Sm) -> bool:
     """Return whether a block of a kernel fits on an SM."""
     enough = sm.registers >= launch.registers and sm.shared >= launch.shared
     return sm.warps >= launch.warps and sm.blocks > 0 and enough
 
 
-@kernel
 def _roomiest(s: Run, d: int, launch: Launch) -> int:
     """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
     room, i, first = s.room[2 * s.n_leaves * d :], 1, s.devices[d].first_sm
@@ -228,7 +221,6 @@ def _roomiest(s: Run, d: int, launch: Launch) -> int:
     return best
 
 
-@kernel
 def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
     """Take what a block needs off an SM (1), or give it back (-1)."""
     sm = s.sms[number]
@@ -248,7 +240,6 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
         room[i] = most
 
 
-@kernel
 def _touch(s: Run, d: int, number: int) -> None:
     """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
     sm, device = s.sms[number], s.devices[d]
@@ -262,7 +253,6 @@ def _touch(s: Run, d: int, number: int) -> None:
     sm.since = s.now
 
 
-@kernel
 def _end_blocks(s: Run, d: int, sm: int) -> None:
     """Take the blocks of an SM that have ended off it, and note the kernels that ended with them."""
     _touch(s, d, sm)
@@ -283,7 +273,6 @@ def _end_blocks(s: Run, d: int, sm: int) -> None:
             s.n_ended += 1
 
 
-@kernel
 def _settle(s: Run, d: int) -> None:
     """Find the rates where they may have changed, and what happens next on the device."""
     device = s.devices[d]
@@ -297,7 +286,6 @@ def _settle(s: Run, d: int) -> None:
     device.next = s.due[2 * s.n_leaves * d + 1]
 
 
-@kernel
 def _rate_dirty(s: Run, d: int) -> None:
     """Find the rates on all SMs that were touched."""
     device = s.devices[d]
@@ -307,7 +295,6 @@ def _rate_dirty(s: Run, d: int) -> None:
     device.n_dirty = 0
 
 
-@kernel
 def _find_rates(s: Run, d: int, number: int) -> None:
     """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
     sm, device, base = s.sms[number], s.devices[d], number * s.n_slots
@@ -332,7 +319,6 @@ def _find_rates(s: Run, d: int, number: int) -> None:
     sm.traffic = traffic
 
 
-@kernel
 def _set_due(s: Run, d: int, sm: int, time: float) -> None:
     """Note when the first block of an SM ends."""
     due, i = s.due[2 * s.n_leaves * d :], s.n_leaves + sm - s.devices[d].first_sm
@@ -345,7 +331,6 @@ def _set_due(s: Run, d: int, sm: int, time: float) -> None:
         due[i] = first
 
 
-@kernel
 def _first_due(s: Run, d: int) -> int:
     """Return the SM on which a block ends first, of equal times the first SM."""
     due, i = s.due[2 * s.n_leaves * d :], 1

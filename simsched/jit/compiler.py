@@ -11,13 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from struct import pack
 from types import FunctionType, ModuleType
-from typing import Any, Final, NamedTuple, cast, get_args, get_origin
+from typing import Any, Final, NamedTuple, cast
 
-from simsched.jit.tables import ColumnKind, Row, Table, column_of, dtype_of
+from simsched.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
 from simsched.jit.units import CompileError, Unit, is_kernel, wrapped
 
-INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
-_KINDS: Final[dict[Any, str]] = {int: INT, float: FLOAT, bool: BOOL, None: NONE, type(None): NONE}
 _NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -107,18 +105,6 @@ def _shown(kind: Any) -> str:
     if type(kind) is tuple:
         return f"({', '.join(map(_shown, kind))})"
     return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
-
-
-def kind_of(annotation: Any) -> Any:
-    """Return the type that an annotation stands for, None if there is none."""
-    if annotation in _KINDS:
-        return _KINDS[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
-        return annotation
-    if get_origin(annotation) is tuple:
-        kinds = tuple(map(kind_of, get_args(annotation)))
-        return None if None in kinds else kinds
-    return column_of(annotation)
 
 
 class _Function:
@@ -562,7 +548,7 @@ class _Function:
         arguments = [self._expr(each) for each in node.args]
         kinds = [argument.kind for argument in arguments]
         if node.keywords or not arguments:
-            self._refuse(f"{ast.unparse(node)!r} is not compiled; mark the function as a kernel, or {_SUBSET}")
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; give its parameters and result types, or {_SUBSET}")
         first = arguments[0]
         if called in (max, min) and len(kinds) > 1 and len(set(kinds)) == 1 and kinds[0] in (INT, FLOAT):
             for other in arguments[1:]:  # of equal ones, and beside NaN, the first stays, as in Python

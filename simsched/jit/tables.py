@@ -21,6 +21,9 @@ i8 = Annotated[int, "i8"]
 f8 = Annotated[float, "f8"]
 """A float of 64 bits."""
 
+INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
+"""Types of numbers in kernels, as LLVM names them."""
+_KINDS: Final[dict[Any, str]] = {int: INT, float: FLOAT, bool: BOOL, None: NONE}
 _LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
 
 
@@ -137,6 +140,18 @@ def column_of(kind: Any) -> ColumnKind | None:
         return None
     (of,) = get_args(kind)
     return ColumnKind(of if isinstance(of, type) else code_of(of))
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return the type that kernels have for an annotation, None if they have none."""
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
+        return annotation
+    if get_origin(annotation) is tuple:
+        kinds = tuple(map(kind_of, get_args(annotation)))
+        return None if None in kinds else kinds
+    return column_of(annotation)
 
 
 def length(expression: str) -> Any:

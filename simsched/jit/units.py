@@ -2,24 +2,19 @@
 
 import ast
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from types import FunctionType
-from typing import Any, TypeVar, cast
 
 from simsched.errors import SimschedError
-from simsched.jit.tables import Row, Table
-
-F = TypeVar("F", bound=Callable[..., Any])
+from simsched.jit.tables import Row, Table, kind_of
 
 
 class CompileError(SimschedError, TypeError):
     """A kernel is not in the subset that is compiled."""
 
 
-def kernel(function: F) -> F:
-    """Mark a function as one that pieces may call; it stays an ordinary Python function."""
-    cast(Any, function).is_kernel = True
+def kernel(function):  # type: ignore  # noqa
     return function
 
 
@@ -83,5 +78,7 @@ def digest_of(units: Mapping[str, Unit]) -> str:
 
 
 def is_kernel(value: object) -> bool:
-    """Return whether something is a kernel."""
-    return isinstance(value, FunctionType) and getattr(value, "is_kernel", False)
+    """Return whether something is a function that kernels may call: all its types are theirs."""
+    if not isinstance(value, FunctionType) or "return" not in value.__annotations__ or value is wrapped:
+        return False
+    return all(kind_of(annotation) is not None for annotation in value.__annotations__.values())

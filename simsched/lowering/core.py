@@ -1,6 +1,6 @@
 """The lowering as kernels: `plan` a candidate, then `write` its program."""
 
-from simsched.jit import Column, i4, kernel, piece
+from simsched.jit import Column, i4, piece
 from simsched.lowering.sorting import sort
 from simsched.lowering.tables import EXACT_STREAMS, Candidate
 from simsched.lowering.waits import drop_copy_waits, find_waits
@@ -27,7 +27,6 @@ def plan(s: Candidate) -> None:
         count(s)
 
 
-@kernel
 def place(s: Candidate) -> None:
     """Read the rows of a candidate, up to one that is `wrong`."""
     s.wrong = -1
@@ -46,7 +45,6 @@ def place(s: Candidate) -> None:
         s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
 
 
-@kernel
 def find_lanes(s: Candidate) -> None:
     """Put the operators in order by device, and by device and stream; number the streams in use."""
     n, lane, top = s.n_ops, -1, 0
@@ -70,7 +68,6 @@ def find_lanes(s: Candidate) -> None:
     s.lanes[s.n_lanes].first = n
 
 
-@kernel
 def order(s: Candidate, rows: Column[i4], keys: Column[i4], top: int) -> None:
     """Put rows in order by keys from 0 to `top`, by one byte after the other; those of equal keys stay in theirs."""
     shift = 0
@@ -90,7 +87,6 @@ def order(s: Candidate, rows: Column[i4], keys: Column[i4], top: int) -> None:
         shift += 8
 
 
-@kernel
 def find_barriers(s: Candidate) -> None:
     """Mark the operators that open a stage behind a barrier.
 
@@ -112,7 +108,6 @@ def find_barriers(s: Candidate) -> None:
         device, before = here, only
 
 
-@kernel
 def find_copies(s: Candidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
@@ -140,7 +135,6 @@ def find_copies(s: Candidate) -> None:
     s.n_copies = copies
 
 
-@kernel
 def choose_copy_lanes(s: Candidate) -> None:
     """Give each copy a stream: one for each (stream of the producer, destination), behind the compute streams.
 
@@ -182,7 +176,6 @@ def choose_copy_lanes(s: Candidate) -> None:
                 s.sent[c].lane = s.lane_of[s.sent[c].lane]
 
 
-@kernel
 def count(s: Candidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
     n, events, rows = s.n_ops, 0, s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
@@ -212,7 +205,6 @@ def write(s: Candidate) -> None:
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
 
 
-@kernel
 def write_operator(s: Candidate, v: int) -> None:
     """Write what the host issues for an operator."""
     op, first_event = s.placed[v], s.n_op_events
@@ -241,7 +233,6 @@ def write_operator(s: Candidate, v: int) -> None:
         s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
 
 
-@kernel
 def emit(s: Candidate, action: int, device: int, stream: int, argument: int) -> None:
     """Write an instruction."""
     row = s.n_written

@@ -1,9 +1,8 @@
 """Sorting in kernels."""
 
-from simsched.jit import Column, i8, kernel
+from simsched.jit import Column, i8
 
 
-@kernel
 def sort(keys: Column[i8], n: int) -> None:
     """Sort `n` numbers (Shell's way: by insertion if they are few)."""
     gap = 1

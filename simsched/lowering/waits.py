@@ -4,12 +4,10 @@ Waits of an operator are keys in rising order: the place of a producer on anothe
 of operators plus the number of a copy.
 """
 
-from simsched.jit import kernel
 from simsched.lowering.sorting import sort
 from simsched.lowering.tables import Candidate
 
 
-@kernel
 def find_waits(s: Candidate) -> bool:
     """Write the waits of every operator, those between streams of a device without what follows from others.
 
@@ -47,7 +45,6 @@ def find_waits(s: Candidate) -> bool:
     return True
 
 
-@kernel
 def find_producers(s: Candidate, v: int) -> int:
     """Write what an operator could wait for as keys; return how many they are."""
     op, n = s.placed[v], 0
@@ -63,7 +60,6 @@ def find_producers(s: Candidate, v: int) -> int:
     return n
 
 
-@kernel
 def drop_implied(s: Candidate, v: int, n: int) -> bool:
     """Drop producers on the device that have run if others have, or by what the stream knows; return whether any stay.
 
@@ -84,7 +80,6 @@ def drop_implied(s: Candidate, v: int, n: int) -> bool:
     return some
 
 
-@kernel
 def learn_all(s: Candidate, known: int, mine: int) -> None:
     """Note what the snapshot of an operator (-1: of none) says of all streams but one."""
     if known >= 0:
@@ -95,7 +90,6 @@ def learn_all(s: Candidate, known: int, mine: int) -> None:
                 learn(s, clock.lane, clock.place)
 
 
-@kernel
 def learn(s: Candidate, lane: int, place: int) -> None:
     """Note up to which place a stream has run."""
     if s.lanes[lane].place < place:
@@ -105,7 +99,6 @@ def learn(s: Candidate, lane: int, place: int) -> None:
         s.lanes[lane].place = place
 
 
-@kernel
 def has_room(s: Candidate, i: int) -> bool:
     """Return whether another snapshot has room; snapshots that nobody asks for are dropped if that frees half of it."""
     if s.top + s.n_lanes <= s.room:
@@ -124,7 +117,6 @@ def has_room(s: Candidate, i: int) -> bool:
     return 2 * (s.top + s.n_lanes) <= s.room
 
 
-@kernel
 def find_asked(s: Candidate, i: int) -> None:
     """Mark the snapshots that streams, or operators of the device from place `i` on, may ask for."""
     device = s.home[s.by_device[i]]
@@ -141,7 +133,6 @@ def find_asked(s: Candidate, i: int) -> None:
                 s.placed[known].asked = i
 
 
-@kernel
 def drop_copy_waits(s: Candidate) -> None:
     """Drop waits for copies where the same waiter has waited for one behind it on its stream.
 

@@ -1,7 +1,5 @@
 """Lowering one candidate after the other, and what holds for programs of any size."""
 
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
@@ -330,8 +328,3 @@ def test_numbers_that_do_not_fit(column):
             OpGraph.from_columns(["a"], [], []), ["gpu0"], "events", [0, 1], *columns,
             copies=Copies(*(np.zeros(0) for _ in range(4))), n_events=0,
         )  # fmt: skip
-
-
-def test_numba_is_loaded_when_something_is_lowered():
-    code = "import sys, simsched.lowering; print('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -2,13 +2,12 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece, wrapped
+from simsched.jit import piece, wrapped
 from simsched.schedulers.ios.lattice import holds
 from simsched.schedulers.ios.prefixes import ask_for, extended, has_room, root
 from simsched.schedulers.ios.tables import COLLECT, FORMULA, STAGES, Cell, Frame, Run
 
 
-@kernel
 def _open_state(s: Run) -> None:
     """Begin with a state: its first frame, and who reads from whom in it."""
     at = 0
@@ -26,7 +25,6 @@ def _open_state(s: Run) -> None:
     value.cost, value.count, value.count_modulo = inf, 0.0, 0
 
 
-@kernel
 def _add(s: Run, us: float, rest: int, merge: int) -> None:
     """Try a stage that takes so long and leaves a state; it merges the operators of that number, -1: none."""
     value, then = s.values[s.state], s.values[rest]
@@ -37,7 +35,6 @@ def _add(s: Run, us: float, rest: int, merge: int) -> None:
         value.cost, value.next, value.merge = us, rest, merge
 
 
-@kernel
 def _merge(s: Run) -> None:
     """Try the stages that merge operators which nothing in the state reads."""
     for m in range(s.n_merges):
@@ -55,7 +52,6 @@ def _merge(s: Run) -> None:
             _add(s, s.merge_cost[m], rest, m)
 
 
-@kernel
 def _take(s: Run, frame: Frame, after: Frame, cell: Cell) -> None:
     """Take an operator off: it joins the groups of those that read from it."""
     x = cell.operator
@@ -86,7 +82,6 @@ def _take(s: Run, frame: Frame, after: Frame, cell: Cell) -> None:
     after.n_groups, after.n_unrooted, after.trail = n_groups, n_unrooted + (n_roots > 1), trail
 
 
-@kernel
 def _put_back(s: Run) -> None:
     """Put back the operator taken last."""
     frame = s.frames[s.depth]
@@ -98,7 +93,6 @@ def _put_back(s: Run) -> None:
             s.groups[s.within[e]].n_sources -= 1
 
 
-@kernel
 def _try_stage(s: Run, frame: Frame, rest: int) -> None:
     """Try the stage that is taken if it is within the limits, and see whether it can be extended by others."""
     x = frame.operator
@@ -121,7 +115,6 @@ def _try_stage(s: Run, frame: Frame, rest: int) -> None:
         ask_for(s, frame.node)
 
 
-@kernel
 def _search_state(s: Run) -> bool:
     """Go on with the endings of a state; return whether they are all tried.
 

@@ -1,16 +1,14 @@
 """All states of a part, compiled: each by taking operators off the whole part from the end, in falling order."""
 
-from simsched.jit import kernel, piece, wrapped
+from simsched.jit import piece, wrapped
 from simsched.schedulers.ios.tables import Run
 
 
-@kernel
 def holds(s: Run, state: int, x: int) -> bool:
     """Return whether a state holds an operator."""
     return s.masks[state * s.n_words + (x >> 6)] >> (x & 63) & 1 != 0
 
 
-@kernel
 def _is_free(s: Run, state: int, u: int) -> bool:
     """Return whether no operator of a state reads from `u`."""
     for e in range(s.reader_ptr[u], s.reader_ptr[u + 1]):
@@ -19,7 +17,6 @@ def _is_free(s: Run, state: int, u: int) -> bool:
     return True
 
 
-@kernel
 def _take_off(s: Run, p: int) -> None:
     """Add the state without the operator of cell `p`, with its cells.
 
@@ -48,7 +45,6 @@ def _take_off(s: Run, p: int) -> None:
     s.n_states, s.n_cells = v + 1, at
 
 
-@kernel
 def _point(s: Run, p: int, offset: int, v: int) -> None:
     """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
     cell, rest = s.cells[p], s.states[v]

@@ -2,19 +2,17 @@
 
 from typing import Final
 
-from simsched.jit import kernel, piece, wrapped
+from simsched.jit import piece, wrapped
 from simsched.schedulers.ios.tables import END_OF_STAGE, FIRST_NODE, LOOKS, Run
 
 _SPREAD: Final = 0x1E3779B97F4A7C15
 
 
-@kernel
 def has_room(s: Run) -> bool:
     """Return whether the nodes of another stage, and what is asked for it, can be added."""
     return s.n_nodes + s.margin <= s.nodes_room and s.n_written + s.margin <= s.written_room
 
 
-@kernel
 def _slot(s: Run, key: int) -> int:
     """Return the slot of the node with a key, or the free one where it belongs."""
     i = (wrapped(key * _SPREAD) >> 22) & (2 * s.nodes_room - 1)
@@ -23,7 +21,6 @@ def _slot(s: Run, key: int) -> int:
     return i
 
 
-@kernel
 def extended(s: Run, node: int, symbol: int) -> int:
     """Return the node that extends another by a symbol below 2 * n_ops."""
     key = node * 2 * s.n_ops + symbol
@@ -43,7 +40,6 @@ def fill_slots(s: Run) -> None:
         s.slots[_slot(s, s.nodes[node].key)] = node
 
 
-@kernel
 def root(s: Run, x: int) -> int:
     """Return the first operator of the group of an operator."""
     while s.groups[x].parent != x:
@@ -51,7 +47,6 @@ def root(s: Run, x: int) -> int:
     return x
 
 
-@kernel
 def _draft_groups(s: Run) -> int:
     """Write the groups of the stage that is taken, by their first operators; return how many."""
     at, n_groups = 0, 0
@@ -68,13 +63,11 @@ def _draft_groups(s: Run) -> int:
     return n_groups
 
 
-@kernel
 def _symbol(s: Run, at: int) -> int:
     """Return what a drafted operator looks like: the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
 
 
-@kernel
 def _comes_before(s: Run, a: int, b: int) -> bool:
     """Return whether the group drafted at `a` comes before that at `b`, by the classes of their operators."""
     while _symbol(s, a) == _symbol(s, b) and s.drafted[a] & 1:
@@ -83,7 +76,6 @@ def _comes_before(s: Run, a: int, b: int) -> bool:
     return _symbol(s, a) < _symbol(s, b)
 
 
-@kernel
 def ask_for(s: Run, node: int) -> None:
     """Give the stage that is taken, which a node stands for, the number of what it looks like.
 

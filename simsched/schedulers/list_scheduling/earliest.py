@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.schedulers.list_scheduling.heap import pop, push
 from simsched.schedulers.list_scheduling.placing import arrival, begin, put
 from simsched.schedulers.list_scheduling.tables import Lists
@@ -26,7 +26,6 @@ def place_earliest(s: Lists) -> None:
             put(s, i)
 
 
-@kernel
 def expect(s: Lists, i: int) -> None:
     """Add an operator to those that each device waits for the inputs of."""
     for d in range(s.n_devices):
@@ -37,7 +36,6 @@ def expect(s: Lists, i: int) -> None:
             device.n_waiting += 1
 
 
-@kernel
 def find_earliest(s: Lists) -> tuple[int, int]:
     """Return the operator that can start first and its device, -1 if there is none; say when it starts."""
     op, device = -1, -1
@@ -51,7 +49,6 @@ def find_earliest(s: Lists) -> tuple[int, int]:
     return op, device
 
 
-@kernel
 def first_of(s: Lists, d: int) -> int:
     """Return the operator that could start first on a device, -1 if none can.
 
@@ -73,7 +70,6 @@ def first_of(s: Lists, d: int) -> int:
     return waiting[0] if device.n_waiting > 0 else -1
 
 
-@kernel
 def use_first_stream(s: Lists, i: int, d: int) -> None:
     """Take the first stream of a device that is free, and say when the next one will be."""
     device, first = s.devices[d], d * s.n_streams

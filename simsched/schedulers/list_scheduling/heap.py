@@ -1,9 +1,8 @@
 """Binary heaps of operators: the least key first, of equal keys the first in turn."""
 
-from simsched.jit import Column, f8, i4, kernel
+from simsched.jit import Column, f8, i4
 
 
-@kernel
 def push(heap: Column[i4], n: int, i: int, key: Column[f8], turn: Column[i4]) -> None:
     """Add operator `i` to a heap of `n`."""
     at = n
@@ -13,7 +12,6 @@ def push(heap: Column[i4], n: int, i: int, key: Column[f8], turn: Column[i4]) ->
     heap[at] = i
 
 
-@kernel
 def pop(heap: Column[i4], n: int, key: Column[f8], turn: Column[i4]) -> int:
     """Remove the first operator of a heap, of which `n` are then left."""
     first, i, at = heap[0], heap[n], 0
@@ -29,7 +27,6 @@ def pop(heap: Column[i4], n: int, key: Column[f8], turn: Column[i4]) -> int:
     return first
 
 
-@kernel
 def before(i: int, j: int, key: Column[f8], turn: Column[i4]) -> bool:
     """Return whether one operator comes before another one."""
     return key[i] < key[j] or (key[i] == key[j] and turn[i] < turn[j])

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.schedulers.list_scheduling.tables import Lists
 
 
@@ -34,7 +34,6 @@ def look_ahead(s: Lists) -> None:
                 s.ahead[i * n + d] = max(s.ahead[i * n + d], min(elsewhere, through(s, s.dst[e], d)))
 
 
-@kernel
 def through(s: Lists, i: int, d: int) -> float:
     """Return what an operator on a device and what is left behind it take."""
     return s.ahead[i * s.n_devices + d] + s.time[s.devices[d].row * s.n_ops + i]

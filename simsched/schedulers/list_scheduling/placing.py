@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.lowering.sorting import sort
 from simsched.schedulers.list_scheduling.heap import pop, push
 from simsched.schedulers.list_scheduling.streams import charge, charged_start, find_gap, use
@@ -29,7 +29,6 @@ def place(s: Lists) -> None:
             put(s, i)
 
 
-@kernel
 def begin(s: Lists) -> None:
     """Take back what is placed, and release the operators without inputs."""
     s.n_ready, s.n_released, s.next_turn, s.gaps_end, s.stuck, s.busy = 0, 0, 0, 0, 0, 0.0
@@ -47,7 +46,6 @@ def begin(s: Lists) -> None:
             s.n_released += 1
 
 
-@kernel
 def put(s: Lists, i: int) -> None:
     """Place an operator at its best place, and release those that it lets go on, lowest first."""
     op = s.ops[i]
@@ -64,7 +62,6 @@ def put(s: Lists, i: int) -> None:
     sort(s.released, s.n_released)
 
 
-@kernel
 def add(s: Lists, i: int) -> None:
     """Add an operator to those that are ready."""
     if s.in_turn:
@@ -77,7 +74,6 @@ def add(s: Lists, i: int) -> None:
     s.n_ready += 1
 
 
-@kernel
 def take(s: Lists) -> int:
     """Remove an operator from those that are ready: the first, or any."""
     s.n_ready -= 1
@@ -89,7 +85,6 @@ def take(s: Lists) -> int:
     return i
 
 
-@kernel
 def find_best(s: Lists, i: int) -> None:
     """Find the best place for an operator; no `slot`: its inputs get to no device."""
     first, last = 0, s.n_streams
@@ -103,7 +98,6 @@ def find_best(s: Lists, i: int) -> None:
             compare(s, i, d, there, first, last)
 
 
-@kernel
 def arrival(s: Lists, i: int, d: int) -> float:
     """Return when all that an operator reads from is on a device; infinity if no links lead there."""
     there = 0.0
@@ -120,7 +114,6 @@ def arrival(s: Lists, i: int, d: int) -> float:
     return there
 
 
-@kernel
 def compare(s: Lists, i: int, d: int, there: float, first: int, last: int) -> None:
     """Compare the streams of a device with the best place so far."""
     us = s.time[s.devices[d].row * s.n_ops + i]

@@ -2,11 +2,9 @@
 
 from math import inf
 
-from simsched.jit import kernel
 from simsched.schedulers.list_scheduling.tables import Gap, Lists, Stream
 
 
-@kernel
 def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
     end = stream.first + stream.n_gaps
@@ -24,7 +22,6 @@ def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
     return -1
 
 
-@kernel
 def use(s: Lists, stream: Stream, at: int, start: float, end: float) -> None:
     """Take a part of the idle interval of a stream at a place, or (-1) of the time behind its last operator."""
     if at < 0:
@@ -45,7 +42,6 @@ def use(s: Lists, stream: Stream, at: int, start: float, end: float) -> None:
             become(s.gaps[k], s.gaps[k + 1])
 
 
-@kernel
 def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
     """Add an idle interval before that of a number.
 
@@ -63,13 +59,11 @@ def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> 
     stream.n_gaps += 1
 
 
-@kernel
 def become(gap: Gap, other: Gap) -> None:
     """Write an idle interval over another one."""
     gap.start, gap.end = other.start, other.end
 
 
-@kernel
 def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
     """Return when an operator starts on a stream if launches and events cost time, and when the host has issued it."""
     issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
@@ -86,7 +80,6 @@ def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
     return start, issued + s.launch * float(s.kernels[i])
 
 
-@kernel
 def charge(s: Lists, i: int) -> None:
     """Let the host be busy until an operator on its best stream is issued."""
     s.busy = s.issued

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.jit import Column, i8, kernel, piece
+from simsched.jit import Column, i8, piece
 from simsched.schedulers.search.model import Draw, Walked, makespan_of
 
 MOVES: Final = ("relocate", "reorder", "exchange", "follow", "chain", "cross", "gather", "clear")
@@ -38,13 +38,11 @@ def walk(s: Walked) -> None:
     s.makespan = now
 
 
-@kernel
 def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
     for i in range(n):
         target[i] = source[i]
 
 
-@kernel
 def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     """Make one move around an operator."""
     device, stream = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
@@ -75,7 +73,6 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
                 s.stream[v] = stream
 
 
-@kernel
 def _reorder(s: Walked, op: int, draw: float) -> None:
     """Launch an operator at another place that its producers and consumers leave."""
     first, last = 0, s.n_ops - 1
@@ -93,7 +90,6 @@ def _reorder(s: Walked, op: int, draw: float) -> None:
     s.place[op] = at
 
 
-@kernel
 def _follow(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator where one that it reads from, or that reads from it, is."""
     first_input, first_reader = s.ops[op].first_input, s.ops[op].first_reader
@@ -106,7 +102,6 @@ def _follow(s: Walked, op: int, draw: Draw) -> None:
     s.stream[op] = s.stream[near] if draw.d < 0.5 else int(draw.b * s.n_streams)
 
 
-@kernel
 def _chain(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
     part = draw.d
@@ -121,7 +116,6 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
         part -= int(part)  # what is left of it is as random
 
 
-@kernel
 def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
     """Let the lanes of two operators exchange what they launch from the first on, for a while or to the end."""
     device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]

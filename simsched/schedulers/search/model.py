@@ -6,7 +6,7 @@ launched it. What runs on a device at once slows down alike by the sum of the lo
 
 from math import inf
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length
 
 
 class Op(Row):
@@ -110,7 +110,6 @@ class Walked(Table):
     running: Column[i4] = length("n_ops")
 
 
-@kernel
 def makespan_of(s: Walked) -> float:
     """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
     _line_up(s)
@@ -125,7 +124,6 @@ def makespan_of(s: Walked) -> float:
     return s.now
 
 
-@kernel
 def _line_up(s: Walked) -> None:
     """Put every operator behind the one before it on its stream."""
     s.n_waiting = 0
@@ -150,14 +148,12 @@ def _line_up(s: Walked) -> None:
             _wait(s, v)
 
 
-@kernel
 def _wait(s: Walked, v: int) -> None:
     """Let an operator wait for its time alone."""
     s.waiting[s.n_waiting] = v
     s.n_waiting += 1
 
 
-@kernel
 def _next_time(s: Walked) -> float:
     """Return when next an operator starts or ends, inf if never."""
     then = inf
@@ -169,7 +165,6 @@ def _next_time(s: Walked) -> float:
     return then
 
 
-@kernel
 def _run_until(s: Walked, then: float, later: float) -> None:
     """Run on; release those that wait for what is over then, or a rounding error later."""
     n_over, n = 0, s.n_running
@@ -194,7 +189,6 @@ def _run_until(s: Walked, then: float, later: float) -> None:
             _end(s, -1 - u)
 
 
-@kernel
 def _end(s: Walked, u: int) -> None:
     """Tell those that wait for an operator that it is over."""
     here = s.device[u]
@@ -214,7 +208,6 @@ def _end(s: Walked, u: int) -> None:
         _arrive(s, s.ops[u].behind, s.now + device.gap)
 
 
-@kernel
 def _arrive(s: Walked, v: int, time: float) -> None:
     """Let something that an operator waits for be there."""
     op = s.ops[v]
@@ -224,7 +217,6 @@ def _arrive(s: Walked, v: int, time: float) -> None:
         _wait(s, v)
 
 
-@kernel
 def _start_ready(s: Walked, later: float) -> None:
     """Start what waits for no later time."""
     k = 0
