@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Final, cast
 
-import numpy as np
-
 import simsched as ss
 from simsched.costmodel import default_cost
 from simsched.errors import ScheduleError
 from simsched.graph.structure import longest_from
 from simsched.schedulers.hios.instance import Instance
-from simsched.schedulers.hios.instance import Mapping as Mapped
 from simsched.schedulers.hios.stages import StageCosts, Stages
 from validation.papers.claims import EXACT, Claim, Run, Values
 from validation.published import hios_example
@@ -40,9 +37,9 @@ def _graph(times: Mapping[str, float], edges: str) -> ss.OpGraph:
 def _on_devices(graph: ss.OpGraph, device: Mapping[str, int]) -> Stages:
     """Return operators on given devices, each a stage of its own, by falling priority."""
     instance = Instance(graph, _cluster(), default_cost)
-    on = np.array([device[graph.names[i]] for i in instance.order], np.int32)
-    none = np.zeros(len(graph))
-    return Stages(instance, Mapped(on, none, none, 0), inserted=False)
+    found = instance.mapping()
+    found["ops"]["device"] = [device[graph.names[i]] for i in instance.order]
+    return Stages(instance, found)
 
 
 def _latency(graph: ss.OpGraph, device: Mapping[str, int]) -> float:

@@ -2,11 +2,10 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.schedulers.hios.placement import BUDGET, NONE, Mapping, append_from, insert_all, prepare, put_path
 
 
-@kernel
 def path_from(t: Mapping, i: int) -> float:
     """Find the longest valid path from an operator on; return its length with the edge that leads there."""
     head, tail, length, then = -1.0, -1.0, -1.0, NONE  # the longest edges from and to the mapped part
@@ -32,7 +31,6 @@ def path_from(t: Mapping, i: int) -> float:
     return length + max(head, 0.0)
 
 
-@kernel
 def find_path(t: Mapping) -> None:
     """Write the longest valid path of the operators not mapped yet."""
     longest, i = -1.0, NONE
@@ -47,7 +45,6 @@ def find_path(t: Mapping) -> None:
         t.n_path += 1
 
 
-@kernel
 def list_path(t: Mapping) -> int:
     """Merge the path into the list of mapped operators and take it out of the open ones; return the first place."""
     at, k = t.n_listed - 1, t.n_path - 1
@@ -68,14 +65,12 @@ def list_path(t: Mapping) -> int:
     return at + 1
 
 
-@kernel
 def try_device(t: Mapping, first: int, d: int, limit: float) -> float:
     """Return the makespan with the path on device `d`, or infinity if it is not below `limit`."""
     put_path(t, d)
     return insert_all(t, limit) if t.inserts else append_from(t, first, limit)
 
 
-@kernel
 def map_path(t: Mapping, first: int, n_devices: int) -> None:
     """Put the path on the device of least makespan."""
     best, on = inf, 0

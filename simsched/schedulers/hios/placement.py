@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length, piece
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
@@ -83,14 +83,12 @@ class Mapping(Table):
     free: Column[f8] = length("n_states * 2 * n_devices * n_devices")
 
 
-@kernel
 def put_path(t: Mapping, d: int) -> None:
     """Map the path to a device."""
     for k in range(t.n_path):
         t.ops[t.path[k]].device = d
 
 
-@kernel
 def transfer(t: Mapping, edge: Edge, a: int, b: int) -> float:
     """Return the us of an edge from a device to another, or to itself."""
     if a == b:
@@ -101,7 +99,6 @@ def transfer(t: Mapping, edge: Edge, a: int, b: int) -> float:
     return t.latency[pair] + edge.nbytes / t.bandwidth[pair]
 
 
-@kernel
 def inputs_ready(t: Mapping, i: int) -> float:
     """Return when the device of an operator has all that it reads from mapped ones."""
     ready, d = 0.0, t.ops[i].device
@@ -113,7 +110,6 @@ def inputs_ready(t: Mapping, i: int) -> float:
     return ready
 
 
-@kernel
 def prepare(t: Mapping, first: int) -> None:
     """Write when each device is free before place `first`, and what takes longest after each operator from there on.
 
@@ -142,7 +138,6 @@ def prepare(t: Mapping, first: int) -> None:
                 source.tail = max(source.tail, transfer(t, edge, source.device, op.device) + device.free)
 
 
-@kernel
 def append_from(t: Mapping, first: int, limit: float) -> float:
     """Evaluate the list from place `first` on; return its makespan, or infinity where it cannot be below `limit`."""
     makespan, too_long = 0.0, limit * (1.0 + _ROUNDING)
@@ -161,7 +156,6 @@ def append_from(t: Mapping, first: int, limit: float) -> float:
     return makespan
 
 
-@kernel
 def insert_all(t: Mapping, limit: float) -> float:
     """Evaluate the list, each operator in the first gap of its device that is long enough; as `append_from`."""
     for d in range(t.n_devices):
@@ -175,7 +169,6 @@ def insert_all(t: Mapping, limit: float) -> float:
     return makespan
 
 
-@kernel
 def insert(t: Mapping, i: int) -> None:
     """Put an operator into the first gap that is long enough."""
     op = t.ops[i]

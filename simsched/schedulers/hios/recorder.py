@@ -2,11 +2,10 @@
 
 from math import inf
 
-from simsched.jit import Column, f8, i4, kernel, piece
+from simsched.jit import Column, f8, i4, piece
 from simsched.schedulers.hios.placement import BUDGET, Mapping, transfer
 
 
-@kernel
 def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
     """Write when the next operator ends first on device `j`; return after which mapping of those before it."""
     i, best, parent = t.at, inf, 0

@@ -2,11 +2,10 @@
 
 from math import inf
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.schedulers.hios.placement import BUDGET, NONE, Mapping, put_path, transfer
 
 
-@kernel
 def find_first(t: Mapping) -> int:
     """Find the longest path of edges from each operator on; return where the longest of them begins.
 
@@ -26,7 +25,6 @@ def find_first(t: Mapping) -> int:
     return first
 
 
-@kernel
 def take_path(t: Mapping, first: int) -> None:
     """Take the edges of the path from an operator on, and write those on it that are not mapped yet."""
     t.n_path, i, e = 0, first, 0
@@ -42,7 +40,6 @@ def take_path(t: Mapping, first: int) -> None:
             t.n_open -= 1
 
 
-@kernel
 def clocks(t: Mapping) -> float:
     """Return the makespan if operators run in the given order, each when the devices of its inputs are free."""
     makespan = 0.0

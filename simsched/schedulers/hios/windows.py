@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, kernel, length, piece
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 
 class Stage(Row):
@@ -45,13 +45,11 @@ class Windows(Table):
     followers: Column[i4] = length("n_ops")
 
 
-@kernel
 def stage_of(t: Windows, i: int) -> Stage:
     """Return the stage that an operator is in."""
     return t.stages[t.stages[i].first]
 
 
-@kernel
 def end_of(t: Windows, s: int) -> float:
     """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
     stage, start = t.stages[s], 0.0
@@ -62,7 +60,6 @@ def end_of(t: Windows, s: int) -> float:
     return start + stage.time
 
 
-@kernel
 def last_end(t: Windows) -> float:
     """Return when the last device is done; each runs its stages one after the other."""
     makespan = 0.0
@@ -71,7 +68,6 @@ def last_end(t: Windows) -> float:
     return makespan
 
 
-@kernel
 def reads_marked(t: Windows, s: int) -> bool:
     """Return whether a stage has an input from one that is marked."""
     for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
@@ -80,7 +76,6 @@ def reads_marked(t: Windows, s: int) -> bool:
     return False
 
 
-@kernel
 def can_merge(t: Windows, taken: int) -> bool:
     """Mark what follows from the first of `taken` operators up to the last; return whether none of these does.
 
@@ -103,7 +98,6 @@ def can_merge(t: Windows, taken: int) -> bool:
     return True
 
 
-@kernel
 def set_stage(t: Windows, size: int, us: float) -> None:
     """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
     for k in range(t.taken):
@@ -112,7 +106,6 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     stage.size, stage.time = size, us
 
 
-@kernel
 def evaluate(t: Windows, taken: int, limit: float) -> float:
     """Return the makespan with `taken` joined stages marked by `can_merge`, or infinity once `limit` is reached.
 
@@ -129,7 +122,6 @@ def evaluate(t: Windows, taken: int, limit: float) -> float:
     return last_end(t)
 
 
-@kernel
 def settle(t: Windows, keep: bool) -> None:
     """Keep the ends that were tried, or go back to those as things are."""
     for at in range(t.stages[t.first].place, t.n_ops):
@@ -140,7 +132,6 @@ def settle(t: Windows, keep: bool) -> None:
             stage.trial = stage.end
 
 
-@kernel
 def rearrange(t: Windows, taken: int) -> None:
     """Put the joined stage into the order: behind what does not follow it, before what does."""
     begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
@@ -161,7 +152,6 @@ def rearrange(t: Windows, taken: int) -> None:
         t.stages[t.order[place]].place = place
 
 
-@kernel
 def try_stage(t: Windows) -> None:
     """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
     alone = t.stages[t.first].time
@@ -173,7 +163,6 @@ def try_stage(t: Windows) -> None:
         t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
 
 
-@kernel
 def can_widen(t: Windows) -> bool:
     """Return whether the window has room for the operator after it, and both are in no stage of several."""
     after = t.first + t.taken
@@ -182,7 +171,6 @@ def can_widen(t: Windows) -> bool:
     return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
 
 
-@kernel
 def close(t: Windows) -> None:
     """Keep the best stage of the window, if any is better than none."""
     if t.best_taken > 1:
