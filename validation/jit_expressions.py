@@ -58,7 +58,7 @@ class Expressions:
         self._times, self._count = 1, 0
         given = ", ".join(f"{local.name}: {annotation(local.kind)}" for local in self._locals)
         shown = ", ".join(map(annotation, results)) or "None"
-        self._head = f"@kernel\ndef {name}({given}) -> {f'tuple[{shown}]' if len(results) > 1 else shown}:\n"
+        self._head = f"def {name}({given}) -> {f'tuple[{shown}]' if len(results) > 1 else shown}:\n"
 
     # --- what there is
 

@@ -3,7 +3,7 @@
 from math import nan
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, kernel, length, wrapped
+from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
 
 N: Final = 8
 """Places of a column; parts of it that are passed on have at least half."""
@@ -15,7 +15,7 @@ ROW_FIELDS: Final = {"i8": ("c",), "i4": ("d",), "i1": ("e",), "f8": ("a", "b")}
 COLUMNS: Final = {"i8": ("longs", "other_longs"), "i4": ("ints",), "i1": ("bytes",), "f8": ("floats", "other_floats")}
 LARGE, ODD, NAN = 9007199254740993, -7, nan
 HEAD: Final = """from math import ceil, floor, inf, sqrt
-from simsched.jit import Column, Rows, i1, i4, i8, f8, kernel, wrapped
+from simsched.jit import Column, Rows, i1, i4, i8, f8, wrapped
 from validation.jit_state import LARGE, N, NAN, ODD, Record, State, depth_of, mixed
 
 """
@@ -52,13 +52,11 @@ class State(Table):
     found_floats: Column[f8] = length("40")
 
 
-@kernel
 def mixed(seed: int, value: int) -> int:
     """Return a number that depends on every bit of two."""
     return wrapped((seed ^ wrapped(value * -7046029254386353131)) * 1181783497276652981)
 
 
-@kernel
 def depth_of(s: State, i: int, steps: int) -> int:
     """Return how far one gets along a column, by calling itself."""
     return steps if steps == 5 else depth_of(s, s.longs[i] & 7, steps + 1) + (s.longs[i] & 1)

@@ -79,6 +79,8 @@ def digest_of(units: Mapping[str, Unit]) -> str:
 
 def is_kernel(value: object) -> bool:
     """Return whether something is a function that kernels may call: all its types are theirs."""
-    if not isinstance(value, FunctionType) or "return" not in value.__annotations__ or value is wrapped:
+    if not isinstance(value, FunctionType) or value is wrapped:
         return False
-    return all(kind_of(annotation) is not None for annotation in value.__annotations__.values())
+    n_types = value.__code__.co_argcount + value.__code__.co_kwonlyargcount + 1
+    kinds = [kind_of(annotation) for annotation in value.__annotations__.values()]
+    return len(kinds) == n_types and None not in kinds

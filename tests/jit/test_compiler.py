@@ -13,42 +13,31 @@ HEAD = """
 import math
 from math import floor, inf, sqrt
 from typing import Any
-from simsched.jit import Column, Rows, f8, i8, kernel, wrapped
+from simsched.jit import Column, Rows, f8, i8, wrapped
 from validation.jit_state import Record, State
 LARGE, WORD = 2**63, "word"
 
-@kernel
 def pair(a: int, x: float) -> tuple[int, float]:
     return a, x
 
-@kernel
 def half(x: float) -> float:
     return x / 2.0
 
-@kernel
 def nothing(a: int) -> None:
     pass
 
-def plain(a: int) -> int:
-    return a
-
-@kernel
 def untyped(a) -> int:
     return 1
 
-@kernel
 def anything(a: Any) -> int:
     return 1
 
-@kernel
 def endless(a: int):
     pass
 
-@kernel
 def given(a: int, b: int = 2) -> int:
     return a + b
 
-@kernel
 def named(a: int, *, b: int) -> int:
     return a - b
 
@@ -61,9 +50,10 @@ REFUSED = {
         with s: pass | try: pass|finally: pass | raise ValueError | assert s.i | del s | global LARGE | import os
         def f(): pass | class C: pass | lambda: 1 | [1, 2] | {1: 2} | {1, 2} | f"{s.i}" | (a := 1) | (yield)
         [i for i in range(3)] | a = "word" | a = WORD | a = None | a = ... | a = 1j | a = LARGE
-        a = 9223372036854775808 | a = -(-9223372036854775808) | a = missing | missing(1) | plain(1) | math.sin(s.x)
+        a = 9223372036854775808 | a = -(-9223372036854775808) | a = missing | missing(1) | math.sin(s.x)
         print(s.i) | len(s.longs) | round(s.x) | pow(s.i, 2) | max(s.i, s.x) | max(s.i) | max(True, False)
         max(s.i, 2, key=abs) | abs(s.i) | sqrt(s.i) | floor(s.i) | int() | int(s.i, 2) | int(s.longs) | wrapped(s.x)
+        untyped(1) | anything(1) | endless(1)
         s.longs.sum() | State() | +s.i | ~s.x | -s.longs | s.longs[1, 2] | s.longs["x"] | s.i < "x"
         (a, b), c = (1, 2), 3 | a += 1 | half(*s.longs)
         for i in range(3): pass|else: pass | while s.i: pass|else: pass | match s.i:| case 1: pass | s.i != None""",
@@ -97,9 +87,6 @@ REFUSED = {
     "in a chain of comparisons only the first may be more than a name or number; use `and`": "1 < s.i < 5",
     "'s.i' is int, no truth; compare it": "a = s.i and 1 | a = s.i or True",
     "'s.longs' is a column of i8, no truth; compare it": "if s.longs: pass | not s.longs | 1 if s.longs else 2",
-    "parameter 'a' of untyped needs a type: int, float, bool, a row, table or column": "untyped(1)",
-    "parameter 'a' of anything needs a type: int, float, bool, a row, table or column": "anything(1)",
-    "the result of endless needs a type: int, float, bool, a row, table or column": "endless(1)",
     "given takes a, b; give each of them": "given(1)",
     "named takes a; give each of them": "named(1, b=2)",
     "half takes x; give each of them": "half() | half(1.0, 2.0) | half(y=1.0) | half(1.0, x=1.0) | half(**s)",
@@ -155,6 +142,15 @@ def test_results_that_are_refused(kind, value, message):
         f"from validation.jit_state import State\ndef entry(s: State) -> {kind}:\n    return {value}\n", "refused"
     )
     with pytest.raises(CompileError, match=f"^<refused>:3: {re.escape(message)}$"):
+        compile_piece(names["entry"], "entry", units_of(names["entry"]))
+
+
+@pytest.mark.parametrize(("head", "what"), [
+    ("(s) -> None", "parameter 's'"), ("(s: object) -> None", "parameter 's'"), ("(s: State)", "the result"),
+])  # fmt: skip
+def test_types_that_are_missing(head, what):
+    names = module_of(f"from validation.jit_state import State\ndef entry{head}:\n    pass\n", "refused")
+    with pytest.raises(CompileError, match=f"^<refused>:2: {what} of entry needs a type: int, float, bool, a row"):
         compile_piece(names["entry"], "entry", units_of(names["entry"]))
 
 

@@ -10,18 +10,17 @@ import pytest
 
 import simsched
 from simsched.errors import SimschedError
-from simsched.jit import Column, Table, f8, i8, kernel, length, native, piece, pieces, running_time, store
+from simsched.jit import Column, Table, f8, i8, length, native, piece, pieces, running_time, store
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
-from simsched.jit import Table, i8, kernel, piece
+from simsched.jit import Table, i8, piece
 from tiny_numbers import FACTOR
 
 class Pair(Table):
     given: i8
     found: i8
 
-@kernel
 def times(number: int) -> int:
     return FACTOR * number
 
@@ -46,7 +45,6 @@ class Total(Table):
     values: Column[f8] = length("n")
 
 
-@kernel
 def _plus(a: float, b: float) -> float:
     return a + b
 
