@@ -29,7 +29,9 @@ MHZ = 1.0
 """Cycles per microsecond in one megahertz."""
 
 TIE = 1e-9
-"""Times closer than this, relatively, are the same instant."""
+"""Times closer than this, relatively, are the same instant ..."""
+TIE_LIMIT = 1e9
+"""... up to this time in us; later instants are as long as there, 1 us."""
 
 
 def format_time(us: float) -> str:

@@ -10,15 +10,15 @@ proportion to how sensitive they are to that resource.
 from math import ceil, floor, inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, f8, i4, kernel
-from simsched.units import TIE
+from simsched.jit import Column, Row, Rows, f8, i4
+from simsched.units import TIE, TIE_LIMIT
 
 SATURATED: Final = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
 MAX_COHORTS: Final = 4
 """Groups of blocks of a kernel that end together; more are merged."""
 SAME_PLACE: Final = 1e-3
-"""Of a block: progress is never so coarse that this confuses two waves."""
+"""Of a block: an instant is never so long that it takes in two waves."""
 
 
 class Channel(Row):
@@ -37,7 +37,6 @@ class Crossing(Row):
     end: i4
 
 
-@kernel
 def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> float:
     """Return how much longer a block takes than on an idle device, at least 1.
 
@@ -51,7 +50,6 @@ def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> flo
     return max(1.0, 1.0 - alpha + alpha * sm_load, 1.0 - beta + beta * dram_load)
 
 
-@kernel
 def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, alpha: float, beta: float) -> float:
     """Return the time of a kernel alone, in units of the time of one of its blocks on an idle device.
 
@@ -78,65 +76,52 @@ def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, 
     return (waves - 1) * full + slowdown(alpha, beta, last * sm_share, last * dram_share)
 
 
-@kernel
 def whole_cycles(unissued: int, resident: int) -> int:
     """Return the refills of all resident blocks that can be passed over before the last, partial one."""
     return max(0, ceil(float(unissued) / float(resident)) - 1)
 
 
-@kernel
-def waves_over(due: float, cycles: int, progress: float, tolerance: float) -> tuple[int, bool]:
+def waves_over(due: float, cycles: int, progress: float, now: float, rate: float) -> tuple[int, bool]:
     """Return how many waves a cohort has had since its refills were passed over, and if one ends just now.
 
     Parameters
     ----------
     due
         Progress at which the last of its `cycles` passed-over refills is over.
-    progress, tolerance
-        Where the kernel is, and what counts as the same place.
+    progress, now, rate
+        Where the kernel is, when, and how fast.
     """
+    tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * rate))
     since = progress - (due - 1.0 - cycles)
     waves = floor(since + tolerance)
     return waves, waves >= 1 and since - waves <= tolerance
 
 
-@kernel
 def same_due(a: float, b: float) -> bool:
     """Return whether blocks that are over at progress a and at progress b form one cohort."""
     return abs(a - b) <= TIE * max(1.0, b)
 
 
-@kernel
 def is_closer(gap: float, least: float) -> bool:
     """Return whether two cohorts are closer to each other than the closest so far, by more than rounding."""
     return gap < least - 1e-6
 
 
-@kernel
 def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
     """Return when work `due` is reached from `progress` at time `anchor` with a constant rate."""
     return anchor + (due - progress) / rate
 
 
-@kernel
 def end_of_instant(now: float) -> float:
     """Return the last time that belongs to the instant `now`."""
-    return now * (1.0 + TIE)
+    return min(now * (1.0 + TIE), now + TIE * TIE_LIMIT)
 
 
-@kernel
 def is_later(time: float, other: float) -> bool:
     """Return whether a time is of a later instant than another."""
     return time > end_of_instant(other)
 
 
-@kernel
-def is_over(finish: float, now: float) -> bool:
-    """Return whether something that ends at `finish` belongs to the instant `now`."""
-    return finish <= end_of_instant(now)
-
-
-@kernel
 def max_min_rates(
     n_flows: int, flows: Rows[Crossing], crossed: Column[i4], channels: Rows[Channel], live: Column[i4]
 ) -> None:
@@ -190,7 +175,6 @@ def max_min_rates(
         channels[live[i]].users = 0
 
 
-@kernel
 def _tightest(n_live: int, live: Column[i4], channels: Rows[Channel]) -> int:
     """Return the channel with the least capacity per flow, -1 if no flow is left."""
     tightest, share = -1, inf
@@ -201,7 +185,6 @@ def _tightest(n_live: int, live: Column[i4], channels: Rows[Channel]) -> int:
     return tightest
 
 
-@kernel
 def _crosses(flow: Crossing, crossed: Column[i4], channel: int) -> bool:
     for k in range(flow.first, flow.end):
         if crossed[k] == channel:

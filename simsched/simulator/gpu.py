@@ -10,11 +10,10 @@ import numpy as np
 from simsched.cluster import Device
 from simsched.simulator.contention import (
     MAX_COHORTS,
-    SAME_PLACE,
     SATURATED,
     finish_time,
     is_closer,
-    is_over,
+    is_later,
     same_due,
     slowdown,
     waves_over,
@@ -212,10 +211,9 @@ class Gpu:
                 continue
             kernel.skipped = 0
             progress = self._progress(kernel)
-            tolerance = min(SAME_PLACE, TIE * max(1.0, self._env.now * kernel.rate))
             cohorts = []
             for due, count in kernel.cohorts:
-                waves, ends = waves_over(due, cycles, progress, tolerance)
+                waves, ends = waves_over(due, cycles, progress, self._env.now, kernel.rate)
                 pending = cycles - waves + ends
                 kernel.unissued += pending * int(count)
                 if ends:
@@ -308,10 +306,10 @@ class Gpu:
                 continue
             remaining = []
             for cohort in kernel.cohorts:
-                if is_over(finish_time(kernel.anchor, kernel.progress, kernel.rate, cohort[0]), now):
-                    self._free_blocks(kernel, int(cohort[1]))
-                else:
+                if is_later(finish_time(kernel.anchor, kernel.progress, kernel.rate, cohort[0]), now):
                     remaining.append(cohort)
+                else:
+                    self._free_blocks(kernel, int(cohort[1]))
             kernel.cohorts = remaining
             if not remaining and not kernel.unissued:
                 over.append(kernel)

@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.cluster import Cluster
 from simsched.jit import Column, i4
-from simsched.simulator.contention import Channel, Crossing, finish_time, is_over, max_min_rates
+from simsched.simulator.contention import Channel, Crossing, finish_time, is_later, max_min_rates
 from simsched.simulator.environment import COMPLETE, SHARE, At, Instants
 from simsched.simulator.gpu import Gpu
 
@@ -94,7 +94,7 @@ class Network:
     def _end_flows(self) -> None:
         self._timer = None
         now = self._env.now
-        over = [f for f in self._flows if is_over(finish_time(f.anchor, f.moved, f.rate, f.nbytes), now)]
+        over = [f for f in self._flows if not is_later(finish_time(f.anchor, f.moved, f.rate, f.nbytes), now)]
         self._flows = [flow for flow in self._flows if flow not in over]
         for flow in over:
             flow.done()

@@ -16,6 +16,7 @@ from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
 from simsched.simulator.gpu import Gpu
 from simsched.simulator.network import Network
+from simsched.simulator.routes import copy_routes
 from simsched.simulator.workload import Demand, asks
 from simsched.trace import trace as kinds
 from simsched.trace.trace import SpanRow, Trace
@@ -75,6 +76,7 @@ class Reference:
         self._env = Instants()
         self._program, self._cluster = program, cluster
         self._captured = program.execution == "graph"
+        copy_routes(program, cluster)  # a copy without a way is refused before anything runs
         self._asks = asks(demand)
         self._action: list[int] = program.action.tolist()
         self._argument: list[int] = program.argument.tolist()

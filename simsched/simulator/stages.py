@@ -82,7 +82,7 @@ class StageLatency:
         self._queues = int(platform.queues[0])
         self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
         self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
-        self._run = Run(state, _refusal)
+        self._run = Run(state)
         self._run.makespan(rows)
 
     def __call__(self, groups: Groups) -> float:
@@ -130,10 +130,6 @@ class StageLatency:
         room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
         self._state["connections"]["first"][:shared] = np.cumsum(room) - room
         return shared
-
-
-def _refusal(state: State) -> Exception:
-    raise AssertionError(f"a stage does not end: {state.status}")
 
 
 def _twice(groups: Groups) -> str:

@@ -14,7 +14,7 @@ from simsched.graph import OpGraph, Rows
 from simsched.graph.columns import Floats, Ints
 from simsched.program import ACTIONS, Program
 from simsched.shown import as_html, frame_of
-from simsched.units import TIE
+from simsched.units import TIE, TIE_LIMIT
 
 if TYPE_CHECKING:
     from simsched.trace.blame import CriticalPath
@@ -345,4 +345,5 @@ def _order(columns: Mapping[str, npt.NDArray[Any]]) -> Ints:
 
 def _same_instant(times: Floats) -> npt.NDArray[np.bool_]:
     """Return, for times in order, which of them are within the rounding of the one before."""
-    return times[1:] <= times[:-1] * (1.0 + TIE)
+    same: npt.NDArray[np.bool_] = times[1:] <= np.minimum(times[:-1] * (1.0 + TIE), times[:-1] + TIE * TIE_LIMIT)
+    return same

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import simsched as ss
 from simsched.errors import ClusterError, DeadlockError, ProgramError
+from simsched.program import COPY
 
 EXACT = ("kind", "item", "op", "device", "stream", "cause")
 TIMES = ("start", "end", "ready", "solo")
@@ -262,6 +263,22 @@ def test_a_copy_without_a_way_there():
     expected, found = both(schedule.lower(linked), ss.Cluster(linked.devices))
     assert isinstance(expected, ClusterError)
     assert (type(found), str(found)) == (type(expected), str(expected))
+
+
+@pytest.mark.parametrize("order", ["1023", "2013", "3012"])
+@pytest.mark.parametrize("threads", ["one", "device"])
+def test_of_copies_without_a_way_the_first_in_the_program_counts(order, threads):
+    """All start in one instant; the one that is named is the first that a host issues."""
+    ops = [ss.Operator(f"{k}{i}", time=1.0) for k in "ab" for i in range(4)]
+    graph = ss.OpGraph(ops, [ss.Edge(f"a{i}", f"b{i}", 10.0) for i in range(4)])
+    placements = [ss.Placement(f"a{i}", f"gpu{i}") for i in order]
+    placements += [ss.Placement(f"b{i}", f"gpu{(3 * i + 1) % 4}") for i in range(4)]
+    linked = hand_made(4)
+    program = ss.Schedule(graph, placements).lower(linked, threads=threads)
+    expected, found = both(program, ss.Cluster(linked.devices))
+    first = program.devices[program.device[program.action == COPY][0]]
+    assert f"no links lead from {first} to" in str(expected)
+    assert (type(found), str(found)) == (ClusterError, str(expected))
 
 
 def test_many_waves_and_many_streams():

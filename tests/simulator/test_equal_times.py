@@ -1,4 +1,4 @@
-"""Times within a relative 1e-9 are one instant, and what happens in it has an order."""
+"""Times within a relative 1e-9, and at most 1 us, are one instant, and what happens in it has an order."""
 
 from random import Random
 
@@ -103,3 +103,41 @@ def test_a_copy_that_ends_on_the_verge_of_an_instant():
     with time_limit(5):
         trace = run(ops, [ss.Edge("b", "c", late * 100.0)], placements, hand_made(2))
     assert trace.operator_times()["c"] == pytest.approx((t, t + 1), rel=2e-9)
+
+
+@pytest.mark.parametrize("long", [1e3, 1e6, 0.99e9, 1e9, 1.01e9, 1e10, 1e12])
+def test_what_is_longer_than_an_instant_takes_its_time(long):
+    """After `long` us three operators of 1.01 instants, 1e-9 of the present and at most 1 us: none of them vanishes."""
+    short = 1.01 * min(TIE * long, 1.0)
+    ops = [ss.Operator("long", time=long), *(ss.Operator(f"o{i}", time=short) for i in range(3))]
+    trace = run(ops, [], [ss.Placement(op.name) for op in ops], hand_made())
+    ends = [end - long for _, end in trace.operator_times().values()]
+    assert ends == pytest.approx([0.0, short, 2 * short, 3 * short], abs=0.01 * short)
+    assert [span.op for span in trace.spans] == [op.name for op in ops]
+
+
+def test_a_stage_after_three_hours():
+    """Launches, barriers: 2 us. Host 0-2, long 2-1e10 + 2, barrier to + 4, launches to + 6 and + 8, y to + 10."""
+    ops = [ss.Operator("long", time=1e10), ss.Operator("x", time=2.0), ss.Operator("y", time=2.0)]
+    edges = [ss.Edge("long", "x"), ss.Edge("long", "y")]
+    placements = [ss.Placement("long"), ss.Placement("x", stage=1), ss.Placement("y", stream=1, stage=1, group=1)]
+    trace = run(ops, edges, placements, hand_made(launch=2.0, barrier=2.0), execution="stages")
+    assert {op: end - 1e10 for op, (_, end) in trace.operator_times().items()} == {"long": 2.0, "x": 8.0, "y": 10.0}
+
+
+@pytest.mark.parametrize("interleave", [0.0, 0.5])
+def test_waves_after_three_hours(interleave):
+    """Two kernels of three waves of 2 us each after 1e10 us: 1e10 + 12, whether their blocks mix or not."""
+    ops = [ss.Operator("long", time=1e10), grid("a", 30, 6.0), grid("b", 30, 6.0)]
+    edges = [ss.Edge("long", "a"), ss.Edge("long", "b")]
+    placements = [ss.Placement("long"), ss.Placement("a"), ss.Placement("b", stream=1)]
+    trace = run(ops, edges, placements, hand_made(interleave=interleave))
+    assert trace.makespan - 1e10 == pytest.approx(12.0, abs=1e-4)
+
+
+def test_copies_after_three_hours():
+    """1e10 us, a copy of 2 us, an operator of 3 us."""
+    ops = [ss.Operator("long", time=1e10), ss.Operator("next", time=3.0)]
+    placements = [ss.Placement("long"), ss.Placement("next", "gpu1")]
+    trace = run(ops, [ss.Edge("long", "next", 200.0)], placements, hand_made(2))
+    assert trace.makespan - 1e10 == pytest.approx(5.0, abs=1e-4)

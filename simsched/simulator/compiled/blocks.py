@@ -3,15 +3,12 @@
 from sys import float_info
 from typing import Final
 
-from simsched.jit import kernel
 from simsched.simulator.compiled.events import go_on, push
 from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State, Work
 from simsched.simulator.contention import (
-    MAX_COHORTS,
-    SAME_PLACE,
     finish_time,
     is_closer,
-    is_over,
+    is_later,
     same_due,
     solo_units,
     waves_over,
@@ -22,7 +19,6 @@ from simsched.units import TIE
 LEAST_UNIT: Final = float_info.min
 
 
-@kernel
 def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     launch, work, device = s.launches[row], s.work[lane], s.devices[d]
@@ -49,7 +45,6 @@ def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
     dispatch_later(s, d)
 
 
-@kernel
 def _jitter(s: State, launch: Launch, work: Work) -> None:
     """Draw out or shorten a kernel as the sample says; its blocks load DRAM less the longer they take."""
     work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[work.row]]
@@ -63,7 +58,6 @@ def _jitter(s: State, launch: Launch, work: Work) -> None:
         )
 
 
-@kernel
 def dispatch_later(s: State, d: int) -> None:
     """Dispatch at the end of this instant."""
     if not s.devices[d].dispatching:
@@ -71,7 +65,6 @@ def dispatch_later(s: State, d: int) -> None:
         go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
 
 
-@kernel
 def enqueue(s: State, d: int, lane: int) -> None:
     """Put a kernel among those with blocks to issue, by priority, arrival, place in the program."""
     device, base = s.devices[d], d * s.width
@@ -83,7 +76,6 @@ def enqueue(s: State, d: int, lane: int) -> None:
     device.n_queue += 1
 
 
-@kernel
 def _before(s: State, a: int, b: int) -> bool:
     """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, place."""
     mine, theirs = s.work[a], s.work[b]
@@ -95,7 +87,6 @@ def _before(s: State, a: int, b: int) -> bool:
     return mine.place < theirs.place
 
 
-@kernel
 def start_running(s: State, d: int, lane: int) -> None:
     """Put a kernel among those that run, by row."""
     device, base, row = s.devices[d], d * s.width, s.work[lane].row
@@ -109,7 +100,6 @@ def start_running(s: State, d: int, lane: int) -> None:
         device.n_resident += 1
 
 
-@kernel
 def issue_blocks(s: State, d: int) -> None:
     """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at."""
     device = s.devices[d]
@@ -129,7 +119,6 @@ def issue_blocks(s: State, d: int) -> None:
         _leave_queue(s, d, i)
 
 
-@kernel
 def _next_able(s: State, d: int, i: int) -> int:
     """Return who from place i of the queue on is on the device, or finds a place there; its length if nobody is."""
     device = s.devices[d]
@@ -139,14 +128,12 @@ def _next_able(s: State, d: int, i: int) -> int:
     return i
 
 
-@kernel
 def _leave_queue(s: State, d: int, place: int) -> None:
     s.devices[d].n_queue -= 1
     for i in range(d * s.width + place, d * s.width + s.devices[d].n_queue):
         s.queued[i] = s.queued[i + 1]
 
 
-@kernel
 def _interleave(s: State, d: int, head: int, place: int) -> None:
     """Let the next kernel, at a place of the queue, have its share of slots that have just come free."""
     slots, following = _fits(s, d, head), s.queued[d * s.width + place]
@@ -158,7 +145,6 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
             _leave_queue(s, d, place)
 
 
-@kernel
 def _fits(s: State, d: int, lane: int) -> int:
     """Return how many more blocks of a kernel fit on the device."""
     free, launch = s.free[d], s.launches[s.work[lane].row]
@@ -172,7 +158,6 @@ def _fits(s: State, d: int, lane: int) -> int:
     return count
 
 
-@kernel
 def _take(s: State, d: int, launch: Launch, count: int) -> None:
     free = s.free[d]
     free.warps -= count * launch.warps
@@ -181,7 +166,6 @@ def _take(s: State, d: int, launch: Launch, count: int) -> None:
     free.shared_memory -= count * launch.shared_memory
 
 
-@kernel
 def _issue(s: State, d: int, lane: int, most: int) -> None:
     work = s.work[lane]
     count = min(most, work.unissued, _fits(s, d, lane))
@@ -196,13 +180,11 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
     _add_cohort(s, lane, progress_of(work, s.now) + 1.0, count)
 
 
-@kernel
 def progress_of(work: Work, now: float) -> float:
     """Return how far a kernel or copy is."""
     return work.progress + (now - work.anchor) * work.rate
 
 
-@kernel
 def anchor_anew(work: Work, now: float, rate: float) -> None:
     """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
     if rate != work.rate:
@@ -210,7 +192,6 @@ def anchor_anew(work: Work, now: float, rate: float) -> None:
         work.anchor, work.rate = now, rate
 
 
-@kernel
 def _add_cohort(s: State, lane: int, due: float, count: int) -> None:
     work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
     for j in range(work.n_cohorts):
@@ -219,10 +200,10 @@ def _add_cohort(s: State, lane: int, due: float, count: int) -> None:
             return
     keep_cohort(s, lane, due, count)
     _sort_cohorts(s, lane)
-    if work.n_cohorts <= MAX_COHORTS:
+    if work.n_cohorts < COHORTS:
         return
     i = 0
-    for j in range(1, MAX_COHORTS):
+    for j in range(1, COHORTS - 1):
         if is_closer(cohorts[j + 1].due - cohorts[j].due, cohorts[i + 1].due - cohorts[i].due):
             i = j
     a, b = cohorts[i], cohorts[i + 1]
@@ -234,7 +215,6 @@ def _add_cohort(s: State, lane: int, due: float, count: int) -> None:
         keep_cohort(s, lane, cohorts[j].due, cohorts[j].count)
 
 
-@kernel
 def keep_cohort(s: State, lane: int, due: float, count: int) -> None:
     """Put a cohort behind those that a kernel has."""
     cohort = s.cohorts[COHORTS * lane + s.work[lane].n_cohorts]
@@ -242,7 +222,6 @@ def keep_cohort(s: State, lane: int, due: float, count: int) -> None:
     s.work[lane].n_cohorts += 1
 
 
-@kernel
 def _sort_cohorts(s: State, lane: int) -> None:
     cohorts = s.cohorts[COHORTS * lane :]
     for i in range(1, s.work[lane].n_cohorts):
@@ -254,7 +233,6 @@ def _sort_cohorts(s: State, lane: int) -> None:
         cohorts[j].due, cohorts[j].count = due, count
 
 
-@kernel
 def skip_cycles(s: State, d: int) -> None:
     """Pass over whole refills of the head of the queue: until the last nothing else can change."""
     device, lane = s.devices[d], s.queued[d * s.width]
@@ -269,18 +247,16 @@ def skip_cycles(s: State, d: int) -> None:
             s.cohorts[COHORTS * lane + j].due += cycles
 
 
-@kernel
 def undo_skip(s: State, d: int) -> None:
     """Go back to wave by wave; at most one kernel had waves passed over, and it is still in the queue."""
     lane = s.devices[d].skipping
     s.devices[d].skipping = -1
     work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
     progress, n = progress_of(work, s.now), work.n_cohorts
-    tolerance = min(SAME_PLACE, TIE * max(1.0, s.now * work.rate))
     work.n_cohorts = 0
     for j in range(n):
         due, count = cohorts[j].due, cohorts[j].count
-        waves, ends = waves_over(due, work.skipped, progress, tolerance)
+        waves, ends = waves_over(due, work.skipped, progress, s.now, work.rate)
         pending = work.skipped - waves + ends
         work.unissued += pending * count
         if ends:
@@ -290,7 +266,6 @@ def undo_skip(s: State, d: int) -> None:
     _sort_cohorts(s, lane)
 
 
-@kernel
 def free_blocks(s: State, d: int, work: Work, count: int) -> None:
     """Take blocks that have ended off the device."""
     work.resident -= count
@@ -300,7 +275,6 @@ def free_blocks(s: State, d: int, work: Work, count: int) -> None:
         s.devices[d].freed = 1
 
 
-@kernel
 def end_cohorts(s: State, d: int) -> None:
     """End the cohorts that are due, and the kernels of which that was the last."""
     device, running = s.devices[d], s.running[d * s.width :]
@@ -321,13 +295,12 @@ def end_cohorts(s: State, d: int) -> None:
     dispatch_later(s, d)
 
 
-@kernel
 def _end_cohorts_of(s: State, d: int, lane: int) -> None:
     work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
     n, work.n_cohorts = work.n_cohorts, 0
     for j in range(n):
         due, count = cohorts[j].due, cohorts[j].count
-        if is_over(finish_time(work.anchor, work.progress, work.rate, due), s.now):
-            free_blocks(s, d, work, count)
-        else:
+        if is_later(finish_time(work.anchor, work.progress, work.rate, due), s.now):
             keep_cohort(s, lane, due, count)
+        else:
+            free_blocks(s, d, work, count)

@@ -7,12 +7,10 @@ or at one later time.
 
 from math import inf
 
-from simsched.jit import kernel
 from simsched.simulator.compiled.tables import COMPLETE, RELEASE, Span, State
 from simsched.simulator.contention import end_of_instant
 
 
-@kernel
 def push(s: State, time: float, phase: int, who: int) -> None:
     """Let one go on at a time in us, in a phase of that instant."""
     if time <= s.limit:
@@ -27,7 +25,6 @@ def push(s: State, time: float, phase: int, who: int) -> None:
     row.time, row.key, row.who = time, s.count * 8 + phase, who
 
 
-@kernel
 def _move(s: State, start: int, end: int) -> int:
     """Move a row of the heap; return where it was."""
     a, b = s.later[start], s.later[end]
@@ -35,13 +32,11 @@ def _move(s: State, start: int, end: int) -> int:
     return start
 
 
-@kernel
 def go_on(s: State, phase: int, who: int) -> None:
     """Let one go on in this instant, as the last of a phase so far."""
     s.queues[phase] = join(s, s.queues[phase], who)
 
 
-@kernel
 def _pop_later(s: State) -> None:
     """Move the earliest of the later ones into its queue."""
     go_on(s, s.later[0].key & 7, s.later[0].who)
@@ -57,13 +52,11 @@ def _pop_later(s: State) -> None:
     _move(s, n, i)
 
 
-@kernel
 def _is_earlier(s: State, i: int, k: int) -> bool:
     a, b = s.later[i], s.later[k]
     return a.time < b.time or (a.time == b.time and a.key < b.key)
 
 
-@kernel
 def open_instant(s: State) -> bool:
     """Go to the earliest time at which anything happens; return whether there is one."""
     now = s.timers[1]
@@ -86,7 +79,6 @@ def open_instant(s: State) -> bool:
     return True
 
 
-@kernel
 def set_timer(s: State, d: int, time: float) -> None:
     """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
     if time <= s.limit:
@@ -102,7 +94,6 @@ def set_timer(s: State, d: int, time: float) -> None:
         s.timers[i] = least
 
 
-@kernel
 def join(s: State, last: int, who: int) -> int:
     """Put one behind the last of a list, -1 where it is empty; return the new last.
 
@@ -112,7 +103,6 @@ def join(s: State, last: int, who: int) -> int:
     return _joined(s, last, who)
 
 
-@kernel
 def _joined(s: State, a: int, b: int) -> int:
     """Put the list that ends with b behind that which ends with a; return the last of both."""
     if a >= 0 and b >= 0:
@@ -120,7 +110,6 @@ def _joined(s: State, a: int, b: int) -> int:
     return b if b >= 0 else a
 
 
-@kernel
 def leave(s: State, phase: int) -> int:
     """Take the first out of the queue of a phase."""
     last = s.queues[phase]
@@ -131,14 +120,12 @@ def leave(s: State, phase: int) -> int:
     return who
 
 
-@kernel
 def wake(s: State, last: int) -> int:
     """Let all go on who wait in a list; return the empty list."""
     s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
     return -1
 
 
-@kernel
 def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
     """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
     span = s.spans[s.n_spans]

@@ -2,14 +2,12 @@
 
 from math import inf
 
-from simsched.jit import kernel
 from simsched.simulator.compiled.blocks import anchor_anew, issue_blocks, skip_cycles, undo_skip
 from simsched.simulator.compiled.events import set_timer
 from simsched.simulator.compiled.tables import COHORTS, Device, Point, State
 from simsched.simulator.contention import SATURATED, finish_time, slowdown
 
 
-@kernel
 def dispatch(s: State, d: int) -> None:
     """Issue blocks, share the device among them and set its timer."""
     device = s.devices[d]
@@ -24,7 +22,6 @@ def dispatch(s: State, d: int) -> None:
     _share(s, d, device)
 
 
-@kernel
 def _share(s: State, d: int, device: Device) -> None:
     """Compute loads and rates, anchor anew what changed its rate, and set the timer."""
     running = s.running[d * s.width :]
@@ -67,7 +64,6 @@ def _share(s: State, d: int, device: Device) -> None:
     set_timer(s, d, max(earliest, s.now))
 
 
-@kernel
 def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
     """Return the worst interference from a class that runs beside a kernel of class `kind`, 0 compute, 1 memory."""
     worst = 0.0
@@ -78,7 +74,6 @@ def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
     return worst
 
 
-@kernel
 def point_now(s: State, d: int) -> Point:
     """Return the last point of the load curve of a device if that is of this instant, else a new one."""
     device = s.devices[d]

@@ -8,7 +8,6 @@ an instant, as in the reference.
 
 from math import inf
 
-from simsched.jit import kernel
 from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.tables import ASLEEP, HOST, NEXT, RELEASE, Host, State
@@ -20,7 +19,6 @@ from simsched.trace.trace import WAIT as WAIT_SPAN
 TURN, PAYING = range(2)
 
 
-@kernel
 def run_host(s: State, t: int) -> None:
     """Go on with host thread `t` until it has to wait."""
     host, who = s.hosts[t], s.n_lanes + t
@@ -56,7 +54,6 @@ def run_host(s: State, t: int) -> None:
             _issue_next(s, host, s.now)
 
 
-@kernel
 def _free_since(s: State, i: int) -> float:
     """Return since when what instruction `i` waits for, a device or an event, is so; inf: it is not."""
     if s.action[i] == BARRIER:
@@ -65,7 +62,6 @@ def _free_since(s: State, i: int) -> float:
     return event.issued if s.action[i] == WAIT else event.reached
 
 
-@kernel
 def _wait_for(s: State, i: int, who: int) -> None:
     if s.action[i] == BARRIER:
         device = s.devices[s.place[i]]
@@ -78,7 +74,6 @@ def _wait_for(s: State, i: int, who: int) -> None:
         event.reach_waiters = join(s, event.reach_waiters, who)
 
 
-@kernel
 def _freed_by(s: State, i: int) -> int:
     """Return the span that ended the wait of instruction `i`."""
     if s.action[i] == BARRIER:
@@ -87,7 +82,6 @@ def _freed_by(s: State, i: int) -> int:
     return event.issue if s.action[i] == WAIT else event.cause
 
 
-@kernel
 def _issue_next(s: State, host: Host, time: float) -> None:
     """Issue what the host has paid for."""
     i = host.at
@@ -105,7 +99,6 @@ def _issue_next(s: State, host: Host, time: float) -> None:
     _issue(s, i, time, host.cause)
 
 
-@kernel
 def _launch_graph(s: State, host: Host) -> None:
     """Launch the captured graph: one cost (the only one in the table), then everything is issued at once."""
     cost = s.cost[0]
@@ -117,7 +110,6 @@ def _launch_graph(s: State, host: Host) -> None:
     host.at = s.n_instructions
 
 
-@kernel
 def _issue(s: State, i: int, time: float, cause: int) -> None:
     """Put an instruction on its stream; a barrier or sync is on none."""
     number = s.lane_of[i]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from simsched.jit import Column, Row, Rows, Table, i1, i4, i8, kernel, length, piece
+from simsched.jit import Column, Row, Rows, Table, i1, i4, i8, length, piece
 from simsched.program import BARRIER, COPY, LAUNCH, WAIT, Program
 
 
@@ -72,7 +72,6 @@ def find_lanes(s: Search) -> None:
         _count(s)
 
 
-@kernel
 def _measure(s: Search) -> None:
     """Find how many streams there could be, and whether one thread alone acts on each device."""
     s.ahead = 1
@@ -89,7 +88,6 @@ def _measure(s: Search) -> None:
         s.top[d + 1] += s.top[d]
 
 
-@kernel
 def _number(s: Search) -> None:
     for i in range(s.n):
         if s.stream[i] >= 0:
@@ -101,7 +99,6 @@ def _number(s: Search) -> None:
             s.n_lanes += 1
 
 
-@kernel
 def _count(s: Search) -> None:
     for i in range(s.n):
         s.lane_of[i] = -1

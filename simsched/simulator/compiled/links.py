@@ -2,14 +2,12 @@
 
 from math import inf
 
-from simsched.jit import kernel
 from simsched.simulator.compiled.blocks import anchor_anew, dispatch_later
 from simsched.simulator.compiled.events import go_on, set_timer
 from simsched.simulator.compiled.tables import RELEASE, SHARE, State
-from simsched.simulator.contention import finish_time, is_over, max_min_rates
+from simsched.simulator.contention import finish_time, is_later, max_min_rates
 
 
-@kernel
 def start_flow(s: State, lane: int) -> None:
     """Begin to move the bytes of the copy at the head of a lane."""
     flow = s.work[lane]
@@ -19,25 +17,21 @@ def start_flow(s: State, lane: int) -> None:
     _share_links_later(s)
 
 
-@kernel
 def _share_links_later(s: State) -> None:
     if not s.sharing:
         s.sharing = 1
         go_on(s, SHARE, s.n_lanes + s.n_hosts + 2 * s.n_devices + 1)
 
 
-@kernel
 def _copy_of(s: State, lane: int) -> int:
     return s.items[s.lanes[lane].head].argument
 
 
-@kernel
 def _finish_time(s: State, lane: int) -> float:
     flow = s.work[lane]
     return finish_time(flow.anchor, flow.progress, flow.rate, s.copy_nbytes[_copy_of(s, lane)])
 
 
-@kernel
 def _flow_rates(s: State) -> None:
     """Compute the rates of all flows; a copy has one engine: a channel of its own bounds it by that engine's rate."""
     at = 0
@@ -55,7 +49,6 @@ def _flow_rates(s: State) -> None:
     max_min_rates(s.n_flows, s.crossings, s.crossed, s.channels, s.live)
 
 
-@kernel
 def share_links(s: State) -> None:
     """Compute the rates of all copies, what they load at both ends, and set the timer."""
     s.sharing = 0
@@ -83,7 +76,6 @@ def share_links(s: State) -> None:
             s.n_loaded += 1
 
 
-@kernel
 def _load(s: State, d: int, rate: float) -> None:
     """Let a copy load the DRAM of a device."""
     device = s.devices[d]
@@ -94,15 +86,14 @@ def _load(s: State, d: int, rate: float) -> None:
     device.new_load += rate / device.bandwidth
 
 
-@kernel
 def end_flows(s: State) -> None:
     """End the copies whose last byte has arrived."""
     n, s.n_flows = s.n_flows, 0
     for f in range(n):
         lane = s.flows[f]
-        if is_over(_finish_time(s, lane), s.now):
-            go_on(s, RELEASE, lane)
-        else:
+        if is_later(_finish_time(s, lane), s.now):
             s.flows[s.n_flows] = lane
             s.n_flows += 1
+        else:
+            go_on(s, RELEASE, lane)
     _share_links_later(s)

@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.jit import kernel, piece
+from simsched.jit import piece
 from simsched.simulator.compiled.blocks import end_cohorts
 from simsched.simulator.compiled.events import go_on, leave, open_instant
 from simsched.simulator.compiled.gpu import dispatch, point_now
@@ -36,7 +36,6 @@ def run_samples(s: State) -> None:
         _reset(s)
 
 
-@kernel
 def _go_on(s: State, left: int) -> int:
     """Run until the sample or the budget is over, or the points are full; return what is left of the budget."""
     while s.status == RUNNING:
@@ -57,7 +56,6 @@ def _go_on(s: State, left: int) -> int:
     return left
 
 
-@kernel
 def _process(s: State, phase: int) -> None:
     """Let the first in the queue of a phase go on."""
     who = leave(s, phase)
@@ -82,7 +80,6 @@ def _process(s: State, phase: int) -> None:
         share_links(s)
 
 
-@kernel
 def _end(s: State) -> int:
     """Return whether all is done when nothing is left to happen."""
     for t in range(s.n_hosts):
@@ -94,7 +91,6 @@ def _end(s: State) -> int:
     return OVER
 
 
-@kernel
 def _reset(s: State) -> None:
     """Go back to before the start."""
     s.now = s.limit = s.makespan = 0.0
@@ -126,7 +122,6 @@ def _reset(s: State) -> None:
     s.status = RUNNING
 
 
-@kernel
 def _reset_device(s: State, d: int) -> None:
     device, room, free = s.devices[d], s.room[d], s.free[d]
     device.copy_load = device.drained = device.last_time = 0.0

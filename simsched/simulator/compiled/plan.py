@@ -7,17 +7,16 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster, Device
 from simsched.costmodel import CostModel
-from simsched.program import COPY, Program
+from simsched.program import Program
 from simsched.simulator.compiled import tables
 from simsched.simulator.compiled.lanes import streams_in_use
-from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.run import Array, Run
 from simsched.simulator.compiled.tables import State
 from simsched.simulator.contention import Channel
-from simsched.simulator.deadlock import deadlock
+from simsched.simulator.routes import CopyRoutes, copy_routes
 from simsched.simulator.workload import Demand, Jitter, demand, factors
 from simsched.trace import Load, Trace
 
-Array = npt.NDArray[Any]
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 _MOST: Final = 2**62
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
@@ -55,12 +54,10 @@ class Platform:
             *(bandwidth for _, _, bandwidth in cluster.channels),
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
-        self.gap, self.hop, self.graph_node, self.graph_launch = _column(
-            devices, "gap", "hop", "graph_node", "graph_launch"
-        ).T
-        self.queues = np.array(
-            [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices], np.int64
-        )
+        overheads = _column(devices, "gap", "hop", "graph_node", "graph_launch").T
+        self.gap, self.hop, self.graph_node, self.graph_launch = overheads
+        queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
+        self.queues = np.array(queues, np.int64)
 
 
 def platform_of(cluster: Cluster) -> Platform:
@@ -94,6 +91,11 @@ class Plan:
     program, cluster
         What is run, and on what. The program is checked: machine code trusts its columns.
 
+    Raises
+    ------
+    ClusterError
+        If a copy has no way to its destination.
+
     Attributes
     ----------
     launches
@@ -107,7 +109,6 @@ class Plan:
         self.platform = platform = platform_of(cluster)
         self.launches: Array | None = None
         self.spare: list[Run] = []
-        self._routes: list[tuple[int, int]] = []  # source and destination of each row of the column `routes`
         streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
         n_devices, lanes = len(cluster.devices), streams["lanes"][: streams.n_lanes]
         self._begun = self._lanes(lanes, captured) | {"devices": platform.devices}  # rows with which columns begin
@@ -125,9 +126,9 @@ class Plan:
         if captured:  # the one cost is that of launching it
             self._values["cost"] = np.zeros_like(platform.columns["cost"])
             self._values["cost"][0, 0] = platform.graph_launch[program.device[0]]
-        moved = np.flatnonzero(np.isnan(copies.transfer))
-        if len(moved):
-            self._add_routes(moved)
+        routes = copy_routes(program, cluster)
+        if routes is not None:
+            self._add_routes(routes)
 
     def take(self) -> Run:
         """Return a `Run` of this plan that nobody else uses; put back among `spare`, it is used again."""
@@ -135,7 +136,7 @@ class Plan:
             return self.spare.pop()
         except IndexError:  # as bytes: of rows numpy copies one field after the other
             begun = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in self._begun.items()}
-            return Run(State(**self._values, **begun), self._refusal)
+            return Run(State(**self._values, **begun), self.program)
 
     def trace_columns(self, launches: Array, drawn: Array | None = None) -> tuple[dict[str, Array], list[Load]]:
         """Return what `Run.trace_columns` does."""
@@ -143,19 +144,6 @@ class Plan:
         found = run.trace_columns(launches, drawn)
         self.spare.append(run)
         return found
-
-    def _refusal(self, state: State) -> Exception:
-        """Return why a state does not go on, as an error; a copy without a way is refused by the cluster."""
-        program = self.program
-        if state.status >= tables.UNROUTED:
-            src, dst = self._routes[state.status - tables.UNROUTED]
-            self.cluster.route(program.devices[src], program.devices[dst])
-        lanes = state["lanes"]
-        stuck = lanes[lanes["head"] < lanes["tail"]]
-        waiting = state["items"]["code"][stuck["head"]] >> 2
-        held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        issued = state["events"]["issued"] < np.inf
-        return deadlock(program, state["hosts"]["at"].tolist(), held, issued.tolist())
 
     def _lanes(self, streams: Array, captured: bool) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
@@ -179,28 +167,19 @@ class Plan:
             connections["first"] = np.cumsum(room) - room
         return {"lanes": lanes, "connections": connections}
 
-    def _add_routes(self, moved: Array) -> None:
-        """Add what links need: the routes of those copies whose times are not given, and room for flows."""
-        program, channels, n_devices = self.program, self.platform.channels, len(self.cluster.devices)
-        source, route_of = np.zeros(len(program.copies.op), np.int64), np.zeros(len(program.copies.op), np.int32)
-        rows = np.flatnonzero(program.action == COPY)
-        source[program.argument[rows]] = program.device[rows]
-        keys = source[moved] * n_devices + program.copies.device[moved]
-        pairs, route_of[moved] = np.unique(keys, return_inverse=True)
-        src, dst = pairs // n_devices, pairs % n_devices
-        self._routes = list(zip(src.tolist(), dst.tolist(), strict=True))
-        found = self.cluster.routes(src, dst)
-        routes = np.zeros(len(pairs), tables.Route.dtype)
-        routes["latency"], routes["known"] = found.latency, found.known
-        routes["rate"] = np.minimum(found.bandwidth, self.platform.devices["copy_rate"][src])
-        routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
-        n_flows = self._values["n_lanes"]  # copies that move bytes at a time: one per stream
+    def _add_routes(self, found: CopyRoutes) -> None:
+        """Add what links need: the routes of copies, and room for flows."""
+        channels, n_flows = self.platform.channels, self._values["n_lanes"]  # one flow at a time per stream
+        ptr, rate = found.routes.channel_ptr, self.platform.devices["copy_rate"][found.source]
+        routes = np.zeros(len(found.source), tables.Route.dtype)
+        routes["latency"], routes["rate"] = found.routes.latency, np.minimum(found.routes.bandwidth, rate)
+        routes["first"], routes["end"] = ptr[:-1], ptr[1:]
         self._begun["channels"] = np.zeros(len(channels) + n_flows, channels.dtype)
         self._begun["channels"]["capacity"][: len(channels)] = channels["capacity"]
         self._values |= {
-            "copy_route": route_of, "routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32),
-            "n_channels": len(channels), "most_flows": n_flows,
-            "most_crossings": n_flows * (int(np.diff(found.channel_ptr).max()) + 2),
+            "copy_route": found.of, "routes": routes, "n_channels": len(channels), "most_flows": n_flows,
+            "route_channels": np.ascontiguousarray(found.routes.channel, np.int32),
+            "most_crossings": n_flows * (int(np.diff(ptr).max()) + 2),
         }  # fmt: skip
 
 

@@ -1,16 +1,17 @@
 """Runs: the memory of simulations one after the other, and what they leave."""
 
-from collections.abc import Callable
 from math import inf
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import SimulationError
+from simsched.errors import DeadlockError, SimulationError
 from simsched.graph.columns import Floats
+from simsched.program import Program
 from simsched.simulator.compiled.loop import run_samples
-from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, STUCK, Point, Span, State
+from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, Point, Span, State
+from simsched.simulator.deadlock import deadlock
 from simsched.trace import Load
 
 Array = npt.NDArray[Any]
@@ -24,8 +25,8 @@ class Run:
     ----------
     state
         Where they run.
-    refusal
-        Why a state does not go on, as an error.
+    program
+        What is run; None: what waits for nothing.
 
     Attributes
     ----------
@@ -33,8 +34,8 @@ class Run:
         Set by another thread, it ends a run at the next look, with a `SimulationError`.
     """
 
-    def __init__(self, state: State, refusal: Callable[[State], Exception]) -> None:
-        self.state, self._refusal, self.stopped = state, refusal, False
+    def __init__(self, state: State, program: Program | None = None) -> None:
+        self.state, self._program, self.stopped = state, program, False
 
     def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
         """Return the makespan in us of each sample.
@@ -48,12 +49,12 @@ class Run:
 
         Raises
         ------
-        DeadlockError, ClusterError
-            If something is left that nothing will ever release, or a copy has no way to its destination.
+        DeadlockError
+            If something is left that nothing will ever release.
         """
         found = self._begin(launches, factors)
         if self._go_on() != OVER:
-            raise self._refusal(self.state)
+            raise self._deadlock()
         return found
 
     def makespan(self, launches: Array) -> float:
@@ -65,10 +66,7 @@ class Run:
         """Return what `makespan` would, of the same launches: the quickest way to run once more."""
         state = self.state
         state.begun = 0
-        status = self._go_on()
-        if status not in (OVER, STUCK):
-            raise self._refusal(state)
-        return state.makespan if status == OVER else inf
+        return state.makespan if self._go_on() == OVER else inf
 
     def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
         """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
@@ -84,10 +82,20 @@ class Run:
         spans, points = state["spans"][: state.n_spans], state["points"][: state.n_points]
         state["spans"] = state["points"] = None
         if state.status != OVER:
-            raise self._refusal(state)
+            raise self._deadlock()
         columns = {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}
         curves = [points[points["device"] == d] for d in range(state.n_devices)]
         return columns, [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
+
+    def _deadlock(self) -> DeadlockError:
+        """Return what the program waits for, as an error."""
+        assert self._program is not None
+        lanes = self.state["lanes"]
+        stuck = lanes[lanes["head"] < lanes["tail"]]
+        waiting = self.state["items"]["code"][stuck["head"]] >> 2
+        held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
+        issued = self.state["events"]["issued"] < inf
+        return deadlock(self._program, self.state["hosts"]["at"].tolist(), held, issued.tolist())
 
     def _begin(self, launches: Array, factors: Floats | None) -> Floats:
         """Set all up for samples; return where their makespans will stand."""

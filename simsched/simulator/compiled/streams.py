@@ -1,11 +1,10 @@
 """Streams of the compiled engine: a state is a place at which the process of the reference waits."""
 
-from simsched.jit import kernel
 from simsched.program import LAUNCH, RECORD, WAIT
 from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.links import start_flow
-from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, NEXT, RELEASE, UNROUTED, Item, Lane, State
+from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 from simsched.simulator.contention import is_later
 from simsched.trace.trace import COPY as COPY_SPAN
 from simsched.trace.trace import KERNEL as KERNEL_SPAN
@@ -15,7 +14,6 @@ from simsched.trace.trace import WAIT as WAIT_SPAN
 LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(2, 10)
 
 
-@kernel
 def run_lane(s: State, number: int) -> None:
     """Go on with a stream until it has to wait."""
     lane = s.lanes[number]
@@ -45,7 +43,6 @@ def run_lane(s: State, number: int) -> None:
         lane.head += 1
 
 
-@kernel
 def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
     i, row = item.code >> 2, item.argument
@@ -66,7 +63,6 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     return False
 
 
-@kernel
 def _end_launch(s: State, lane: Lane, number: int, row: int) -> None:
     device = s.devices[lane.device]
     if s.recording:
@@ -81,7 +77,6 @@ def _end_launch(s: State, lane: Lane, number: int, row: int) -> None:
         device.waiters = wake(s, device.waiters)
 
 
-@kernel
 def _add_work_span(s: State, lane: Lane, kind: int, item: int, op: int, ready: float, solo: float) -> None:
     """Record the kernel or copy that a lane has been at."""
     span = add_span(s, kind, item, lane.device, lane.start, s.now)
@@ -89,7 +84,6 @@ def _add_work_span(s: State, lane: Lane, kind: int, item: int, op: int, ready: f
     lane.cause = lane.free_cause = s.n_spans - 1
 
 
-@kernel
 def _find_cause(s: State, lane: Lane, free: float) -> None:
     """Note what a kernel or copy waited for last: its issue, the one before it, or an event."""
     if s.recording:
@@ -99,7 +93,6 @@ def _find_cause(s: State, lane: Lane, free: float) -> None:
             lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
 
 
-@kernel
 def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
     """Let instruction `i` leave its hardware queue if it is the first of it, else wait for a change."""
     if lane.connection < 0:
@@ -113,7 +106,6 @@ def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
     return True
 
 
-@kernel
 def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a wait for an event; return whether it is over."""
     i, event = item.code >> 2, s.events[item.argument]
@@ -136,7 +128,6 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
     return _pass_connection(s, lane, number, i)
 
 
-@kernel
 def _end_wait(s: State, lane: Lane, i: int, release: float, cause: int) -> None:
     """Record a wait, and that it is the last thing that the lane waited for, if it is."""
     if is_later(release, lane.time):
@@ -146,7 +137,6 @@ def _end_wait(s: State, lane: Lane, i: int, release: float, cause: int) -> None:
         span.stream, span.cause = lane.stream, cause
 
 
-@kernel
 def _record(s: State, lane: Lane, item: Item) -> None:
     event = s.events[item.argument]
     event.cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
@@ -154,7 +144,6 @@ def _record(s: State, lane: Lane, item: Item) -> None:
     event.reach_waiters = wake(s, event.reach_waiters)
 
 
-@kernel
 def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     """Go on with a copy; return whether it is over."""
     if lane.state == COPY_MOVE:
@@ -176,30 +165,21 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     _find_cause(s, lane, free)
     lane.start = s.now
     lane.state = COPY_OVER
-    if _is_exact(s, copy):
-        push(s, s.now + s.copy_exact[copy], COMPLETE, number)
+    exact = s.copy_exact[copy]
+    if exact == exact:  # NaN: it is not given
+        push(s, s.now + exact, COMPLETE, number)
         return False
     route = s.routes[s.copy_route[copy]]
-    if not route.known:
-        s.status = UNROUTED + s.copy_route[copy]
-    elif s.copy_nbytes[copy] > 0:
-        lane.state = COPY_MOVE
-        push(s, s.now + route.latency, RELEASE, number)
-    else:
-        push(s, s.now + route.latency, COMPLETE, number)
+    moves = s.copy_nbytes[copy] > 0
+    lane.state = COPY_MOVE if moves else COPY_OVER
+    push(s, s.now + route.latency, RELEASE if moves else COMPLETE, number)
     return False
 
 
-@kernel
-def _is_exact(s: State, copy: int) -> bool:
-    """Return whether the time of a copy is given: it is NaN where it is not."""
-    return s.copy_exact[copy] == s.copy_exact[copy]
-
-
-@kernel
 def _copy_time(s: State, copy: int) -> float:
     """Return how long a copy takes alone."""
-    if _is_exact(s, copy):
-        return s.copy_exact[copy]
+    exact = s.copy_exact[copy]
+    if exact == exact:
+        return exact
     route = s.routes[s.copy_route[copy]]
     return route.latency + s.copy_nbytes[copy] / route.rate

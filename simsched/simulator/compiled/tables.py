@@ -9,11 +9,11 @@ from simsched.simulator.contention import MAX_COHORTS, Channel, Crossing
 COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(5)
 PHASES: Final = 5
 COHORTS: Final = MAX_COHORTS + 1
-"""Room for the cohorts of a kernel."""
+"""Room for the cohorts of a kernel, one more than it may have."""
 ASLEEP, NEXT = range(2)
 """How a lane stands between two instructions: nothing is issued, or it is to take up the next."""
-RUNNING, OVER, STUCK, FULL, UNROUTED = range(5)
-"""How a run stands: it goes on; nothing is left to happen, all is done or not; points are full; a copy has no way."""
+RUNNING, OVER, STUCK, FULL = range(4)
+"""How a run stands: it goes on; nothing is left to happen, all is done or not; points are full."""
 
 
 class Launch(Row):
@@ -43,7 +43,6 @@ class Route(Row):
     rate: f8
     first: i4
     end: i4
-    known: i4
 
 
 class Room(Row):
