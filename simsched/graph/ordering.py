@@ -16,7 +16,9 @@ def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
     np.cumsum(np.bincount(ends, minlength=n), out=ptr[1:])
     if (ends[1:] >= ends[:-1]).all():
         return ptr, np.arange(len(ends), dtype=index_type(len(ends)))
-    return ptr, narrow(np.argsort(ends, kind="stable"), len(ends))
+    keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
+    keys.sort()
+    return ptr, narrow(keys & 0xFFFFFFFF, len(ends))
 
 
 def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list[int]]:

@@ -205,27 +205,19 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
 
     Ranks of edges with an exact time are odd.
     """
-    n, nbytes, exact = len(graph.src), graph.edge_nbytes, graph.edge_transfer
-    if not n:
-        return 0, 2
-    uniform = [column.strides == (0,) or bool((column == column[0]).all()) for column in (nbytes, exact)]
-    uniform[1] = uniform[1] or bool(np.isnan(exact).all())
-    if all(uniform):
-        return int(not np.isnan(exact[0])), 2
-    keys = [np.where(exact >= 0.0, exact, -1.0), nbytes]
-    if any(uniform):
-        keys = keys[:1] if uniform[0] else keys[1:]
+    n, exact = len(graph.src), graph.edge_transfer
+    known = exact >= 0.0
+    keys = [key for key in (np.where(known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
+    if not keys:
+        return int(n > 0 and known[0]), 2
     order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
     new = np.zeros(n, np.bool_)
-    for column in keys:
-        ranked = column[order]
+    for key in keys:
+        ranked = key[order]
         new[1:] |= ranked[1:] != ranked[:-1]
     rank = np.empty(n, np.int32)
-    rank[order] = np.cumsum(new, dtype=np.int32)
-    n_sizes = int(rank[order[-1]]) + 1
-    rank *= 2
-    rank += exact >= 0
-    return rank, 2 * n_sizes
+    rank[order] = 2 * np.cumsum(new)
+    return rank + known, int(rank[order[-1]]) + 2
 
 
 def _small(column: npt.ArrayLike) -> npt.NDArray[np.int32]:

@@ -5,6 +5,8 @@ from simsched.jit import Column, i8
 
 def sort(keys: Column[i8], n: int) -> None:
     """Sort `n` numbers (Shell's way: by insertion if they are few)."""
+    if n < 2:  # as nearly always
+        return
     gap = 1
     while gap < n // 9:
         gap = 3 * gap + 1
