@@ -1,7 +1,9 @@
 """Functions by name that are imported when they are asked for."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from inspect import unwrap
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,12 +19,25 @@ class Imported(Mapping[str, F]):
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+        self._places = {name: tuple(place.split(":")) for name, place in places.items()}
+        self._found: dict[str, F] = {}
 
     def __getitem__(self, name: str) -> F:
-        module, _, function = self._places[name].partition(":")
-        found: F = getattr(import_module(module), function)
-        return found
+        if name not in self._found:
+            module, function = self._places[name]
+            self._found[name] = self._as_given(getattr(import_module(module), function))
+        return self._found[name]
+
+    def _as_given(self, function: F) -> F:
+        return function
+
+    def name_of(self, function: Callable[..., Any]) -> str | None:
+        """Return the name of a function, which may be wrapped; None if it has none."""
+        function = unwrap(function)
+        for name, (module, known) in self._places.items():
+            if module in sys.modules and unwrap(getattr(sys.modules[module], known)) is function:
+                return name
+        return None
 
     def __contains__(self, name: object) -> bool:
         return name in self._places

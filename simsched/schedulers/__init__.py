@@ -93,11 +93,11 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
 class _Equipped(Imported[Scheduler]):
     """Schedulers that need no ``tools``."""
 
-    def __getitem__(self, name: str) -> Scheduler:
-        return equipped(super().__getitem__(name))
+    def _as_given(self, function: Scheduler) -> Scheduler:
+        return equipped(function)
 
 
-SCHEDULERS: Final[Mapping[str, Scheduler]] = _Equipped(
+SCHEDULERS: Final = _Equipped(
     {
         "sequential": "simsched.schedulers.sequential:sequential",
         "round-robin": "simsched.schedulers.round_robin:round_robin",
@@ -157,9 +157,7 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
     """Return how tables call a scheduler."""
     if isinstance(scheduler, str):
         return scheduler
-    by_function = {id(inspect.unwrap(function)): name for name, function in SCHEDULERS.items()}
-    named: str = getattr(scheduler, "__name__", type(scheduler).__name__)
-    return by_function.get(id(inspect.unwrap(scheduler)), named)
+    return SCHEDULERS.name_of(scheduler) or str(getattr(scheduler, "__name__", type(scheduler).__name__))
 
 
 def takes(scheduler: str | Scheduler, option: str) -> bool:
