@@ -12,10 +12,11 @@ from simsched.cluster import Cluster, Device
 from simsched.errors import CalibrationError, ProgramError
 from simsched.graph import Operator, OpGraph
 from simsched.graph.columns import Floats, Ints
+from simsched.jit.tables import Array
 from simsched.profile import Replay
 from simsched.program import LAUNCH, Program, launch_ptr
 from simsched.simulator import simulate
-from simsched.simulator.compiled.plan import Array, Plan, launches_of
+from simsched.simulator.compiled.plan import Plan, launches_of
 from simsched.trace import COPY, KERNEL, Trace
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")

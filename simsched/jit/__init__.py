@@ -6,21 +6,9 @@ code. With ``SIMSCHED_JIT=0`` nothing is compiled.
 
 from simsched.jit.pieces import piece, running_time
 from simsched.jit.tables import Column, Row, Rows, Table, f8, i1, i4, i8, length
-from simsched.jit.units import CompileError, kernel, wrapped
+from simsched.jit.units import CompileError, wrapped
 
 __all__ = [
-    "Column",
-    "CompileError",
-    "Row",
-    "Rows",
-    "Table",
-    "f8",
-    "i1",
-    "i4",
-    "i8",
-    "kernel",
-    "length",
-    "piece",
-    "running_time",
-    "wrapped",
-]
+    "Column", "CompileError", "Row", "Rows", "Table", "f8", "i1", "i4", "i8", "length",
+    "piece", "running_time", "wrapped",
+]  # fmt: skip

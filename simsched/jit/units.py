@@ -14,10 +14,6 @@ class CompileError(SimschedError, TypeError):
     """A kernel is not in the subset that is compiled."""
 
 
-def kernel(function):  # type: ignore  # noqa
-    return function
-
-
 def wrapped(number: int) -> int:
     """Return a whole number as 64 bits hold it; machine code, where it always is, does nothing here.
 
