@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class CustomBuildHook(BuildHookInterface):
             sys.path.insert(0, self.root)
             from simsched.jit.shipping import ship
 
-            for path in ship(Path(self.directory) / "objects", Path(self.root)):
+            for path in ship(Path(tempfile.mkdtemp()), Path(self.root)):
                 build_data["force_include"][str(path)] = f"simsched/jit/objects/{path.name}"
 
 

@@ -31,7 +31,6 @@ def _is_of(value: object, module: str) -> bool:
 
 def ship(folder: Path, root: Path) -> Iterator[Path]:
     """Write the optimised code of all pieces for all `MACHINES`; yield the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     for each in all_pieces(root):
         assembly = each.assembly()
         for machine, triple in MACHINES.items():
