@@ -21,6 +21,7 @@ from simsched.cli.options import (
     Seed,
     Shape,
     Workers,
+    number,
 )
 from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table
 from simsched.cli.questions import make_plan_of, make_question, read_parameter, read_side, read_values
@@ -258,7 +259,10 @@ def robust(
     graph: GraphArgument,
     schedulers: Annotated[str, typer.Option("--schedulers", help="fast, all, or names separated by commas.")] = "fast",
     jitter: Annotated[
-        float, typer.Option("--jitter", min=0, max=1000, help="Standard deviation of operator times over their mean.")
+        float,
+        typer.Option(
+            "--jitter", min=0, max=1000, callback=number, help="Standard deviation of operator times over their mean."
+        ),
     ] = USUAL_JITTER,
     samples: Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="Runs of each schedule.")] = 1000,
     seed: Seed = 0,

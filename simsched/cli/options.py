@@ -1,5 +1,6 @@
 """Arguments and options that several commands have."""
 
+from math import isnan
 from typing import Annotated
 
 import typer
@@ -45,9 +46,20 @@ MaybeScheduler = Annotated[
 Option = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")
 ]
+
+
+def number(value: float | None) -> float | None:
+    """Refuse NaN, which is in every range as far as typer knows."""
+    if value is not None and isnan(value):
+        raise typer.BadParameter("nan is not a number.")
+    return value
+
+
 Jitter = Annotated[
     float | None,
-    typer.Option("--jitter", min=0, max=1000, help="Standard deviation of operator times over their mean."),
+    typer.Option(
+        "--jitter", min=0, max=1000, callback=number, help="Standard deviation of operator times over their mean."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the jitter.")]
 Samples = Annotated[

@@ -433,7 +433,7 @@ class _Function:
         a, b = self._as_int(a), self._as_int(b)
         if isinstance(op, ast.FloorDiv | ast.Mod):
             return self._floor_division(op, a, b)
-        if isinstance(op, ast.LShift | ast.RShift):  # beyond 63 the processor counts again from 0, and so do all
+        if isinstance(op, ast.LShift | ast.RShift):  # the same on every processor; Python goes on beyond 63
             b = self._emit(INT, f"and i64 {b.text}, 63")
         if type(op) not in _INT_OPS:
             self._refuse(f"{type(op).__name__} of whole numbers is not compiled; write float(a) / b, or a product")

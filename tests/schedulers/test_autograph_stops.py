@@ -35,7 +35,7 @@ def test_a_time_limit_between(caplog, monkeypatch):
     """By a clock that only the rule moves, 0.02 s a graph: after eight the limit of 0.15 s is over, nothing more is
     derived, and the schedule is whole."""
     now = [0.0]
-    monkeypatch.setattr(deadline, "monotonic", lambda: now[0])
+    monkeypatch.setattr(deadline, "running_time", lambda: now[0])
 
     class Slow(Pair):
         def apply(self, draft, match):
