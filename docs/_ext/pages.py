@@ -66,7 +66,7 @@ def schedulers() -> str:
     parts = []
     for name, scheduler in SCHEDULERS.items():
         function = inspect.unwrap(scheduler)
-        parts += [f"## `{name}`\n", _rest([_directive(f"simsched.schedulers.{function.__name__}", function)])]
+        parts += [f"## `{name}`\n", _rest([_directive(f"{function.__module__}.{function.__name__}", function)])]
     return "\n".join(parts)
 
 
