@@ -33,6 +33,10 @@ _MOST_DRAWN: Final = 2**16  # factors of blocks; more blocks take them from the 
 _HOST_JITTER: Final = 0.05
 _OUTLIER: Final = (1.2, 2.0)  # how much longer everything takes
 _DRIFT_OVER: Final = 200.0  # repeats
+_HOST: Final = {
+    "launch": 4.0,
+    "launch_latency": 0.0,
+}  # frozen, whatever presets come to say: replays stay what they are
 
 
 class SyntheticBackend:
@@ -76,7 +80,7 @@ class SyntheticBackend:
         for option, value, most in (("noise", noise, 0.5), ("drift", drift, 0.5), ("outliers", outliers, 1.0)):
             if not is_number(value) or not 0 <= value <= most:
                 raise BackendError(f"{option} must be from 0 to {most:g}, not {value!r}")
-        self._cluster = Cluster.preset(gpu, gpus, link=link)
+        self._cluster = Cluster.preset(gpu, gpus, link=link).replace_devices(**_HOST)
         self._gpu, self._seed = gpu, seed
         self._noise, self._drift, self._outliers = noise, drift, outliers
         self._true = truth(self._cluster, seed)

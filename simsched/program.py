@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simsched.errors import ProgramError
 from simsched.graph import OpGraph, Rows
-from simsched.graph.columns import Floats, Ints
+from simsched.graph.columns import Floats, Ints, optional
 from simsched.io import dump_json, read_json, write_file
 from simsched.numeric import freeze
 
@@ -34,12 +34,16 @@ class Instruction:
         Where. A barrier and a sync name no stream (-1).
     argument
         Row of the launches, of the copies, or number of the event; -1 for a barrier.
+    lead, own
+        Host time in us before it begins, and of its own in place of what the device says, or None.
     """
 
     action: str
     device: str
     stream: int
     argument: int
+    lead: float = 0.0
+    own: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,10 @@ class Program:
         Events are numbered from 0.
     priority
         Stream priority of each operator, shape (n_ops,); the lower number is served first.
+    lead, own
+        Host time in us that passes before each instruction begins, and that it takes itself in place of what its
+        device says (NaN: as it says); a blocking one takes it once nothing blocks it. None: no lead, nothing of its
+        own. A captured graph has neither.
 
     Raises
     ------
@@ -141,6 +149,8 @@ class Program:
     copies: Copies
     n_events: int
     priority: Ints
+    lead: Floats | None
+    own: Floats | None
     _launches: Launches
     _checked: bool
 
@@ -157,6 +167,8 @@ class Program:
         copies: Copies,
         n_events: int,
         priority: npt.ArrayLike = 0,
+        lead: npt.ArrayLike | None = None,
+        own: npt.ArrayLike | None = None,
     ) -> None:
         self.__dict__.update(
             graph=graph,
@@ -175,6 +187,8 @@ class Program:
             ),
             n_events=n_events,
             priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
+            lead=None if lead is None else np.array(lead, np.float64),
+            own=None if own is None else np.array(own, np.float64),
             _launches=Launches(graph),
             _checked=False,
         )
@@ -196,13 +210,15 @@ class Program:
         n_events: int,
         priority: Ints,
         launches: Launches,
+        lead: Floats | None = None,
+        own: Floats | None = None,
     ) -> "Program":
         """Make a program of columns that have their types and are known to pass `check`; they become its own."""
         program = cls.__new__(cls)
         program.__dict__.update(
             graph=graph, devices=devices, execution=execution, thread_ptr=thread_ptr, action=action, device=device,
-            stream=stream, argument=argument, copies=copies, n_events=n_events, priority=priority, _launches=launches,
-            _checked=True,
+            stream=stream, argument=argument, copies=copies, n_events=n_events, priority=priority, lead=lead, own=own,
+            _launches=launches, _checked=True,
         )  # fmt: skip
         program._freeze()
         return program
@@ -222,7 +238,15 @@ class Program:
         return Program.of_columns(
             graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream, self.argument,
             copies=self.copies, n_events=self.n_events, priority=self.priority, launches=self._launches,
+            lead=self.lead, own=self.own,
         )  # fmt: skip
+
+    def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
+        """Return the program with other host times of its instructions, see the parameters of `Program`."""
+        return Program(
+            self.graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream,
+            self.argument, self.copies, self.n_events, self.priority, lead, own,
+        ).check()  # fmt: skip
 
     def _freeze(self) -> None:
         """Make the columns read-only: engines keep what they make of a program."""
@@ -268,8 +292,10 @@ class Program:
 
     def _instruction(self, i: int) -> Instruction:
         return Instruction(
-            ACTIONS[self.action[i]], self.devices[self.device[i]], int(self.stream[i]), int(self.argument[i])
-        )
+            ACTIONS[self.action[i]], self.devices[self.device[i]], int(self.stream[i]), int(self.argument[i]),
+            0.0 if self.lead is None else float(self.lead[i]),
+            None if self.own is None else optional(self.own[i]),
+        )  # fmt: skip
 
     @property
     def n_syncs(self) -> int:
@@ -343,11 +369,24 @@ class Program:
             raise ProgramError("a captured graph cannot hold barriers or host syncs")
         if self.execution == "graph" and len(ptr) != 2:
             raise ProgramError(f"a captured graph has one thread, not {len(ptr) - 1}")
+        for name, column in (("lead", self.lead), ("own", self.own)):
+            self._check_host_times(name, column)
         copies = self.copies
         if any(len(column) != len(copies.op) for column in (copies.device, copies.nbytes, copies.transfer)):
             raise ProgramError("the columns of the copies must have one row per copy")
         self._require_range(copies.op, len(self.graph), "operator")
         self._require_range(copies.device, len(self.devices), "device")
+
+    def _check_host_times(self, name: str, times: Floats | None) -> None:
+        if times is None:
+            return
+        if self.execution == "graph":
+            raise ProgramError(f"instructions of a captured graph have no host time, and so no {name!r}")
+        if len(times) != len(self.action):
+            raise ProgramError(f"column {name!r} must have one row per instruction")
+        bad = ~((times >= 0) & (times < np.inf)) & ~(np.isnan(times) & (name == "own"))
+        if bad.any():
+            raise ProgramError(f"{name!r} of an instruction must be finite and not negative, not {times[bad][0]}")
 
     def _require_range(self, rows: npt.NDArray[Any], end: int, what: str) -> None:
         if rows.size and not 0 <= rows.min() <= rows.max() < end:

@@ -7,6 +7,7 @@ import numpy as np
 
 from simsched.errors import ProgramError
 from simsched.graph import OpGraph
+from simsched.graph.columns import Floats
 from simsched.io import Record, document
 from simsched.numeric import LARGEST_COUNT
 from simsched.program import ACTIONS, Copies, Instruction, Program, launch_ptr
@@ -47,6 +48,10 @@ def _instruction_to_dict(program: Program, row: Instruction) -> dict[str, Any]:
         found["transfer"] = None if np.isnan(exact) else float(exact)
     elif row.action != "barrier":
         found["event"] = row.argument
+    if row.lead:
+        found["lead"] = row.lead
+    if row.own is not None:
+        found["own"] = row.own
     return found
 
 
@@ -79,7 +84,7 @@ def from_dict(data: Any, source: str) -> Program:
     try:
         return Program(
             graph, devices, execution, ptr, action, device, stream, argument,
-            copies=reader.copy_columns(), n_events=n_events, priority=reader.priority,
+            copies=reader.copy_columns(), n_events=n_events, priority=reader.priority, **reader.host_times(),
         ).check()  # fmt: skip
     except ProgramError as error:
         raise ProgramError(f"{source}: {error}") from None
@@ -95,6 +100,7 @@ class _InstructionReader:
         self.priority = np.zeros(len(graph), np.int64)
         self.rows: list[tuple[int, int, int, int]] = []
         self.copies: list[tuple[int, int, float, float]] = []
+        self._hosts: list[tuple[float, float]] = []
 
     def read(self, row: Record) -> None:
         action = row.take("do", str)
@@ -122,8 +128,15 @@ class _InstructionReader:
             self.copies.append((self._op(row), to, nbytes, np.nan if exact is None else exact))
         elif action != "barrier":
             argument = _small(row, "event")
+        own = row.take("own", float, None)
+        self._hosts.append((row.take("lead", float, 0.0), np.nan if own is None else own))
         row.done()
         self.rows.append((ACTIONS.index(action), device, stream, argument))
+
+    def host_times(self) -> dict[str, Floats]:
+        """Return the host times read so far, by columns, if there are any."""
+        lead, own = np.array(self._hosts, np.float64).reshape(-1, 2).T
+        return ({"lead": lead} if lead.any() else {}) | ({} if np.isnan(own).all() else {"own": own})
 
     def copy_columns(self) -> Copies:
         """Return the copies read so far, by columns."""

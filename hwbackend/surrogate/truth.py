@@ -45,7 +45,7 @@ class Truth:
 def truth(cluster: Cluster, seed: int) -> Truth:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
-    costs = {name: _away(rng) for name in OVERHEADS}
+    costs = {name: _away(rng) for name in OVERHEADS if name != "launch_latency"}
     sms, dram, links = (1.0 / rng.uniform(_LEAST, _MOST_RATE) for _ in range(3))
     saturating = 1.0 / rng.uniform(_LEAST, _MOST)
     latency = _away(rng)

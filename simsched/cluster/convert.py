@@ -55,6 +55,7 @@ def _read_device(row: Record) -> Device:
     known: dict[str, Any] = {"peak": row.take("peak", dict), "interference": _rates(row)}
     copy_rate = row.take("copy_rate", float, None)
     known["copy_rate"] = inf if copy_rate is None else copy_rate
+    known["launch_latency"] = row.take("launch_latency", float, 0.0)  # not in files of releases before it
     for field in fields(Device):
         if field.name not in known:
             kind: type = str if field.name in _TEXTS else int if field.name in _COUNTS else float

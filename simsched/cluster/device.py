@@ -45,6 +45,9 @@ class Device:
         Hardware queues; stream s uses queue ``s % connections`` (CUDA_DEVICE_MAX_CONNECTIONS).
     launch, record, wait, copy
         Host time in us to issue a kernel, an event record, an event wait, a copy.
+    launch_latency
+        Time in us from the beginning of a `launch` or `copy` call to the start of what it issues, on an idle device.
+        What it exceeds the call by passes while the host goes on. A captured graph has none beside `graph_launch`.
     barrier
         Host time in us of a stage barrier once its streams have drained.
     gap
@@ -99,8 +102,9 @@ class Device:
     hop: float = 2.0
     graph_launch: float = 6.0
     graph_node: float = 0.9
+    launch_latency: float = 0.0
     interference: Interference = ((0.06, 0.03), (0.03, 0.06))
-    interleave: float = 0.5
+    interleave: float = 0.0
     saturating_warps: float = 24.0
     least_sm_share: float = 0.1
     sm_sensitivity: float = 1.0
@@ -166,11 +170,13 @@ _COUNTS = (
     "max_registers_per_block",
 )
 _RATES = ("clock", "bandwidth", "memory", "saturating_warps", "shared_memory_granularity")
-_TIMES = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
-          "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved")  # fmt: skip
+_TIMES = (
+    "launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency",
+    "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
+)  # fmt: skip
 _PARTS = ("interleave", "least_sm_share")
 SENSITIVITIES = ("sm_sensitivity", "dram_sensitivity")
-OVERHEADS = _TIMES[:9]
+OVERHEADS = _TIMES[:10]
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 
 

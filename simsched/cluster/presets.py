@@ -4,10 +4,10 @@ Sources, in the comments below: **cc** = limits per compute capability from the 
 occupancy header; **datasheet** = vendor's product brief, whitepaper or ``deviceQuery`` listing;
 **trace** = device properties recorded in profiler traces; **prior** = from memory of published
 figures, not checked here. FP32 rates are SMs x lanes x 2 x clock rather than the rounded figure
-of a datasheet. Costs of launching and synchronising are the defaults of `Device`: medians of
-profiler traces of V100 and A100 (launch 4-6 us, record 1 us, wait 1.3 us, same-stream gap
-0.8-1 us) and priors (hop, barrier, graph). Interference and interleave are priors too: the pair
-(0.06, 0.5) gives the shape that HIOS Fig. 1 measures for two convolutions on an A40.
+of a datasheet. Costs of launching are medians of published profiler traces by family, the profiler included, see
+`_HOST`; those of synchronising are the defaults of `Device`: medians of traces of V100 and A100 (record 1 us, wait
+1.3 us, same-stream gap 0.8-1 us) and priors (hop, barrier, graph). Interference is a prior too. Dispatch is strict
+leftover (interleave 0): of 94 measured pairs on V100 and A100 whose first kernel has many waves none shared slots.
 """
 
 from collections.abc import Mapping
@@ -32,15 +32,23 @@ _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     }
 )
 
+# Median us of a launch call, and from its beginning to the start of a kernel on an idle device, by compute capability:
+# ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens). Others: prior.
+_HOST: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (4.5, 6.4)}
+)
+_USUAL_HOST: Final = (4.0, 6.0)
+
 
 def _gpu(
     cc: str, sms: int, lanes: int, mhz: float, gb_per_s: float, memory: float, l2: float, engines: int, **tflops: float
 ) -> dict[str, Any]:
     """Return the fields of a `Device`; `tflops` are dense rates of dtypes other than fp32."""
+    launch, latency = _HOST.get(cc, _USUAL_HOST)
     rates = {"fp32": sms * lanes * 2 * mhz} | {dtype: rate * TFLOP_PER_S for dtype, rate in tflops.items()}
     return dict(zip(_LIMITS, _CAPABILITY[cc], strict=True)) | {
         "sms": sms, "clock": mhz, "peak": rates, "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2,
-        "copy_engines": engines,
+        "copy_engines": engines, "launch": launch, "launch_latency": latency,
     }  # fmt: skip
 
 

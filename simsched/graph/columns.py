@@ -19,7 +19,7 @@ Indices = npt.NDArray[Any]
 
 _NONE = float("nan")
 _LAST_NARROW = 2**29
-_DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE}
+_DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
 COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
 

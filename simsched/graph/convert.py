@@ -32,7 +32,7 @@ def to_dict(graph: OpGraph) -> dict[str, Any]:
 def _operator_to_dict(op: Operator) -> dict[str, Any]:
     """Return the fields that are not at their defaults."""
     row: dict[str, Any] = {"name": op.name, "kind": op.kind}
-    for key in ("flops", "nbytes", "weight_nbytes"):
+    for key in ("flops", "nbytes", "weight_nbytes", "host"):
         if getattr(op, key):
             row[key] = getattr(op, key)
     for key in ("time", "utilization", "intensity", "block"):
@@ -80,6 +80,7 @@ def _read_operator(row: Record) -> Operator:
         input_shapes=tuple(_shape(s, row.where) for s in row.take("input_shapes", list, [])),
         output_shape=None if shape is None else _shape(shape, row.where),
         block=row.take("block", str, None),
+        host=row.take("host", float, 0.0),
     )
 
 

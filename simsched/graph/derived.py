@@ -77,7 +77,7 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
         names=(*names, *(f"begin {i}" for i in range(n))),
         src=np.tile(graph.src, copies) + behind,
         dst=np.tile(graph.dst, copies) + behind,
-        costs={key: column(getattr(graph, key), 0.0) for key in ("flops", "nbytes", "weight_nbytes")}
+        costs={key: column(getattr(graph, key), 0.0) for key in ("flops", "nbytes", "weight_nbytes", "host")}
         | {"time": np.concatenate([np.tile(times, copies), further])}
         | {"utilization": np.concatenate([np.tile(graph.utilization, copies), none])},
         intensity=column(graph.intensity, -1),

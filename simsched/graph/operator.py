@@ -126,6 +126,8 @@ class Operator:
         Tensor shapes, where known.
     block
         Label of the block of the model it belongs to.
+    host
+        Host time in us that passes before its first launch, such as a framework's; none in a captured graph.
 
     Raises
     ------
@@ -147,6 +149,7 @@ class Operator:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     output_shape: tuple[int, ...] | None = None
     block: str | None = None
+    host: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -158,7 +161,7 @@ class Operator:
             value = getattr(self, text)
             if not (isinstance(value, str) and value) and not (text == "block" and value is None):
                 raise GraphError(f"{subject}: {text} must be a text that is not empty, not {value!r}")
-        for cost in ("flops", "nbytes", "weight_nbytes"):
+        for cost in ("flops", "nbytes", "weight_nbytes", "host"):
             _refuse(subject, cost, getattr(self, cost), "cost")
         if self.time is not None:
             _refuse(subject, "time", self.time, "cost")

@@ -56,7 +56,7 @@ class OpGraph:
 
     Notes
     -----
-    Columns are read-only arrays, aligned with `operators`: `flops`, `nbytes`, `weight_nbytes`,
+    Columns are read-only arrays, aligned with `operators`: `flops`, `nbytes`, `weight_nbytes`, `host`,
     `time` and `utilization` (NaN for None), `intensity` (-1 for None, else the index into
     `INTENSITIES`), and with `edges`: `src`, `dst` (operator indices), `edge_nbytes`,
     `edge_transfer` (NaN for None). Kernels of operator i are rows ``kernel_ptr[i]`` to
@@ -72,6 +72,7 @@ class OpGraph:
     flops: Floats
     nbytes: Floats
     weight_nbytes: Floats
+    host: Floats
     time: Floats
     utilization: Floats
 
@@ -130,7 +131,7 @@ class OpGraph:
         edge_nbytes, edge_transfer
             Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
         **costs
-            `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`: shape (n_ops,) or a scalar.
+            `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
         n = len(names)
         require_names(names)

@@ -37,6 +37,7 @@ def operator_of(graph: "OpGraph", i: int) -> Operator:
         input_shapes=input_shapes,
         output_shape=output_shape,
         block=graph.label("block", i),
+        host=float(graph.host[i]),
     )
 
 

@@ -12,7 +12,7 @@ from simsched.feasibility import launch_position
 from simsched.graph import OpGraph
 from simsched.lowering.core import plan, write
 from simsched.lowering.tables import Candidate, Clock
-from simsched.program import Copies, Launches, Program
+from simsched.program import LAUNCH, Copies, Launches, Program
 from simsched.schedules import EVENT_PLANS, EXECUTIONS, Schedule
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
@@ -111,6 +111,7 @@ class Lowering:
             bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
         )  # fmt: skip
         table["size"][:], table.n_sizes = _sizes(graph)
+        self._has_host = execution != "graph" and bool(graph.host.any())
 
     @property
     def launch_ptr(self) -> npt.NDArray[np.int64]:
@@ -167,7 +168,14 @@ class Lowering:
             n_events=table.n_op_events + n_copies,
             priority=self._by_operator(priority),
             launches=self._launches,
+            lead=self._lead(action, place[2]) if self._has_host else None,
         )
+
+    def _lead(self, action: npt.NDArray[np.int8], argument: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+        """Return the host time before each instruction: that of an operator passes before its first launch."""
+        before = np.zeros(len(self._launches.op))
+        before[self.launch_ptr[:-1]] = self.graph.host
+        return np.where(action == LAUNCH, before[np.where(action == LAUNCH, argument, 0)], 0.0)
 
     def _plan(self) -> None:
         """Find what the program has, with more room for clocks where they need it."""

@@ -15,6 +15,7 @@ from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
 from simsched.simulator.gpu import Gpu
+from simsched.simulator.hosts import host_times, lags
 from simsched.simulator.network import Network
 from simsched.simulator.routes import copy_routes
 from simsched.simulator.workload import Demand, asks
@@ -23,7 +24,6 @@ from simsched.trace.trace import SpanRow, Trace
 
 Process = Generator[simpy.Event, Any, None]
 _BLOCKING = (WAIT, SYNC, BARRIER)
-_COST = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}
 
 
 class _Mark:
@@ -84,6 +84,7 @@ class Reference:
         self._stream: list[int] = program.stream.tolist()
         self._op_of: list[int] = program.launch_op.tolist()
         self._priority: list[int] = program.priority.tolist()
+        self._lag: list[dict[int, float]] = [{} if self._captured else lags(device) for device in cluster.devices]
         self._rows: list[SpanRow] = []
         self._gpus = [Gpu(self._env, device) for device in cluster.devices]
         self._network = Network(self._env, cluster, self._gpus)
@@ -138,13 +139,15 @@ class Reference:
     # Hosts ---------------------------------------------------------------------------------------
 
     def _host(self, t: int) -> Process:
-        env, ptr = self._env, self._program.thread_ptr
-        costs = [{action: getattr(d, cost) for action, cost in _COST.items()} for d in self._cluster.devices]
-        cause = -1
+        env, program = self._env, self._program
+        ptr, costs = program.thread_ptr, host_times(program, self._cluster).tolist()
+        cause, leads = -1, None if program.lead is None else program.lead.tolist()
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
-            began = env.now
             action, device = self._action[i], self._device[i]
+            if leads is not None and leads[i] > 0:
+                yield At(env, env.now + leads[i], HOST)
+            began = env.now
             if action in _BLOCKING:
                 blocked_by = self._blocker(action, i)
                 while blocked_by is not None:
@@ -152,7 +155,7 @@ class Reference:
                     blocked_by = self._blocker(action, i)
             if env.now > began:
                 cause = self._wait_span(i, -1, began, self._unblocked_by(action, i))
-            cost = costs[device][action]
+            cost = costs[i]
             if cost > 0 or env.now > began:
                 start = env.now
                 yield At(env, start + cost, HOST)
@@ -199,7 +202,7 @@ class Reference:
             mark.issued.succeed()
         elif action == LAUNCH:
             self._outstanding[device] += 1
-        lane.queue.append((i, self._env.now, cause))
+        lane.queue.append((i, self._env.now + self._lag[device].get(action, 0.0), cause))
         if lane.connection is not None and action in (LAUNCH, WAIT):
             lane.connection.queue.append(i)
         if lane.wake is not None:
@@ -229,8 +232,8 @@ class Reference:
         op, ask = self._op_of[row], self._asks[row]
         follows_own = row > 0 and self._op_of[row - 1] == op
         free = lane.time if follows_own else lane.free
-        if env.now < free:
-            yield At(env, free)
+        if env.now < max(free, issued):
+            yield At(env, max(free, issued))
         if lane.connection is not None:
             yield from self._pass_connection(lane.connection, i)
         cause = self._later_cause(lane, free, issued, host_span)
@@ -286,8 +289,8 @@ class Reference:
         env, copies, copy = self._env, self._program.copies, self._argument[i]
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
         free = lane.free if self._captured else lane.time
-        if env.now < free:
-            yield At(env, free)
+        if env.now < max(free, issued):
+            yield At(env, max(free, issued))
         cause = self._later_cause(lane, free, issued, host_span)
         start, dst, nbytes = env.now, int(copies.device[copy]), float(copies.nbytes[copy])
         exact = float(copies.transfer[copy])

@@ -181,6 +181,6 @@ def _overheads(asked: WhatIf) -> list[str]:
     there = {
         "launch": True, "record": waits or copies, "wait": waits or copies, "copy": copies and len(asked.cluster) > 1,
         "barrier": barriers and program.execution == "stages", "gap": len(program.launch_op) > asked.plan.n_streams,
-        "hop": waits or copies,
+        "hop": waits or copies, "launch_latency": True,
     }  # fmt: skip
     return [name for name in OVERHEADS if there.get(name, False)]

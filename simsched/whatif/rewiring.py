@@ -116,6 +116,7 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
         flops=sum(op.flops for op in rows),
         nbytes=max(0.0, sum(op.nbytes for op in rows) - _inner_nbytes(graph, inside)),
         weight_nbytes=sum(op.weight_nbytes for op in rows),
+        host=max(op.host for op in rows),
         kernels=() if kernel is None else (replace(kernel, share=1.0),),
         utilization=longest.utilization,
         intensity=longest.intensity,

@@ -18,7 +18,7 @@ EXACT = ("kind", "item", "op", "device", "stream", "cause")
 TIMES = ("start", "end", "ready", "solo")
 ENGINES = ("reference", "compiled")
 CURVES = ("time", "sm", "dram", "warps", "active_sms")
-COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency")
 
 times = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0]) | st.floats(0.0, 60.0)
 sizes = st.sampled_from([0.0, 1e3, 1e4, 5e4])
@@ -63,7 +63,7 @@ def clusters(draw):
     costs = draw(st.sampled_from(["none", "some", "round", "any"]))
     if costs == "some":
         fields |= {"launch": 2.0, "record": 0.5, "wait": 0.7, "copy": 1.0, "barrier": 5.0, "gap": 0.3, "hop": 1.1}
-        fields |= {"graph_launch": 3.0, "graph_node": 0.4}
+        fields |= {"graph_launch": 3.0, "graph_node": 0.4, "launch_latency": 2.9}
     elif costs == "round":
         fields |= dict.fromkeys(COSTS, 1.0)
     elif costs == "any":
@@ -121,6 +121,10 @@ def programs(draw):
         "transfers": draw(st.sampled_from(["async", "blocking"])) if execution != "graph" else "async",
     }
     program = ss.Schedule(graph, placements, execution).lower(cluster, **options)
+    if execution != "graph" and draw(st.integers(0, 3)) == 0:
+        n, some = len(program), st.sampled_from([0.0, 0.0, 1.0, 1.0, 4.3])
+        own = draw(st.none() | st.lists(some | st.just(np.nan), min_size=n, max_size=n))
+        program = program.timed(draw(st.none() | st.lists(some, min_size=n, max_size=n)), own)
     return cluster, program, draw(st.sampled_from([None, None, 0.05, 0.5]))
 
 

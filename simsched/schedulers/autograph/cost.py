@@ -81,7 +81,7 @@ def description(op: Operator) -> Hashable:
     """Return all that tells operators apart but their names, the blocks they belong to, and whose weights they have."""
     return (
         op.kind, op.dtype, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time, op.utilization, op.kernels,
-        op.input_shapes, op.output_shape, json.dumps(_without_weights(op.attributes), sort_keys=True),
+        op.input_shapes, op.output_shape, op.host, json.dumps(_without_weights(op.attributes), sort_keys=True),
     )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from simsched.simulator.contention import is_later
 from simsched.trace.trace import HOST as HOST_SPAN
 from simsched.trace.trace import WAIT as WAIT_SPAN
 
-# States: at its next instruction, paying for it.
-TURN, PAYING = range(2)
+# States: at its next instruction, in time for it, paying for it.
+TURN, BEGINNING, PAYING = range(3)
 
 
 def run_host(s: State, t: int) -> None:
@@ -26,11 +26,16 @@ def run_host(s: State, t: int) -> None:
         _launch_graph(s, host)
         return
     if host.state == PAYING:
-        host.state = TURN
         _issue_next(s, host, s.now)
     while host.at < s.thread_ptr[t + 1]:
         i = host.at
         action, d = s.action[i], s.place[i]
+        if s.timed and host.state == TURN:
+            host.state = BEGINNING
+            host.time += s.lead[i]
+            if s.lead[i] > 0 and not s.ahead:
+                push(s, host.time, HOST, who)
+                return
         host.start = host.time
         if action in (WAIT, SYNC, BARRIER):
             since = _free_since(s, i)
@@ -43,7 +48,7 @@ def run_host(s: State, t: int) -> None:
                     add_span(s, WAIT_SPAN, i, d, host.time, since).cause = cause
                     host.cause = s.n_spans - 1
                 host.start = since
-        over = host.start + s.cost[6 * d + action]
+        over = host.start + _cost(s, i)
         if s.ahead:
             _issue_next(s, host, over)
         elif over > host.time:
@@ -52,6 +57,13 @@ def run_host(s: State, t: int) -> None:
             return
         else:
             _issue_next(s, host, s.now)
+
+
+def _cost(s: State, i: int) -> float:
+    """Return what instruction `i` takes of the host in us, once nothing blocks it."""
+    if s.timed:
+        return s.own[i]
+    return s.cost[6 * s.place[i] + s.action[i]]
 
 
 def _free_since(s: State, i: int) -> float:
@@ -86,7 +98,7 @@ def _issue_next(s: State, host: Host, time: float) -> None:
     """Issue what the host has paid for."""
     i = host.at
     action, d = s.action[i], s.place[i]
-    if s.recording and s.cost[6 * d + action] > 0:
+    if s.recording and _cost(s, i) > 0:
         span = add_span(s, HOST_SPAN, i, d, host.start, time)
         span.cause = host.cause
         if action == LAUNCH:
@@ -95,6 +107,7 @@ def _issue_next(s: State, host: Host, time: float) -> None:
             span.op = s.copy_op[s.argument[i]]
         host.cause = s.n_spans - 1
     host.at = i + 1
+    host.state = TURN
     host.time = time
     _issue(s, i, time, host.cause)
 
@@ -123,7 +136,10 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
         event = s.events[argument]
         event.issued, event.lane, event.issue = time, number, cause
         event.issue_waiters = wake(s, event.issue_waiters)
+    elif action == COPY:
+        item.issued = time + lane.copy_lag
     elif action == LAUNCH:
+        item.issued = time + lane.launch_lag
         s.devices[lane.device].outstanding += 1
         s.devices[lane.device].drained = inf
     if lane.connection >= 0 and action in (LAUNCH, WAIT):

@@ -7,17 +7,17 @@ import numpy.typing as npt
 
 from simsched.cluster import Cluster, Device
 from simsched.costmodel import CostModel
-from simsched.program import Program
+from simsched.program import COPY, LAUNCH, Program
 from simsched.simulator.compiled import tables
 from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.run import Array, Run
 from simsched.simulator.compiled.tables import State
 from simsched.simulator.contention import Channel
+from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
 from simsched.simulator.workload import Demand, Jitter, demand, factors
 from simsched.trace import Load, Trace
 
-_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 _MOST: Final = 2**62
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
 
@@ -40,7 +40,7 @@ class Platform:
     def __init__(self, cluster: Cluster) -> None:
         devices = cluster.devices
         self.columns = {
-            "cost": _column(devices, *_COSTS),
+            "cost": action_costs(cluster),
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array([_room(device) for device in devices], np.int64).view(tables.Room.dtype),
         }
@@ -54,6 +54,7 @@ class Platform:
             *(bandwidth for _, _, bandwidth in cluster.channels),
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
+        self.lag = np.array([(on[LAUNCH], on[COPY]) for on in map(lags, devices)])
         overheads = _column(devices, "gap", "hop", "graph_node", "graph_launch").T
         self.gap, self.hop, self.graph_node, self.graph_launch = overheads
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
@@ -123,6 +124,9 @@ class Plan:
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(lanes["device"][lanes["launches"] > 0], minlength=1).max(),
         }  # fmt: skip
+        if program.lead is not None or program.own is not None:
+            lead = np.zeros(len(program)) if program.lead is None else program.lead
+            self._values |= {"timed": 1, "lead": lead, "own": host_times(program, cluster)}
         if captured:  # the one cost is that of launching it
             self._values["cost"] = np.zeros_like(platform.columns["cost"])
             self._values["cost"][0, 0] = platform.graph_launch[program.device[0]]
@@ -152,6 +156,8 @@ class Plan:
         for name in ("device", "stream", "first"):
             lanes[name] = streams[name]
         lanes["connection"] = -1
+        if not captured:
+            lanes["launch_lag"], lanes["copy_lag"] = platform.lag[device].T
         lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]
         lanes["hop"] = (platform.graph_node if captured else platform.hop)[device]
         compute = streams["copies"] == 0

@@ -72,6 +72,8 @@ class Lane(Row):
     ready: f8
     gap: f8
     hop: f8
+    launch_lag: f8
+    copy_lag: f8
     head: i8
     tail: i8
     first: i8
@@ -215,6 +217,9 @@ class State(Table):
     place: Column[i4]  # device
     lane_of: Column[i4]  # -1: of none
     cost: Column[f8]  # us of each action on each device
+    timed: i8  # host times are those of the next two instead
+    lead: Column[f8]  # us of the host before each instruction, or none
+    own: Column[f8]  # us of each instruction
     launches: Rows[Launch]
     launch_op: Column[i4]
     copy_op: Column[i4]
