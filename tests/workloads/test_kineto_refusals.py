@@ -142,7 +142,7 @@ def test_wrong_time(cat, field, value, tmp_path):
         ("cpu_op", "pid", ..., "field 'pid' is missing"),
         ("cpu_op", "ph", ..., "field 'ph' is missing"),
         ("cpu_op", "args", [], "a field has the wrong type"),
-        ("cuda_runtime", "name", 3, "a field has the wrong type"),
+        ("cuda_runtime", "name", 3, "field 'name' must be a text"),
         ("kernel", "name", None, "field 'name' must be a text"),
         ("kernel", "args", 3, "a field has the wrong type"),
         ("kernel", "args.correlation", ..., "field 'correlation' is missing"),

@@ -11,10 +11,10 @@ import numpy as np
 
 from simsched.errors import CostError, FormatError, UnknownNameError
 from simsched.graph import OpGraph
-from simsched.io import Record
 from simsched.numeric import is_count
-from simsched.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
+from simsched.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.profile.measured import quantile
+from workloads.formats.kineto_device import measured_device
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
 from workloads.formats.kineto_match import by_order
@@ -28,12 +28,6 @@ DURATIONS: Final = ("busy", "span")
 _SCHEMA = 1
 _SLOW = 1.2  # times the median: an iteration that is still warming up
 _EPOCH = 2**50  # ns in 13 days: times beyond are since 1970
-# field of deviceProperties -> field of MeasuredDevice
-_PROPERTIES: Final = {
-    "numSms": "sms", "maxThreadsPerMultiprocessor": "threads_per_sm", "regsPerMultiprocessor": "registers_per_sm",
-    "sharedMemPerMultiprocessor": "shared_memory_per_sm", "sharedMemPerBlockOptin": "shared_memory_per_block",
-    "totalGlobalMem": "memory",
-}  # fmt: skip
 
 
 def read_kineto(
@@ -145,7 +139,7 @@ def read_kineto(
         cuda_driver=_version(events.header.get("cuda_driver_version")),
     )  # fmt: skip
     try:
-        return Profile(operators, _measured_device(events.header, number, source), provenance)
+        return Profile(operators, measured_device(events.header, number, source), provenance)
     except CostError as error:
         raise FormatError(f"{source}: {error}") from error
 
@@ -167,7 +161,7 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
             f"{source}: no operator and no kernel was recorded; profile with ProfilerActivity.CPU and CUDA"
         )
     nesting = Nesting(operators)
-    origin = trace_back(activities, events.launches, nesting)
+    origin = trace_back(activities, events.calls, nesting)
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
@@ -289,21 +283,6 @@ def _check_schema(header: dict[str, Any], source: str) -> None:
     version = header.get("schemaVersion", _SCHEMA)
     if type(version) is not int or version != _SCHEMA:
         raise FormatError(f"{source}: field 'schemaVersion' is {version!r}; this release reads {_SCHEMA}")
-
-
-def _measured_device(header: dict[str, Any], number: int | None, source: str) -> MeasuredDevice | None:
-    """Return what the trace says of the GPU of that number; None if it says nothing."""
-    properties = Record(header, source).records("deviceProperties", [])
-    for row in properties if number is not None else ():
-        if row.take("id", int) == number:
-            major, minor = row.take("computeMajor", int, None), row.take("computeMinor", int, None)
-            known = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
-            capability = None if major is None or minor is None else f"{major}.{minor}"
-            try:
-                return MeasuredDevice(row.take("name", str), compute_capability=capability, **known)
-            except CostError as error:
-                raise FormatError(f"{row.where}: {error}") from error
-    return None
 
 
 def _version(number: Any) -> str | None:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.errors import FormatError, GraphError
 from simsched.graph import Kernel
@@ -23,12 +24,13 @@ _EXACT_FLOAT: Final = float(2**43)
 _PEEKED: Final = 200
 
 _first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
-_graph_launch = re.compile(r"cu(da)?GraphLaunch").match
+_graph_launch = re.compile(r"(cu(da)?|hip)GraphLaunch").match
 
 # Releases before 1.11 called the categories otherwise.
 _HOST: Final = ("cpu_op", "Operator")
 _ANNOTATION: Final = ("user_annotation",)
-_LAUNCH: Final = ("cuda_runtime", "cuda_driver", "Runtime")
+_CALL: Final = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver")
+_SYNC: Final = "cuda_sync"
 _KERNEL: Final = ("kernel", "Kernel")
 _COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
 
@@ -64,14 +66,35 @@ class HostEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class Launches:
-    """Calls of the CUDA runtime and driver that have a correlation id."""
+class Calls:
+    """Calls of the runtime and driver, times in ns; `correlation` 0: it has none; `name` indexes `names`."""
 
     correlation: Ints
     start: Ints
+    end: Ints
     thread: Ints
     external: Ints
-    of_graph: Ints
+    name: Ints
+    names: tuple[str, ...]
+
+    @property
+    def of_graph(self) -> npt.NDArray[np.bool_]:
+        """Whether each launches a captured graph."""
+        return np.array([_graph_launch(name) is not None for name in self.names], bool)[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Syncs:
+    """What the profiler says of calls that synchronise, by their correlation id.
+
+    `stream` is the one that waits or is waited for (-1: none, or all), `record` the correlation id of the call that
+    recorded the event and `source` the stream that it was recorded on (-1 where they are not known).
+    """
+
+    correlation: Ints
+    stream: Ints
+    record: Ints
+    source: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +122,17 @@ class Activities:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """A trace: what the host did, what the GPU did, and the fields beside the events."""
+    """A trace: what the host did, what the GPU did, and the fields beside the events.
+
+    `threads` names the process and thread of each number.
+    """
 
     operators: HostEvents
     annotations: HostEvents
-    launches: Launches
+    calls: Calls
+    syncs: Syncs
     activities: Activities
+    threads: tuple[tuple[Any, Any], ...]
     header: dict[str, Any]
 
 
@@ -159,12 +187,14 @@ class _Collector:
         self._first_of_kind: list[int] = []
         self._host: list[Any] = []
         self._annotations: list[Any] = []
-        self._launches: list[Any] = []
+        self._calls: list[Any] = []
+        self._syncs: list[Any] = []
         self._activities: list[Any] = []
         self.readers: Readers = (
             dict.fromkeys(_HOST, self._on_host)
             | dict.fromkeys(_ANNOTATION, self._on_annotation)
-            | dict.fromkeys(_LAUNCH, self._on_launch)
+            | dict.fromkeys(_CALL, self._on_call)
+            | {_SYNC: self._on_sync}
             | dict.fromkeys(_KERNEL, self._on_kernel)
             | dict.fromkeys(_COPY, self._on_copy)
         )
@@ -179,12 +209,14 @@ class _Collector:
         thread = self._threads[event["pid"], event["tid"]]
         self._annotations.extend((at, event["ts"], event["dur"], thread, _external(args), name))
 
-    def _on_launch(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+    def _on_call(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        name, thread = self._names[event["name"]], self._threads[event["pid"], event["tid"]]
         correlation = args.get("correlation", 0)
-        if correlation:
-            thread = self._threads[event["pid"], event["tid"]]
-            of_graph = _graph_launch(event["name"]) is not None
-            self._launches.extend((at, event["ts"], thread, _external(args), correlation, of_graph))
+        self._calls.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
+
+    def _on_sync(self, _at: int, _event: dict[str, Any], args: dict[str, Any]) -> None:
+        values = [args.get(key, -1) for key in ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream")]
+        self._syncs.extend((args.get("correlation", 0), *values))
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
@@ -208,14 +240,19 @@ class _Collector:
 
     def events(self, header: dict[str, Any]) -> Events:
         """Return what was taken, checked."""
-        for name in self._names:
-            _require_name(name, self._source)
+        try:
+            for name in self._names:
+                _require_name(name)
+        except FormatError as error:
+            raise FormatError(f"{self._source}: {error}") from None
         operators, annotations = self._host_events(self._host), self._host_events(self._annotations)
-        at, start, thread, external, correlation, of_graph = (self._launches[k::6] for k in range(6))
-        launches = Launches(
-            _ids(correlation), self._times(start, at, "ts", _LATEST), np.array(thread, np.int64), _ids(external),
-            np.array(of_graph, np.int64),
+        at, start, duration, thread, external, name, correlation = (self._calls[k::7] for k in range(7))
+        begin = self._times(start, at, "ts", _LATEST)
+        calls = Calls(
+            _ids(correlation), begin, begin + self._times(duration, at, "dur", _LONGEST), np.array(thread, np.int64),
+            _ids(external), np.array(name, np.int64), tuple(self._names),
         )  # fmt: skip
+        syncs = Syncs(_ids(self._syncs[::4]), *(_ids(self._syncs[k::4], -1) for k in range(1, 4)))
         rows = self._activities
         at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
         activities = Activities(
@@ -223,7 +260,7 @@ class _Collector:
             self._counts(device, at, "args.device"), self._counts(stream, at, "args.stream"), _ids(correlation),
             _ids(external), _ids(node), np.array(what, np.int64), self._checked_kinds(),
         )  # fmt: skip
-        return Events(operators, annotations, launches, activities, header)
+        return Events(operators, annotations, calls, syncs, activities, tuple(self._threads), header)
 
     def _host_events(self, rows: list[Any]) -> HostEvents:
         at, start, duration, thread, external, name = (rows[k::6] for k in range(6))
@@ -235,9 +272,11 @@ class _Collector:
     def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
         found = []
         for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
-            where = place(self._text, self._source, at)
-            _require_name(kind[0], where)
-            found.append(_copy_of(kind, where) if len(kind) == 3 else _kernel_of(kind, where))
+            try:
+                _require_name(kind[0])
+                found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(kind))
+            except (FormatError, GraphError) as error:
+                raise FormatError(f"{place(self._text, self._source, at)}: {error}") from error
         return tuple(found)
 
     def _times(self, values: Sequence[Any], at: Sequence[int], field: str, most: float) -> Ints:
@@ -277,46 +316,42 @@ def _external(args: dict[str, Any]) -> Any:
     return args.get("external id", 0) if found is None else found
 
 
-def _ids(values: Sequence[Any]) -> Ints:
-    """Return ids; what is none (2^64 - 1 is how Kineto writes that there is none) becomes 0."""
+def _ids(values: Sequence[Any], none: int = 0) -> Ints:
+    """Return ids; what is none (2^64 - 1 is how Kineto writes that there is none) becomes `none`."""
     if set(map(type, values)) <= {int}:
         try:
             return np.array(values, np.int64)
         except OverflowError:
             pass
-    return np.array([x if type(x) is int and 0 <= x < 2**63 else 0 for x in values], np.int64)
+    return np.array([x if type(x) is int and 0 <= x < 2**63 else none for x in values], np.int64)
 
 
-def _kernel_of(kind: tuple[Any, ...], where: str) -> MeasuredKind:
+def _kernel_of(kind: tuple[Any, ...]) -> MeasuredKind:
     """Return a kernel with what it was launched with, or without if the trace does not say."""
     name, grid, block, registers, shared_memory = kind
     if not grid or not block:
         return MeasuredKind("kernel", name)
     for field, sizes in (("grid", grid), ("block", block)):
         if not all(is_count(size, 1) for size in sizes):
-            raise FormatError(f"{where}: field 'args.{field}' must be whole numbers of at least 1, not {list(sizes)!r}")
+            raise FormatError(f"field 'args.{field}' must be whole numbers of at least 1, not {list(sizes)!r}")
     for field, value in (("registers per thread", registers), ("shared memory", shared_memory)):
         if not is_count(value):
-            raise FormatError(f"{where}: field 'args.{field}' must be a whole number, not {value!r}")
-    try:
-        # no registers stands for "not reported": the fewest there are, which limit nothing
-        launch = Kernel(prod(grid), prod(block), max(1, registers), shared_memory)
-    except GraphError as error:
-        raise FormatError(f"{where}: {error}") from error
-    return MeasuredKind("kernel", name, launch)
+            raise FormatError(f"field 'args.{field}' must be a whole number, not {value!r}")
+    # no registers stands for "not reported": the fewest there are, which limit nothing
+    return MeasuredKind("kernel", name, Kernel(prod(grid), prod(block), max(1, registers), shared_memory))
 
 
-def _copy_of(kind: tuple[Any, ...], where: str) -> MeasuredKind:
+def _copy_of(kind: tuple[Any, ...]) -> MeasuredKind:
     name, what, nbytes = kind
     if nbytes is not None and not is_count(nbytes):
-        raise FormatError(f"{where}: field 'args.bytes' must be a whole number, not {nbytes!r}")
+        raise FormatError(f"field 'args.bytes' must be a whole number, not {nbytes!r}")
     return MeasuredKind(what, name, nbytes=None if nbytes is None else float(nbytes))
 
 
-def _require_name(name: Any, where: str) -> None:
+def _require_name(name: Any) -> None:
     if not isinstance(name, str) or not name:
-        raise FormatError(f"{where}: field 'name' must be a text that is not empty, not {name!r}")
+        raise FormatError(f"field 'name' must be a text that is not empty, not {name!r}")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise FormatError(f"{where}: field 'name' holds half of a character: {name!a}") from None
+        raise FormatError(f"field 'name' holds half of a character: {name!a}") from None

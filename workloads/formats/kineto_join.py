@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.graph.columns import Ints
-from workloads.formats.kineto_events import Activities, Events, HostEvents, Launches
+from workloads.formats.kineto_events import Activities, Calls, Events, HostEvents
 
 Flags = npt.NDArray[np.bool_]
 
@@ -86,6 +86,13 @@ class Iterations:
     start: Ints
     end: Ints
     marked: bool
+    names: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> list[int | None]:
+        """The number in the name of each mark, None where there is none."""
+        found = [name.rpartition("#")[2] for name in self.names]
+        return [int(number) if number.isdecimal() else None for number in found]
 
     def __len__(self) -> int:
         return len(self.start) if self.marked else 1
@@ -105,15 +112,17 @@ def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents,
     """
     names = events.operators.names
     is_mark = np.array([name == mark or name.startswith(f"{mark}#") for name in names], bool)
-    starts, ends, rest = [], [], []
+    starts, ends, found, rest = [], [], [], []
     for part in (events.operators, events.annotations):
         marks = is_mark[part.name] if len(part) else np.zeros(0, bool)
         starts.append(part.start[marks])
         ends.append(part.end[marks])
+        found += [part.names[code] for code in part.name[marks].tolist()]
         rest.append(part.take(np.flatnonzero(~marks)))
     start, end = np.concatenate(starts), np.concatenate(ends)
     order = np.argsort(start, kind="stable")
-    return Iterations(start[order], end[order], len(start) > 0), rest[0], rest[1]
+    called = tuple(found[k] for k in order.tolist())
+    return Iterations(start[order], end[order], len(start) > 0, called), rest[0], rest[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +140,7 @@ class Origin:
     of_graph: Flags
 
 
-def trace_back(activities: Activities, launches: Launches, operators: Nesting) -> Origin:
+def trace_back(activities: Activities, calls: Calls, operators: Nesting) -> Origin:
     """Find the call and the operator behind each activity.
 
     The call is the first with the activity's correlation id (a call of the runtime may be followed by
@@ -140,25 +149,25 @@ def trace_back(activities: Activities, launches: Launches, operators: Nesting) -
     that the launch of a CUDA graph stands for all its nodes; so does a call that is missing, if several
     activities share its id.
     """
-    launch = _first_with(launches.correlation, launches.start, activities.correlation)
+    launch = first_with(calls.correlation, calls.start, activities.correlation)
     known = launch >= 0
     ops = operators.events
-    by_call = np.where(known, launches.external[launch] if len(launches.external) else 0, 0)
-    operator = _first_with(ops.external, ops.start, by_call)
-    operator = np.where(operator >= 0, operator, _first_with(ops.external, ops.start, activities.external))
+    by_call = np.where(known, calls.external[launch] if len(calls.external) else 0, 0)
+    operator = first_with(ops.external, ops.start, by_call)
+    operator = np.where(operator >= 0, operator, first_with(ops.external, ops.start, activities.external))
     thread, time = np.full(len(launch), -1), np.full(len(launch), -1)
-    thread[known], time[known] = launches.thread[launch[known]], launches.start[launch[known]]
+    thread[known], time[known] = calls.thread[launch[known]], calls.start[launch[known]]
     lost = (operator < 0) & known
     operator[lost] = operators.around(thread[lost], time[lost])
     from_op = ~known & (operator >= 0)
     thread[from_op], time[from_op] = ops.thread[operator[from_op]], ops.start[operator[from_op]]
     _, inverse, n_shared = np.unique(activities.correlation, return_inverse=True, return_counts=True)
     of_graph = ~known & (n_shared[inverse] > 1) & (activities.correlation > 0)
-    of_graph[known] = launches.of_graph[launch[known]] > 0
+    of_graph[known] = calls.of_graph[launch[known]]
     return Origin(launch, thread, time, operator, of_graph)
 
 
-def _first_with(ids: Ints, start: Ints, wanted: Ints) -> Ints:
+def first_with(ids: Ints, start: Ints, wanted: Ints) -> Ints:
     """Return the row of the earliest of each wanted id, or -1; ids below 1 stand for none."""
     order = np.lexsort((start, ids))
     place = np.searchsorted(ids[order], wanted)

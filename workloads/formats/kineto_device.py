@@ -1,0 +1,72 @@
+"""The devices of a torch.profiler trace: what it says of them, and the preset that they are taken for."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from simsched.cluster import DEVICES, Device
+from simsched.cluster.presets import make_device
+from simsched.errors import ClusterError, CostError, FormatError
+from simsched.io import Record
+from simsched.profile import MeasuredDevice
+
+_logger = logging.getLogger(__name__)
+
+# field of deviceProperties -> field of MeasuredDevice and of Device
+_PROPERTIES: Final = {
+    "numSms": "sms", "maxThreadsPerMultiprocessor": "threads_per_sm", "regsPerMultiprocessor": "registers_per_sm",
+    "sharedMemPerMultiprocessor": "shared_memory_per_sm", "sharedMemPerBlockOptin": "shared_memory_per_block",
+    "totalGlobalMem": "memory",
+}  # fmt: skip
+# What no preset is called stands in for by its compute capability, or, if that is none, by the last.
+_STAND_INS: Final[Mapping[str, str]] = {
+    "3": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8": "rtx3080", "9": "h100", "10": "h200",
+    "12": "h200", "": "h100",
+}  # fmt: skip
+
+
+def measured_device(header: dict[str, Any], number: int | None, source: str) -> MeasuredDevice | None:
+    """Return what the trace says of the GPU of that number; None if it says nothing."""
+    properties = Record(header, source).records("deviceProperties", [])
+    for row in properties if number is not None else ():
+        if row.take("id", int) == number:
+            major, minor = row.take("computeMajor", int, None), row.take("computeMinor", int, None)
+            known = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
+            capability = None if major is None or minor is None else f"{major}.{minor}"
+            name = row.take("name", str)
+            if not name:
+                name = f"device {number}"
+                _logger.warning("%s: device %d has no name; it is called %r", source, number, name)
+            try:
+                return MeasuredDevice(name, compute_capability=capability, **known)
+            except CostError as error:
+                raise FormatError(f"{row.where}: {error}") from error
+    if properties:
+        _logger.warning("%s: nothing is said of device %s, on which kernels ran", source, number)
+    return None
+
+
+def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:
+    """Return the device of a preset with what the trace says of it and the costs measured there, contention off.
+
+    The preset is the one whose name stands in that of the device, else one of the same compute capability.
+    """
+    base = make_device(_preset(found), name)
+    known = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
+    known = {ours: value for ours, value in known.items() if value}
+    try:
+        model = base.model if found is None else found.name
+        return replace(base, model=model, contention=False, **known, **costs)
+    except ClusterError as error:
+        raise FormatError(f"{source}: {error}") from error
+
+
+def _preset(found: MeasuredDevice | None) -> str:
+    called = "" if found is None else re.sub(r"[^a-z0-9]", "", found.name.lower())
+    fits = [preset for preset in DEVICES if preset in called]
+    if fits:
+        return max(fits, key=len)
+    capability = "" if found is None else found.compute_capability or ""
+    return next(preset for start, preset in _STAND_INS.items() if capability.startswith(start))
