@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind, names, read_spec
 
 if TYPE_CHECKING:
+    from workloads.formats.kineto_program import read_kineto_program
     from workloads.random_dags import random_layered
 
-__all__ = ["WORKLOADS", "check_kind", "from_spec", "load", "load_kind", "names", "random_layered", "read_spec"]
+__all__ = ["WORKLOADS", "check_kind", "from_spec", "load", "load_kind", "names", "random_layered", "read_kineto_program", "read_spec"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from workloads.random_dags import random_layered
 
         return random_layered
+    if name == "read_kineto_program":
+        from workloads.formats.kineto_program import read_kineto_program
+
+        return read_kineto_program
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,16 +4,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from simsched.errors import GraphError, UnknownNameError
 from simsched.graph import OpGraph
 from simsched.imported import Imported
-from workloads.formats import SUFFIXES, read, read_graph, reader_of
+from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:
     from workloads.formats.catalogue import Found
+    from workloads.formats.kineto_program import TracedProgram
 
 Workload = Callable[..., OpGraph]
 
@@ -190,6 +192,19 @@ def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -
         return from_spec(spec, shapes=shapes)
     options = _options(reader_of(path, graph=False))
     return read(path, shapes=shapes, **_read_settings(spec, path, settings, options))
+
+
+def read_traced(spec: str) -> "TracedProgram | None":
+    """Return the program of a profiler trace that a text names, with options behind the path; None for anything else.
+
+    Errors are those of `from_spec`.
+    """
+    path, settings = split_path(spec)
+    if path is None or not Path(path).is_file() or format_of(path) != "kineto":
+        return None
+    from workloads.formats.kineto_program import read_kineto_program
+
+    return read_kineto_program(path, **_read_settings(spec, path, settings, _options(read_kineto_program)))
 
 
 def _options(reader: Callable[..., Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ _HOME: Final = {
     "reporting": ("report",),
     "measuring": ("backends", "profile", "calibrate", "replay", "validate"),
     "looking": ("show", "convert", "workloads", "formats", "gpus"),
+    "tracing": ("replay-trace",),
     "studying": ("study",),
 }  # module of simsched.cli -> its commands
 
@@ -28,7 +29,7 @@ def application(command: str | None = None) -> typer.Typer:
     app.callback(invoke_without_command=True)(_top)
     known = {name: module for module, names in _HOME.items() for name in names}
     for name in [command] if command in known else known:
-        found = getattr(import_module(f"simsched.cli.{known[name]}"), name)
+        found = getattr(import_module(f"simsched.cli.{known[name]}"), name.replace("-", "_"))
         if isinstance(found, typer.Typer):
             app.add_typer(found)
         else:

@@ -13,6 +13,7 @@ from simsched.cli.inputs import (
     read_graph,
     read_plan,
     read_schedulers,
+    read_traced,
     timed,
 )
 from simsched.cli.options import (
@@ -39,7 +40,7 @@ from simsched.cli.options import (
     Shape,
     Workers,
 )
-from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, write_pictures
+from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, print_traced, write_pictures
 
 
 def compare(
@@ -77,8 +78,8 @@ def compare(
     check_pictures(graph, perfetto, gantt, box, output=output)
     if samples is not None and jitter is None:
         jitter = USUAL_JITTER
-    cluster, dag = make_cluster(gpu, gpus, link, target), read_graph(graph, shape)
-    asked = read_schedulers(schedulers, dag)
+    cluster, dag = make_cluster(gpu, gpus, link, target, source=graph), read_graph(graph, shape)
+    asked = read_schedulers(schedulers, dag, traced=read_traced(graph) is not None)
     with progress(len(asked)) as tell:
         found = compare(dag, cluster, asked, jitter=jitter, rng=seed, samples=samples, workers=workers, progress=tell)
     best, drawn = found.best(), any(path is not None for path in (perfetto, gantt, box))
@@ -92,6 +93,7 @@ def compare(
         print(json.dumps(found.summary(), indent=1, allow_nan=False))
     else:
         print_table(found.table())
+        print_traced(graph)
     if drawn and best is None:
         raise SimulationError("no scheduler found a schedule: there is nothing to draw")
     if best is not None and not as_json:
@@ -121,7 +123,7 @@ def schedule(
     from simsched.io import dump_json
 
     check_outputs(graph, output, program)
-    cluster = make_cluster(gpu, gpus, link, target)
+    cluster = make_cluster(gpu, gpus, link, target, source=graph)
     plan = make_plan(read_graph(graph, shape), cluster, scheduler, option)
     lowered = None if program is None else plan.lower(cluster)
     if output is not None:

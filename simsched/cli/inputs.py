@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from simsched.program import Program
     from simsched.schedulers import Scheduler
     from simsched.schedules import Schedule
+    from workloads.formats.kineto_program import TracedProgram
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
@@ -46,7 +47,16 @@ def read_graph(text: str, shapes: list[str] | None = None) -> "OpGraph":
     """Return the graph that a workload name, a ``random:...`` specification or a file stands for."""
     from workloads import from_spec
 
-    return from_spec(text, shapes=read_shapes(shapes))
+    traced = None if shapes else read_traced(text)
+    return from_spec(text, shapes=read_shapes(shapes)) if traced is None else traced.graph
+
+
+@lru_cache(maxsize=1)
+def read_traced(text: str) -> "TracedProgram | None":
+    """Return the program of a profiler trace, with options of its reader behind the path; None for anything else."""
+    from workloads.registry import read_traced
+
+    return read_traced(text)
 
 
 def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule | Program":
@@ -64,8 +74,12 @@ def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule
     return found
 
 
-def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: str | None = None) -> "Target":
+def make_cluster(
+    gpu: str | None, gpus: int | None, link: str | None, cluster: str | None = None, *, source: str | None = None
+) -> "Target":
     """Return the preset cluster that the options name, or what a file holds: a cluster or a calibration.
+
+    Where none is named and the source is a profiler trace, it is the device of the trace, with contention.
 
     Raises
     ------
@@ -74,6 +88,10 @@ def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: s
     """
     from simsched.cluster import Cluster
 
+    traced = None if source is None or gpu or link or cluster else read_traced(source)
+    if traced is not None:
+        found = traced.cluster.replace_devices(contention=True)
+        return found if gpus is None else _of_many(found, gpus, str(source))
     if cluster is None:
         return Cluster.preset(gpu or USUAL_GPU, gpus or 1, link=link)
     for option, given in (("--gpu", gpu), ("--link", link)):
@@ -81,8 +99,8 @@ def make_cluster(gpu: str | None, gpus: int | None, link: str | None, cluster: s
             raise ClusterError(f"{option} {given} is part of the preset that --cluster {cluster} takes the place of")
     from simsched.calibration import read_target
 
-    found = read_target(cluster)
-    return found if gpus is None else _of_many(found, gpus, cluster)
+    target = read_target(cluster)
+    return target if gpus is None else _of_many(target, gpus, cluster)
 
 
 def _of_many(target: "Target", n: int, path: str) -> "Target":
@@ -150,8 +168,11 @@ def read_profile(path: str) -> "Profile":
     return found
 
 
-def read_schedulers(text: str, graph: "OpGraph") -> "list[str | Scheduler]":
-    """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once."""
+def read_schedulers(text: str, graph: "OpGraph", *, traced: bool = False) -> "list[str | Scheduler]":
+    """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once.
+
+    What a trace ran is the first one.
+    """
     from simsched.comparison import SETS, scheduler_set
 
     names: list[str] = []
@@ -161,7 +182,12 @@ def read_schedulers(text: str, graph: "OpGraph") -> "list[str | Scheduler]":
                 f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy"
             )
         names += scheduler_set(name, graph) if name in SETS else [read_scheduler(name)]
-    return list(dict.fromkeys(names))
+    found: list[str | Scheduler] = list(dict.fromkeys(names))
+    if traced:
+        from workloads.formats.kineto_replay import traced as as_traced
+
+        found.insert(0, as_traced)
+    return found
 
 
 def read_scheduler(name: str) -> str:

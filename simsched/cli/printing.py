@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from simsched.cli.inputs import check_outputs, is_terminal
+from simsched.cli.inputs import check_outputs, is_terminal, read_traced
 
 if TYPE_CHECKING:
     from simsched.trace import Trace
@@ -24,6 +24,15 @@ def print_table(table: Any) -> None:
     for text, style in ((title, "table.title"), (table, None), (caption, "table.caption")):
         if text:
             console.print(text, style=style, highlight=False, soft_wrap=text is not table)
+
+
+def print_traced(source: str) -> None:
+    """Say what the dependencies of a graph are worth that is from a profiler trace."""
+    program = read_traced(source)
+    if program is None:
+        return
+    print("dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)")
+    print(f"waits between streams: {program.n_waits}, of which {program.guessed_waits} are guessed")
 
 
 def print_pairs(pairs: list[tuple[str, str]]) -> None:

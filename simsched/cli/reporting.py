@@ -62,7 +62,7 @@ def report(
 
     for source in sources:
         check_outputs(source, output)
-    cluster = make_cluster(gpu, gpus, link, target)
+    cluster = make_cluster(gpu, gpus, link, target, source=sources[0])
     if samples is not None and jitter is None:
         jitter = USUAL_JITTER
     given = {"jitter": jitter, "rng": seed, "samples": samples, "workers": workers}

@@ -1,6 +1,7 @@
 """Columns behind the rows of graphs and schedules: views, and arrays made from values."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,6 +158,34 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     }
     columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
     return columns
+
+
+def repeated_kernels(
+    n: int, codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
+) -> tuple[Ints, dict[str, npt.NDArray[Any]]]:
+    """Return where the kernels of each of n operators begin, and kernels by columns, given a code of each operator."""
+    if not kinds:
+        return np.broadcast_to(np.int64(0), n + 1), kernel_columns([])
+    code = whole_numbers(codes)
+    if code is None or code.shape != (n,) or not 0 <= code.min() <= code.max() < len(kinds):
+        raise GraphError(f"kernels need a code from 0 to {len(kinds) - 1} for each of the {n} operators")
+    size = np.array([len(kernels) for kernels in kinds], np.int64)
+    ptr = np.concatenate([[0], np.cumsum(size[code])])
+    rows = np.repeat((np.cumsum(size) - size)[code] - ptr[:-1], size[code]) + np.arange(ptr[-1])
+    columns = kernel_columns([kernel for kernels in kinds for kernel in kernels])
+    return ptr, {key: values[rows] for key, values in columns.items()}
+
+
+def shared_details(
+    n: int, codes: Sequence[int], attributes: Sequence[Mapping[str, Any]]
+) -> dict[int, tuple[Any, ...]]:
+    """Return the details of n operators that have attributes alone, given a code of each."""
+    if not attributes:
+        return {}
+    if len(codes) != n or not 0 <= min(codes) <= max(codes) < len(attributes):
+        raise GraphError(f"attributes need a code from 0 to {len(attributes) - 1} for each of the {n} operators")
+    shared = [(MappingProxyType(dict(each)), (), None) for each in attributes]
+    return {i: shared[code] for i, code in enumerate(codes)}
 
 
 def require_names(names: Sequence[str]) -> None:

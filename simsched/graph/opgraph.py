@@ -24,11 +24,13 @@ from simsched.graph.columns import (
     kernel_columns,
     kind_column,
     packed,
+    repeated_kernels,
     require_names,
+    shared_details,
     unpacked,
 )
 from simsched.graph.names import Numbered
-from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Operator
+from simsched.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.graph.rows import edge_of, operator_of
 from simsched.graph.views import Rows
@@ -116,6 +118,8 @@ class OpGraph:
         kind: str | tuple[npt.ArrayLike, Sequence[str]] = "op",
         edge_nbytes: npt.ArrayLike = 0.0,
         edge_transfer: npt.ArrayLike = np.nan,
+        kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
+        attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
         **costs: npt.ArrayLike,
     ) -> "OpGraph":
         """Make a graph from arrays, without a Python object per row.
@@ -130,6 +134,8 @@ class OpGraph:
             Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
             Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
+        kernels, attributes
+            A code of each operator, shape (n_ops,), and the codes' kernels or attributes; by default there are none.
         **costs
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
@@ -139,6 +145,7 @@ class OpGraph:
         columns = cost_columns(names, costs)
         nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
         zeros, kinds = np.broadcast_to(np.int32(0), n), kind_column(names, kind)
+        launches = repeated_kernels(n, *kernels)
         graph = cls.__new__(cls)
         graph._fill(
             name=name,
@@ -148,9 +155,9 @@ class OpGraph:
             costs=columns,
             intensity=np.broadcast_to(np.int8(-1), n),
             labels={"kind": kinds, "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
-            details={},
-            kernel_ptr=np.broadcast_to(np.int64(0), n + 1),
-            kernels=kernel_columns([]),
+            details=shared_details(n, *attributes),
+            kernel_ptr=launches[0],
+            kernels=launches[1],
             edge_nbytes=nbytes,
             edge_transfer=transfer,
         )

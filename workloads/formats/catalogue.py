@@ -35,7 +35,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     graph: str | None = None
-    """Reads the graph alone, where `read` gives a schedule."""
+    """Reads the graph alone, where `read` gives a schedule or profile."""
     loses_kernels: bool = False
 
 
@@ -50,6 +50,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "stg": Format("graph", "stg:read_stg", "stg:write_stg", (".stg",)),
         "kineto": Format(
             "profile", "kineto:read_kineto", None, (".json.gz",), ("traceEvents", "deviceProperties"),
+            graph="kineto_program:read_kineto_graph",
         ),
         "hios": Format(
             "schedule", "hios:read_hios", "hios:write_hios", (), ("rank",),
@@ -143,11 +144,9 @@ def read_graph(
     shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> "OpGraph":
-    """Read the graph of a file; parameters and errors are those of `read`. A profile has no graph."""
+    """Read the graph of a file; parameters and errors are those of `read`, options those of the graph's reader."""
     name = _checked(format) if format is not None else format_of(path)
     entry = FORMATS[name]
-    if entry.holds == "profile":
-        raise FormatError(f"{path}: a {name} trace holds times, not a graph; read it as a profile of a graph")
     found = _reader(entry.graph or entry.read, name, shapes, options)(path)
     graph = as_graph(found)
     assert isinstance(graph, OpGraph)

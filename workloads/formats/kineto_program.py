@@ -5,15 +5,15 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from simsched.cluster import Cluster
-from simsched.errors import FormatError, SimschedError
-from simsched.graph import Edge, OpGraph, Operator
+from simsched.errors import FormatError, SimschedError, UnknownNameError
+from simsched.graph import OpGraph
 from simsched.graph.columns import Floats, Ints
 from simsched.program import LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.trace import Trace, measured_trace
@@ -22,6 +22,7 @@ from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import first_with, split_iterations
 from workloads.formats.kineto_text import read_trace
 
+ORDERS: Final = ("streams", "waits")
 _API: Final = "(cuda|hip|cu)"
 _WAIT: Final = re.compile(f"{_API}StreamWaitEvent")
 _SYNC: Final = re.compile(f"{_API}(Device|Ctx|Stream|Event)Synchronize")
@@ -49,8 +50,8 @@ class TracedProgram(Program):
     cluster
         The devices that ran it: what the trace says of them, `launch`, `launch_latency` and `gap` as measured there, and
         contention off, since the times of operators were measured in place.
-    measured
-        What ran when, in us from the beginning of the step.
+    times
+        Measured start and end of each operator in us from the beginning of the step, shape (n_ops, 2).
     step
         Its number; None if the trace has none, or all of it is read.
     n_waits, guessed_waits
@@ -60,14 +61,41 @@ class TracedProgram(Program):
     """
 
     cluster: Cluster
-    measured: Trace
+    times: Floats
     step: int | None
     n_waits: int
     guessed_waits: int
     n_lost: int
 
+    @cached_property
+    def measured(self) -> Trace:
+        """What ran when, in us from the beginning of the step."""
+        return measured_trace(self, self.cluster, np.maximum(0.0, self.times))
 
-def read_kineto_program(path: str | os.PathLike[str], *, step: int | str | None = None) -> TracedProgram:
+    @property
+    def measured_makespan(self) -> float:
+        """When the last operator ended, in us from the beginning of the step."""
+        return float(self.times[:, 1].max())
+
+
+def read_kineto_graph(path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams") -> OpGraph:
+    """Read the graph of `read_kineto_program`, for schedules other than the one that ran.
+
+    Parameters
+    ----------
+    path, step
+        As there.
+    order
+        ``"streams"``: an operator depends on the one before it on its stream, which is an upper bound on what is
+        needed. ``"waits"``: that order is dropped, and only waits between streams and for the host are left, which
+        is a lower bound where one stream ran all that depends on each other.
+    """
+    return _read(path, step, order).graph
+
+
+def read_kineto_program(
+    path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams"
+) -> TracedProgram:
     """Read what ran from a trace that torch.profiler exported (``export_chrome_trace``), plain or gzipped.
 
     Parameters
@@ -77,6 +105,8 @@ def read_kineto_program(path: str | os.PathLike[str], *, step: int | str | None 
     step
         Number n of the annotation ``ProfilerStep#n``; None takes the last one, ``"all"`` the whole trace. A trace
         without such annotations is one step.
+    order
+        Of the dependencies in the graph, see `read_kineto_graph`; what is issued is the same.
 
     Returns
     -------
@@ -124,8 +154,14 @@ def read_kineto_program(path: str | os.PathLike[str], *, step: int | str | None 
 
     O(n log n) for n events.
     """
+    return _read(path, step, order)
+
+
+def _read(path: str | os.PathLike[str], step: int | str | None, order: str) -> TracedProgram:
+    if order not in ORDERS:
+        raise UnknownNameError("order", str(order), list(ORDERS))
     source = str(path)
-    return _Reader(read_events(read_trace(path), source), source, step).program()
+    return _Reader(read_events(read_trace(path), source), source, step, order == "streams").program()
 
 
 @dataclass(slots=True)
@@ -157,8 +193,8 @@ class _Lane:
 class _Reader:
     """The program of one step of a trace."""
 
-    def __init__(self, events: Events, source: str, step: int | str | None) -> None:
-        self._events, self._source = events, source
+    def __init__(self, events: Events, source: str, step: int | str | None, by_streams: bool) -> None:
+        self._events, self._source, self._by_streams = events, source, by_streams
         self._begin, self._finish, self._step = _window(events, step, source)
         calls, all_acts = events.calls, events.activities
         call = first_with(calls.correlation, calls.start, all_acts.correlation)
@@ -314,7 +350,7 @@ class _Reader:
     def _launch_nodes(self, thread: _Thread, ops: "list[int] | tuple[()]") -> None:
         """Launch the nodes of a captured graph but for the first."""
         lane, at = self._lane_of[ops[0]], thread.cursor
-        before = self._lanes[lane].ops.index(ops[0]) - 1 if False else self._before(lane, ops[0])
+        before = self._before(lane, ops[0])
         latest: dict[int, int] = {lane: ops[0]}
         for op in ops[1:]:
             mine = self._lane_of[op]
@@ -470,7 +506,9 @@ class _Reader:
         if ptr[1] == 0:
             del ptr[0]
         action, lane, argument, lead, own = np.array(columns, np.int64).T
-        place = np.array([(devices.index(device), stream) for device, stream in self._places] + [(0, _hand_lane(self._places))])
+        place = np.array(
+            [(devices.index(device), stream) for device, stream in self._places] + [(0, _hand_lane(self._places))]
+        )
         device, stream = place[lane].T
         stream = np.where(action == SYNC, -1, stream)
         names = [f"gpu{number}" for number in devices]
@@ -486,14 +524,12 @@ class _Reader:
         header = self._events.header
         rows = [traced_device(measured_device(header, number, self._source), name, self._costs, self._source)
                 for number, name in zip(devices, names, strict=True)]  # fmt: skip
-        cluster = Cluster(tuple(rows))
         times = np.array([self._start, self._end]).T - self._begin
-        begun = [(0, end - self._begin) for end in self._earlier.values()]
-        measured = np.concatenate([times, np.array(begun, np.int64).reshape(-1, 2)]) / 1e3
+        begun = [(-1, end - self._begin) for end in self._earlier.values()]
         found.__dict__.update(
-            cluster=cluster, step=self._step, n_waits=self.n_waits, guessed_waits=self.guessed_waits, n_lost=len(lost),
-            measured=measured_trace(found, cluster, np.maximum(0.0, measured)),
-        )
+            cluster=Cluster(tuple(rows)), step=self._step, n_waits=self.n_waits, guessed_waits=self.guessed_waits,
+            n_lost=len(lost), times=np.concatenate([times, np.array(begun, np.int64).reshape(-1, 2)]) / 1e3,
+        )  # fmt: skip
         return found
 
     def _others(self, lost: list[int], ahead: dict[int, int]) -> _Thread:
@@ -508,34 +544,33 @@ class _Reader:
 
     def _graph(self, devices: list[int]) -> tuple[OpGraph, dict[int, int]]:
         """Return the graph, and the operators that stand for earlier work, by lane."""
-        numbers: dict[str, int] = {}
-        rows = []
-        durations = self._acts.duration.tolist()
-        for i, what in enumerate(self._acts.what.tolist()):
-            kind = self._acts.kinds[what]
-            short = _short(kind.name)
-            number = numbers[short] = numbers.get(short, -1) + 1
-            rows.append(
-                Operator(
-                    f"{short}#{number}", kind=_class_of(kind), time=durations[i] / 1e3, nbytes=kind.nbytes or 0.0,
-                    kernels=() if kind.launch is None else (kind.launch,), host=self._hosts[i] / 1e3,
-                )
-            )  # fmt: skip
-        ahead = {}
-        for lane, end in self._earlier.items():
-            ahead[lane] = len(rows)
+        kinds = self._acts.kinds
+        short, numbers = [_short(kind.name) for kind in kinds], defaultdict[str, int](int)
+        what, names = self._acts.what.tolist(), []
+        for code in what:
+            names.append(f"{short[code]}#{numbers[short[code]]}")
+            numbers[short[code]] += 1
+        n, ahead = len(names), {}
+        for lane in self._earlier:
+            ahead[lane] = len(names)
             device, stream = self._places[lane]
-            name = f"earlier work on stream {stream}" + (f" of device {device}" if len(devices) > 1 else "")
-            rows.append(Operator(name, kind="earlier", time=(end - self._begin) / 1e3))
-        for number_of, lane in enumerate(self._lanes):
-            for a, b in pairwise(lane.ops):
-                self._edges[a, b] = None
-            if number_of in ahead and lane.ops:
-                self._edges[ahead[number_of], lane.ops[0]] = None
-        names = [op.name for op in rows]
-        edges = [Edge(names[a], names[b]) for a, b in self._edges]
-        label = os.path.basename(self._source).split(".")[0] + _of_step(self._step)
-        return OpGraph(rows, edges, name=label), ahead
+            names.append(f"earlier work on stream {stream}" + (f" of device {device}" if len(devices) > 1 else ""))
+        ends = [(a, b) for lane in self._lanes for a, b in pairwise(lane.ops)]
+        ends += [(op, self._lanes[lane].ops[0]) for lane, op in ahead.items() if self._lanes[lane].ops]
+        ends = dict.fromkeys([*(ends if self._by_streams else ()), *self._edges])
+        src, dst = np.array(list(ends), np.int64).reshape(-1, 2).T
+        code = np.concatenate([self._acts.what, np.full(len(ahead), len(kinds))])
+        nbytes = np.array([kind.nbytes or 0.0 for kind in kinds] + [0.0])
+        earlier = [end - self._begin for end in self._earlier.values()]
+        graph = OpGraph.from_columns(
+            names, src, dst, name=os.path.basename(self._source).split(".")[0] + _of_step(self._step),
+            kind=(code, [*map(_class_of, kinds), "earlier"]), nbytes=nbytes[code],
+            time=np.concatenate([self._acts.duration, earlier]) / 1e3,
+            host=np.array(self._hosts + [0] * len(ahead)) / 1e3,
+            attributes=([*self._lane_of, *ahead], [{"device": devices.index(d), "stream": k} for d, k in self._places]),
+            kernels=(code, [() if kind.launch is None else (kind.launch,) for kind in kinds] + [()]),
+        )  # fmt: skip
+        return graph, ahead
 
 
 def _hand_lane(places: list[tuple[int, int]]) -> int:
@@ -609,7 +644,6 @@ def _class_of(kind: Any) -> str:
     return "collective" if _COLLECTIVE.search(kind.name) else "kernel"
 
 
-@lru_cache(maxsize=4096)
 def _short(name: str) -> str:
     """Return the name of a kernel without its types.
 

@@ -1,0 +1,310 @@
+"""Replays of traced programs: what was measured beside what the simulator makes of it, and what if it were different."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.cluster import Cluster
+from simsched.cluster.device import OVERHEADS
+from simsched.costmodel import CostModel, default_cost
+from simsched.errors import SchedulerError, WhatIfError
+from simsched.figure import new_figure, save_figure, style
+from simsched.graph import OpGraph
+from simsched.graph.columns import Floats
+from simsched.graph.derived import with_times
+from simsched.io import dump_json, write_file
+from simsched.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
+from simsched.schedules import Schedule
+from simsched.simulator import simulate
+from simsched.trace import KERNEL, Trace
+from simsched.trace.metrics import union_length
+from simsched.whatif.changes import Change, speed_of
+from simsched.whatif.devices import changed_cluster
+from workloads.formats.kineto_program import TracedProgram
+
+STREAMS: Final = ("traced", "one")
+HOSTS: Final = ("traced", "none", "captured")
+LATE: Final = 0.05
+"""Part of the measured makespan by which the start of an operator must be off to be called so."""
+_MOST_PIDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What a stream did in us, measured and simulated: how long anything ran on it, and when the last of it ended."""
+
+    device: str
+    stream: int
+    operators: int
+    measured: float
+    simulated: float
+    measured_end: float
+    simulated_end: float
+
+
+@dataclass(frozen=True)
+class TraceReplay:
+    """A trace simulated.
+
+    Parameters
+    ----------
+    traced
+        What ran.
+    simulated
+        What would run when.
+    other_us
+        For another device: the makespan if all were bound by what gains less from it. None otherwise.
+    """
+
+    traced: TracedProgram
+    simulated: Trace
+    other_us: float | None = None
+
+    @property
+    def measured_us(self) -> float:
+        """The makespan that was measured."""
+        return self.traced.measured_makespan
+
+    @property
+    def simulated_us(self) -> float:
+        """The makespan that is simulated."""
+        return self.simulated.makespan
+
+    @cached_property
+    def starts(self) -> Floats:
+        """Measured and simulated start of each operator in us, shape (n_ops, 2)."""
+        trace = self.simulated
+        kernels = trace.kind == KERNEL
+        found = np.empty((len(self.traced.times), 2))
+        found[:, 0] = np.maximum(0.0, self.traced.times[:, 0])
+        found[trace.item[kernels], 1] = trace.start[kernels]
+        return found
+
+    @property
+    def start_error(self) -> float:
+        """Mean difference of starts, as a part of the measured makespan."""
+        return float(np.abs(self.starts[:, 1] - self.starts[:, 0]).mean()) / self.measured_us
+
+    @property
+    def late(self) -> list[tuple[str, float, float]]:
+        """Name, measured and simulated start of operators that are off by over 5 %, the worst first."""
+        off = np.abs(self.starts[:, 1] - self.starts[:, 0])
+        rows = np.flatnonzero(off > LATE * self.measured_us)
+        rows = rows[np.argsort(-off[rows], kind="stable")]
+        names = self.traced.graph.names
+        return [(names[i], *self.starts[i].tolist()) for i in rows.tolist()]
+
+    @cached_property
+    def busy(self) -> tuple[Busy, ...]:
+        """What each stream did."""
+        program, trace = self.traced, self.simulated
+        kernels = np.flatnonzero(trace.kind == KERNEL)
+        ends = np.empty(len(program.times))
+        ends[trace.item[kernels]] = trace.end[kernels]
+        launches = np.flatnonzero(program.action == LAUNCH)
+        keys = np.stack([program.device[launches], program.stream[launches]], 1)
+        found = []
+        for device, stream in np.unique(keys, axis=0).tolist():
+            ops = program.argument[launches[(keys == (device, stream)).all(1)]]
+            starts, measured = self.starts[ops], np.maximum(0.0, program.times[ops])
+            found.append(
+                Busy(
+                    program.devices[device], stream, len(ops), union_length(measured[:, 0], measured[:, 1]),
+                    union_length(starts[:, 1], ends[ops]), float(measured[:, 1].max()), float(ends[ops].max()),
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
+        program = self.traced
+        return {
+            "graph": program.graph.name,
+            "step": program.step,
+            "operators": len(program.graph),
+            "measured_us": self.measured_us,
+            "simulated_us": self.simulated_us,
+            "error": self.simulated_us / self.measured_us - 1,
+            "other_us": self.other_us,
+            "start_error": self.start_error,
+            "waits": program.n_waits,
+            "guessed_waits": program.guessed_waits,
+            "lost_calls": program.n_lost,
+            "off": [{"op": name, "measured_us": a, "simulated_us": b} for name, a, b in self.late],
+            "busy": [
+                {
+                    "device": row.device, "stream": row.stream, "operators": row.operators,
+                    "measured_us": row.measured, "simulated_us": row.simulated,
+                    "measured_end_us": row.measured_end, "simulated_end_us": row.simulated_end,
+                }
+                for row in self.busy
+            ],
+        }  # fmt: skip
+
+    def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw what was measured over what is simulated, on one axis of time; return the figure."""
+        traces = (("measured", self.traced.measured), ("simulated", self.simulated))
+        rows = sum(len(np.unique(trace.stream[trace.stream >= 0])) for _, trace in traces)
+        figure = new_figure(12.0, 1.6 + 0.45 * rows)
+        with style():
+            axes = figure.subplots(2, 1, sharex=True)
+            for ax, (what, trace) in zip(axes, traces, strict=True):
+                trace.gantt(ax=ax, title=f"{self.traced.graph.name}, {what}", labels=False)
+            if path is not None:
+                save_figure(axes[0], path)
+        return figure
+
+    def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return both traces in the Chrome Trace Event format, and write them if a path is given."""
+        events, found = [], {}
+        for shift, (what, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
+            found = trace.to_perfetto()
+            for event in found["traceEvents"]:
+                if event["name"] == "process_name":
+                    event["args"]["name"] += f", {what}"
+                if "id" in event:
+                    event["id"] = f"{what} {event['id']}"
+                event["pid"] += shift * _MOST_PIDS
+                if event["name"] == "process_sort_index":
+                    event["args"]["sort_index"] += shift * _MOST_PIDS
+                events.append(event)
+        found["traceEvents"] = sorted(events, key=lambda event: (event["ph"] != "M", event.get("ts", 0.0)))
+        if path is not None:
+            write_file(path, dump_json(found, indent=None))
+        return found
+
+
+def replay_traced(
+    program: TracedProgram, changes: Sequence[Change] = (), *, host: str = "traced", streams: str = "traced"
+) -> TraceReplay:
+    """Simulate a traced program, as it ran or with changes.
+
+    Parameters
+    ----------
+    program
+        From `read_kineto_program`.
+    changes
+        What is to be different, see `simsched.whatif.parse_change`: overheads of the host change the calls of
+        their action, in proportion or to a value; ``device`` and its fields, and ``contention``, change the
+        device; speeds change operators.
+    host
+        ``"none"``: the host takes no time, but waits where it must. ``"captured"``: all is one captured graph.
+    streams
+        ``"one"``: all operators of a device share one stream, in the order in which they are launched.
+
+    Raises
+    ------
+    WhatIfError
+        If a trace has nothing that a change could change.
+
+    Notes
+    -----
+    *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
+    DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one gives
+    is simulated. Tensor cores, caches and other kernels that a library would choose there are not in these
+    limits.
+    """
+    for what, given, known in (("host", host, HOSTS), ("streams", streams, STREAMS)):
+        if given not in known:
+            raise WhatIfError(f"{what} must be one of {', '.join(known)}, not {given!r}")
+    cluster = changed_cluster(program.cluster, changes)
+    times, made = np.array(program.graph.time), _with_host(program, changes)
+    for change in changes:
+        times = _times_after(program, times, change)
+    if streams == "one":
+        made = _on_one_stream(made)
+    if host == "none":
+        made = made.timed(None, np.zeros(len(made)))
+    elif host == "captured":
+        made = traced(made.graph, cluster, default_cost, execution="graph").lower(cluster)
+    scales = sorted(_scales(program.cluster, cluster))
+    traces = [simulate(made.over(with_times(made.graph, times * scale)), cluster) for scale in scales]
+    return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
+
+
+def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
+    """Return the program with other times of calls."""
+    assert program.own is not None
+    own = np.array(program.own)
+    for change in changes:
+        name = change.parameter.removeprefix("overhead").removeprefix(".")
+        if change.parameter.startswith("overhead") and name in ("", *ACTIONS):
+            rows = (program.action < RECORD + 2) if not name else program.action == ACTIONS.index(name)
+            own[rows] = change.value if change.is_absolute else own[rows] * change.value
+    return program.timed(program.lead, own)
+
+
+def _times_after(program: TracedProgram, times: Floats, change: Change) -> Floats:
+    speed, start = speed_of(change.parameter), change.parameter.partition(".")[0]
+    if speed is None:
+        if start not in ("device", "overhead", "contention", "interference"):
+            raise WhatIfError(f"{change}: a replayed trace has no {change.parameter!r} that could be changed")
+        return times
+    kind, name = speed
+    graph = program.graph
+    rows = np.ones(len(graph), bool)
+    if kind is not None:
+        rows = np.array([op.kind == kind for op in graph.operators])
+    elif name is not None:
+        rows = np.array([each == name for each in graph.names])
+    if not rows.any():
+        raise WhatIfError(f"{change}: the trace has no such operator")
+    return np.where(rows, times / change.value, times)
+
+
+def _scales(old: Cluster, new: Cluster) -> set[float]:
+    """Return by what times are multiplied on another device, for what is bound by DRAM and by FP32 rates."""
+    a, b = old.devices[0], new.devices[0]
+    return {a.bandwidth / b.bandwidth, a.peak["fp32"] / b.peak["fp32"]}
+
+
+def _on_one_stream(program: Program) -> Program:
+    """Return the program with one stream for each device; the one by which threads hand over work stays."""
+    launched = np.unique(program.stream[program.action == LAUNCH])
+    moved = np.isin(program.stream, launched) & np.isin(program.action, (LAUNCH, RECORD, WAIT))
+    stream = np.where(moved, launched[0], program.stream)
+    return Program(
+        program.graph, program.devices, program.execution, program.thread_ptr, program.action, program.device, stream,
+        program.argument, program.copies, program.n_events, program.priority, program.lead, program.own,
+    ).check()  # fmt: skip
+
+
+def traced(graph: OpGraph, cluster: Cluster, cost: CostModel, *, execution: str = "events") -> Schedule:
+    """Place operators on the streams on which a trace had them, in the order in which they started.
+
+    Parameters
+    ----------
+    graph
+        From `read_kineto_graph`; its operators have the attributes ``device`` and ``stream``.
+    cluster, cost
+        As for every scheduler; times play no part.
+    execution
+        As in `Schedule`.
+
+    Raises
+    ------
+    SchedulerError
+        If operators have no such attributes, or the cluster has fewer devices.
+    """
+    rows = [op.attributes for op in graph.operators]
+    if not all("stream" in row and "device" in row for row in rows):
+        raise SchedulerError(f"traced: {graph.name!r} is not from a trace: its operators do not say where they ran")
+    device = np.array([row["device"] for row in rows])
+    if device.max() >= len(cluster):
+        raise SchedulerError(f"traced: {graph.name!r} ran on {device.max() + 1} devices, not {len(cluster)}")
+    order = np.array([graph.index[name] for name in graph.order])
+    return Schedule.from_columns(
+        graph, order, [each.name for each in cluster.devices], device=device[order],
+        stream=np.array([row["stream"] for row in rows])[order], execution=execution, scheduler="traced",
+    )  # fmt: skip
+
+
+def known_change(text: str) -> str:
+    """Return a change with the name of its parameter in full: ``launch*=0.5`` is ``overhead.launch*=0.5``."""
+    name = text.partition("=")[0].strip().removesuffix("*").strip()
+    return f"overhead.{text.strip()}" if name in OVERHEADS else text
+
