@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from workloads.formats.kineto_program import read_kineto_program
     from workloads.random_dags import random_layered
 
-__all__ = ["WORKLOADS", "check_kind", "from_spec", "load", "load_kind", "names", "random_layered", "read_kineto_program", "read_spec"]
+__all__ = [
+    "WORKLOADS",
+    "check_kind",
+    "from_spec",
+    "load",
+    "load_kind",
+    "names",
+    "random_layered",
+    "read_kineto_program",
+    "read_spec",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -176,9 +176,7 @@ def repeated_kernels(
     return ptr, {key: values[rows] for key, values in columns.items()}
 
 
-def shared_details(
-    n: int, codes: Sequence[int], attributes: Sequence[Mapping[str, Any]]
-) -> dict[int, tuple[Any, ...]]:
+def shared_details(n: int, codes: Sequence[int], attributes: Sequence[Mapping[str, Any]]) -> dict[int, tuple[Any, ...]]:
     """Return the details of n operators that have attributes alone, given a code of each."""
     if not attributes:
         return {}

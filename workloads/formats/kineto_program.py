@@ -78,7 +78,9 @@ class TracedProgram(Program):
         return float(self.times[:, 1].max())
 
 
-def read_kineto_graph(path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams") -> OpGraph:
+def read_kineto_graph(
+    path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams"
+) -> OpGraph:
     """Read the graph of `read_kineto_program`, for schedules other than the one that ran.
 
     Parameters
@@ -216,6 +218,8 @@ class _Reader:
         self._events_of: dict[int, int] = {}  # operator -> event recorded behind it
         self._edges: dict[tuple[int, int], None] = {}
         self._joins: dict[int, list[int]] = defaultdict(list)  # lane -> operators of a captured graph to wait for
+        self._holds: dict[int, int] = {}  # lane -> end of what it waits for before its next operator
+        self._usual = round(1e3 * self._costs.get("launch", 0.0))
         self._hosts = [0] * len(self._start)
         self.n_waits = self.guessed_waits = 0
 
@@ -324,15 +328,20 @@ class _Reader:
         lane = self._lane_of[op]
         for other in self._joins.pop(lane, ()):
             self._depend(thread, lane, op, other, start, start)
+        last = max(ops, key=lambda i: self._end[i])
+        blocks = self._end[last] <= end and (_BLOCKING_COPY.match(name) is not None or "ageable" in self._kind(op).name)
+        before = self._before(lane, op)
+        held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
         known = min(end, max(start, self._start[op] - self._lag))
+        if blocks and held > known - self._usual:  # it did not start before the stream was free
+            known = min(known, start + self._usual)
         thread.host -= known - max(thread.cursor, start)  # the call itself is the device's `launch`
         self._row(thread, LAUNCH, lane, op, start, known)
         self._hosts[op], thread.host = max(0, thread.host), 0
         self._follow(thread, op)
         if len(ops) > 1:
             self._launch_nodes(thread, ops)
-        last = max(ops, key=lambda i: self._end[i])
-        if self._end[last] <= end and (_BLOCKING_COPY.match(name) or "ageable" in self._kind(op).name):
+        if blocks:
             self._block(thread, [last], known, end)
 
     def _kind(self, op: int) -> Any:
@@ -474,6 +483,7 @@ class _Reader:
     def _depend(self, thread: _Thread, lane: int, op: int, source: int, start: int, end: int) -> None:
         """Let a stream, and so the operator launched next on it (-1: none), wait for another operator."""
         self.n_waits += 1
+        self._holds[lane] = max(self._holds.get(lane, 0), self._end[source])
         self._row(thread, WAIT, lane, self._event(source), start, end)
         if op >= 0:
             self._add_edge(source, op)

@@ -31,6 +31,7 @@ HOSTS: Final = ("traced", "none", "captured")
 LATE: Final = 0.05
 """Part of the measured makespan by which the start of an operator must be off to be called so."""
 _MOST_PIDS: Final = 1000
+_ON_LINKS: Final = ("collective", "memcpy", "earlier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ def replay_traced(
     -----
     *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
     DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one gives
-    is simulated. Tensor cores, caches and other kernels that a library would choose there are not in these
+    is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other kernels that a library would choose there are not in these
     limits.
     """
     for what, given, known in (("host", host, HOSTS), ("streams", streams, STREAMS)):
@@ -222,7 +223,9 @@ def replay_traced(
     elif host == "captured":
         made = traced(made.graph, cluster, default_cost, execution="graph").lower(cluster)
     scales = sorted(_scales(program.cluster, cluster))
-    traces = [simulate(made.over(with_times(made.graph, times * scale)), cluster) for scale in scales]
+    moves = np.array([op.kind in _ON_LINKS for op in program.graph.operators])
+    graphs = [with_times(made.graph, np.where(moves, times, times * scale)) for scale in scales]
+    traces = [simulate(made.over(graph), cluster) for graph in graphs]
     return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
 
 
@@ -307,4 +310,3 @@ def known_change(text: str) -> str:
     """Return a change with the name of its parameter in full: ``launch*=0.5`` is ``overhead.launch*=0.5``."""
     name = text.partition("=")[0].strip().removesuffix("*").strip()
     return f"overhead.{text.strip()}" if name in OVERHEADS else text
-
