@@ -230,8 +230,15 @@ def assert_parity(plan):
     for name in TIMES:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=0.0, err_msg=name)
     for ours, theirs in zip(found.loads, expected.loads, strict=True):
-        for name in CURVES:
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-12, err_msg=name)
+        mine, other = steps(ours), steps(theirs)
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)
+
+
+def steps(load):
+    """The points of a load curve, without those that repeat the one before but for the last bit of a sum."""
+    rows = np.stack([getattr(load, name) for name in CURVES], 1)
+    kept = np.append(True, ~np.isclose(rows[1:, 1:], rows[:-1, 1:], rtol=1e-12, atol=1e-15).all(1))
+    return rows[kept]
 
 
 relaxed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
