@@ -15,7 +15,7 @@ from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:
     from workloads.formats.catalogue import Found
-    from workloads.formats.kineto_program import TracedProgram
+    from workloads.formats.kineto_traced import TracedProgram
 
 Workload = Callable[..., OpGraph]
 

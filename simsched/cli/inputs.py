@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simsched.program import Program
     from simsched.schedulers import Scheduler
     from simsched.schedules import Schedule
-    from workloads.formats.kineto_program import TracedProgram
+    from workloads.formats.kineto_traced import TracedProgram
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides

@@ -81,7 +81,7 @@ def _facts(found: "TraceReplay", changed: bool) -> list[tuple[str, str]]:
     program, late = found.traced, found.late
     facts = [
         ("measured makespan", f"{found.measured_us:.1f} us"),
-        ("simulated makespan", f"{found.simulated_us:.1f} us, {100 * (found.simulated_us / found.measured_us - 1):+.2f} %"),
+        ("simulated makespan", f"{found.simulated_us:.1f} us, {100 * found.error:+.2f} %"),
         ("starts", f"{100 * found.start_error:.2f} % of the makespan off on average"),
         ("waits", f"{program.n_waits} between streams, of which {program.guessed_waits} are guessed"),
     ]  # fmt: skip

@@ -54,11 +54,11 @@ def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, f
     The preset is the one whose name stands in that of the device, else one of the same compute capability.
     """
     base = make_device(_preset(found), name)
-    known = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
-    known = {ours: value for ours, value in known.items() if value}
+    known: dict[str, Any] = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
+    known = {ours: value for ours, value in known.items() if value} | dict(costs)
     try:
         model = base.model if found is None else found.name
-        return replace(base, model=model, contention=False, **known, **costs)
+        return replace(base, model=model, contention=False, **known)
     except ClusterError as error:
         raise FormatError(f"{source}: {error}") from error
 

@@ -87,14 +87,15 @@ class Calls:
 class Syncs:
     """What the profiler says of calls that synchronise, by their correlation id.
 
-    `stream` is the one that waits or is waited for (-1: none, or all), `record` the correlation id of the call that
-    recorded the event and `source` the stream that it was recorded on (-1 where they are not known).
+    `stream` of `device` is the one that waits or is waited for (-1: none, or all), `record` the correlation id of the
+    call that recorded the event and `source` the stream that it was recorded on (-1 where they are not known).
     """
 
     correlation: Ints
     stream: Ints
     record: Ints
     source: Ints
+    device: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,8 @@ class _Collector:
         self._calls.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
 
     def _on_sync(self, _at: int, _event: dict[str, Any], args: dict[str, Any]) -> None:
-        values = [args.get(key, -1) for key in ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream")]
+        keys = ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device")
+        values = [args.get(key, -1) for key in keys]
         self._syncs.extend((args.get("correlation", 0), *values))
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
@@ -252,7 +254,7 @@ class _Collector:
             _ids(correlation), begin, begin + self._times(duration, at, "dur", _LONGEST), np.array(thread, np.int64),
             _ids(external), np.array(name, np.int64), tuple(self._names),
         )  # fmt: skip
-        syncs = Syncs(_ids(self._syncs[::4]), *(_ids(self._syncs[k::4], -1) for k in range(1, 4)))
+        syncs = Syncs(_ids(self._syncs[::5]), *(_ids(self._syncs[k::5], -1) for k in range(1, 5)))
         rows = self._activities
         at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
         activities = Activities(

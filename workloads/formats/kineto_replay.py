@@ -1,4 +1,4 @@
-"""Replays of traced programs: what was measured beside what the simulator makes of it, and what if it were different."""
+"""Replays of traced programs: what was measured beside what is simulated, as it ran and as it might run."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from simsched.trace import KERNEL, Trace
 from simsched.trace.metrics import union_length
 from simsched.whatif.changes import Change, speed_of
 from simsched.whatif.devices import changed_cluster
-from workloads.formats.kineto_program import TracedProgram
+from workloads.formats.kineto_traced import TracedProgram
 
 STREAMS: Final = ("traced", "one")
 HOSTS: Final = ("traced", "none", "captured")
@@ -74,6 +74,11 @@ class TraceReplay:
     def simulated_us(self) -> float:
         """The makespan that is simulated."""
         return self.simulated.makespan
+
+    @property
+    def error(self) -> float:
+        """The difference of the two, as a part of the measured one."""
+        return self.simulated_us / self.measured_us - 1
 
     @cached_property
     def starts(self) -> Floats:
@@ -129,7 +134,7 @@ class TraceReplay:
             "operators": len(program.graph),
             "measured_us": self.measured_us,
             "simulated_us": self.simulated_us,
-            "error": self.simulated_us / self.measured_us - 1,
+            "error": self.error,
             "other_us": self.other_us,
             "start_error": self.start_error,
             "waits": program.n_waits,
@@ -205,9 +210,9 @@ def replay_traced(
     Notes
     -----
     *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
-    DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one gives
-    is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other kernels that a library would choose there are not in these
-    limits.
+    DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one
+    gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
+    kernels that a library would choose there are not in these limits.
     """
     for what, given, known in (("host", host, HOSTS), ("streams", streams, STREAMS)):
         if given not in known:
@@ -276,14 +281,14 @@ def _on_one_stream(program: Program) -> Program:
     ).check()  # fmt: skip
 
 
-def traced(graph: OpGraph, cluster: Cluster, cost: CostModel, *, execution: str = "events") -> Schedule:
+def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str = "events") -> Schedule:
     """Place operators on the streams on which a trace had them, in the order in which they started.
 
     Parameters
     ----------
     graph
         From `read_kineto_graph`; its operators have the attributes ``device`` and ``stream``.
-    cluster, cost
+    cluster
         As for every scheduler; times play no part.
     execution
         As in `Schedule`.
