@@ -1,5 +1,6 @@
 """From the calls of a torch.profiler trace to the instructions of a program."""
 
+import logging
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -11,9 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.errors import FormatError, SimschedError
-from simsched.graph import OpGraph
+from simsched.cluster import Cluster, Device
+from simsched.cluster.occupancy import occupancy
+from simsched.errors import ClusterError, FormatError, SimschedError
+from simsched.graph import Kernel, OpGraph
 from simsched.graph.columns import Ints
 from simsched.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_device import measured_device, traced_device
@@ -21,6 +23,8 @@ from workloads.formats.kineto_events import Activities, Events
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches
 from workloads.formats.kineto_join import first_with
 from workloads.formats.kineto_traced import TracedProgram
+
+_logger = logging.getLogger(__name__)
 
 _API: Final = "(cuda|hip|cu)"
 _WAIT: Final = re.compile(f"{_API}StreamWaitEvent")
@@ -366,7 +370,8 @@ class Issued:
 
     def _built(self, threads: list[HostThread], lost: list[int]) -> TracedProgram:
         devices = sorted({device for device, _ in self._places})
-        graph, ahead = self._graph(devices)
+        cluster = self._cluster(devices)
+        graph, ahead = self._graph(devices, cluster)
         columns: list[tuple[int, int, int, int, int]] = []
         ptr = [0]
         n_events = len(self._events_of)
@@ -387,7 +392,7 @@ class Issued:
         place = np.array([*((devices.index(device), stream) for device, stream in self._places), (0, nowhere)])
         device, stream = place[lane].T
         stream = np.where(action == SYNC, -1, stream)
-        names = [f"gpu{number}" for number in devices]
+        names = [each.name for each in cluster.devices]
         none, whole = np.zeros(0), np.zeros(0, np.int32)
         try:
             found = TracedProgram(
@@ -397,15 +402,29 @@ class Issued:
             found.check()
         except SimschedError as error:
             raise FormatError(f"{self._source}: {error}") from error
-        header = self._events.header
-        rows = [traced_device(measured_device(header, number, self._source), name, self._costs, self._source)
-                for number, name in zip(devices, names, strict=True)]  # fmt: skip
         times = np.array([self._start, self._end]).T - self._begin
         begun = [(-1, end - self._begin) for end in self._earlier.values()]
         found.__dict__.update(
-            cluster=Cluster(tuple(rows)), step=self._step, n_waits=self.n_waits, guessed_waits=self.guessed_waits,
+            cluster=cluster, step=self._step, n_waits=self.n_waits, guessed_waits=self.guessed_waits,
             n_lost=len(lost), times=np.concatenate([times, np.array(begun, np.int64).reshape(-1, 2)]) / 1e3,
         )  # fmt: skip
+        return found
+
+    def _cluster(self, devices: list[int]) -> Cluster:
+        header, source = self._events.header, self._source
+        rows = [(f"gpu{number}", measured_device(header, number, source)) for number in devices]
+        return Cluster(tuple(traced_device(found, name, self._costs, source) for name, found in rows))
+
+    def _launches(self, cluster: Cluster) -> list[tuple[Kernel, ...]]:
+        """Return the launch of each kind of operator; one that no device of the trace could hold is left out."""
+        found: list[tuple[Kernel, ...]] = []
+        n_unfit = 0
+        for kind in self._acts.kinds:
+            fits = kind.launch is not None and any(_fits(device, kind.launch) for device in cluster.devices)
+            n_unfit += kind.launch is not None and not fits
+            found.append((kind.launch,) if fits and kind.launch is not None else ())
+        if n_unfit:
+            _logger.warning("%s: %d kinds of kernels do not fit on an SM; they load nothing", self._source, n_unfit)
         return found
 
     def _others(self, lost: list[int], ahead: dict[int, int]) -> HostThread:
@@ -418,7 +437,7 @@ class Issued:
             self._row(thread, LAUNCH, self._lane_of[op], op, at, at)
         return thread
 
-    def _graph(self, devices: list[int]) -> tuple[OpGraph, dict[int, int]]:
+    def _graph(self, devices: list[int], cluster: Cluster) -> tuple[OpGraph, dict[int, int]]:
         """Return the graph, and the operators that stand for earlier work, by lane."""
         kinds = self._acts.kinds
         short, numbers = [_short(kind.name) for kind in kinds], defaultdict[str, int](int)
@@ -437,7 +456,7 @@ class Issued:
         src, dst = np.array(list(ends), np.int64).reshape(-1, 2).T
         code = np.concatenate([self._acts.what, np.full(len(ahead), len(kinds))])
         nbytes = np.array([kind.nbytes or 0.0 for kind in kinds] + [0.0])
-        earlier = [end - self._begin for end in self._earlier.values()]
+        earlier = [max(0, end - self._begin - self._lag) for end in self._earlier.values()]
         places = [{"device": devices.index(device), "stream": stream} for device, stream in self._places]
         graph = OpGraph.from_columns(
             names, src, dst, name=Path(self._source).name.split(".")[0] + str(self._window),
@@ -445,9 +464,16 @@ class Issued:
             time=np.concatenate([self._acts.duration, earlier]) / 1e3,
             host=np.array(self._hosts + [0] * len(ahead)) / 1e3,
             attributes=([*self._lane_of, *ahead], places),
-            kernels=(code, [() if kind.launch is None else (kind.launch,) for kind in kinds] + [()]),
+            kernels=(code, [*self._launches(cluster), ()]),
         )  # fmt: skip
         return graph, ahead
+
+
+def _fits(device: Device, kernel: Kernel) -> bool:
+    try:
+        return occupancy(device, kernel).blocks > 0
+    except ClusterError:
+        return False
 
 
 def _median(values: Ints, otherwise: int) -> int:
