@@ -128,7 +128,7 @@ def read_runs(path: Path, program: Program, captured: Sequence[str] | None = Non
     nesting, activities = Nesting(operators), events.activities
     if not len(activities) or not iterations.marked:
         raise FormatError(f"{source}: {_NO_KERNELS}")
-    origin = trace_back(activities, events.launches, nesting)
+    origin = trace_back(activities, events.calls, nesting)
     joined = Joined(source, nesting, annotations, activities, origin, iterations)
     if captured is None:
         wanted = dict.fromkeys((*program.graph.names, *map(copy_mark, range(len(program.copies.op)))))

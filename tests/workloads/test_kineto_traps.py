@@ -4,6 +4,7 @@ import pytest
 from kineto_traces import CPU, KinetoTrace, small_network
 
 from simsched import Cluster
+from simsched.errors import FormatError
 from workloads.formats import kineto_events
 from workloads.formats.kineto import read_kineto
 
@@ -180,6 +181,12 @@ def test_trap_3_nodes_of_a_graph_by_name(tmp_path):
     """The operators that were captured: stem and left are conv's, 1 + 2 us and 2 + 3 us."""
     profile = read(graph_trace(True), tmp_path, skip=0, captured=["conv", "conv", "relu", "add"])
     assert samples(profile) == {"conv": (3.0, 5.0), "relu": (3.0, 4.0), "add": (4.0, 5.0)}
+
+
+def test_trap_3_nodes_without_ids_are_not_taken_in_order(tmp_path):
+    """Which of two kernels of a launch is which operator only their ids say."""
+    with pytest.raises(FormatError, match="the nodes of the captured graph have no ids"):
+        read(graph_trace(False), tmp_path, skip=0, captured=["conv", "conv", "relu", "add"])
 
 
 def test_trap_3_two_graphs_in_a_step(tmp_path):

@@ -92,7 +92,7 @@ def read_kineto(
     the operator of the same External id, or else to the one that is open on its thread. With a graph, annotations
     (``record_function``) that are called as its operators decide; where there are none, the outermost operators are
     matched with those of the graph in order and by kind. All nodes of a CUDA graph share one correlation
-    id: they are told apart by their node id, in traces without it by their order on each stream.
+    id: they are told apart by their node id, in traces without it by their order on each stream; `captured` needs ids.
 
     *Iterations.* By default leading iterations are discarded that ran other kernels than most
     (autotuning), and then those that took over 1.2 times the median of the iterations from there on (lazy

@@ -166,6 +166,12 @@ def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int)
             f"{joined.source}: iteration {i} launches {len(nodes)} graph nodes, but captured= names the operators "
             f"of {len(captured)}"
         )
+    activities = joined.activities
+    if any(activities.node[row] <= 0 for node in nodes for row in node.activities):
+        raise FormatError(
+            f"{joined.source}: the nodes of the captured graph have no ids, so it is not known which operator each is; "
+            f"record it with a newer profiler, or without CUDA graphs"
+        )
     found: dict[str, Run] = {}
     for node, name in zip(nodes, captured if nodes else (), strict=True):
         found.setdefault(name, Run(name, [])).activities += node.activities
