@@ -107,7 +107,9 @@ def test_a_launch_bound_network():
     assert asked.overhead(launch=absolute(3.0)).makespan == asked.overhead(launch=0.5).makespan == pytest.approx(36.0)
     assert asked.overhead(0).makespan == 10.0
     assert (asked.blame["launch"], free.blame["launch"]) == (pytest.approx(62.0), 0.0)
-    assert free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0, launch_latency=0.0)).makespan
+    assert (
+        free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0, launch_latency=0.0)).makespan
+    )
     assert captured.makespan == simulate(one_stream(graph, execution="graph"), cluster).makespan
     assert captured.plan.execution == "graph"
 

@@ -268,9 +268,7 @@ def test_parameters_of_kernels():
     shared = f"{limits} device.saturating_warps device.least_sm_share"
     launches = "overhead overhead.launch overhead.launch_latency"
     in_order = "overhead overhead.launch overhead.gap overhead.launch_latency"
-    assert known_of(what_if(beside(work, late), A100)) == (
-        f"device.sms device.peak {shared} {launches} interference"
-    )
+    assert known_of(what_if(beside(work, late), A100)) == (f"device.sms device.peak {shared} {launches} interference")
     assert known_of(what_if(beside(late, late), A100)) == f"device.sms {shared} {launches} interference"
     halves = shared.replace("device.least", "device.interleave device.least")
     assert known_of(what_if(beside(late, late), A100.replace_devices(interleave=0.5))) == (
