@@ -33,8 +33,8 @@ class CriticalPath:
         us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take
         alone; ``contention``: what sharing the device or a link adds, and waiting for block slots;
         ``launch``: the host issuing kernels and copies, what passes before, and their way to the
-        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies, uncontended; ``dependency``: gaps on the device between
-        a span and the one that waits for it.
+        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies,
+        uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
     operators
         Names of the operators whose kernels lie on the path, in order.
     """

@@ -186,7 +186,7 @@ def _body(program: Program, t: int, n_events: int) -> Ints:
 
 
 def _spread(request: Ints, slots: int, requests: int) -> Ints:
-    """Return the instructions of a thread for all requests: action, device, stream, argument, row; shape (5, n_rows)."""
+    """Return the instructions of a thread for all requests: action, device, stream, argument, row, (5, n_rows)."""
     number = np.repeat(np.arange(requests), request.shape[1])
     rows = np.tile(request, requests)
     rows[_STREAM] += number % slots * rows[_STEP]

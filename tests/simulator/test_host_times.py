@@ -25,7 +25,7 @@ def chain(cluster, execution="events", time=1.0, **host):
 
 
 def across(cluster, lead=None, own=None):
-    """a of 10 us on gpu0 sends 1,000 bytes to b, of 5 us on gpu1, while hosts wait; with host times of a thread each."""
+    """a of 10 us on gpu0 sends 1,000 bytes to b, of 5 us on gpu1, while hosts wait; with those host times."""
     graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=5.0)], [ss.Edge("a", "b", 1000.0)])
     plan = ss.Schedule(graph, [ss.Placement("a", "gpu0"), ss.Placement("b", "gpu1")])
     program = plan.lower(cluster, transfers="blocking")
@@ -38,7 +38,7 @@ def across(cluster, lead=None, own=None):
 
 
 def test_only_the_first_of_kernels_back_to_back_is_late():
-    """Calls 0-4 and 4-8, known at 6 and 10. Of 10 us: a 6-16, and b right behind it, 16-26, as it was known long ago."""
+    """Calls 0-4 and 4-8, known at 6 and 10. Of 10 us each: a 6-16, and b, known long ago, right behind it, 16-26."""
     trace = chain(hand_made(launch=4.0, launch_latency=6.0), time=10.0)
     assert_times(trace, a=(6, 16), b=(16, 26))
     assert_blame(trace, launch=6.0, compute=20.0)

@@ -164,7 +164,7 @@ def test_what_schedulers_are_told_upon_a_calibration():
 
 
 def test_speedups_of_nothing():
-    """An operator of 0 us, 8 us behind the begin of its launch: without that infinitely quick, which no file can hold."""
+    """An operator of 0 us, 8 us behind the begin of its launch: else infinitely quick, which no file can hold."""
     nothing = OpGraph([Operator("a", time=0.0)])
     asked = what_if(nothing, A100).overhead(0)
     assert (asked.makespan_before, asked.makespan, asked.speedup) == (8.0, 0.0, float("inf"))
@@ -260,7 +260,8 @@ def test_parameters_of_kernels():
     """Limits of the SMs count where kernels run beside each other, what saturates them where there are rates.
 
     Two of two hardware queues are in use, of three less than 0.8. Parts that are 1, as both sensitivities of an A100
-    are, cannot grow, and none that are 0, as `interleave` is. Of equals that are made anew nothing is known but that there is one device, which copies nothing.
+    are, cannot grow, and what is 0, as `interleave` is, is kept. Of equals that are made anew nothing is known but
+    that there is one device, which copies nothing.
     """
     grid = {"kernels": (Kernel(108),)}
     work, late, moves = {"flops": 1e9} | grid, {"time": 3.0} | grid, {"nbytes": 1e6} | grid
