@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from simsched.cluster import Device
 from simsched.program import COPY, LAUNCH
 from simsched.trace.trace import COPY as COPY_SPAN
 from simsched.trace.trace import HOST, KERNEL, Trace
@@ -102,7 +103,7 @@ def _on_the_way(trace: Trace, i: int, cause: int) -> float:
         return 0.0
     if program.lead is not None:  # calls that take no time have no span, but something may come before them
         return inf
-    device = trace.cluster.devices[trace.device[i]]
+    device: Device = trace.cluster.devices[trace.device[i]]
     if trace.kind[i] == KERNEL:
         return device.on_the_way(device.launch)
     return device.on_the_way(device.copy) if trace.kind[i] == COPY_SPAN else 0.0
