@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+
 import simsched as ss
 from hwbackend.accuracy import Accuracy, Outcome, Round
 from simsched.calibration import Calibration
@@ -17,7 +19,7 @@ KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))
 GRAPH = ss.OpGraph(
     [
         ss.Operator("a", "conv", 1.2e9, 5e6, 1e6, 80.0, KERNELS, None, "compute", "fp16", {"stride": [1, 1]},
-                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem"),
+                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem", 1.5),
         ss.Operator("b", time=20.0, utilization=0.5, intensity="memory"),
     ],
     [ss.Edge("a", "b", 802816.0, 15.0)],
@@ -31,9 +33,16 @@ def plan(execution="events"):
     return ss.Schedule(GRAPH, rows, execution, 100.0, "by hand", search={"states": 12, "stopped": None})
 
 
+def timed(**options):
+    """The program of the plan: something passes on the host before `a`, and its first instruction takes 5 us."""
+    program = plan().lower(CLUSTER, **options)
+    assert program.lead.any()
+    return program.timed(program.lead, np.where(np.arange(len(program)) == 0, 5.0, np.nan))
+
+
 def replay():
     """A run as simulated: two launches of one operator, a copy, a launch of the other."""
-    simulated = ss.simulate(plan(), CLUSTER)
+    simulated = ss.simulate(timed(), CLUSTER)
     times = [[(span.start, span.end) for span in simulated.spans if span.kind == kind] for kind in ("kernel", "copy")]
     assert [len(rows) for rows in times] == [3, 1]
     assert {KERNEL, COPY} <= set(simulated.kind.tolist())
@@ -109,7 +118,7 @@ DOCUMENTS = {
     "simsched.graph": lambda: GRAPH.to_dict(),
     "simsched.cluster": lambda: CLUSTER.to_dict(),
     "simsched.schedule": lambda: plan().to_dict(),
-    "simsched.program": lambda: plan().lower(CLUSTER, transfers="blocking").to_dict(),
+    "simsched.program": lambda: timed(transfers="blocking").to_dict(),
     "simsched.profile": lambda: profile().to_dict(),
     "simsched.replay": lambda: replay().to_dict(),
     "simsched.calibration": lambda: calibration().to_dict(),

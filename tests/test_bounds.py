@@ -165,12 +165,13 @@ def test_an_operator_that_nothing_runs_beside_takes_its_time():
 
 
 def test_gaps_that_every_execution_has():
-    """A chain of three, 1 us each: a launch of 4 us (a graph's is 6), and two gaps of 0.9 (a wait's is 2)."""
+    """A chain of three, 1 us each: a graph's launch of 6 us (a kernel's: 8), and two gaps of 0.9 (a wait's: 2)."""
     chain = made([Operator(n, time=1.0) for n in "abc"], "ab bc")
     cluster = Cluster.preset("a100")
-    assert lower_bound(chain, cluster) == pytest.approx(4.0 + 3.0 + 2 * 0.9)
+    assert lower_bound(chain, cluster) == pytest.approx(6.0 + 3.0 + 2 * 0.9)
     assert simulate(Schedule(chain, [Placement(n) for n in "abc"]), cluster).makespan >= lower_bound(chain, cluster)
-    assert lower_bound(chain, cluster.replace_devices(gap=0.0)) == 7.0
+    assert lower_bound(chain, cluster.replace_devices(gap=0.0)) == 9.0
+    assert lower_bound(chain, cluster.replace_devices(gap=0.0, launch_latency=5.0, launch=4.0)) == 8.0
 
 
 def test_an_operator_that_fits_nowhere():

@@ -121,7 +121,10 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
     whole = np.stack(rows, axis=1)  # (1 + resources, n_kinds, n_ops)
     asked = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
     pairs, pair_of = pairs_of(graph)
-    costs = [(min(d.launch, d.graph_launch), min(d.gap, d.hop, d.barrier, d.graph_node)) for d in cluster.kinds]
+    costs = [
+        (min(max(d.launch, d.launch_latency), d.graph_launch), min(d.gap, d.hop, d.barrier, d.graph_node))
+        for d in cluster.kinds
+    ]
     setting = Setting(
         graph=graph,
         count=np.bincount(kind),

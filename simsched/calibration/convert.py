@@ -50,6 +50,8 @@ def _run_to_dict(run: Run) -> dict[str, Any]:
         "execution": program.execution,
         "n_events": program.n_events,
         **{name: np.asarray(getattr(program, name)).tolist() for name in _COLUMNS},
+        **({} if program.lead is None else {"lead": program.lead.tolist()}),
+        **({} if program.own is None else {"own": [None if np.isnan(x) else x for x in program.own.tolist()]}),
         "copies": {
             "op": copies.op.tolist(),
             "device": copies.device.tolist(),
@@ -134,12 +136,14 @@ def _read_run(row: Record, graph: OpGraph, cluster: Cluster) -> Run:
         raise FormatError(f"{row.where}: unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
     exact = [np.nan if x is None else x for x in _amounts(copied, "transfer", or_null=True)]
     copies = [_whole(copied, "op"), _whole(copied, "device"), _amounts(copied, "nbytes"), exact]
+    lead = None if row.take("lead", list, None) is None else _amounts(row, "lead")
+    own = None if row.take("own", list, None) is None else np.array(_amounts(row, "own", or_null=True), np.float64)
     try:
         program = Program(
             graph, [device.name for device in cluster.devices], execution, columns["thread_ptr"],
             columns["action"], columns["device"], columns["stream"], columns["argument"],
             copies=Copies(*(np.array(column) for column in copies)), n_events=row.take("n_events", int),
-            priority=columns["priority"],
+            priority=columns["priority"], lead=lead, own=own,
         ).check()  # fmt: skip
     except (ProgramError, ValueError) as error:
         raise FormatError(f"{row.where}: {error}") from None

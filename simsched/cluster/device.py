@@ -158,6 +158,10 @@ class Device:
         """Return the FLOP per us for a dtype; one without hardware of its own runs as fp32."""
         return self.peak.get(dtype, self.peak["fp32"])
 
+    def on_the_way(self, call: float) -> float:
+        """Return what passes in us from the end of a host's call of some us until the device knows what it issues."""
+        return max(0.0, self.launch_latency - call)
+
 
 _COUNTS = (
     "sms",

@@ -62,7 +62,8 @@ class Row:
 def _operator_key(op: Operator) -> bytes:
     """Return a digest of all that tells operators apart."""
     kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share) for k in op.kernels]
-    fields = (op.name, op.kind, op.dtype, op.block, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time)
+    fields = (op.name, op.kind, op.dtype, op.block, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time,
+              op.host)  # fmt: skip
     text = json.dumps(
         [fields, op.utilization, kernels, dict(op.attributes), op.input_shapes, op.output_shape], sort_keys=True
     )

@@ -68,6 +68,7 @@ def made_from(
         input_shapes=tuple(input_shapes),
         output_shape=output_shape,
         block=ops[0].block,
+        host=max(op.host for op in ops),
     )
     times = _times(ops)
     if len(times) == len(ops) and not any(op.flops or op.nbytes for op in ops):

@@ -24,7 +24,4 @@ def host_times(program: Program, cluster: Cluster) -> Floats:
 
 def lags(device: Device) -> dict[int, float]:
     """Return what passes in us, by action, from the end of a call until the device knows of what it issues."""
-    return {
-        LAUNCH: max(0.0, device.launch_latency - device.launch),
-        COPY: max(0.0, device.launch_latency - device.copy),
-    }
+    return {LAUNCH: device.on_the_way(device.launch), COPY: device.on_the_way(device.copy)}

@@ -59,7 +59,7 @@ class StageLatency:
     ) -> None:
         graph, cluster = upon(cluster, graph)
         name = cluster.devices[0].name if device is None else device
-        free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier"), 0.0)
+        free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         ptr = launch_ptr(graph)
         op = np.repeat(np.arange(len(graph)), np.diff(ptr))

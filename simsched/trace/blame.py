@@ -1,8 +1,10 @@
 """Why a run took as long as it did: the critical path of a trace and what its time went to."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from simsched.cluster import Device
 from simsched.program import COPY, LAUNCH
 from simsched.trace.trace import COPY as COPY_SPAN
 from simsched.trace.trace import HOST, KERNEL, Trace
@@ -31,9 +33,9 @@ class CriticalPath:
     blame
         us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take
         alone; ``contention``: what sharing the device or a link adds, and waiting for block slots;
-        ``launch``: the host issuing kernels and copies; ``sync``: the host issuing records, waits
-        and barriers; ``transfer``: copies, uncontended; ``dependency``: gaps on the device between
-        a span and the one that waits for it.
+        ``launch``: the host issuing kernels and copies, what passes before, and their way to the
+        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies,
+        uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
     operators
         Names of the operators whose kernels lie on the path, in order.
     """
@@ -82,10 +84,26 @@ def critical_path(trace: Trace) -> CriticalPath:
         else:
             ready = end  # a host that was held up: what released it accounts for the time
         cause = int(trace.cause[i])
-        step(float(trace.end[cause]) if cause >= 0 else 0.0, ready, "dependency", name)
+        before = float(trace.end[cause]) if cause >= 0 else 0.0
+        known = min(ready, before + _on_the_way(trace, i, cause))
+        step(known, ready, "dependency", name)
+        step(before, known, "launch", name)
         i = cause
     steps.reverse()
     blame = dict.fromkeys(BLAMES, 0.0)
     for part in steps:
         blame[part.blame] += part.end - part.start
     return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))))
+
+
+def _on_the_way(trace: Trace, i: int, cause: int) -> float:
+    """Return how long in us, behind the host span that released a span, the host or the way to the device may take."""
+    program = trace.program
+    if program.execution == "graph" or (cause >= 0 and trace.kind[cause] in (KERNEL, COPY_SPAN)):
+        return 0.0
+    if program.lead is not None:  # calls that take no time have no span, but something may come before them
+        return inf
+    device: Device = trace.cluster.devices[trace.device[i]]
+    if trace.kind[i] == KERNEL:
+        return device.on_the_way(device.launch)
+    return device.on_the_way(device.copy) if trace.kind[i] == COPY_SPAN else 0.0

@@ -9,13 +9,16 @@ from simsched.graph.derived import side_by_side
 from simsched.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 
 Place = tuple[int, int]  # device and stream
-_COLUMNS: Final = ("action", "device", "stream", "argument", "stride", "step", "when")
-_ACTION, _DEVICE, _STREAM, _ARGUMENT, _STRIDE, _STEP, _WHEN = range(len(_COLUMNS))
+_COLUMNS: Final = ("action", "device", "stream", "argument", "stride", "step", "when", "row")
+_ACTION, _DEVICE, _STREAM, _ARGUMENT, _STRIDE, _STEP, _WHEN, _ROW = range(len(_COLUMNS))
 _ALWAYS, _FIRST, _LATER = range(3)  # in all requests, in the first of each slot, in all but these
 
 
 class _Row(NamedTuple):
-    """An instruction of requests: of request r, in slot s, on ``stream + s * step``, of ``argument + r * stride``."""
+    """An instruction of requests: of request r, in slot s, on ``stream + s * step``, of ``argument + r * stride``.
+
+    `row` is the instruction of the program that it is; -1: none.
+    """
 
     action: int
     device: int
@@ -24,6 +27,7 @@ class _Row(NamedTuple):
     stride: int
     step: int
     when: int
+    row: int = -1
 
 
 def repeated(
@@ -65,7 +69,7 @@ def repeated(
         request = np.hstack([ends[0], _body(program, t, n_events), ends[1]])
         columns.append(_spread(request, slots, requests))
         thread_ptr.append(thread_ptr[-1] + columns[-1].shape[1])
-    action, device, stream, argument = np.hstack(columns)
+    action, device, stream, argument, row = np.hstack(columns)
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
     return Program(
@@ -85,7 +89,14 @@ def repeated(
         ),
         requests * n_events + slots,
         np.concatenate([np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)]),
+        _host_times(program.lead, row, 0.0),
+        _host_times(program.own, row, np.nan),
     )
+
+
+def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | None:
+    """Return the host times of instructions that are rows of a program or, where that is -1, none of it."""
+    return None if times is None else np.where(row < 0, of_others, times[row])
 
 
 def _streams(program: Program) -> Ints:
@@ -170,14 +181,16 @@ def _body(program: Program, t: int, n_events: int) -> Ints:
     strides[LAUNCH], strides[COPY] = len(program.launch_op), len(program.copies.op)
     table[_STRIDE] = np.where(table[_ARGUMENT] < 0, 0, strides[table[_ACTION]])
     table[_STEP] = np.where(table[_STREAM] < 0, 0, _streams(program)[table[_DEVICE]])
+    table[_ROW] = np.arange(mine.start, mine.stop)
     return table
 
 
 def _spread(request: Ints, slots: int, requests: int) -> Ints:
-    """Return the instructions of a thread for all requests: action, device, stream and argument, shape (4, n_rows)."""
+    """Return the instructions of a thread for all requests: action, device, stream, argument, row, (5, n_rows)."""
     number = np.repeat(np.arange(requests), request.shape[1])
     rows = np.tile(request, requests)
     rows[_STREAM] += number % slots * rows[_STEP]
     rows[_ARGUMENT] += number * rows[_STRIDE]
-    kept: Ints = rows[: _ARGUMENT + 1, np.where(number < slots, rows[_WHEN] != _LATER, rows[_WHEN] != _FIRST)]
+    mine = np.where(number < slots, rows[_WHEN] != _LATER, rows[_WHEN] != _FIRST)
+    kept: Ints = rows[np.ix_([_ACTION, _DEVICE, _STREAM, _ARGUMENT, _ROW], mine)]
     return kept

@@ -37,7 +37,7 @@ def numeric_parameters(asked: WhatIf, *, per_operator: bool = False) -> tuple[st
     >>> import simsched as ss
     >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
     >>> numeric_parameters(asked)
-    ('operators.speed', 'overhead.launch')
+    ('operators.speed', 'overhead', 'overhead.launch', 'overhead.launch_latency')
     """
     codes, kinds = asked.graph.labels("kind")
     used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
@@ -73,7 +73,7 @@ def value_of(asked: WhatIf, parameter: str) -> float | None:
     >>> import simsched as ss
     >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100", 2))
     >>> value_of(asked, "overhead.launch"), value_of(asked.link(bandwidth=2.0), "link.bandwidth")
-    (4.0, 550000.0)
+    (6.0, 550000.0)
     """
     if parameter.startswith(REBUILD):
         return _number(_rebuilt_with(asked, parameter.removeprefix(REBUILD)))

@@ -267,7 +267,8 @@ def _busy(trace: Trace, start: float, end: float, whole: float) -> dict[str, flo
     for t, (a, b) in enumerate(pairwise(program.thread_ptr.tolist())):
         if a < b and program.execution != "graph":
             own = "" if len(program.thread_ptr) == 2 else f" of {program.devices[program.device[a]]}"
-            found[f"host thread{own}"] = min(1.0, float(issuing[thread == t].sum()) / whole)
+            before = 0.0 if program.lead is None else float(program.lead[a:b].sum())
+            found[f"host thread{own}"] = min(1.0, (float(issuing[thread == t].sum()) + before) / whole)
     for d in np.flatnonzero(np.bincount(trace.device[trace.kind == KERNEL])).tolist():
         load, own = trace.loads[d], "" if len(program.devices) == 1 else f" of {program.devices[d]}"
         pieces = np.diff(np.clip(np.append(load.time, np.inf), start, end))

@@ -64,7 +64,7 @@ def small_graphs(draw):
 def test_without_contention_it_runs_as_the_model_says(
     graph, gpus, streams, execution, threads, transfers, events, connections, seed
 ):
-    cluster = Cluster.preset("a100", gpus).replace_devices(connections=connections)
+    cluster = Cluster.preset("a100", gpus).replace_devices(connections=connections, launch_latency=0.0)
     plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
     transfers = "async" if execution == "graph" else transfers
     program = plan.lower(cluster, threads=threads, transfers=transfers, events=events)

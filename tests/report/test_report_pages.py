@@ -233,11 +233,11 @@ def test_replays_and_traces_have_sections():
 
 
 def test_devices_that_were_changed_are_listed():
-    """A launch of 9 us where the preset has 4, and a third of interference: two rows."""
+    """A launch of 9 us where the preset has 6, and a third of interference: two rows."""
     changed = CLUSTER.replace_devices(launch=9.0, interference=((0.3, 0.0), (0.0, 0.3)))
     page = text_of(write_report(ss.simulate(fork(), changed)))
     assert "Fields that differ from the preset" in page
-    assert re.search(r"launch gpu0 9 4 interference gpu0 \(\(0\.3, 0\.0\)", page)
+    assert re.search(r"launch gpu0 9 6 interference gpu0 \(\(0\.3, 0\.0\)", page)
 
 
 def palette():

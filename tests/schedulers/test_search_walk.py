@@ -40,15 +40,15 @@ def test_without_overheads_the_model_is_the_simulator(execution, seed):
 
 
 def test_the_model_charges_what_a_device_does():
-    """a and b of 10 us on two streams, c behind a reads from b: launches of 4 us and records of 1 us are issued one
-    after the other, so a starts at 5 and b at 10, and ends at 20; c starts a hop of 2 us later and ends at 32 us."""
+    """a and b of 10 us on two streams, c behind a reads from b: launches of 6 us and records of 1 us are issued one
+    after the other, so a starts at 7 and b at 14, and ends at 24; c starts a hop of 2 us later and ends at 36 us."""
     device = ss.Cluster.preset("a100").devices[0]
-    assert (device.launch, device.record, device.hop, device.gap) == (4.0, 1.0, 2.0, 0.9)
+    assert (device.launch, device.record, device.hop, device.gap) == (6.0, 1.0, 2.0, 0.9)
     graph = OpGraph([Operator(name, time=10.0) for name in "abc"], [Edge("b", "c")])
     plan = Schedule(graph, [Placement("a"), Placement("b", stream=1), Placement("c")])
     _, walk = walked(graph, ss.Cluster.preset("a100"), plan)
     walk._steps = 0
-    assert walk.change(np.zeros(0, np.int64), 1.0, np.random.default_rng(0)) == pytest.approx(32.0)
+    assert walk.change(np.zeros(0, np.int64), 1.0, np.random.default_rng(0)) == pytest.approx(36.0)
 
 
 @settings(deadline=None, max_examples=20)

@@ -149,19 +149,19 @@ def test_device_busy_time_of_two_streams():
 
 
 def test_simulated_utilization():
-    """An operator that loads half of the device runs from the end of its launch (4 us) for 12 us: 0.5 x 12 / 16."""
+    """An operator that loads half of the device begins 8 us after its launch and takes 12 us: 0.5 x 12 / 20."""
     graph = OpGraph([Operator("a", time=12.0, utilization=0.5)])
     trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40"))
-    assert trace.makespan == 16.0
-    assert trace.sm_utilization() == pytest.approx(0.375, rel=1e-12)
-    assert trace.sm_efficiency() == pytest.approx(0.375, rel=1e-12)
+    assert trace.makespan == 20.0
+    assert trace.sm_utilization() == pytest.approx(0.3, rel=1e-12)
+    assert trace.sm_efficiency() == pytest.approx(0.3, rel=1e-12)
     assert trace.achieved_occupancy() == 0.0
 
 
 def test_simulated_occupancy():
-    """84 blocks of 384 threads, one per SM: 12 of 48 warps on each from 4 us to 16 us, 12 x 12 / 16 on average."""
+    """84 blocks of 384 threads, one per SM: 12 of 48 warps on each from 8 us to 20 us, 12 x 12 / 20 on average."""
     graph = OpGraph([Operator("a", time=12.0, kernels=(Kernel(84, threads=384),))])
     trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40"))
     assert trace.achieved_occupancy() == pytest.approx(0.25, rel=1e-12)
-    assert trace.active_warps() == pytest.approx(9.0, rel=1e-12)
-    assert trace.sm_efficiency() == pytest.approx(0.75, rel=1e-12)
+    assert trace.active_warps() == pytest.approx(7.2, rel=1e-12)
+    assert trace.sm_efficiency() == pytest.approx(0.6, rel=1e-12)

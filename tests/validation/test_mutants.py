@@ -161,7 +161,7 @@ def test_every_mutation_changes_something():
 
 def test_a_trace_that_breaks_an_edge_is_seen():
     """The trace of a schedule without the edge, looked at as one of the schedule with it: no copy, and no order."""
-    operators = [ss.Operator("a", time=5.0), ss.Operator("b", time=5.0)]
+    operators = [ss.Operator("a", time=10.0), ss.Operator("b", time=5.0)]
     with_edge = ss.OpGraph(operators, [ss.Edge("a", "b", nbytes=8.0)])
     without_edge = ss.OpGraph(operators, [])
     cluster = ss.Cluster.preset("a100", 2)

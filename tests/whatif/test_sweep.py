@@ -78,7 +78,7 @@ def test_values_are_told_with_their_units():
     assert "12 GB/s" in text
     assert "overhead.wait 5 us" in text
     assert "link.bandwidth and overhead.wait changed nothing" in text
-    assert "changed nothing" not in repr(asked.sweep("overhead.launch", [0.0, 1.0]))
+    assert "changed nothing" not in repr(asked.sweep("overhead.launch", [1.0, 2.0]))
     drawn = asked.sweep("link.bandwidth", [ss.absolute(12e3), ss.absolute(24e3)]).plot()
     assert drawn.get_xlabel() == "link.bandwidth (GB/s)"
     assert [12.0, 24.0] in [list(line.get_xdata()) for line in drawn.lines]

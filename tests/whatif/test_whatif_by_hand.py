@@ -91,29 +91,33 @@ def test_what_rescheduling_adds_to_a_faster_link():
 
 
 def test_a_launch_bound_network():
-    """Ten kernels of 1 us on one stream, each issued in 4 us, with 0.9 us between two kernels at least.
+    """Ten kernels of 1 us on one stream, each issued in 6 us, known 2 us later, with 0.9 us between two at least.
 
-    Kernel k begins when it has been issued, at 4 k us: the last ends at 41 us. Launches for nothing: 10 x 1 + 9 x
-    0.9 = 18.1 us. As a captured graph: 6 us of launch, then 10 x 1 + 9 x 0.9 = 24.1 us. Launches of 2 us: 21 us.
+    Kernel k begins at 6 k + 2 us: the last ends at 63 us. Calls that take no time, of which the device knows 8 us
+    later: 8 + 10 x 1 + 9 x 0.9 = 26.1 us, and 18.1 us if it knows at once. As a captured graph: 6 us of launch, then
+    10 x 1 + 9 x 0.9 = 24.1 us. Launches of 3 us are known 5 us later, the last of them at 35 us: 36 us.
     """
     graph, cluster = chain(*[1.0] * 10), Cluster.preset("a100")
     asked = what_if(one_stream(graph), cluster)
-    free, captured = asked.overhead(launch=0), asked.execution("graph")
-    assert asked.makespan == pytest.approx(41.0)
+    free, captured = asked.overhead(launch=0, launch_latency=0), asked.execution("graph")
+    assert asked.makespan == pytest.approx(63.0)
+    assert asked.overhead(launch=0).makespan == pytest.approx(26.1)
     assert free.makespan == pytest.approx(18.1)
     assert captured.makespan == pytest.approx(24.1)
-    assert asked.overhead(launch=absolute(2.0)).makespan == asked.overhead(launch=0.5).makespan == pytest.approx(21.0)
+    assert asked.overhead(launch=absolute(3.0)).makespan == asked.overhead(launch=0.5).makespan == pytest.approx(36.0)
     assert asked.overhead(0).makespan == 10.0
-    assert (asked.blame["launch"], free.blame["launch"]) == (pytest.approx(40.0), 0.0)
-    assert free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0)).makespan
+    assert (asked.blame["launch"], free.blame["launch"]) == (pytest.approx(62.0), 0.0)
+    assert (
+        free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0, launch_latency=0.0)).makespan
+    )
     assert captured.makespan == simulate(one_stream(graph, execution="graph"), cluster).makespan
     assert captured.plan.execution == "graph"
 
 
 def test_fusing_a_launch_bound_chain():
-    """Four operators of 1 us that have no FLOP: fused by pairs there are two of 2 us, issued at 4 and 8 us: 10 us."""
+    """Four operators of 1 us that have no FLOP: fused by pairs there are two of 2 us, known at 8 and 14 us: 16 us."""
     asked = what_if(one_stream(chain(*[1.0] * 4)), Cluster.preset("a100")).fuse(["o0", "o1"]).fuse(["o2", "o3"])
-    assert (asked.makespan_before, asked.makespan) == (pytest.approx(17.0), pytest.approx(10.0))
+    assert (asked.makespan_before, asked.makespan) == (pytest.approx(27.0), pytest.approx(16.0))
     assert asked.graph.names == ("o0+o1", "o2+o3")
 
 

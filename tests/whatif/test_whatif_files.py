@@ -164,10 +164,10 @@ def test_what_schedulers_are_told_upon_a_calibration():
 
 
 def test_speedups_of_nothing():
-    """An operator of 0 us behind a launch of 4 us: without the launch infinitely quick, which no file can hold."""
+    """An operator of 0 us, 8 us behind the begin of its launch: else infinitely quick, which no file can hold."""
     nothing = OpGraph([Operator("a", time=0.0)])
     asked = what_if(nothing, A100).overhead(0)
-    assert (asked.makespan_before, asked.makespan, asked.speedup) == (4.0, 0.0, float("inf"))
+    assert (asked.makespan_before, asked.makespan, asked.speedup) == (8.0, 0.0, float("inf"))
     assert asked.to_dict()["results"]["speedup"] is None
     assert what_if(nothing, A100.without_overheads()).speedup == 1.0
 
@@ -228,13 +228,14 @@ def test_parameters_of_a_question():
     chain = OpGraph([Operator("a", time=1.0), Operator("b", "relu", time=1.0)], [Edge("a", "b", 1e6)])
     one = what_if(Schedule(chain, [Placement("a"), Placement("b")]), A100)
     speeds = ("operators.speed", "operators.op.speed", "operators.relu.speed")
-    assert numeric_parameters(one) == (*speeds, "overhead", "overhead.launch", "overhead.gap")
-    assert numeric_parameters(one.overhead(launch=0)) == (*speeds, "overhead.gap")
+    before = ("overhead.launch", "overhead.gap")
+    assert numeric_parameters(one) == (*speeds, "overhead", *before, "overhead.launch_latency")
+    assert numeric_parameters(one.overhead(launch=0, launch_latency=0)) == (*speeds, "overhead.gap")
     captured = ("overhead", "overhead.graph_launch", "overhead.graph_node")
     assert numeric_parameters(one.execution("graph")) == (*speeds, *captured)
     assert numeric_parameters(one, per_operator=True)[-2:] == ("operator.a.speed", "operator.b.speed")
     two = what_if(Schedule(chain, [Placement("a"), Placement("b", "gpu1")]), Cluster.preset("a100", 2))
-    issued = ("launch", "record", "wait", "copy", "hop")
+    issued = ("launch", "record", "wait", "copy", "hop", "launch_latency")
     assert numeric_parameters(two) == (
         *speeds, "device.copy_engines", "link.bandwidth", "link.latency", "overhead",
         *(f"overhead.{name}" for name in issued),
@@ -259,19 +260,23 @@ def test_parameters_of_kernels():
     """Limits of the SMs count where kernels run beside each other, what saturates them where there are rates.
 
     Two of two hardware queues are in use, of three less than 0.8. Parts that are 1, as both sensitivities of an A100
-    are, cannot grow. Of equals that are made anew nothing is known but that there is one device, which copies nothing.
+    are, cannot grow, and what is 0, as `interleave` is, is kept. Of equals that are made anew nothing is known but
+    that there is one device, which copies nothing.
     """
     grid = {"kernels": (Kernel(108),)}
     work, late, moves = {"flops": 1e9} | grid, {"time": 3.0} | grid, {"nbytes": 1e6} | grid
     limits = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
-    shared = f"{limits} device.saturating_warps device.interleave device.least_sm_share"
-    in_order = "overhead overhead.launch overhead.gap"
-    assert known_of(what_if(beside(work, late), A100)) == (
-        f"device.sms device.peak {shared} overhead.launch interference"
+    shared = f"{limits} device.saturating_warps device.least_sm_share"
+    launches = "overhead overhead.launch overhead.launch_latency"
+    in_order = "overhead overhead.launch overhead.gap overhead.launch_latency"
+    assert known_of(what_if(beside(work, late), A100)) == (f"device.sms device.peak {shared} {launches} interference")
+    assert known_of(what_if(beside(late, late), A100)) == f"device.sms {shared} {launches} interference"
+    halves = shared.replace("device.least", "device.interleave device.least")
+    assert known_of(what_if(beside(late, late), A100.replace_devices(interleave=0.5))) == (
+        f"device.sms {halves} {launches} interference"
     )
-    assert known_of(what_if(beside(late, late), A100)) == f"device.sms {shared} overhead.launch interference"
     assert known_of(what_if(beside(work, late), A100).contention(False)) == (
-        "device.sms device.peak device.saturating_warps overhead.launch"
+        f"device.sms device.peak device.saturating_warps {launches}"
     )
     assert known_of(what_if(beside(work, late, 0), A100)) == (
         f"device.sms device.peak device.saturating_warps {in_order}"
@@ -279,16 +284,17 @@ def test_parameters_of_kernels():
     assert known_of(what_if(beside(moves, late, 0), A100)) == (f"device.bandwidth device.saturating_warps {in_order}")
     assert known_of(what_if(beside(late, late, 0), A100)) == in_order
     assert known_of(what_if(beside(late, late, 0), A100, True)) == (
-        f"device.sms {shared} overhead overhead.launch overhead.record overhead.wait overhead.hop interference"
+        f"device.sms {shared} overhead overhead.launch overhead.record overhead.wait overhead.hop "
+        "overhead.launch_latency interference"
     )
     half = {"time": 3.0, "utilization": 0.5}
     for queues, known in ((2, "device.connections device.resident_kernels "), (3, "")):
         cluster = A100.replace_devices(connections=queues, resident_kernels=queues)
         asked = what_if(beside(half, half), cluster)
-        assert known_of(asked) == known + "overhead.launch interference"
-        assert known_of(asked.contention(False)) == "overhead.launch"
+        assert known_of(asked) == f"{known}{launches} interference"
+        assert known_of(asked.contention(False)) == launches
     assert known_of(what_if(beside(half, half), A100.replace_devices(sm_sensitivity=0.5))) == (
-        "device.sm_sensitivity overhead.launch interference"
+        f"device.sm_sensitivity {launches} interference"
     )
 
 
@@ -297,12 +303,12 @@ def test_parameters_of_copies():
     two = Cluster.preset("a100", 2)
     graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", transfer=3.0)])
     here, there = (Schedule(graph, [Placement("a"), Placement("b", device)]) for device in ("gpu0", "gpu1"))
-    issued = " ".join(f"overhead.{name}" for name in ("launch", "record", "wait", "copy", "hop"))
+    issued = " ".join(f"overhead.{name}" for name in ("launch", "record", "wait", "copy", "hop", "launch_latency"))
     links = "link.bandwidth link.latency"
     assert known_of(what_if(there, two)) == f"overhead {issued}"
-    assert known_of(what_if(here, two)) == "overhead overhead.launch overhead.gap"
+    assert known_of(what_if(here, two)) == "overhead overhead.launch overhead.gap overhead.launch_latency"
     assert known_of(what_if(here, two, True, scheduler="sequential")) == (
-        f"device.copy_engines {links} overhead {issued.replace('hop', 'gap')} overhead.hop"
+        f"device.copy_engines {links} overhead {issued.replace('hop', 'gap overhead.hop')}"
     )
     moved = Schedule(OpGraph(graph.operators, [Edge("a", "b", 1e6)]), there.placements)
     assert known_of(what_if(moved, two.replace_devices(copy_rate=3e5))) == (
@@ -310,7 +316,7 @@ def test_parameters_of_copies():
     )
     first, second = two.devices
     uneven = replace(two, devices=(replace(first, launch=0.0), second))
-    assert known_of(what_if(here, uneven)) == "overhead overhead.launch overhead.gap"
+    assert known_of(what_if(here, uneven)) == "overhead overhead.launch overhead.gap overhead.launch_latency"
 
 
 def test_parameters_of_joins():
@@ -324,7 +330,7 @@ def test_parameters_of_joins():
         ([row[0], there, row[2]], "events", f"{before} overhead.record overhead.wait {behind} overhead.hop"),
         ([row[0], there, Placement("c", stage=1)], "stages", f"{before} overhead.barrier {behind}"),
     ):
-        assert known_of(what_if(Schedule(graph, rows, execution), A100)) == issued
+        assert known_of(what_if(Schedule(graph, rows, execution), A100)) == f"{issued} overhead.launch_latency"
 
 
 def test_values_of_parameters():
@@ -333,7 +339,7 @@ def test_values_of_parameters():
 
     asked = what_if(pair(), Cluster.preset("a100", 2), load=load).link(bandwidth=2.0).operators("b", speed=4.0)
     known = {
-        "link.bandwidth": 550e3, "gpus": 2.0, "contention": 1.0, "overhead.launch": 4.0, "device.sms": 108.0,
+        "link.bandwidth": 550e3, "gpus": 2.0, "contention": 1.0, "overhead.launch": 6.0, "device.sms": 108.0,
         "device.peak": 108 * 64 * 2 * 1410.0, "interference": 0.06, "operator.b.speed": 4.0, "operators.speed": None,
         "operators.[b].speed": 4.0, "overhead": None, "device": None, "execution": None, "rebuild.batch": 1.0,
         "rebuild.variant": None, "rebuild.none": None,

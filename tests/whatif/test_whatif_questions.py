@@ -186,9 +186,9 @@ def test_exact_transfers_and_missing_links():
 def test_grids_of_another_card():
     graph = OpGraph([Operator("a", flops=1e9, kernels=(Kernel(108),))])
     assert what_if(graph, FREE).device("h100").notes == ("kernels keep the grids and blocks that they have on a100",)
-    old = Cluster.preset("k80").replace_devices(launch=1.0, interleave=0.1)
+    old = Cluster.preset("k80").replace_devices(launch=1.0, launch_latency=2.5, interleave=0.1)
     new = what_if(graph, old).device("a100").cluster.devices[0]
-    assert new == replace(Cluster.preset("a100").devices[0], launch=1.0, interleave=0.1)
+    assert new == replace(Cluster.preset("a100").devices[0], launch=1.0, launch_latency=2.5, interleave=0.1)
 
 
 def test_cost_models_of_the_users():

@@ -193,7 +193,7 @@ def test_every_field_is_written():
     """An operator with a value of its own in every field comes back with all of them."""
     op = Operator(
         "a", "conv", 1.0, 2.0, 3.0, 4.0, (Kernel(8, 64, 40, 1024, 0.25), Kernel(9, share=0.75)), 0.5, "memory", "fp16",
-        {"pad": [1, "x"], "quote": 'a"\\b'}, ((1, 2), (3,)), (4, 5), "stem",
+        {"pad": [1, "x"], "quote": 'a"\\b'}, ((1, 2), (3,)), (4, 5), "stem", 6.0,
     )  # fmt: skip
     default = Operator("b")
     assert all(getattr(op, f.name) != getattr(default, f.name) for f in fields(Operator))

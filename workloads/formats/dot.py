@@ -21,7 +21,7 @@ from workloads.formats.reading import build, real
 
 Attributes = dict[str, str]
 
-_NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "transfer")
+_NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
 _STRUCTURES: Final[Mapping[str, type]] = {
     "kernels": list,
@@ -90,7 +90,7 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     edges and their scopes, ports (left out), HTML strings (kept as text), comments, ``+`` between
     strings. In ``strict`` graphs the last of several edges between the same ends counts.
 
-    Of nodes the attributes `time`, `flops`, `nbytes`, `weight_nbytes`, `utilization` (numbers),
+    Of nodes the attributes `time`, `flops`, `nbytes`, `weight_nbytes`, `utilization`, `host` (numbers),
     `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `attributes`, `input_shapes`,
     `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
     FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
