@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simsched.cli.inputs import check_outputs, make_cluster, progress, read_graph, read_schedulers
+from simsched.cli.inputs import check_outputs, make_cluster, progress, read_graph, read_schedulers, read_traced
 from simsched.cli.options import (
     USUAL_JITTER,
     ClusterOption,
@@ -21,11 +21,11 @@ from simsched.cli.options import (
     Shape,
     Workers,
 )
+from simsched.cli.printing import print_traced
 
 if TYPE_CHECKING:
     from simsched.calibrated import Target
     from simsched.comparison import Comparison
-    from simsched.graph import OpGraph
     from simsched.report import Section
 
 
@@ -72,7 +72,7 @@ def report(
         found = _read(source, cluster, predicts=target is not None)
         if found is None:
             library()  # what is missing is said before the schedulers run
-            compared = _compare(read_graph(source, shape), cluster, schedulers, given)
+            compared = _compare(source, shape, cluster, schedulers, given)
             results.append(compared)
             chosen += _named(compared)
         else:
@@ -82,6 +82,8 @@ def report(
     print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for line in chosen:
         print(line)
+    for source in sources:
+        print_traced(source)
 
 
 def _named(result: Any) -> list[str]:
@@ -93,10 +95,13 @@ def _named(result: Any) -> list[str]:
     return [] if row is None else [f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}"]
 
 
-def _compare(graph: "OpGraph", cluster: "Target", schedulers: str, given: dict[str, Any]) -> "Comparison":
+def _compare(
+    source: str, shape: list[str] | None, cluster: "Target", schedulers: str, given: dict[str, Any]
+) -> "Comparison":
     from simsched.comparison import compare
 
-    asked = read_schedulers(schedulers, graph)
+    graph = read_graph(source, shape)
+    asked = read_schedulers(schedulers, graph, traced=read_traced(source) is not None)
     with progress(len(asked)) as tell:
         return compare(graph, cluster, asked, progress=tell, **given)
 

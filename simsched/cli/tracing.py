@@ -41,6 +41,7 @@ def replay_trace(
 ) -> None:
     """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
     from simsched.errors import FormatError
+    from simsched.io import read_bytes
     from simsched.whatif import parse_change
     from workloads.formats.kineto_replay import known_change, replay_traced
 
@@ -48,6 +49,7 @@ def replay_trace(
     asked = [parse_change(known_change(text)) for text in changes or ()]
     program = read_traced(trace if step is None else f"{trace},step={step}")
     if program is None:
+        read_bytes(trace.partition(",")[0], 1)  # what cannot be read is said first
         raise FormatError(f"{trace}: not a trace of torch.profiler")
     found = replay_traced(program, asked, host=host, streams=streams)
     for path, write in ((perfetto, found.to_perfetto), (gantt, found.gantt)):

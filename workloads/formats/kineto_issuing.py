@@ -413,7 +413,8 @@ class Issued:
     def _cluster(self, devices: list[int]) -> Cluster:
         header, source = self._events.header, self._source
         rows = [(f"gpu{number}", measured_device(header, number, source)) for number in devices]
-        return Cluster(tuple(traced_device(found, name, self._costs, source) for name, found in rows))
+        made = tuple(traced_device(found, name, self._costs, source) for name, found in rows)
+        return Cluster(made, name=made[0].model)
 
     def _launches(self, cluster: Cluster) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; one that no device of the trace could hold is left out."""
