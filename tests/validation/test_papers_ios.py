@@ -20,7 +20,8 @@ REPRODUCED = (
     "ios-table3-device",
 )  # fmt: skip
 EXPLAINED = (
-    "ios-fig6-squeezenet-order", "ios-table1-definition", "ios-table2-blocks", "ios-fig2-stages", "ios-fig2-speedup", "ios-fig2-utilization",
+    "ios-fig6-squeezenet-order", "ios-table1-definition", "ios-table2-blocks", "ios-fig2-stages",
+    "ios-fig2-speedup", "ios-fig2-utilization",
     "ios-readme-stages", "ios-readme-latency", "ios-fig10", "ios-fig10-merged", "ios-fig10-stages",
 )  # fmt: skip
 

@@ -169,9 +169,9 @@ CLAIMS: Final = (
         "pairs of alike depthwise convolutions or average pools made one, each kind searched alone in NasNet-A; and "
         "how often by the mixed cost and by the sum of times", {"taken": 1.0, "refused": 1.0},
         "no values collected: 1 or 2 of three", Between(1.0, 2.0), kinds_taken,
-        because="all three are taken: under strict leftover dispatch kernels side by side gain less, so that making one "
-        "of two pools pays too. With half of the slots that come free for the next kernel (interleave 0.5) the pools are "
-        "refused",
+        because="all three are taken: under strict leftover dispatch kernels side by side gain less, so that "
+        "making one of two pools pays too. With half of the slots that come free for the next kernel "
+        "(interleave 0.5) the pools are refused",
     ),
     Claim(
         "autograph-fig8-which", "AutoGraph", "Fig. 8", "which of three substitutions in NASNet are taken", {},

@@ -149,17 +149,17 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     Claim(
         "hios-fig1-small", "HIOS", "Fig. 1",
         "two 5x5 convolutions of 48 channels on an A40, side by side over one after the other: shorter on images up "
-        "to 64 pixels (interference and interleaving of the presets were chosen with this figure in mind)",
+        "to 64 pixels (the interference of the presets was chosen with this figure in mind)",
         dict.fromkeys(map(str, SMALL), 1.0), "the sign; bars not collected", BELOW, small_convolutions, unit="x",
     ),
     Claim(
         "hios-fig1-large", "HIOS", "Fig. 1", "the same from 128 pixels on: longer",
         dict.fromkeys(map(str, LARGE), 1.0), "the sign; bars not collected", ABOVE, large_convolutions, unit="x",
-        because="strict leftover dispatch does not give this shape: the second convolution gets slots when the first has "
-        "issued all its blocks, and fills its last wave (0.91x at 256 pixels, 0.97x at 512). Were half of the slots that "
-        "come free its own (interleave 0.5, the default until measured pairs showed none), it would be 0.94, 1.02 and "
-        "1.06x from 256 pixels on. What gives the shape on their A40 is open. The paper says neither tiles nor output "
-        "channels",
+        because="strict leftover dispatch does not give this shape: the second convolution gets slots when "
+        "the first has issued all its blocks, and fills its last wave (0.91x at 256 pixels, 0.97x at 512). "
+        "Were half of the slots that come free its own (interleave 0.5, the default until measured pairs "
+        "showed none), it would be 0.94, 1.02 and 1.06x from 256 pixels on. What gives the shape on their A40"
+        " is open. The paper says neither tiles nor output channels",
     ),
     Claim(
         "hios-fig1-formula", "HIOS", "Fig. 1 against the simulation",

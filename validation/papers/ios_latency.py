@@ -21,9 +21,9 @@ _SPEEDUP_NOTES: Final = dict.fromkeys(
 )
 _ORDER_NOTES: Final = _SPEEDUP_NOTES | {"squeezenet": "; merge and both, a tie in print, may be either way round"}
 _ORDER_BECAUSE: Final = {
-    "squeezenet": "all but IOS-Parallel are in order, which is 1 % slower than one operator after the other (0.768 over "
-    "0.761 ms; printed 5 % faster). After each barrier 6.8 us pass until the next stage runs; with launches of 4 us that "
-    "reach the device at once it is 1.5 % faster"
+    "squeezenet": "all but IOS-Parallel are in order, which is 1 % slower than one operator after the other (0.768 "
+    "over 0.761 ms; printed 5 % faster). After each barrier 6.8 us pass until the next stage runs; with launches of "
+    "4 us that reach the device at once it is 1.5 % faster"
 }
 _PRUNED: Final = tuple((r, s) for s in (8, 3) for r in (3, 2, 1))
 # by (r, s) as above: ms on a V100, and s that the optimisation took there

@@ -90,7 +90,7 @@ CLAIMS: Final = (
         "A100: order of SM efficiencies of PyTorch by network and (batch); ours of launches one after the other",
         _by_point(_PYTORCH), f"{READ_OFF} and text", ORDER, fixed(_efficiency), unit="%",
         because="within either batch the order is theirs. Theirs likely waits for the host even at batch 16 (GoogLeNet "
-        "9.12 %, where ONNX Runtime has 57.21 %); ours, at 4 us a launch, does not (94.6 %), nor would it at 18 us, "
+        "9.12 %, where ONNX Runtime has 57.21 %); ours, at 6 us a launch, does not (94.6 %), nor would it at 18 us, "
         "README's 3.588 ms over 199 operators (94.4 %)",
     ),
     Claim(
