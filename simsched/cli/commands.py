@@ -40,7 +40,7 @@ from simsched.cli.options import (
     Shape,
     Workers,
 )
-from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, print_traced, write_pictures
+from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, print_traced, trace_facts, write_pictures
 
 
 def compare(
@@ -90,7 +90,7 @@ def compare(
     if output is not None and (best is not None or not drawn):
         found.save(output)
     if as_json:
-        print(json.dumps(found.summary(), indent=1, allow_nan=False))
+        print(json.dumps(found.summary() | trace_facts(graph), indent=1, allow_nan=False))
     else:
         print_table(found.table())
         print_traced(graph)

@@ -35,6 +35,14 @@ def print_traced(source: str) -> None:
     print(f"waits between streams: {program.n_waits}, of which {program.guessed_waits} are guessed")
 
 
+def trace_facts(source: str) -> dict[str, Any]:
+    """Return what JSON says of the profiler trace that a graph is from, nothing of anything else."""
+    program = read_traced(source)
+    if program is None:
+        return {}
+    return {"trace": {"step": program.step, "waits": program.n_waits, "guessed_waits": program.guessed_waits}}
+
+
 def print_pairs(pairs: list[tuple[str, str]]) -> None:
     """Print names and texts in two columns."""
     width = max(len(name) for name, _ in pairs)

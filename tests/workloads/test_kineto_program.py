@@ -319,6 +319,10 @@ def test_command_line(tmp_path, capsys):
     assert "simulated makespan" in capsys.readouterr().out
     assert not run(["compare", path, "--schedulers", "sequential"])
     assert "an upper bound on what is needed" in capsys.readouterr().out
+    assert not run(["compare", path, "--schedulers", "sequential", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["trace"] == {"step": None, "waits": 0, "guessed_waits": 0}
+    assert [row["scheduler"] for row in found["rows"]] == ["traced", "sequential"]
 
 
 def test_mutated_traces(tmp_path):
