@@ -40,7 +40,15 @@ from simsched.cli.options import (
     Shape,
     Workers,
 )
-from simsched.cli.printing import check_pictures, print_pairs, print_pictures, print_table, print_traced, trace_facts, write_pictures
+from simsched.cli.printing import (
+    check_pictures,
+    print_pairs,
+    print_pictures,
+    print_table,
+    print_traced,
+    trace_facts,
+    write_pictures,
+)
 
 
 def compare(
