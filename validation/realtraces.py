@@ -1,0 +1,123 @@
+"""Traces and tables of kernels that real GPUs ran, beside what the simulator makes of them.
+
+    python -m validation.realtraces FOLDER [--log validation/realtraces.json]
+
+A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of pairs of kernels (``.csv``) and tables of
+kernels alone and beside another (``.json``, a list); files are told by what is in them, not by their names. What is
+asked of them is in `validation.realtraces_steps` and `validation.realtraces_pairs`; docs/guides/real-traces.md says where
+such files are found and how to record one.
+"""
+
+import argparse
+import hashlib
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from simsched.cli.printing import print_table
+from simsched.errors import FileError, SimschedError
+from simsched.io import decode_text, dump_json, read_bytes, write_file
+from validation.realtraces_pairs import dispatch_rows, read_groups, read_pairs, slowdown_rows
+from validation.realtraces_rows import Row
+from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows
+
+COLUMNS: Final = ("asked", "of", "cases", "ours", "baselines")
+
+
+def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
+    """Return the rows of all that a folder holds, and the files that they are from.
+
+    Raises
+    ------
+    FileError
+        If there is no such folder, or nothing of the kind in it.
+    FormatError
+        If a file is not what its suffix says.
+    """
+    if not folder.is_dir():
+        raise FileError(f"{folder}: no such folder")
+    paths = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".json.gz", ".csv"))]
+    if not paths:
+        raise FileError(f"{folder}: nothing to read: no .json, .json.gz or .csv")
+    traces: list[RealTrace] = []
+    tables: list[Row] = []
+    sources = []
+    for path in paths:
+        content = read_bytes(path)
+        if path.suffix == ".csv":
+            pairs = read_pairs(decode_text(content, str(path)), str(path))
+            tables += dispatch_rows(pairs)
+            count = len(pairs)
+        elif content.lstrip()[:1] == b"[":
+            groups = read_groups(decode_text(content, str(path)), str(path))
+            tables += slowdown_rows(groups)
+            count = len(groups)
+        else:
+            traces.append(read_real_trace(path))
+            count = len(traces[-1].activities)
+        digest = hashlib.sha256(content).hexdigest()
+        sources.append({"file": path.name, "nbytes": len(content), "cases": count, "sha256": digest})
+    rows = [replay_row(trace) for trace in traces]
+    return [*rows, *tables, *timing_rows(traces), *solo_rows(traces)], sources
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a row of the log as texts, one for each of `COLUMNS`."""
+    ours, unit, targets = row["ours"], row["unit"], row["targets"]
+
+    def shown(name: str, value: float) -> str:
+        text = f"{name} {value:.2f} {unit}"
+        return text if name not in targets else f"{text} (at most {targets[name]:g}: {_verdict(value, targets[name])})"
+
+    groups = [", ".join(shown(*item) for item in part.items()) or "-" for part in (ours, row["beside"])]
+    return (row["asked"], row["of"], str(row["cases"]), *groups)
+
+
+def _verdict(value: float, most: float) -> str:
+    return "yes" if value <= most else "no"
+
+
+def markdown(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the table on a page; whoever writes the page adds a cell that says what falls short."""
+    yield f"| {' | '.join((*COLUMNS, 'what falls short'))} |"
+    yield "|---" * (len(COLUMNS) + 1) + "|"
+    for row in rows:
+        yield f"| {' | '.join(cells(row))} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="Hold the simulator against traces of real GPUs.")
+    parser.add_argument("folder", type=Path, help="where the traces and tables are")
+    parser.add_argument("--log", help="JSON file that is written")
+    options = parser.parse_args()
+    try:
+        rows, sources = read_folder(options.folder)
+        document = {
+            "date": date.today().isoformat(),
+            "versions": {name: version(name) for name in ("simsched", "numpy")} | {"python": platform.python_version()},
+            "sources": sources,
+            "rows": [row.to_dict() for row in rows],
+        }
+        if options.log:
+            write_file(options.log, dump_json(document))
+    except SimschedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+    from rich.table import Table
+
+    table = Table(title=f"{options.folder}: {len(sources)} files")
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column == "cases" else "left")
+    for row in document["rows"]:
+        table.add_row(*cells(row))
+    print_table(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Pairs of kernels that a real GPU ran: when the second one started, and what each of them cost the other.
+
+Where a table does not say what a kernel moves, nothing is assumed: it loads the issue slots by its warps and DRAM not
+at all. What a kernel takes alone is not in the tables of pairs either: the measured durations of both stand for it.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+from typing import Final
+
+import numpy as np
+
+from simsched.cluster import Device
+from simsched.errors import FormatError
+from simsched.graph import Kernel, Operator
+from simsched.io import Record, naming, parse_json
+from validation.realtraces_rows import GTX_950, Row, class_of, device_named, side_by_side
+
+_TWINS: Final = (
+    "set", "grid", "block_threads", "registers", "static_smem",
+    "k1_dur_us", "k2_input_ready_us", "k2_start_us", "k2_dur_us",
+)  # fmt: skip
+_UNLIKE: Final = (
+    "trace", "kernel1", "grid1", "block1", "reg1", "smem1", "dur1",
+    "kernel2", "grid2", "block2", "reg2", "smem2", "dur2", "ready2", "start2",
+)  # fmt: skip
+_SETS: Final = {"mm_mm": "matrix products", "mem_mem": "memory-bound"}
+_SMALL: Final = "small compute (no test of sharing)"  # the second starts so early that no duration is a solo time
+_START, _DURATION = 3.5, 10.0  # per cent
+_LASTING: Final = 100.0  # solo times for which the other kernel goes on
+_RUNS, _SPREAD = 3, 0.06
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two kernels on two streams; times in us from the start of the first."""
+
+    device: Device
+    kind: str
+    kernels: tuple[Kernel, Kernel]
+    durations: tuple[float, float]
+    ready: float
+    start: float
+    targets: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels of one name and shape, alone and beside another one (None: it has no grid); times are medians in us."""
+
+    device: Device
+    kind: str
+    kernel: Kernel
+    other_kind: str
+    other: Kernel | None
+    solo: float
+    beside: float
+    is_firm: bool
+
+
+def read_pairs(text: str, source: str) -> list[Pair]:
+    """Read a table of pairs, of two kernels of one shape on a GTX 950 (`_TWINS`) or of any two (`_UNLIKE`)."""
+    rows = csv.DictReader(io.StringIO(text))
+    given = rows.fieldnames or ()
+    wanted = _TWINS if "set" in given else _UNLIKE
+    missing = [name for name in wanted if name not in given]
+    if missing:
+        raise FormatError(f"{source}: no column {missing[0]!r}: a table of pairs has {', '.join(wanted)}")
+    found = []
+    for number, row in enumerate(rows, 2):
+        with naming(f"{source}: line {number}"):
+            found.append(_twins(row) if wanted is _TWINS else _unlike(row, source))
+    if not found:
+        raise FormatError(f"{source}: no pairs")
+    return found
+
+
+def _number(row: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(row[name])
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not isfinite(value):
+        raise FormatError(f"{name} must be a number, not {row[name]!r}")
+    return value
+
+
+def _kernel(row: Mapping[str, str], names: Sequence[str]) -> Kernel:
+    blocks, threads, registers, shared_memory = (int(_number(row, name)) for name in names)
+    return Kernel(blocks, threads, registers, shared_memory)
+
+
+def _twins(row: Mapping[str, str]) -> Pair:
+    kernel, kind = _kernel(row, _TWINS[1:5]), _SETS.get(row["set"])
+    first, ready, start, second = (_number(row, name) for name in _TWINS[5:])
+    targets = {} if kind is None else {"start": _START, "first": _DURATION, "second": _DURATION}
+    return Pair(GTX_950, kind or _SMALL, (kernel, kernel), (first, second), ready, start, targets)
+
+
+def _unlike(row: Mapping[str, str], source: str) -> Pair:
+    first, second = (_kernel(row, [f"{name}{k}" for name in ("grid", "block", "reg", "smem")]) for k in (1, 2))
+    dur1, dur2, ready, start = (_number(row, name) for name in ("dur1", "dur2", "ready2", "start2"))
+    device = device_named(row["trace"], source)
+    return Pair(device, class_of(row["kernel1"]), (first, second), (dur1, dur2), ready, start, {"start": _START})
+
+
+def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
+    """Yield a row for each device and class of first kernels, and one for all where the target is for all."""
+    for device in dict.fromkeys(pair.device for pair in pairs):
+        mine = [pair for pair in pairs if pair.device == device]
+        kinds = list(dict.fromkeys(pair.kind for pair in mine))
+        if "first" in mine[0].targets or len(kinds) == 1 or mine[0].device is GTX_950:
+            parts = [(kind, [pair for pair in mine if pair.kind == kind]) for kind in kinds]
+        else:
+            parts = [("all", mine)] + [
+                (kind, [replace(p, targets={}) for p in mine if p.kind == kind]) for kind in kinds
+            ]
+        for kind, some in parts:
+            yield _dispatch_row(f"{device.model}, {kind}", some)
+
+
+def _dispatch_row(of: str, pairs: Sequence[Pair]) -> Row:
+    start, first, second = dispatch_errors(pairs, {})
+    beside = {"no contention": {"contention": False}, "interleave 0.5": {"interleave": 0.5}}
+    return Row(
+        "start and durations of two kernels", of, len(pairs), "%",
+        {"start": start, "first": first, "second": second},
+        {name: dispatch_errors(pairs, changes)[0] for name, changes in beside.items()},
+        pairs[0].targets,
+    )  # fmt: skip
+
+
+def dispatch_errors(pairs: Sequence[Pair], changes: Mapping[str, float]) -> tuple[float, float, float]:
+    """Return mean errors in per cent: of the second start, over its mean, and of the durations of both."""
+    off, durations = [], []
+    for pair in pairs:
+        device = replace(pair.device, **changes)  # type: ignore[arg-type]
+        ops = [Operator(name, time=time, kernels=(kernel,))
+               for name, time, kernel in zip(("first", "second"), pair.durations, pair.kernels, strict=True)]  # fmt: skip
+        spans = side_by_side(device, ops, (0.0, max(0.0, pair.ready)))
+        off.append(abs(spans[1].start - pair.start))
+        durations.append([abs((s.end - s.start) / time - 1) for s, time in zip(spans, pair.durations, strict=True)])
+    first, second = 100 * np.mean(durations, 0)
+    return float(100 * np.mean(off) / np.mean([pair.start for pair in pairs])), float(first), float(second)
+
+
+def read_groups(text: str, source: str) -> list[Group]:
+    """Read a table of kernels alone and beside another one."""
+    data = parse_json(text, source)
+    found = [_group(Record(row, f"{source}: row {k}"), source) for k, row in enumerate(data)]
+    if not found:
+        raise FormatError(f"{source}: no groups")
+    return found
+
+
+def _group(row: Record, source: str) -> Group:
+    kernel = _shape(row, "grid", "block", "registers", "shared_memory")
+    if kernel is None:
+        raise FormatError(f"{source}: a kernel has no grid")
+    names = ("corunner_grid", "corunner_block", "corunner_registers", "corunner_shared")
+    runs = min(row.take("solo_n", int, 0), row.take("corun_n", int, 0))
+    other = {"comm": "collectives", "mem": "copies"}.get(row.take("corunner_type", str), "kernels")
+    solo, beside = row.take("solo_us", float), row.take("corun_us", float)
+    if solo <= 0 or beside <= 0:
+        raise FormatError(f"{source}: solo_us and corun_us must be positive, not {solo!r} and {beside!r}")
+    return Group(
+        device_named(row.take("trace", str), source), class_of(row.take("kernel", str)), kernel, other,
+        _shape(row, *names), solo, beside, runs >= _RUNS and row.take("solo_cv", float, 1.0) <= _SPREAD,
+    )  # fmt: skip
+
+
+def _shape(row: Record, grid: str, block: str, registers: str, shared_memory: str) -> Kernel | None:
+    sizes = row.take(grid, list, None)
+    if sizes is None:
+        return None
+    return Kernel(
+        prod(sizes), prod(row.take(block, list)), max(1, row.take(registers, int, 1)), row.take(shared_memory, int, 0)
+    )
+
+
+def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
+    """Yield a row for each class of kernels and what ran beside it, and one for the groups that repeat well."""
+    parts: dict[str, list[Group]] = {"all": list(groups)}
+    firm = [group for group in groups if group.is_firm]
+    if firm and len(firm) < len(groups):
+        parts[f"{_RUNS} runs or more, alone within {_SPREAD:.0%}"] = firm
+    for group in groups:
+        parts.setdefault(f"{group.kind} beside {group.other_kind}", []).append(group)
+    for of, some in parts.items():
+        measured = np.array([group.beside / group.solo for group in some])
+        predicted = np.array([slowdown(group) for group in some])
+        best = min(_error(value / measured) for value in measured)
+        yield Row(
+            "slowdown of a kernel beside another", of, len(some), "%",
+            {"error": _error(predicted / measured), "median": float(100 * np.median(np.abs(predicted / measured - 1)))},
+            {"no slowdown": _error(1.0 / measured), "best constant": best},
+        )  # fmt: skip
+
+
+def slowdown(group: Group) -> float:
+    """Return by what a kernel is predicted to take longer while another one, issued before it, runs throughout."""
+    ops = [
+        Operator("other", time=_LASTING * group.solo, kernels=() if group.other is None else (group.other,)),
+        Operator("mine", time=group.solo, kernels=(group.kernel,)),
+    ]
+    span = side_by_side(group.device, ops, (0.0, 0.0))[1]
+    return (span.end - span.start) / group.solo
+
+
+def _error(ratios: "Iterable[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
+    return float(100 * np.mean(np.abs(np.asarray(ratios) - 1)))
