@@ -2,10 +2,10 @@
 
     python -m validation.realtraces FOLDER [--log validation/realtraces.json]
 
-A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of pairs of kernels (``.csv``) and tables of
-kernels alone and beside another (``.json``, a list); files are told by what is in them, not by their names. What is
-asked of them is in `validation.realtraces_steps` and `validation.realtraces_pairs`; docs/guides/real-traces.md says where
-such files are found and how to record one.
+A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of pairs of kernels (``.csv``) and tables
+of kernels alone and beside another (``.json``, a list), told by what is in them, not by their names. What is asked of
+them is in `validation.realtraces_steps` and `validation.realtraces_pairs`; docs/guides/real-traces.md says where such
+files are found and how to record one.
 """
 
 import argparse
@@ -18,14 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.cli.printing import print_table
 from simsched.errors import FileError, SimschedError
 from simsched.io import decode_text, dump_json, read_bytes, write_file
 from validation.realtraces_pairs import dispatch_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows
 
-COLUMNS: Final = ("asked", "of", "cases", "ours", "baselines")
+COLUMNS: Final = ("asked", "of", "cases", "ours", "beside")
+_WIDTH: Final = 160  # where no terminal says
 
 
 def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
@@ -71,14 +71,12 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
     def shown(name: str, value: float) -> str:
         text = f"{name} {value:.2f} {unit}"
-        return text if name not in targets else f"{text} (at most {targets[name]:g}: {_verdict(value, targets[name])})"
+        if name not in targets:
+            return text
+        return f"{text} (at most {targets[name]:g}: {'yes' if value <= targets[name] else 'no'})"
 
     groups = [", ".join(shown(*item) for item in part.items()) or "-" for part in (ours, row["beside"])]
     return (row["asked"], row["of"], str(row["cases"]), *groups)
-
-
-def _verdict(value: float, most: float) -> str:
-    return "yes" if value <= most else "no"
 
 
 def markdown(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -97,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         rows, sources = read_folder(options.folder)
-        document = {
+        document: dict[str, Any] = {
             "date": date.today().isoformat(),
             "versions": {name: version(name) for name in ("simsched", "numpy")} | {"python": platform.python_version()},
             "sources": sources,
@@ -109,14 +107,15 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
+    from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{options.folder}: {len(sources)} files")
+    table = Table(title=f"{options.folder}: {len(sources)} files", title_justify="left", show_lines=True)
     for column in COLUMNS:
         table.add_column(column, justify="right" if column == "cases" else "left")
     for row in document["rows"]:
         table.add_row(*cells(row))
-    print_table(table)
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ at all. What a kernel takes alone is not in the tables of pairs either: the meas
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from typing import Final
@@ -16,6 +16,7 @@ import numpy as np
 from simsched.cluster import Device
 from simsched.errors import FormatError
 from simsched.graph import Kernel, Operator
+from simsched.graph.columns import Floats
 from simsched.io import Record, naming, parse_json
 from validation.realtraces_rows import GTX_950, Row, class_of, device_named, side_by_side
 
@@ -27,8 +28,11 @@ _UNLIKE: Final = (
     "trace", "kernel1", "grid1", "block1", "reg1", "smem1", "dur1",
     "kernel2", "grid2", "block2", "reg2", "smem2", "dur2", "ready2", "start2",
 )  # fmt: skip
-_SETS: Final = {"mm_mm": "matrix products", "mem_mem": "memory-bound"}
-_SMALL: Final = "small compute (no test of sharing)"  # the second starts so early that no duration is a solo time
+# Of small kernels the second one starts so early that no measured duration is a solo time.
+_SETS: Final = {
+    "mm_mm": "matrix products", "mem_mem": "memory-bound", "cmp_cmp": "small compute (no test of sharing)"
+}  # fmt: skip
+_TESTED: Final = ("mm_mm", "mem_mem")
 _START, _DURATION = 3.5, 10.0  # per cent
 _LASTING: Final = 100.0  # solo times for which the other kernel goes on
 _RUNS, _SPREAD = 3, 0.06
@@ -45,6 +49,10 @@ class Pair:
     ready: float
     start: float
     targets: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if min(*self.durations, self.start) <= 0:
+            raise FormatError("durations, and the start of the second kernel, must be positive")
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def read_pairs(text: str, source: str) -> list[Pair]:
     found = []
     for number, row in enumerate(rows, 2):
         with naming(f"{source}: line {number}"):
-            found.append(_twins(row) if wanted is _TWINS else _unlike(row, source))
+            found.append(_twins(row) if wanted is _TWINS else _unlike(row))
     if not found:
         raise FormatError(f"{source}: no pairs")
     return found
@@ -94,37 +102,43 @@ def _kernel(row: Mapping[str, str], names: Sequence[str]) -> Kernel:
 
 
 def _twins(row: Mapping[str, str]) -> Pair:
-    kernel, kind = _kernel(row, _TWINS[1:5]), _SETS.get(row["set"])
+    kernel, kind = _kernel(row, _TWINS[1:5]), row["set"]
     first, ready, start, second = (_number(row, name) for name in _TWINS[5:])
-    targets = {} if kind is None else {"start": _START, "first": _DURATION, "second": _DURATION}
-    return Pair(GTX_950, kind or _SMALL, (kernel, kernel), (first, second), ready, start, targets)
+    targets = {"start": _START, "first": _DURATION, "second": _DURATION} if kind in _TESTED else {}
+    return Pair(GTX_950, _SETS.get(kind, kind), (kernel, kernel), (first, second), ready, start, targets)
 
 
-def _unlike(row: Mapping[str, str], source: str) -> Pair:
+def _unlike(row: Mapping[str, str]) -> Pair:
     first, second = (_kernel(row, [f"{name}{k}" for name in ("grid", "block", "reg", "smem")]) for k in (1, 2))
     dur1, dur2, ready, start = (_number(row, name) for name in ("dur1", "dur2", "ready2", "start2"))
-    device = device_named(row["trace"], source)
-    return Pair(device, class_of(row["kernel1"]), (first, second), (dur1, dur2), ready, start, {"start": _START})
+    return Pair(
+        device_named(row["trace"]),
+        class_of(row["kernel1"]),
+        (first, second),
+        (dur1, dur2),
+        ready,
+        start,
+        {"start": _START},
+    )
 
 
 def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
-    """Yield a row for each device and class of first kernels, and one for all where the target is for all."""
+    """Yield a row for each device and class of first kernels; where names tell the classes, one for all as well."""
     for device in dict.fromkeys(pair.device for pair in pairs):
         mine = [pair for pair in pairs if pair.device == device]
-        kinds = list(dict.fromkeys(pair.kind for pair in mine))
-        if "first" in mine[0].targets or len(kinds) == 1 or mine[0].device is GTX_950:
-            parts = [(kind, [pair for pair in mine if pair.kind == kind]) for kind in kinds]
-        else:
-            parts = [("all", mine)] + [
-                (kind, [replace(p, targets={}) for p in mine if p.kind == kind]) for kind in kinds
-            ]
-        for kind, some in parts:
+        parts = {} if device is GTX_950 else {"all": mine}
+        for pair in mine:
+            parts.setdefault(pair.kind, []).append(pair)
+        for kind, some in parts.items():
             yield _dispatch_row(f"{device.model}, {kind}", some)
 
 
 def _dispatch_row(of: str, pairs: Sequence[Pair]) -> Row:
     start, first, second = dispatch_errors(pairs, {})
-    beside = {"no contention": {"contention": False}, "interleave 0.5": {"interleave": 0.5}}
+    beside: dict[str, dict[str, float]] = {
+        "no contention": {"contention": False},
+        "interleave 0.5": {"interleave": 0.5},
+    }
     return Row(
         "start and durations of two kernels", of, len(pairs), "%",
         {"start": start, "first": first, "second": second},
@@ -138,36 +152,41 @@ def dispatch_errors(pairs: Sequence[Pair], changes: Mapping[str, float]) -> tupl
     off, durations = [], []
     for pair in pairs:
         device = replace(pair.device, **changes)  # type: ignore[arg-type]
-        ops = [Operator(name, time=time, kernels=(kernel,))
-               for name, time, kernel in zip(("first", "second"), pair.durations, pair.kernels, strict=True)]  # fmt: skip
+        (a, b), (first, second) = pair.durations, pair.kernels
+        ops = [Operator("first", time=a, kernels=(first,)), Operator("second", time=b, kernels=(second,))]
         spans = side_by_side(device, ops, (0.0, max(0.0, pair.ready)))
         off.append(abs(spans[1].start - pair.start))
         durations.append([abs((s.end - s.start) / time - 1) for s, time in zip(spans, pair.durations, strict=True)])
-    first, second = 100 * np.mean(durations, 0)
-    return float(100 * np.mean(off) / np.mean([pair.start for pair in pairs])), float(first), float(second)
+    one, two = (100 * np.mean(durations, 0)).tolist()
+    return float(100 * np.mean(off) / np.mean([pair.start for pair in pairs])), one, two
 
 
 def read_groups(text: str, source: str) -> list[Group]:
     """Read a table of kernels alone and beside another one."""
     data = parse_json(text, source)
-    found = [_group(Record(row, f"{source}: row {k}"), source) for k, row in enumerate(data)]
+    found = []
+    for k, row in enumerate(data):
+        record = Record(row, f"row {k}")
+        with naming(source):
+            found.append(_group(record))
     if not found:
         raise FormatError(f"{source}: no groups")
     return found
 
 
-def _group(row: Record, source: str) -> Group:
+def _group(row: Record) -> Group:
+    device = device_named(row.take("trace", str))
     kernel = _shape(row, "grid", "block", "registers", "shared_memory")
     if kernel is None:
-        raise FormatError(f"{source}: a kernel has no grid")
+        raise FormatError("a kernel has no grid")
     names = ("corunner_grid", "corunner_block", "corunner_registers", "corunner_shared")
     runs = min(row.take("solo_n", int, 0), row.take("corun_n", int, 0))
     other = {"comm": "collectives", "mem": "copies"}.get(row.take("corunner_type", str), "kernels")
     solo, beside = row.take("solo_us", float), row.take("corun_us", float)
     if solo <= 0 or beside <= 0:
-        raise FormatError(f"{source}: solo_us and corun_us must be positive, not {solo!r} and {beside!r}")
+        raise FormatError(f"solo_us and corun_us must be positive, not {solo!r} and {beside!r}")
     return Group(
-        device_named(row.take("trace", str), source), class_of(row.take("kernel", str)), kernel, other,
+        device, class_of(row.take("kernel", str)), kernel, other,
         _shape(row, *names), solo, beside, runs >= _RUNS and row.take("solo_cv", float, 1.0) <= _SPREAD,
     )  # fmt: skip
 
@@ -176,9 +195,10 @@ def _shape(row: Record, grid: str, block: str, registers: str, shared_memory: st
     sizes = row.take(grid, list, None)
     if sizes is None:
         return None
-    return Kernel(
-        prod(sizes), prod(row.take(block, list)), max(1, row.take(registers, int, 1)), row.take(shared_memory, int, 0)
-    )
+    threads = row.take(block, list)
+    if not all(isinstance(size, int) for size in (*sizes, *threads)):
+        raise FormatError(f"{grid} and {block} must be whole numbers, not {sizes} and {threads}")
+    return Kernel(prod(sizes), prod(threads), max(1, row.take(registers, int, 1)), row.take(shared_memory, int, 0))
 
 
 def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
@@ -192,7 +212,7 @@ def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
     for of, some in parts.items():
         measured = np.array([group.beside / group.solo for group in some])
         predicted = np.array([slowdown(group) for group in some])
-        best = min(_error(value / measured) for value in measured)
+        best = min(_error(value / measured) for value in measured)  # a mean of absolute values is least at one of them
         yield Row(
             "slowdown of a kernel beside another", of, len(some), "%",
             {"error": _error(predicted / measured), "median": float(100 * np.median(np.abs(predicted / measured - 1)))},
@@ -210,5 +230,5 @@ def slowdown(group: Group) -> float:
     return (span.end - span.start) / group.solo
 
 
-def _error(ratios: "Iterable[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
-    return float(100 * np.mean(np.abs(np.asarray(ratios) - 1)))
+def _error(ratios: Floats) -> float:
+    return float(100 * np.mean(np.abs(ratios - 1)))

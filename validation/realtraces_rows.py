@@ -76,16 +76,16 @@ def class_of(kernel: str) -> str:
     return "unknown"
 
 
-def device_named(text: str, source: str) -> Device:
+def device_named(text: str) -> Device:
     """Return the preset whose name stands in a text, the longest if there are several.
 
-    >>> device_named("dlrm_a100", "pairs.csv").sms
+    >>> device_named("dlrm_a100").sms
     108
     """
     known = {name: name for name in DEVICES} | _SAME_CHIP
     fits = [name for name in known if name in text.lower()]
     if not fits:
-        raise FormatError(f"{source}: trace {text!r} names no device that is known: {', '.join(known)}")
+        raise FormatError(f"{text!r} names no device that is known: {', '.join(known)}")
     return make_device(known[max(fits, key=len)], "gpu0")
 
 
@@ -97,12 +97,12 @@ def side_by_side(device: Device, ops: Sequence[Operator], ready: Sequence[float]
     [(0.0, 10.0), (8.0, 13.0)]
     """
     cluster = Cluster((device,)).without_overheads()
-    n, none = len(ops), np.zeros(0)
+    n, none, nothing = len(ops), np.zeros(0, np.int32), np.zeros(0)
     order = np.argsort(ready, kind="stable")
     lead = np.diff(np.asarray(ready, np.float64)[order], prepend=0.0)
     program = Program(
         OpGraph(ops, []), [device.name], "events", [0, n], [LAUNCH] * n, [0] * n, order, order,
-        Copies(none, none, none, none), 0, 0, lead, np.zeros(n),
+        Copies(none, none, nothing, nothing), 0, 0, lead, np.zeros(n),
     ).check()  # fmt: skip
     found = {span.op: span for span in simulate(program, cluster).spans if span.kind == "kernel"}
     return [found[op.name] for op in ops]
