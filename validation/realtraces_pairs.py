@@ -127,7 +127,7 @@ def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
     for device in dict.fromkeys(pair.device for pair in pairs):
         mine = [pair for pair in pairs if pair.device == device]
         parts = {} if device is GTX_950 else {"all": mine}
-        for pair in mine:
+        for pair in sorted(mine, key=lambda pair: not pair.targets):
             parts.setdefault(pair.kind, []).append(pair)
         for kind, some in parts.items():
             yield _dispatch_row(f"{device.model}, {kind}", some)
