@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -200,7 +201,10 @@ def read_traced(spec: str) -> "TracedProgram | None":
     Errors are those of `from_spec`.
     """
     path, settings = split_path(spec)
-    if path is None or not Path(path).is_file() or format_of(path) != "kineto":
+    is_file = False
+    with suppress(OSError):  # a name that is too long
+        is_file = path is not None and Path(path).is_file()  # of a pipe the first bytes cannot be looked at
+    if path is None or not is_file or format_of(path) != "kineto":
         return None
     from workloads.formats.kineto_program import read_kineto_program
 

@@ -138,7 +138,9 @@ def test_stage_of_eight_operators(benchmark):
     groups = tuple((name,) for name in names)
     latency = ss.StageLatency(graph, cluster)
     found = benchmark(latency, groups)
-    free = cluster.replace_devices(**dict.fromkeys(("launch", "record", "wait", "copy", "barrier"), 0.0))
+    free = cluster.replace_devices(
+        **dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
+    )
     alone = ss.OpGraph([graph[name] for name in names])
     stage = ss.Schedule(alone, [ss.Placement(name, stream=i, group=i) for i, name in enumerate(names)], "stages")
     assert found == pytest.approx(ss.simulate(stage, free).makespan, rel=1e-12)

@@ -8,7 +8,7 @@ import workloads
 from simsched.errors import ClusterError, SimulationError, UnknownNameError
 from simsched.simulator import StageLatency
 
-FREE = dict.fromkeys(("launch", "record", "wait", "copy", "barrier"), 0.0)
+FREE = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
 
 
 @pytest.mark.parametrize("connections", [32, 3, 1])
