@@ -202,7 +202,7 @@ class Issued:
         lane = self._lane_of[op]
         for other in self._joins.pop(lane, ()):
             self._depend(thread, lane, op, other, start, start)
-        last = max(ops, key=lambda i: self._end[i])
+        last = op if len(ops) == 1 else max(ops, key=self._end.__getitem__)
         blocks = self._end[last] <= end and (_BLOCKING_COPY.match(name) is not None or "ageable" in self._kind(op).name)
         before = self._before(lane, op)
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)

@@ -218,12 +218,12 @@ class _Walk:
         if self._at(i) == "]":
             return i + 1
         text, scan, reader_of = self._text, self._scan, readers.get
-        start = i
+        start, has_operators = i, '"cpu_op"' in text
         try:
             while self._at(i) == "{":
                 while True:  # the usual way from one event to the next, without a call of ours
                     start = i
-                    head = _operator_head(text, i)
+                    head = _operator_head(text, i) if has_operators else None
                     usual = None if head is None else self._operator(head)
                     event, i = scan(text, i) if usual is None else usual
                     read = reader_of(event.get("cat"))
