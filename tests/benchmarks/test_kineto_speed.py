@@ -1,4 +1,4 @@
-"""Speed of reading a torch.profiler trace, file to profile; the target is 150,000 events per second.
+"""Speed of reading a torch.profiler trace, to a profile and to a makespan; the target is 150,000 events a second.
 
 Half a million events of 50 steps, laid out as torch writes them with ``record_shapes``: convolutions of
 four operators inside one another and activations of two, each with a call, a kernel and two arrows.
@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+import simsched as ss
+from workloads import read_kineto_program
 from workloads.formats.kineto import read_kineto
 
 N_STEPS, N_LAYERS = 50, 715
@@ -105,3 +107,16 @@ def test_events_per_second(trace):
     print(f"{N_EVENTS} events, {megabytes:.0f} MB: {rate:.0f} events/s, {min(taken) / decoding:.2f} x json.loads")
     assert len(profile) == 2 * N_LAYERS
     assert all(op.samples == (3.456,) * N_STEPS for op in profile.operators)
+
+
+@pytest.mark.benchmark
+def test_file_to_makespan(trace):
+    """71,500 operators; the host decides, so the simulated makespan is the measured one."""
+    start = time.process_time()
+    program = read_kineto_program(trace, step="all")
+    read = time.process_time() - start
+    makespan = ss.simulate(program, program.cluster).makespan
+    taken = time.process_time() - start
+    print(f"{len(program.graph)} operators: read in {read:.1f} s, makespan after {taken:.1f} s")
+    assert len(program.graph) == 2 * N_STEPS * N_LAYERS
+    assert makespan == pytest.approx(program.measured_makespan, rel=1e-3)
