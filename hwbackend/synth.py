@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from simsched.calibration import Calibration
 from simsched.cluster import WARP, Cluster, Device
 from simsched.costmodel import default_cost
 from simsched.graph import Edge, Kernel, Operator, OpGraph
@@ -21,7 +22,9 @@ _SEVERAL: Final = 2  # blocks that fill an SM, from which on each SM gets the sa
 _ELSEWHERE: Final = 0.1  # part of the other resource that a synthetic kernel takes
 
 
-def realised(graph: OpGraph, cluster: Cluster, kernels_of: Callable[[Operator], Operator] | None = None) -> OpGraph:
+def realised(
+    graph: OpGraph, cluster: Cluster | Calibration, kernels_of: Callable[[Operator], Operator] | None = None
+) -> OpGraph:
     """Return the graph as it is run on a cluster.
 
     Parameters
@@ -29,7 +32,8 @@ def realised(graph: OpGraph, cluster: Cluster, kernels_of: Callable[[Operator], 
     graph
         Names and order of its operators stay, and what reads what.
     cluster
-        Its first device says how many blocks fill it.
+        Its first device says how many blocks fill it; of a calibration by the saturation that was measured, where a
+        cluster has a prior. Backends realise for their own cluster and leave what is realised already as it is.
     kernels_of
         Returns an operator with the kernels that the backend launches for it; None keeps those it has. It
         is not asked about synthetic operators.
@@ -44,6 +48,9 @@ def realised(graph: OpGraph, cluster: Cluster, kernels_of: Callable[[Operator], 
     of unknown size whose exact transfer time is known gets the bytes that the link between the first two devices
     moves in that time. A graph that is realised already is returned as it is.
     """
+    if isinstance(cluster, Calibration):
+        warps = cluster.cluster.devices[0].saturating_warps
+        cluster = cluster.prior.replace_devices(saturating_warps=warps)
     device = cluster.devices[0]
     operators = []
     for i, op in enumerate(graph.operators):

@@ -33,7 +33,7 @@ _MOST_DRAWN: Final = 2**16  # factors of blocks; more blocks take them from the 
 _HOST_JITTER: Final = 0.05
 _OUTLIER: Final = (1.2, 2.0)  # how much longer everything takes
 _DRIFT_OVER: Final = 200.0  # repeats
-_HOST: Final = {
+_HOST: Final[dict[str, float]] = {
     "launch": 4.0,
     "launch_latency": 0.0,
 }  # frozen, whatever presets come to say: replays stay what they are
@@ -55,6 +55,8 @@ class SyntheticBackend:
         That of a slow wandering over some hundred repeats.
     outliers
         Part of the repeats that take 1.2 to 2 times as long.
+    copy_engines
+        Copies that a device makes at once; None for as many as the preset says.
 
     Notes
     -----
@@ -74,13 +76,19 @@ class SyntheticBackend:
         noise: float = 0.01,
         drift: float = 0.01,
         outliers: float = 0.03,
+        copy_engines: int | None = None,
     ) -> None:
         if not is_count(seed):
             raise BackendError(f"seed must be a whole number, not {seed!r}")
+        if copy_engines is not None and not is_count(copy_engines, 1):
+            raise BackendError(f"copy_engines must be a whole number of at least 1, not {copy_engines!r}")
         for option, value, most in (("noise", noise, 0.5), ("drift", drift, 0.5), ("outliers", outliers, 1.0)):
             if not is_number(value) or not 0 <= value <= most:
                 raise BackendError(f"{option} must be from 0 to {most:g}, not {value!r}")
-        self._cluster = Cluster.preset(gpu, gpus, link=link).replace_devices(**_HOST)
+        said = _HOST | {"saturating_warps": 32.0 if gpu == "k80" else 24.0}
+        if copy_engines is not None:
+            said["copy_engines"] = copy_engines
+        self._cluster = Cluster.preset(gpu, gpus, link=link).replace_devices(**said)
         self._gpu, self._seed = gpu, seed
         self._noise, self._drift, self._outliers = noise, drift, outliers
         self._true = truth(self._cluster, seed)
@@ -164,4 +172,4 @@ class SyntheticBackend:
 
 def availability() -> tuple[bool, str]:
     """Return that it can be used, and what it is."""
-    return True, "a surrogate of any preset GPU; options gpu, gpus, link, seed, noise, drift, outliers"
+    return True, "a surrogate of any preset GPU; options gpu, gpus, link, seed, noise, drift, outliers, copy_engines"

@@ -6,18 +6,18 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from simsched.cluster import WARP, Cluster, Device
+from simsched.cluster import PRIORS, WARP, Cluster, Device
 from simsched.errors import CostError
-from simsched.graph import Kernel, Operator, OpGraph
+from simsched.graph import Operator, OpGraph
 from simsched.graph.columns import Floats, Indices
 
-# Priors, to be replaced by calibration: what tuned libraries reach of the datasheet rates, the time
-# of a kernel that does nothing, and the part of the saturating warps with which they reach it. With
-# these, Inception-v3 one operator after the other takes 6.5 ms on a V100, as the IOS authors measured.
-COMPUTE_EFFICIENCY: Final = 0.6
-MEMORY_EFFICIENCY: Final = 0.8
-SHORTEST_KERNEL: Final = 2.0
-_FULL_RATE_WARPS: Final = 1 / 3
+# What tuned libraries reach of the datasheet rates, the time of a kernel that does nothing, and how many times the
+# warps that keep issue slots busy it takes to keep DRAM busy.
+COMPUTE_EFFICIENCY: Final = PRIORS["compute_efficiency"].value
+TENSOR_EFFICIENCY: Final = PRIORS["tensor_efficiency"].value
+MEMORY_EFFICIENCY: Final = PRIORS["memory_efficiency"].value
+SHORTEST_KERNEL: Final = PRIORS["shortest_kernel"].value
+DRAM_WARPS: Final = PRIORS["dram_warps"].value
 
 
 class CostModel(Protocol):
@@ -36,54 +36,53 @@ def default_cost(op: Operator, device: Device) -> float:
 def roofline(op: Operator, device: Device) -> float:
     """Estimate the time of an operator alone on a device in us.
 
-    Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP
-    rate of the dtype x 0.6, and DRAM bandwidth x 0.8. A grid too small for the device gets a
-    proportional part: a kernel with w warps in all reaches ``3 * w / (SMs * saturating_warps)`` of
-    both rates, at most all of them. Each kernel adds 2 us.
+    Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP rate of the dtype x 0.9
+    (x 0.6 if it is above that of fp32: tensor cores), and DRAM bandwidth x 0.8. A grid too small for the device gets
+    a part in proportion: w warps in all reach ``w / (SMs * saturating_warps)`` of the FLOP rate and
+    ``w / (2.5 * SMs * saturating_warps)`` of the bandwidth, at most all of them. Each kernel adds 2 us.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     314.5
     """
-    total = 0.0
-    for kernel in op.kernels or (None,):
-        share = 1.0 if kernel is None else kernel.share
-        fill = 1.0 if kernel is None else _fill(kernel, device)
-        total += SHORTEST_KERNEL + share / fill * max(
-            op.flops / (device.peak_rate(op.dtype) * COMPUTE_EFFICIENCY),
-            op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY),
-        )
+    compute, memory = op.flops / _flop_rate(device, op.dtype), op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY)
+    if not op.kernels:
+        return SHORTEST_KERNEL + max(compute, memory)
+    total, full = 0.0, device.sms * device.saturating_warps
+    for kernel in op.kernels:
+        part = kernel.blocks * -(-kernel.threads // WARP) / full
+        total += SHORTEST_KERNEL + kernel.share * max(compute / min(1.0, part), memory / min(1.0, part / DRAM_WARPS))
     return total
 
 
-def _fill(kernel: Kernel, device: Device) -> float:
-    """Return the part of the device's rates that the grid is large enough for, at most 1."""
-    warps = kernel.blocks * -(-kernel.threads // WARP)
-    return min(1.0, warps / (device.sms * device.saturating_warps * _FULL_RATE_WARPS))
+def _flop_rate(device: Device, dtype: str) -> float:
+    """Return the FLOP per us that tuned libraries reach where the grid is large enough."""
+    peak = device.peak_rate(dtype)
+    return peak * (TENSOR_EFFICIENCY if peak > device.peak["fp32"] else COMPUTE_EFFICIENCY)
 
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
     """Return `roofline` of some operators of a graph, shape of `ops`."""
     codes, texts = graph.labels("dtype")
-    peak = np.array([device.peak_rate(text or "fp32") for text in texts])[codes[ops]]
+    rate = np.array([_flop_rate(device, text or "fp32") for text in texts])[codes[ops]]
     with np.errstate(over="ignore"):
-        whole: Floats = np.maximum(
-            graph.flops[ops] / (peak * COMPUTE_EFFICIENCY), graph.nbytes[ops] / (device.bandwidth * MEMORY_EFFICIENCY)
-        )
+        compute: Floats = graph.flops[ops] / rate
+        memory: Floats = graph.nbytes[ops] / (device.bandwidth * MEMORY_EFFICIENCY)
         first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
         if not n_kernels.any():
-            whole += SHORTEST_KERNEL
+            whole: Floats = SHORTEST_KERNEL + np.maximum(compute, memory)
             return whole
         row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
         k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
         known = n_kernels[row] > 0
         k = k[known]
-        part = np.ones(len(row))  # of the flops and bytes, over that of the rates that the grid reaches
+        share, part = np.ones(len(row)), np.full(len(row), np.inf)  # of the warps that fill the device
+        share[known] = graph.kernel_share[k]
         warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
-        full = device.sms * device.saturating_warps * _FULL_RATE_WARPS
-        part[known] = graph.kernel_share[k] / np.minimum(1.0, warps / full)
+        part[known] = warps / (device.sms * device.saturating_warps)
         times = np.zeros(len(ops))
-        np.add.at(times, row, SHORTEST_KERNEL + part * whole[row])
+        longer = np.maximum(compute[row] / np.minimum(1.0, part), memory[row] / np.minimum(1.0, part / DRAM_WARPS))
+        np.add.at(times, row, SHORTEST_KERNEL + share * longer)
     return times
 
 

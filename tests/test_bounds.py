@@ -61,16 +61,16 @@ def test_without_contention_only_the_critical_path_counts():
 
 
 def test_work_of_kernels():
-    """A block of 256 threads (8 warps): 8 to an SM, 64 warps, of which 24 keep it busy, so it runs at 24/64 speed.
+    """A block of 256 threads (8 warps): 8 to an SM, 64 warps, of which 12 keep it busy, so it runs at 12/64 speed.
 
-    864 blocks fill 108 SMs once. Of its 10 us a block alone would need 10 x 24/64 = 3.75. Two such kernels
-    cannot share what one of them fills: 20 us. They hold the warps of every SM for at least 2 x 3.75 us.
+    864 blocks fill 108 SMs once. Of its 10 us a block alone would need 10 x 12/64 = 1.875. Two such kernels
+    cannot share what one of them fills: 20 us. They hold the warps of every SM for at least 2 x 1.875 us.
     """
     graph = made([Operator(n, time=10.0, kernels=(Kernel(864, 256, 32),)) for n in "ab"])
-    found = bounds(graph, ONE)
+    found = bounds(graph, ONE.replace_devices(block_spread=0.0))
     assert found.critical_path == pytest.approx(10.0)
     assert found.sm_work == pytest.approx(20.0)
-    assert found.residency == pytest.approx(7.5)
+    assert found.residency == pytest.approx(3.75)
 
 
 def test_the_fastest_device_counts():
@@ -158,9 +158,10 @@ def test_an_operator_that_nothing_runs_beside_takes_its_time():
     """109 blocks of which 108 fit: two waves, of which interference might save a part if anything ran beside."""
     kernel = Kernel(109, 1024, 32, 160 * 1024)
     chain = made([Operator(n, time=10.0, kernels=(kernel,)) for n in "ab"], "ab")
-    assert lower_bound(chain, ONE) == pytest.approx(20.0)
+    one = ONE.replace_devices(block_spread=0.0, saturating_warps=32.0)
+    assert lower_bound(chain, one) == pytest.approx(20.0)
     beside = made([Operator(n, time=10.0, kernels=(kernel,)) for n in "ab"])
-    assert bounds(beside, ONE).critical_path == pytest.approx(1.75 * 5.0)
+    assert bounds(beside, one).critical_path == pytest.approx(1.75 * 5.0)
     assert alone(made([Operator(n, time=1.0) for n in "abcd"], "ab ac bd cd")).tolist() == [True, False, False, True]
 
 

@@ -89,7 +89,7 @@ class TestSchemas:
             (Kernel, "graph", "kernel", ()),
             (Edge, "graph", "edge", ()),
             (Placement, "schedule", "placement", ()),
-            (Device, "cluster", "device", ()),
+            (Device, "cluster", "device", ("sm_sensitivity", "dram_sensitivity")),
             (Link, "cluster", "link", ("ends",)),
             (MeasuredOperator, "profile", "operator", ()),
             (MeasuredKernel, "profile", "kernel", ()),
@@ -109,7 +109,11 @@ class TestSchemas:
             assert [field.name for field in fields(kind)] == list(described)
         operator = inside["simsched.graph"]["operator"]["properties"]
         assert set(operator["dtype"]["enum"]) == {*DTYPE_NBYTES, None}
-        assert inside["simsched.calibration"]["parameter"]["properties"]["name"]["enum"] == list(PARAMETERS)
+        assert inside["simsched.calibration"]["parameter"]["properties"]["name"]["enum"] == [
+            *PARAMETERS,
+            "sm_sensitivity",
+            "dram_sensitivity",
+        ]
         instructions = inside["simsched.program"]["instruction"]["oneOf"]
         assert [each["properties"]["do"]["const"] for each in instructions] == list(ACTIONS)
 

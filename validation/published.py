@@ -42,8 +42,8 @@ class Claim:
 
 
 def _inception(scheduler: str) -> float:
-    cluster = ss.Cluster.preset("v100")
-    return ss.simulate(ss.schedule(workloads.load("inception_v3"), cluster, scheduler), cluster).makespan / MS
+    graph, cluster = workloads.load("inception_v3", device="v100"), ss.Cluster.preset("v100")
+    return ss.simulate(ss.schedule(graph, cluster, scheduler), cluster).makespan / MS
 
 
 def lios_example() -> ss.OpGraph:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from simsched.errors import FileError, SimschedError
 from simsched.io import decode_text, dump_json, read_bytes, write_file
-from validation.realtraces_pairs import dispatch_rows, read_groups, read_pairs, slowdown_rows
+from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows
 
@@ -51,6 +51,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
         if path.suffix == ".csv":
             pairs = read_pairs(decode_text(content, str(path)), str(path))
             tables += dispatch_rows(pairs)
+            tables += fair_rows(pairs)
             count = len(pairs)
         elif content.lstrip()[:1] == b"[":
             groups = read_groups(decode_text(content, str(path)), str(path))

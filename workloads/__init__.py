@@ -15,6 +15,7 @@ from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind
 
 if TYPE_CHECKING:
     from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.rows import read_rows
     from workloads.random_dags import random_layered
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "names",
     "random_layered",
     "read_kineto_program",
+    "read_rows",
     "read_spec",
 ]
 
@@ -40,4 +42,8 @@ def __getattr__(name: str) -> Any:
         from workloads.formats.kineto_program import read_kineto_program
 
         return read_kineto_program
+    if name == "read_rows":
+        from workloads.formats.rows import read_rows
+
+        return read_rows
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,14 +18,18 @@ Kernels, on no device in particular
 
 Kernels on a device
     The largest tile of 128 x 128, 128 x 64, 64 x 64, 64 x 32 and 32 x 32 whose grid gives every SM a block, or
-    else the smallest; 256 threads, from 64 x 32 on 128, then 64. Elementwise threads take 4, 2 or 1 items of
-    4 bytes by the same rule.
+    else the smallest; 256 threads, for 32 x 32 128. The small tiles' threads share the inner dimension in four slices.
+    Products that are no convolutions also cut it between blocks (split-K), into as many parts of at least 256 as give
+    every SM `saturating_warps`; adding them up is left out. Elementwise threads take 4, 2 or 1 items of 4 bytes by the
+    rule of the tiles.
 
 Intensity
     On no device in particular a convolution or matrix product is "compute" and everything else "memory". On a
     device an operator is "compute" if its FLOP take longer than its bytes at the datasheet rates.
 
-These are launch shapes as ordinary libraries choose them, not those of a particular release of one.
+These are launch shapes as ordinary libraries choose them, not those of a particular release of one. Threads and
+registers of the small tiles are those of cuBLAS's ``sgemm_64x32_sliced1x4`` and ``sgemm_32x32_sliced1x4`` in published
+profiler traces of a V100 and an A100, where grids of products have parts of the inner dimension as their third extent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +38,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from simsched.cluster import DEVICES, Cluster, Device
+from simsched.cluster import DEVICES, WARP, Cluster, Device
 from simsched.errors import GraphError, UnknownNameError
 from simsched.graph import DTYPE_NBYTES, Kernel
 from workloads.checks import shown
@@ -70,10 +74,11 @@ _TILES: Final = (
     Tile(128, 128, 256, 128),
     Tile(128, 64, 256, 96),
     Tile(64, 64, 256, 64),
-    Tile(64, 32, 128, 64),
-    Tile(32, 32, 64, 64),
+    Tile(64, 32, 256, 82),
+    Tile(32, 32, 128, 86),
 )
 _PORTABLE_TILE: Final = _TILES[2]
+_SHORTEST_PART: Final = 256  # of the inner dimension of a product
 
 
 @lru_cache(maxsize=10_000)  # the layers of a network repeat
@@ -133,6 +138,7 @@ class Costs:
         self.dtype = dtype
         self.width = DTYPE_NBYTES[dtype]
         self._sms = 0 if device is None else device.sms
+        self._warps = 0.0 if device is None else device.sms * device.saturating_warps
         self._tiles = (_PORTABLE_TILE,) if device is None else _TILES
         self._on_a_device = device is not None
         self._ridge = _PORTABLE_RIDGE if device is None else device.peak_rate(dtype) / device.bandwidth
@@ -148,12 +154,12 @@ class Costs:
 
     def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
         """Return the work of a product with a matrix of weights."""
-        kernel = self._matrix_product(rows, out_features, 1)
+        kernel = self._matrix_product(rows, out_features, 1, in_features)
         return Work(2.0 * rows * in_features * out_features, (in_features + bias) * out_features, kernel)
 
     def matmul(self, batch: int, m: int, k: int, n: int) -> Work:
         """Return the work of `batch` products of (m, k) with (k, n), no operand being weights."""
-        return Work(2.0 * batch * m * k * n, 0, self._matrix_product(m, n, batch))
+        return Work(2.0 * batch * m * k * n, 0, self._matrix_product(m, n, batch, k))
 
     def pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
         """Return the work of a pool."""
@@ -181,9 +187,13 @@ class Costs:
         """Return a number in proportion to the time of a kernel: its bytes, or more if its FLOP take longer."""
         return max(flops / self._ridge, nbytes)
 
-    def _matrix_product(self, rows: int, columns: int, batch: int) -> Kernel:
+    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0) -> Kernel:
+        """Return the kernel of `batch` products; `inner` is the dimension that may be cut, 0 if it may not."""
+        most = max(1, inner // _SHORTEST_PART)
+
         def blocks(tile: Tile) -> int:
-            return batch * -(-rows // tile.rows) * -(-columns // tile.columns)
+            grid = batch * -(-rows // tile.rows) * -(-columns // tile.columns)
+            return grid * min(most, max(1, round(self._warps * WARP / tile.threads / grid)))
 
         tile = self._largest(blocks, self._tiles)
         shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES

@@ -16,6 +16,7 @@ from simsched.costmodel import CostModel, default_cost, operator_times
 from simsched.graph import OpGraph
 from simsched.graph.columns import Floats, Ints
 from simsched.program import launch_ptr
+from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import Demand, demand_of
 
 
@@ -75,8 +76,9 @@ def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bo
     *Operators.* A block takes its time on an idle device or longer. One that is slowed by a share a of
     the load on a resource makes progress no faster than 1 over a times that load, so a times its time
     and what it loads is work, of which one device does at most 1 per us. Blocks of a kernel that are
-    merged into one cohort may end up to a quarter of a block early, hence 1.75 blocks for a kernel
-    of more than one wave. An operator that no other can run beside takes its solo time. Operators
+    merged into one cohort may end up to a quarter of a block early, and so may those that are quick, hence less than
+    1.75 blocks for a kernel of more than one wave. An
+    operator that no other can run beside takes its solo time. Operators
     without a known grid take no residency, and those without `utilization` either count in the
     critical path alone; with `contention` off that is so for all.
 
@@ -175,10 +177,12 @@ def _asked_of(device: Device, asked: Demand, runs: npt.NDArray[np.bool_]) -> Ite
         return
     unit = np.where(runs, asked.unit, 0.0)
     waves = np.maximum(1.0, asked.blocks / np.maximum(asked.residency, 1))
-    waves = np.where(waves > 1.0, np.maximum(waves, _SECOND_WAVE), 1.0)
+    second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
+    waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
     whole = np.maximum(asked.blocks, 1) * unit
-    sm, dram = whole * asked.sm_share * asked.alpha, whole * asked.dram_share * asked.beta
-    yield np.maximum(waves * unit, np.maximum(sm, dram))
+    of_device = np.where(asked.blocks > 0, asked.sm_share / device.sms, asked.sm_share)
+    sm, dram = whole * of_device * asked.alpha, whole * asked.dram_share * asked.beta
+    yield np.maximum(waves * unit, np.maximum(sm, dram)) + asked.latency
     yield sm
     yield dram
     per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
@@ -188,4 +192,4 @@ def _asked_of(device: Device, asked: Demand, runs: npt.NDArray[np.bool_]) -> Ite
 
 
 _SECOND_WAVE: Final = 1.75
-"""Least blocks' lengths of a kernel of more than one wave: five cohorts due within one are merged into four."""
+"""Least blocks' lengths of a kernel of more than one wave, without spread: five cohorts due within one become four."""

@@ -15,10 +15,12 @@ from simsched.calibration.stages import microbenchmarked
 from simsched.cluster import Cluster
 from simsched.errors import CalibrationError
 from simsched.graph import OpGraph
-from simsched.numeric import is_count, is_number
+from simsched.numeric import is_number
 from simsched.profile import Profile, Replay
 
 _FEWEST_TO_HOLD_OUT: Final = 3
+_HELD_OUT: Final = 0.25  # part of the runs on several streams
+_NOISE: Final = 2.0  # standard errors by which the error over held-out runs may grow
 
 
 def calibrate(
@@ -27,8 +29,7 @@ def calibrate(
     graph: OpGraph | None = None,
     *,
     rng: np.random.Generator | int = 0,
-    held_out: float = 0.25,
-    bootstrap: int = 200,
+    held_out: float = _HELD_OUT,
 ) -> Calibration:
     """Fit the parameters of a cluster, and times of operators, to measurements.
 
@@ -41,12 +42,10 @@ def calibrate(
     graph
         The graph that is meant, to be told if a profile is of another.
     rng
-        Generator or seed: which runs are held out, and the bootstrap.
+        Generator or seed: which runs are held out.
     held_out
         Part of the runs of the graph on several streams that no fit sees. The error is theirs; what is returned was
         fitted without them.
-    bootstrap
-        Replicates for the intervals.
 
     Raises
     ------
@@ -61,8 +60,6 @@ def calibrate(
     """
     if not is_number(held_out) or not 0 <= held_out < 1:
         raise CalibrationError(f"held_out must be in [0, 1), not {held_out!r}")
-    if not is_count(bootstrap, 2):
-        raise CalibrationError(f"bootstrap must be a whole number of at least 2, not {bootstrap!r}")
     rng = np.random.default_rng(rng)
     profiles = (profile,) if isinstance(profile, Profile) else tuple(profile)
     if not profiles:
@@ -75,7 +72,7 @@ def calibrate(
     if measured is None and not micro:
         raise CalibrationError("there is nothing to fit: the profile holds neither runs nor operators of a graph")
     unseen = _held_out(in_place, held_out, rng)
-    rows, residuals = microbenchmarked(micro, cluster, rng=rng, bootstrap=bootstrap)
+    rows, residuals = microbenchmarked(micro, cluster)
     start = Calibration(
         cluster=cluster,
         prior=cluster,
@@ -87,7 +84,7 @@ def calibrate(
         microbenchmarked=rows,
         provenance=_provenance(profiles, len(runs)),
     )
-    return _in_place(start, in_place, unseen, rng, bootstrap)
+    return _in_place(start, in_place, unseen)
 
 
 def recalibrate(
@@ -95,7 +92,6 @@ def recalibrate(
     replays: Sequence[Replay],
     *,
     rng: np.random.Generator | int = 0,
-    bootstrap: int = 200,
 ) -> Calibration:
     """Fit times of operators and parameters again, with further runs of the graph.
 
@@ -104,16 +100,20 @@ def recalibrate(
     calibration
         What was found so far; its runs count as much as further ones. Those it held out stay held out.
     replays
-        Runs of the same graph, all of which are fitted to.
+        Runs of the same graph. All are fitted to; where none was held out so far, all but a quarter of those on several
+        streams.
     rng
-        Generator or seed of the bootstrap.
-    bootstrap
-        Replicates for the intervals.
+        Generator or seed: which of the replays are held out.
 
     Raises
     ------
     CalibrationError
         If there is no replay, or one is of another graph or device.
+
+    Notes
+    -----
+    What is fitted is taken unless the error over all runs held out grows by more than they are noisy; then times and
+    parameters stay as they were.
     """
     if not replays:
         raise CalibrationError("there are no replays to calibrate from")
@@ -123,49 +123,68 @@ def recalibrate(
         _require_devices(replay.cluster, calibration.prior, f"run {run.name!r}")
         if calibration.graph is not None:
             require_same(run.graph, calibration.graph, f"run {run.name!r}")
-    kept = tuple(row for row in calibration.residuals if row.name.startswith(MICROBENCHMARKS))
     count = int(calibration.provenance.get("runs", "0")) + len(more)
     start = replace(
         calibration,
         graph=calibration.graph or more[0].graph,
-        residuals=kept,
         provenance={**calibration.provenance, "runs": str(count)},
     )
-    unseen = (*calibration.held_out, *[False] * len(more))
-    return _in_place(start, (*calibration.runs, *more), unseen, rng, bootstrap)
+    runs = (*calibration.runs, *more)
+    if not calibration.times:
+        return _in_place(start, runs, [False] * len(runs))
+    part = 0.0 if any(calibration.held_out) else _HELD_OUT
+    unseen = (*calibration.held_out, *_held_out(more, part, rng))
+    found = _in_place(start, runs, unseen)
+    before = _with_runs(start, runs, unseen)
+    return before if _is_worse(found, before) else found
 
 
-def _in_place(
-    start: Calibration, runs: Sequence[Run], unseen: Sequence[bool], rng: np.random.Generator, bootstrap: int
-) -> Calibration:
+def _in_place(start: Calibration, runs: Sequence[Run], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
-    rows = start.microbenchmarked
+    rows, graph = start.microbenchmarked, start.graph
     cluster = with_rows(start.prior, rows)
-    graph, times = start.graph, dict(start.times)
-    residuals = list(start.residuals)
-    if runs:
-        seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
-        graph = with_shares(runs[0].graph if graph is None else graph, seen)
-        runs, seen = ([run.over(graph) for run in some] for some in (runs, seen))
-        beliefs = beliefs_of(start.prior, rows)
-        found, fitted_times = refit(seen, cluster, beliefs, identified(rows), rng=rng, bootstrap=bootstrap)
-        rows = updated(rows, found)
-        cluster = with_rows(start.prior, rows)
-        for run, hidden in zip(runs, unseen, strict=True):
-            predicted = run.makespan(cluster, fitted_times)
-            residuals.append(Residual(run.name, run.measured, predicted, HELD_OUT if hidden else FITTED))
-        times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
-    return replace(
+    if not runs:
+        scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
+        return replace(start, cluster=cluster, scales=scales)
+    seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
+    graph = with_shares(runs[0].graph if graph is None else graph, seen)
+    seen = [run.over(graph) for run in seen]
+    found, fitted_times = refit(seen, cluster, beliefs_of(start.prior, rows), identified(rows))
+    rows = updated(rows, found)
+    cluster = with_rows(start.prior, rows)
+    times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
+    fitted = replace(
         start,
         cluster=cluster,
         graph=graph,
         times=times,
-        scales={} if graph is None else scales_of(graph, times, cluster.devices[0]),
+        scales=scales_of(graph, times, cluster.devices[0]),
         parameters=rows,
-        residuals=tuple(residuals),
-        runs=tuple(runs),
-        held_out=tuple(unseen),
     )
+    return _with_runs(fitted, runs, unseen)
+
+
+def _with_runs(fitted: Calibration, runs: Sequence[Run], unseen: Sequence[bool]) -> Calibration:
+    """Return a calibration with these runs in place, and what it says of them."""
+    graph = fitted.graph
+    assert graph is not None
+    runs, times = [run.over(graph) for run in runs], np.array([fitted.times[name] for name in graph.names])
+    residuals = [row for row in fitted.residuals if row.name.startswith(MICROBENCHMARKS)]
+    for run, hidden in zip(runs, unseen, strict=True):
+        predicted = run.makespan(fitted.cluster, times)
+        residuals.append(Residual(run.name, run.measured, predicted, HELD_OUT if hidden else FITTED))
+    return replace(fitted, residuals=tuple(residuals), runs=tuple(runs), held_out=tuple(unseen))
+
+
+def _is_worse(found: Calibration, before: Calibration) -> bool:
+    """Return whether the error over runs that both have not seen has grown by more than noise."""
+    grown = [
+        abs(now.error) - abs(then.error)
+        for now, then in zip(found.residuals, before.residuals, strict=True)
+        if now.role == HELD_OUT
+    ]
+    noise = [run.noise for run, hidden in zip(found.runs, found.held_out, strict=True) if hidden]
+    return sum(grown) > _NOISE * float(np.hypot.reduce(noise)) if grown else False
 
 
 def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster:

@@ -9,15 +9,17 @@ from weakref import ref
 
 import numpy as np
 
-from simsched.calibration.evidence import Run
+from simsched.calibration.evidence import MICROBENCHMARKS, Run
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
-from simsched.calibration.parameters import PARAMETERS, Belief
+from simsched.calibration.parameters import PARAMETERS, RATES, Belief
 from simsched.cluster import Cluster, Device
 from simsched.costmodel import default_cost, roofline
 from simsched.graph import Operator, OpGraph
 from simsched.graph.columns import Floats, Indices
 from simsched.io import dump_json, read_json, write_file
 
+_MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
+_ABOVE: Final = 1.01
 FITTED, HELD_OUT = "fit", "held-out"
 NORMAL_95: Final = 1.96
 """Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
@@ -33,7 +35,7 @@ class ParameterRow(NamedTuple):
     value, prior
         Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
     low, high
-        Between which it lies with 95 %: by a bootstrap, or by what was believed beforehand.
+        Between which it lies with 95 %, by the fit or by what was believed beforehand.
     identified
         Whether measurements said enough of it.
     note
@@ -51,9 +53,8 @@ class ParameterRow(NamedTuple):
     @property
     def belief(self) -> Belief:
         """What it says of the parameter on the scale on which it is fitted."""
-        parameter = PARAMETERS[self.name]
-        width = parameter.inward(self.high) - parameter.inward(self.low)
-        return Belief(parameter.inward(self.value), max(width / (2 * NORMAL_95), 1e-6))
+        low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
+        return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
 
 
 class Residual(NamedTuple):
@@ -270,6 +271,22 @@ class Calibration:
             note = row.note if row.identified else f"not identified: {row.note}"
             rows.append((row.name, f"{row.value:.4g}", f"{row.prior:.4g}", interval, note))
         return rows
+
+    def warnings(self) -> list[str]:
+        """Return a line for each reason to doubt it: microbenchmarks that it misses, rates above the device's own."""
+        lines = []
+        micro = [row for row in self.residuals if row.name.startswith(MICROBENCHMARKS)]
+        missed = [row for row in micro if abs(row.error) > _MISSED]
+        if missed:
+            worst = max(missed, key=lambda row: abs(row.error))
+            lines.append(
+                f"{len(missed)} of {len(micro)} microbenchmarks are missed by more than {100 * _MISSED:.0f} %, "
+                f"{worst.name} by {100 * worst.error:+.1f} %"
+            )
+        for row in self.parameters:
+            if row.name in RATES and row.value > _ABOVE * row.prior:
+                lines.append(f"{row.name} is fitted as {row.value:.4g}, but the device is said to have {row.prior:.4g}")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as a JSON document, format ``simsched.calibration`` version 1."""

@@ -1,6 +1,6 @@
 """`Calibration` to and from JSON documents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -86,8 +86,8 @@ def from_dict(data: Any, source: str) -> Calibration:
         graph=graph,
         times=times,
         scales=_numbers(top, "scales"),
-        parameters=tuple(_read_parameter(row) for row in top.records("parameters")),
-        microbenchmarked=tuple(_read_parameter(row) for row in top.records("microbenchmarked", [])),
+        parameters=_read_parameters(top.records("parameters")),
+        microbenchmarked=_read_parameters(top.records("microbenchmarked", [])),
         residuals=tuple(_read_residual(row) for row in top.records("residuals", [])),
         runs=runs,
         held_out=held_out,
@@ -110,8 +110,16 @@ def _texts(row: Record, key: str) -> Mapping[str, str]:
     return values
 
 
-def _read_parameter(row: Record) -> ParameterRow:
-    name = row.take("name", str)
+def _read_parameters(rows: Sequence[Record]) -> tuple[ParameterRow, ...]:
+    """Read what is said of parameters, but for those that the model had before."""
+    named = [(row, row.take("name", str)) for row in rows]
+    return tuple(_read_parameter(row, name) for row, name in named if name not in _RETIRED)
+
+
+_RETIRED: Final = ("sm_sensitivity", "dram_sensitivity")
+
+
+def _read_parameter(row: Record, name: str) -> ParameterRow:
     if name not in PARAMETERS:
         raise FormatError(f"{row.where}: unknown parameter {name!r}; known are: {', '.join(PARAMETERS)}")
     numbers = {key: row.take(key, float) for key in ("value", "prior", "low", "high")}

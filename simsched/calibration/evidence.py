@@ -192,7 +192,7 @@ class Run:
     def _launches(self, plan: Plan, times: Floats) -> Array:
         """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
         asked = tuple(
-            (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.sm_sensitivity, d.dram_sensitivity)
+            (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
             for d in plan.cluster.devices
         )
         kept = self.__dict__.get(_KEPT)

@@ -12,9 +12,18 @@ from simsched.graph.columns import Floats, Ints
 _STEP: Final = 0.04  # on the scale of a parameter: simulated times have small jumps where an order changes
 _ROUGH_STEP: Final = 0.1
 _FINEST: Final = 0.2  # part of its spread to which a rough parameter is searched for
-_MOST_CALLS: Final = 12
+_SCANNED: Final = (-2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0)  # spreads from where a parameter begins, or was put
+_MOST_STEPS: Final = 12
+_LENGTHS: Final = (1.0, 0.3, 0.1)
+_SETTLED: Final = 0.01  # by which the sum falls in the last step
 _TELLING: Final = 0.6  # part of its spread that a parameter may keep and be called identified
+_OBJECTION: Final = 4.0  # by which the sum may grow where a parameter is put back: two standard deviations
+_SEEN: Final = 1e-3  # standard deviations: a change
+_FAR: Final = 3.0  # standard deviations: a residual that contradicts
 _ROBUST: Final = 2.0  # standard deviations beyond which a residual counts less
+
+_NONE: Final = "no run depends on it"
+_HARDLY: Final = "runs hardly depend on it"
 
 Residuals = Callable[[Mapping[str, float]], Floats]
 """From values of parameters to residuals, each over its standard deviation."""
@@ -28,20 +37,21 @@ class Fit:
     ----------
     beliefs
         What is believed of each parameter now.
-    draws
-        Bootstrap replicates of the identified ones, on their own scale.
     unidentified
         Those that keep what was believed before, with the reason.
     """
 
     beliefs: Mapping[str, Belief]
-    draws: Mapping[str, Floats]
     unidentified: Mapping[str, str]
 
     @property
     def values(self) -> dict[str, float]:
-        """Values of the parameters."""
-        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in self.beliefs.items()}
+        """Values of the parameters that were identified."""
+        return {
+            name: PARAMETERS[name].outward(belief.mean)
+            for name, belief in self.beliefs.items()
+            if name not in self.unidentified
+        }
 
 
 def fit(
@@ -50,8 +60,6 @@ def fit(
     before: Mapping[str, Belief],
     identified: Container[str] = (),
     *,
-    rng: np.random.Generator,
-    bootstrap: int,
     near: Mapping[str, Belief] | None = None,
 ) -> Fit:
     """Fit parameters to residuals.
@@ -59,17 +67,13 @@ def fit(
     Parameters
     ----------
     residuals
-        Called with the values of the parameters.
+        Called with values of parameters; those that it is not given have those believed beforehand.
     groups
         The run that each residual is of, from 0, shape (n_residuals,).
     before
         The parameters, with what is believed of them beforehand.
     identified
         Those of them that earlier measurements identified, whatever these say.
-    rng
-        For the bootstrap.
-    bootstrap
-        Number of replicates; 0 for a fit that says neither how sure it is nor what was not identified.
     near
         What a fit to nearly the same residuals found.
 
@@ -77,45 +81,63 @@ def fit(
     -----
     Minimised is ``sum(rho(r_i)) + sum(((u_j - mean_j) / spread_j)^2)`` over the places u of the parameters on their
     scales (mostly logarithms), rho the soft L1 loss. A parameter whose spread the measurements do not bring below
-    0.6 of what it was is not identified; it is put back, and the others are fitted again. Where slopes mislead a
-    compass search comes first, and slopes are taken over a wider step. A replicate of the
-    bootstrap draws runs with replacement, residuals' noise and what was believed before anew, and moves the fit by one
-    Gauss-Newton step with the Jacobian as it is at the fit.
+    0.6 of what it was is not identified; it is put back, and the others are fitted again, unless the measurements
+    object by two standard deviations. Where slopes mislead a scan and a compass search come first, and slopes are
+    taken over a wider step.
+
+    Spreads are the limit of a bootstrap that draws runs with replacement, residuals' noise and what was believed before
+    anew, and moves the fit by one Gauss-Newton step: with J the Jacobian, P what was believed, ``H = J'J + P`` and
+    ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
+
+    def minimum(free: Sequence[str], start: Mapping[str, float] | None) -> _Minimum:
+        return _minimum(residuals, free, before, start)
+
     names = list(before)
-    found = _minimum(residuals, names, before, None if near is None else np.array([near[name].mean for name in names]))
-    if not bootstrap:
-        places = zip(names, found.place.tolist(), strict=True)
-        return Fit({name: Belief(place, before[name].spread) for name, place in places}, {}, {})
-    unidentified = {name: why for name, why in _unidentified(found, names, before).items() if name not in identified}
-    free = [name for name in names if name not in unidentified]
-    if unidentified and free:
-        kept = {name: PARAMETERS[name].outward(before[name].mean) for name in unidentified}
-        start = np.array([found.place[names.index(name)] for name in free])
-        found = _minimum(lambda values: residuals({**kept, **values}), free, before, start)
-    beliefs = dict(before)
-    draws: dict[str, Floats] = {}
-    if free:
-        replicates = _bootstrap(found, groups, [before[name] for name in free], rng, bootstrap)
-        for j, name in enumerate(free):
-            low, high = PARAMETERS[name].bounds
-            draws[name] = np.clip(replicates[:, j], low, high)
-            beliefs[name] = Belief(float(found.place[j]), max(float(np.std(replicates[:, j])), 1e-6))
-    return Fit(beliefs, draws, unidentified)
+    whole = found = minimum(names, None if near is None else {name: near[name].mean for name in names})
+    reasons = {name: why for name, why in _unidentified(found, before).items() if name not in identified}
+    if reasons:
+        found = minimum([name for name in names if name not in reasons], whole.places)
+        if found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
+            found, doubtful, reasons = whole, reasons, {}
+            for name, why in doubtful.items():
+                without = minimum([other for other in found.places if other != name], found.places)
+                if without.cost <= found.cost + _OBJECTION:
+                    found, reasons[name] = without, why
+    for name, why in reasons.items():
+        if why in (_NONE, _HARDLY) and _is_contradicted(residuals, found, name, before[name]):
+            reasons[name] = "contradicted by runs, which no value of it explains"
+    spread = found.spread(groups)
+    fitted = {name: Belief(u, s) for (name, u), s in zip(found.places.items(), spread.tolist(), strict=True)}
+    return Fit({**before, **fitted}, reasons)
 
 
 @dataclass(frozen=True)
 class _Minimum:
-    place: Floats
+    """The least of a sum, the places of its parameters by name, and what measured residuals are there."""
+
+    places: Mapping[str, float]
     residual: Floats
     jacobian: Floats
+    precision: Floats  # of what was believed of each parameter
+    cost: float
+
+    @property
+    def covariance(self) -> Floats:
+        """As far as residuals have the deviations that they are given."""
+        return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.diag(self.precision)))
+
+    def spread(self, groups: Ints) -> Floats:
+        """Return the standard deviation of each parameter, where residuals of a group may be off together."""
+        slopes = np.zeros((int(groups.max(initial=-1)) + 1, len(self.places)))
+        np.add.at(slopes, groups, self.jacobian * self.residual[:, None])
+        off = slopes @ self.covariance
+        return np.asarray(np.sqrt(np.diag(self.covariance) + (off**2).sum(axis=0)))
 
 
 def _minimum(
-    residuals: Residuals, names: Sequence[str], before: Mapping[str, Belief], near: Floats | None = None
+    residuals: Residuals, names: Sequence[str], before: Mapping[str, Belief], near: Mapping[str, float] | None = None
 ) -> _Minimum:
-    from scipy.optimize import least_squares
-
     parameters = [PARAMETERS[name] for name in names]
     mean = np.array([before[name].mean for name in names])
     spread = np.array([before[name].spread for name in names])
@@ -142,37 +164,76 @@ def _minimum(
             columns.append((at(ends[1]) - at(ends[0])) / (ends[1][j] - ends[0][j]))
         return np.column_stack(columns)
 
-    inside = 1e-9 * np.maximum(1.0, np.abs(low)), 1e-9
-    start = np.clip(mean if near is None else near, low + inside[0], high - inside[1])
+    start = np.clip(mean if near is None else [near[name] for name in names], low, high)
+    if not names:
+        found = at(start)
+        return _Minimum({}, found, np.zeros((len(found), 0)), spread, float(found @ found))
     rough = [j for j, parameter in enumerate(parameters) if parameter.rough]
     best = start
     if near is None:
-        best = _searched(at, start, rough, spread, low + inside[0], high - inside[1])
-    found = least_squares(
-        at, best, jac=slope, bounds=(low, high), x_scale=np.maximum(spread, 1e-3), max_nfev=_MOST_CALLS,
-        xtol=1e-4, ftol=1e-5, gtol=1e-8,
-    )  # fmt: skip
-    n = len(found.fun) - len(names)
-    return _Minimum(np.asarray(found.x), np.asarray(found.fun)[:n], np.asarray(found.jac)[:n])
+        best = _searched(at, start, rough, spread, low, high)
+    place, found, jacobian = _descended(at, slope, best, rough, low, high)
+    n = len(found) - len(names)
+    places = dict(zip(names, place.tolist(), strict=True))
+    return _Minimum(places, found[:n], jacobian[:n], spread**-2.0, float(found @ found))
+
+
+def _descended(
+    at: Callable[[Floats], Floats], slope: Callable[[Floats], Floats], place: Floats, rough: Sequence[int],
+    low: Floats, high: Floats,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    """Return a least place, with the residuals and the slopes there, by Gauss-Newton steps within bounds.
+
+    A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
+    """
+    found = at(place)
+    for _ in range(_MOST_STEPS):
+        jacobian = slope(place)
+        pull = jacobian.T @ found
+        stuck = ((place <= low) & (pull > 0)) | ((place >= high) & (pull < 0))
+        for held in ((), rough):
+            free = np.setdiff1d(np.flatnonzero(~stuck), held)
+            part = jacobian[:, free]
+            step = np.zeros(len(place))
+            step[free] = -np.linalg.solve(part.T @ part, pull[free])
+            tried = (np.clip(place + length * step, low, high) for length in _LENGTHS)
+            better = next((each for each in tried if at(each) @ at(each) < found @ found), None)
+            if better is not None:
+                break
+        else:
+            return place, found, jacobian
+        gain = float(found @ found - at(better) @ at(better))
+        place, found = better, at(better)
+        if gain < _SETTLED:
+            return place, found, jacobian
+    return place, found, slope(place)
 
 
 def _searched(
     at: Callable[[Floats], Floats], start: Floats, rough: Sequence[int], spread: Floats, low: Floats, high: Floats
 ) -> Floats:
-    """Return a place with a lower sum of squares than its neighbours along each rough parameter (compass search)."""
+    """Return a place with a lower sum of squares than its neighbours along each rough parameter.
+
+    By a scan of each, since where it begins may be flat, then by a compass search.
+    """
     best, least = start, float(at(start) @ at(start))
+
+    def improved(j: int, value: float) -> bool:
+        nonlocal best, least
+        tried = _moved(best, j, float(np.clip(value, low[j], high[j])))
+        found = float(at(tried) @ at(tried))
+        is_better = found < least * (1 - 1e-6)
+        if is_better:
+            best, least = tried, found
+        return is_better
+
+    for j in rough:
+        for times in _SCANNED:
+            improved(j, start[j] + times * spread[j])
     step = spread.copy()
     while rough and (step[rough] > _FINEST * spread[rough]).any():
         for j in rough:
-            if step[j] <= _FINEST * spread[j]:
-                continue
-            for side in (-1, 1):
-                tried = _moved(best, j, float(np.clip(best[j] + side * step[j], low[j], high[j])))
-                found = at(tried)
-                if float(found @ found) < least * (1 - 1e-6):
-                    best, least = tried, float(found @ found)
-                    break
-            else:
+            if step[j] > _FINEST * spread[j] and not any(improved(j, best[j] + side * step[j]) for side in (-1, 1)):
                 step[j] /= 2
     return best
 
@@ -183,20 +244,19 @@ def _moved(place: Floats, j: int, value: float) -> Floats:
     return moved
 
 
-def _unidentified(found: _Minimum, names: Sequence[str], before: Mapping[str, Belief]) -> dict[str, str]:
+def _unidentified(found: _Minimum, before: Mapping[str, Belief]) -> dict[str, str]:
     """Return which parameters measurements say little of, and why."""
-    prior = np.array([before[name].spread for name in names])
-    information = found.jacobian.T @ found.jacobian
-    covariance = np.linalg.inv(information + np.diag(prior**-2.0))
+    names = list(found.places)
+    information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
     reasons: dict[str, str] = {}
     for j, name in enumerate(names):
-        if np.sqrt(covariance[j, j]) < _TELLING * prior[j]:
+        told = _TELLING * before[name].spread
+        if np.sqrt(covariance[j, j]) < told:
             continue
-        alone = (information[j, j] + prior[j] ** -2.0) ** -0.5
-        if information[j, j] < 1e-9:
-            reasons[name] = "no run depends on it"
-        elif alone >= _TELLING * prior[j]:
-            reasons[name] = "runs hardly depend on it"
+        if information[j] < 1e-9:
+            reasons[name] = _NONE
+        elif (information[j] + found.precision[j]) ** -0.5 >= told:
+            reasons[name] = _HARDLY
         else:
             scale = np.sqrt(np.diag(covariance))
             alike = np.abs(covariance[j] / (scale * scale[j]))
@@ -205,17 +265,10 @@ def _unidentified(found: _Minimum, names: Sequence[str], before: Mapping[str, Be
     return reasons
 
 
-def _bootstrap(found: _Minimum, groups: Ints, before: Sequence[Belief], rng: np.random.Generator, count: int) -> Floats:
-    """Return replicates of the fit, shape (count, n_parameters)."""
-    precision = np.array([belief.spread for belief in before]) ** -2.0
-    mean = np.array([belief.mean for belief in before])
-    n_groups = int(groups.max()) + 1 if len(groups) else 0
-    rows = []
-    for _ in range(count):
-        times = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[groups].astype(np.float64)
-        drawn = mean + rng.standard_normal(len(mean)) * precision**-0.5
-        residual = found.residual + rng.standard_normal(len(found.residual))
-        weighted = found.jacobian * times[:, None]
-        pull = weighted.T @ residual + precision * (found.place - drawn)
-        rows.append(found.place - np.linalg.solve(weighted.T @ found.jacobian + np.diag(precision), pull))
-    return np.array(rows).reshape(count, len(mean))
+def _is_contradicted(residuals: Residuals, found: _Minimum, name: str, belief: Belief) -> bool:
+    """Return whether residuals that other values of a parameter would change are far off where it was put back."""
+    values = {other: PARAMETERS[other].outward(place) for other, place in found.places.items()}
+    here, outward = residuals(values), PARAMETERS[name].outward
+    moved = [residuals({**values, name: outward(belief.mean + times * belief.spread)}) for times in _SCANNED]
+    changed = (np.abs(np.array(moved) - here) > _SEEN).any(axis=0)
+    return bool((np.abs(here[changed]) > _FAR).any())

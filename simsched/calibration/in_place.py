@@ -76,9 +76,6 @@ def refit(
     cluster: Cluster,
     beliefs: Mapping[str, Belief],
     identified: Container[str] = (),
-    *,
-    rng: np.random.Generator,
-    bootstrap: int,
 ) -> tuple[Fit, Floats]:
     """Fit times of operators and parameters of devices to runs of a graph, by turns.
 
@@ -109,16 +106,14 @@ def refit(
     fitted = cluster
     times = operator_times(runs, fitted)
     found = None
-    for turn in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         known = times
 
         def residuals(values: Values, known: Floats = known) -> Floats:
             return _residuals(telling, with_values(cluster, values), known)
 
-        replicates = bootstrap if turn == _ROUNDS - 1 else 0
-        near = None if found is None else found.beliefs
-        found = fit(residuals, groups, before, identified, rng=rng, bootstrap=replicates, near=near)
-        fitted = with_values(cluster, {n: v for n, v in found.values.items() if n not in found.unidentified})
+        found = fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
+        fitted = with_values(cluster, found.values)
         times = operator_times(runs, fitted, times)
     assert found is not None
     return found, times

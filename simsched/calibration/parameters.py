@@ -74,16 +74,19 @@ class Parameter:
 
 
 CLASSES: Final = ("compute", "memory")
-OVERHEADS: Final = ("launch", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "copy")
+OVERHEADS: Final = (
+    "launch", "launch_latency", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "copy",
+)  # fmt: skip
 _PAIRS: Final = tuple((i, j) for i in range(2) for j in range(2))
 INTERFERENCE: Final = tuple(f"interference.{CLASSES[i]}.{CLASSES[j]}" for i, j in _PAIRS)
 LINKS: Final = ("link.latency", "link.bandwidth")
+SOLO: Final = ("saturating_warps", "bandwidth", "block_spread", "kernel_latency")
+"""Those that say how the time of a kernel alone depends on the number of its blocks."""
+RATES: Final = ("bandwidth", "link.bandwidth", "copy_rate")
+"""Those of which data sheets and drivers say the most that is possible."""
 SHARING: Final = (
-    "saturating_warps",
-    "bandwidth",
+    *SOLO,
     "least_sm_share",
-    "sm_sensitivity",
-    "dram_sensitivity",
     "interleave",
     *INTERFERENCE,
 )
@@ -92,11 +95,12 @@ SHARING: Final = (
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     parameter.name: parameter
     for parameter in (
-        *(Parameter(name, 0.7, 0.1) for name in OVERHEADS),
+        *(Parameter(name, 0.7, 0.1, rough=name == "launch_latency") for name in OVERHEADS),
         Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-        Parameter("bandwidth", 0.6, 0.6, rough=True),
+        Parameter("bandwidth", 0.2, 0.2, rough=True),
+        Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
+        Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
         Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
-        *(Parameter(f"{name}_sensitivity", 0.25, 0.2, log=False, low=0.1, high=1.0) for name in ("sm", "dram")),
         Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
         *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
         Parameter("link.latency", 0.7, 0.1),

@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from simsched.calibration.calibration import NORMAL_95, ParameterRow
 from simsched.calibration.fitting import Fit
 from simsched.calibration.parameters import PARAMETERS, Belief, prior_beliefs, values_of, with_values
 from simsched.cluster import Cluster
-
-_TAIL = 0.025
 
 
 def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
@@ -17,8 +13,7 @@ def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
     beliefs = prior_beliefs(cluster)
     rows = []
     for name, value in values_of(cluster).items():
-        parameter, (mean, spread) = PARAMETERS[name], beliefs[name]
-        low, high = (parameter.outward(mean + side * NORMAL_95 * spread) for side in (-1, 1))
+        _, low, high = _interval(name, beliefs[name])
         rows.append(ParameterRow(name, value, value, low, high, False, "nothing was measured that depends on it"))
     return tuple(rows)
 
@@ -32,12 +27,16 @@ def _updated(row: ParameterRow, found: Fit) -> ParameterRow:
     name = row.name
     if name in found.unidentified:
         return row if row.identified else row._replace(note=found.unidentified[name])
-    if name not in found.draws:
+    if name not in found.beliefs:
         return row
-    parameter = PARAMETERS[name]
-    low, high = (parameter.outward(float(x)) for x in np.quantile(found.draws[name], (_TAIL, 1 - _TAIL)))
-    value = found.values[name]
-    return ParameterRow(name, value, row.prior, min(low, value), max(high, value), True)
+    value, low, high = _interval(name, found.beliefs[name])
+    return ParameterRow(name, value, row.prior, low, high, True)
+
+
+def _interval(name: str, belief: Belief) -> tuple[float, float, float]:
+    """Return the value, and between which it lies with 95 %."""
+    outward, (mean, spread) = PARAMETERS[name].outward, belief
+    return outward(mean), outward(mean - NORMAL_95 * spread), outward(mean + NORMAL_95 * spread)
 
 
 def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief]:

@@ -22,7 +22,7 @@ Signature = tuple[float, float, tuple[object, ...]]
 
 def signature(op: Operator) -> Signature:
     """Return what makes two kernels the same work."""
-    return op.flops, op.nbytes, (op.intensity, op.dtype, *op.kernels)
+    return op.flops, op.nbytes, (op.kind, op.intensity, op.dtype, *op.kernels)
 
 
 class SoloRuns:
@@ -44,10 +44,9 @@ class SoloRuns:
 
     Notes
     -----
-    With N blocks of which the device holds m at once, a kernel whose blocks take c each on an idle device needs
-    ``(waves - 1) * c * D(m) + c * D(rest)`` with ``D(n) = max(1, 1 - alpha + alpha * n * q, n * bytes / (c *
-    bandwidth))``: as simulated, but with the DRAM load that its blocks would like to have. q depends on
-    `saturating_warps`, and c is the one with which the kernels of a family that DRAM does not limit fit best.
+    A kernel of N blocks, whose blocks take c each on an idle device, takes its latency and the longer of U(N) c and of
+    the time in which DRAM moves its bytes; U(N) is what it takes by itself (`Demand.units`), and depends on
+    `saturating_warps` and `block_spread`. c is the one with which those of a family that DRAM does not limit fit best.
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
@@ -73,25 +72,15 @@ class SoloRuns:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
         on = np.zeros(len(self._graph), np.int64)
         asked = demand_of(self._graph, cluster, on, self._measured)
-        waves = np.ceil(asked.blocks / asked.residency)
-        full = np.minimum(asked.blocks, asked.residency)
-        last = asked.blocks - (waves - 1) * asked.residency
-        moved = self._graph.nbytes / asked.blocks / cluster.devices[0].bandwidth  # us of DRAM's time for each block
-
-        def stretch(rows: Ints, resident: Floats, block: float) -> tuple[Floats, Floats]:
-            alpha = asked.alpha[rows]
-            sm = np.maximum(1.0, 1 - alpha + alpha * resident[rows] * asked.sm_share[rows])
-            return block * sm, resident[rows] * moved[rows]
-
+        moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []
         for rows in self.families:
-            block = float((self._measured[rows] / waves[rows]).min())
+            measured, latency = self._measured[rows], asked.latency[rows]
+            block = float(((measured - latency) / asked.units[rows]).min())
             for _ in range(_TURNS):
-                busy, dram = stretch(rows, full, block)
-                rest = stretch(rows, last, block)
-                time = (waves[rows] - 1) * np.maximum(busy, dram) + np.maximum(*rest)
-                off = np.log(time / self._measured[rows])
-                counts = dram < busy
+                busy = block * asked.units[rows]
+                off = np.log((latency + np.maximum(busy, moved[rows])) / measured)
+                counts = moved[rows] < busy
                 if not counts.any():
                     break
                 change = float(np.median(off[counts]))

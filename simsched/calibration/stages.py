@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simsched.calibration.calibration import ParameterRow, Residual
 from simsched.calibration.evidence import ALONE, Run, Times, Values
 from simsched.calibration.fitting import Residuals, fit
-from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, with_values
+from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, with_values
 from simsched.calibration.rows import beliefs_of, identified, prior_rows, updated, with_rows
 from simsched.calibration.solo import Signature, SoloRuns, signature
 from simsched.cluster import Cluster
@@ -42,9 +42,7 @@ class Target(NamedTuple):
         return found
 
 
-def microbenchmarked(
-    runs: Sequence[Run], cluster: Cluster, *, rng: np.random.Generator, bootstrap: int
-) -> tuple[Rows, tuple[Residual, ...]]:
+def microbenchmarked(runs: Sequence[Run], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
     """Return what becomes of the parameters of a cluster by microbenchmarks, and the residuals of those.
 
     Notes
@@ -59,7 +57,7 @@ def microbenchmarked(
             return rows
         beliefs = beliefs_of(cluster, rows)
         before = {name: beliefs[name] for name in names if name in beliefs}
-        return updated(rows, fit(residuals, groups, before, identified(rows), rng=rng, bootstrap=bootstrap))
+        return updated(rows, fit(residuals, groups, before, identified(rows)))
 
     def simulated(rows: Rows, targets: Sequence[Target], names: Sequence[str]) -> Rows:
         base = with_rows(cluster, rows)
@@ -78,7 +76,7 @@ def microbenchmarked(
     pairs = [run for run in named("pair/") if _side_by_side(run).any()]
     rows = simulated(rows, [_overhead(run) for run in named("overhead/")], [n for n in OVERHEADS if n != "copy"])
     base = with_rows(cluster, rows)
-    rows = stage(rows, lambda v: alone.residuals(with_values(base, v)), alone.groups, ("saturating_warps", "bandwidth"))
+    rows = stage(rows, lambda v: alone.residuals(with_values(base, v)), alone.groups, SOLO)
     rows = simulated(rows, [_pair(run) for run in pairs], SHARING)
     rows = simulated(rows, [_transfer(run) for run in named("transfer/")], ("copy", *LINKS, "copy_rate"))
     fitted = with_rows(cluster, rows)
@@ -104,7 +102,8 @@ def _overhead(run: Run) -> Target:
 
 def _transfer(run: Run) -> Target:
     def read(times: Times) -> Floats:
-        return np.concatenate([[times.makespan], np.diff(times.copies)[:, 0]])
+        several = len(times.copies) > 1  # some may wait for an engine: the simulator lets all move, and end, together
+        return np.concatenate([[times.makespan], [] if several else np.diff(times.copies)[:, 0]])
 
     return _target(run, run.durations(), read, _TRANSFER)
 

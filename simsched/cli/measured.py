@@ -52,6 +52,7 @@ def calibration_facts(calibration: "Calibration") -> list[tuple[str, str]]:
         ("operators", f"{len(calibration.times)} measured"),
         ("runs", f"{len(calibration.residuals)}"),
         ("error", told),
+        *(("warning", line) for line in calibration.warnings()),
     ]
 
 

@@ -92,7 +92,7 @@ def calibrate(
     ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap, and of what is held out.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of what is held out.")] = 0,
     output: Output = None,
     as_json: Json = False,
     shape: Shape = None,

@@ -16,6 +16,9 @@ _COUNTS: Final = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", 
                   "shared_memory_per_block", "shared_memory_reserved", "shared_memory_granularity", "copy_engines",
                   "resident_kernels", "connections", "max_registers_per_block")  # fmt: skip
 
+_ADDED: Final = {"launch_latency": 0.0, "block_spread": 0.08, "kernel_latency": 0.0}
+"""Fields that files of earlier releases do not have, and what stands for them."""
+
 
 def to_dict(cluster: Cluster) -> dict[str, Any]:
     """See `Cluster.to_dict`."""
@@ -55,7 +58,8 @@ def _read_device(row: Record) -> Device:
     known: dict[str, Any] = {"peak": row.take("peak", dict), "interference": _rates(row)}
     copy_rate = row.take("copy_rate", float, None)
     known["copy_rate"] = inf if copy_rate is None else copy_rate
-    known["launch_latency"] = row.take("launch_latency", float, 0.0)  # not in files of releases before it
+    for name, before in _ADDED.items():
+        known[name] = row.take(name, float, before)
     for field in fields(Device):
         if field.name not in known:
             kind: type = str if field.name in _TEXTS else int if field.name in _COUNTS else float

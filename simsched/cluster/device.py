@@ -67,9 +67,10 @@ class Device:
         Resident warps that keep the issue slots of an SM busy.
     least_sm_share
         Part of the issue slots that even a kernel bound by DRAM takes, of what its warps could, in [0, 1].
-    sm_sensitivity, dram_sensitivity
-        Part of the excess load on the SMs' issue slots, and on DRAM, that slows a kernel bound by them, in (0, 1]: 1
-        is in full proportion; where blocks of a kernel end at different times, others fill in, and it is less.
+    block_spread
+        Standard deviation of the times of a kernel's blocks that were issued together, over their mean, in [0, 0.5].
+    kernel_latency
+        Device time in us of a kernel that loads nothing: from the end of its last block to its own.
     contention
         False lets every kernel run at its solo rate, without residency limits.
     """
@@ -107,13 +108,13 @@ class Device:
     interleave: float = 0.0
     saturating_warps: float = 24.0
     least_sm_share: float = 0.1
-    sm_sensitivity: float = 1.0
-    dram_sensitivity: float = 1.0
+    block_spread: float = 0.08
+    kernel_latency: float = 0.0
     contention: bool = True
     max_registers_per_block: int = field(default=65536)
 
     def __post_init__(self) -> None:
-        for name in ("copy_rate", *_COUNTS, *_RATES, *_TIMES, *SENSITIVITIES, *_PARTS):
+        for name in ("copy_rate", *_COUNTS, *_RATES, *_TIMES, *_PARTS):
             self._require(name, is_number(getattr(self, name)), "must be a number")
         for name in _COUNTS:
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
@@ -123,8 +124,7 @@ class Device:
         self._require("copy_rate", self.copy_rate > 0, "must be positive")
         for name in _TIMES:
             self._require(name, 0 <= getattr(self, name) < inf, "must be finite and not negative")
-        for name in SENSITIVITIES:
-            self._require(name, 0 < getattr(self, name) <= 1, "must be in (0, 1]")
+        self._require("block_spread", self.block_spread <= LARGEST_SPREAD, f"must be at most {LARGEST_SPREAD}")
         for name in _PARTS:
             self._require(name, 0 <= getattr(self, name) <= 1, "must be in [0, 1]")
         self._require(
@@ -176,10 +176,12 @@ _COUNTS = (
 _RATES = ("clock", "bandwidth", "memory", "saturating_warps", "shared_memory_granularity")
 _TIMES = (
     "launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency",
+    "kernel_latency",
     "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
 )  # fmt: skip
-_PARTS = ("interleave", "least_sm_share")
-SENSITIVITIES = ("sm_sensitivity", "dram_sensitivity")
+_PARTS = ("interleave", "least_sm_share", "block_spread")
+LARGEST_SPREAD = 0.5
+"""Most that the times of a kernel's blocks may vary by: the early ones end after some time."""
 OVERHEADS = _TIMES[:10]
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 

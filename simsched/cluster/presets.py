@@ -4,10 +4,11 @@ Sources, in the comments below: **cc** = limits per compute capability from the 
 occupancy header; **datasheet** = vendor's product brief, whitepaper or ``deviceQuery`` listing;
 **trace** = device properties recorded in profiler traces; **prior** = from memory of published
 figures, not checked here. FP32 rates are SMs x lanes x 2 x clock rather than the rounded figure
-of a datasheet. Costs of launching are medians of published profiler traces by family, the profiler included, see
-`_HOST`; those of synchronising are the defaults of `Device`: medians of traces of V100 and A100 (record 1 us, wait
-1.3 us, same-stream gap 0.8-1 us) and priors (hop, barrier, graph). Interference is a prior too. Dispatch is strict
-leftover (interleave 0): of 94 measured pairs on V100 and A100 whose first kernel has many waves none shared slots.
+of a datasheet; the warps that fill an SM follow from its lanes (`PRIORS`). Costs of launching are medians of published
+profiler traces by family, the profiler included, see `_HOST`; those of synchronising are the defaults of `Device`:
+medians of traces of V100 and A100 (record 1 us, wait 1.3 us, same-stream gap 0.8-1 us) and priors (hop, barrier,
+graph). Interference is a prior too. Dispatch is strict leftover (interleave 0): of 94 measured pairs on V100 and A100
+whose first kernel has many waves none shared slots.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.cluster.device import Device, Link
+from simsched.cluster.occupancy import WARP
+from simsched.cluster.priors import PRIORS
 from simsched.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
 
 _LIMITS = (
@@ -45,10 +48,13 @@ def _gpu(
 ) -> dict[str, Any]:
     """Return the fields of a `Device`; `tflops` are dense rates of dtypes other than fp32."""
     launch, latency = _HOST.get(cc, _USUAL_HOST)
+    cycles = PRIORS.get(f"saturating_cycles_{cc}", PRIORS["saturating_cycles"]).value
     rates = {"fp32": sms * lanes * 2 * mhz} | {dtype: rate * TFLOP_PER_S for dtype, rate in tflops.items()}
     return dict(zip(_LIMITS, _CAPABILITY[cc], strict=True)) | {
         "sms": sms, "clock": mhz, "peak": rates, "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2,
         "copy_engines": engines, "launch": launch, "launch_latency": latency,
+        # a result of each lane is on its way for so many cycles; at most what an SM holds
+        "saturating_warps": float(min(cycles * lanes / WARP, _CAPABILITY[cc][0] / WARP)),
     }  # fmt: skip
 
 
@@ -56,7 +62,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
         "k80": _gpu("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
-        | {"resident_kernels": 32, "saturating_warps": 32.0},
+        | {"resident_kernels": 32},
         # cc and SMs: trace; clock as locked by the IOS authors; bandwidth and tensor rate: datasheet, prior
         "v100": _gpu("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
         "v100s-pcie": _gpu("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
@@ -90,8 +96,9 @@ LINKS: Final[Mapping[str, tuple[str, Link]]] = MappingProxyType(
         "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
         "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
         "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
-        "pcie3": ("switch", Link(12 * GB_PER_S, 5 * US)),  # x16: 15.75 peak, 11-13 reached peer to peer; prior
-        "pcie4": ("switch", Link(24 * GB_PER_S, 5 * US)),  # x16: 31.5 peak; prior
+        # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
+        "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
+        "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
         "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US)),  # x16: 63 peak; 54.3 and 4.1 us measured by p2pmark
         "network": ("switch", Link(24 * GB_PER_S, 12 * US)),  # between nodes, 200 Gb/s InfiniBand: prior
     }

@@ -10,13 +10,20 @@ proportion to how sensitive they are to that resource.
 from math import ceil, floor, inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, f8, i4
+from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.units import TIE, TIE_LIMIT
 
+LARGEST_UNSLOWED: Final = 0.99
+"""Of a resource, what at most is left to kernels that are not slowed by its load."""
 SATURATED: Final = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
 MAX_COHORTS: Final = 4
 """Groups of blocks of a kernel that end together; more are merged."""
+KEPT_WAVES: Final = 4
+"""Of a kernel's last waves, those that are never passed over."""
+LATE: Final = 3
+LATENESS: Final = 1.5
+"""Of ten blocks that are issued together three end late, by so many standard deviations."""
 SAME_PLACE: Final = 1e-3
 """Of a block: an instant is never so long that it takes in two waves."""
 
@@ -37,64 +44,279 @@ class Crossing(Row):
     end: i4
 
 
-def slowdown(alpha: float, beta: float, sm_load: float, dram_load: float) -> float:
-    """Return how much longer a block takes than on an idle device, at least 1.
+class Work(Row):
+    """A kernel, of which progress is in blocks' lengths, or a copy, of which it is in bytes; `row` is its launch.
 
-    Parameters
-    ----------
-    alpha, beta
-        Sensitivity to the SM load and to the DRAM load, in [0, 1].
-    sm_load, dram_load
-        Total loads on the device; 1 is all of it.
+    It was `progress` far at time `anchor` and gains `rate` a us. Of the blocks that were `crowd` together, `peak` were
+    on the SM with most of them.
     """
-    return max(1.0, 1.0 - alpha + alpha * sm_load, 1.0 - beta + beta * dram_load)
+
+    unit: f8
+    latency: f8
+    dram_share: f8
+    solo: f8
+    arrival: f8
+    progress: f8
+    anchor: f8
+    rate: f8
+    slowed: f8  # by issue slots
+    start: f8
+    unissued: i8
+    resident: i8
+    crowd: i8
+    peak: i8
+    skipped: i8  # refills of all resident blocks that are passed over
+    row: i4
+    place: i4
+    n_cohorts: i4
+    saturated: i4  # whether the fullest of its SMs is
 
 
-def solo_units(blocks: int, residency: int, sm_share: float, dram_share: float, alpha: float, beta: float) -> float:
-    """Return the time of a kernel alone, in units of the time of one of its blocks on an idle device.
+class Cohort(Row):
+    """Blocks of a kernel that end together, at a progress of `due`."""
+
+    due: f8
+    count: i8
+
+
+def slowdown(sensitivity: float, load: float, least: float) -> float:
+    """Return how much longer a block takes than on an idle device.
 
     Parameters
     ----------
-    blocks
-        Blocks in the grid; 0 for an operator without a grid, which is one piece of work.
-    residency
-        Blocks that the device holds at once.
-    sm_share, dram_share
-        What one resident block loads.
-    alpha, beta
-        Sensitivities, see `slowdown`.
+    sensitivity
+        The part of its time that the resource alone would take.
+    load
+        Of the resource, as `pressure` has it; 1 is all of it.
+    least
+        How much longer it takes anyhow; 1 where nothing else slows it.
+    """
+    return max(least, sensitivity * load)
+
+
+def most_dram_share(blocks: int, residency: int, sms: int, sm_share: float) -> float:
+    """Return the part of DRAM that a block may load, so that its kernel by itself is never slowed by that.
+
+    Parameters
+    ----------
+    sm_share
+        What a block loads of its SM, which bounds how many blocks go at full speed.
+    """
+    most = float(min(blocks, residency))
+    return 1.0 / (most if sm_share * most <= float(sms) else float(sms) / sm_share)
+
+
+class Share(Row):
+    """What a kernel or a copy loads of a resource, and how sensitive it is to the load of that."""
+
+    load: f8
+    sensitivity: f8
+
+
+def pressure(n: int, shares: Rows[Share]) -> float:
+    """Return the load of a resource at which those who share it use all of it and no more, or the sum if that is less.
 
     Notes
     -----
-    Waves of `residency` blocks follow each other; the last has what is left over.
+    At a pressure x a share is slowed to ``load / (x * sensitivity)`` where that is less than its load. Those that are
+    not slowed leave the others only the rest, so x is more than the sum unless all are fully sensitive. It is found by
+    Newton's method, exact as soon as it is known who is slowed: mostly after two turns of O(n).
     """
-    if blocks == 0:
-        return slowdown(alpha, beta, sm_share, dram_share)
-    waves = ceil(float(blocks) / float(residency))
-    last = blocks - (waves - 1) * residency
-    full = slowdown(alpha, beta, residency * sm_share, residency * dram_share)
-    return (waves - 1) * full + slowdown(alpha, beta, last * sm_share, last * dram_share)
+    x, last = 0.0, 0.0
+    for i in range(n):
+        x += shares[i].load
+    while x > 1.0 and abs(x - last) > TIE * x:
+        last, slowed, unslowed = x, 0.0, 0.0
+        for i in range(n):
+            share = shares[i]
+            if share.sensitivity * x > 1.0:
+                slowed += share.load / share.sensitivity
+            else:
+                unslowed += share.load
+        x = max(1.0, slowed / (1.0 - min(unslowed, LARGEST_UNSLOWED)))
+    return x
 
 
-def whole_cycles(unissued: int, resident: int) -> int:
-    """Return the refills of all resident blocks that can be passed over before the last, partial one."""
-    return max(0, ceil(float(unissued) / float(resident)) - 1)
+# Blocks of a kernel -------------------------------------------------------------------------------
 
 
-def waves_over(due: float, cycles: int, progress: float, now: float, rate: float) -> tuple[int, bool]:
+def begin_kernel(work: Work, blocks: int) -> None:
+    """Set a kernel to where none of its blocks has been issued."""
+    work.unissued, work.n_cohorts = blocks, 0
+    work.resident = work.crowd = work.peak = work.skipped = 0
+    work.progress = work.anchor = work.rate = 0.0
+
+
+def progress_of(work: Work, now: float) -> float:
+    """Return how far a kernel or copy is."""
+    return work.progress + (now - work.anchor) * work.rate
+
+
+def anchor_anew(work: Work, now: float, rate: float) -> None:
+    """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
+    if rate != work.rate:
+        work.progress = progress_of(work, now)
+        work.anchor, work.rate = now, rate
+
+
+def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
+    """Put blocks of a kernel on its device.
+
+    Notes
+    -----
+    The last three of ten end late, the others so early that the mean stays; their standard deviation is `spread` of a
+    block's time, less where there are few.
+    """
+    work.unissued -= count
+    work.resident += count
+    even = -(-work.resident // sms)
+    if even >= fullest(work, sms):
+        work.peak, work.crowd = even, work.resident
+    elif work.resident > work.crowd:
+        work.crowd = work.resident
+    due, late = progress_of(work, now) + 1.0, 0
+    if spread > 0.0 and count > 1:
+        late = max(1, LATE * count // 10)
+        after = LATENESS * spread * float(count - 1) / float(count + 2)
+        add_cohort(work, cohorts, due + after, late)
+        due -= after * float(late) / float(count - late)
+    add_cohort(work, cohorts, due, count - late)
+
+
+def fullest(work: Work, sms: int) -> int:
+    """Return the blocks of a kernel on the SM that has most of them.
+
+    Notes
+    -----
+    Blocks are issued evenly and end at random: of n that are left of N, of which an SM had m, the number on the fullest
+    SM is the largest j for which as many SMs as half of one are expected to have chosen j of m left, each with
+    probability n / N.
+    """
+    if work.resident >= work.crowd:
+        return work.peak
+    part, expected, n = float(work.resident) / float(work.crowd), float(min(sms, work.crowd)), 0
+    while n < work.peak:
+        expected *= part * float(work.peak - n) / float(n + 1)
+        if expected < 0.5:
+            break
+        n += 1
+    return max(n, -(-work.resident // sms))
+
+
+def add_cohort(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
+    """Add blocks that end together; of too many cohorts the two closest become one."""
+    i = work.n_cohorts
+    while i > 0 and not cohorts[i - 1].due < due and not same_due(cohorts[i - 1].due, due):
+        i -= 1
+    if i > 0 and same_due(cohorts[i - 1].due, due):
+        cohorts[i - 1].count += count
+        return
+    for j in range(work.n_cohorts, i, -1):
+        cohorts[j].due, cohorts[j].count = cohorts[j - 1].due, cohorts[j - 1].count
+    cohorts[i].due, cohorts[i].count = due, count
+    work.n_cohorts += 1
+    if work.n_cohorts <= MAX_COHORTS:
+        return
+    i = 0
+    for j in range(1, MAX_COHORTS):
+        if is_closer(cohorts[j + 1].due - cohorts[j].due, cohorts[i + 1].due - cohorts[i].due):
+            i = j
+    a, b = cohorts[i], cohorts[i + 1]
+    total = a.count + b.count
+    a.due = (a.due * a.count + b.due * b.count) / float(total)
+    a.count = total
+    work.n_cohorts -= 1
+    for j in range(i + 1, work.n_cohorts):
+        cohorts[j].due, cohorts[j].count = cohorts[j + 1].due, cohorts[j + 1].count
+
+
+def first_end(work: Work, cohorts: Rows[Cohort]) -> float:
+    """Return when the next blocks of a kernel end at its rate, infinity if it stands still."""
+    if work.n_cohorts == 0 or work.rate == 0.0:
+        return inf
+    return finish_time(work.anchor, work.progress, work.rate, cohorts[0].due)
+
+
+def last_end(work: Work, cohorts: Rows[Cohort]) -> float:
+    """Return when the last resident blocks of a kernel end at its rate."""
+    return finish_time(work.anchor, work.progress, work.rate, cohorts[work.n_cohorts - 1].due)
+
+
+def end_blocks(work: Work, cohorts: Rows[Cohort], now: float) -> int:
+    """Take the blocks off that have ended; return how many."""
+    ended = n = 0
+    while n < work.n_cohorts:
+        if is_later(finish_time(work.anchor, work.progress, work.rate, cohorts[n].due), now):
+            break
+        ended += cohorts[n].count
+        n += 1
+    _drop_first(work, cohorts, n)
+    work.resident -= ended
+    return ended
+
+
+def _drop_first(work: Work, cohorts: Rows[Cohort], n: int) -> None:
+    if n == 0:
+        return
+    work.n_cohorts -= n
+    for j in range(work.n_cohorts):
+        cohorts[j].due, cohorts[j].count = cohorts[j + n].due, cohorts[j + n].count
+
+
+def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
+    """Pass over whole refills of all resident blocks but the last `KEPT_WAVES`; return whether there are any."""
+    if work.unissued <= KEPT_WAVES * work.resident or work.resident == 0:
+        return False
+    waves = -(-work.unissued // work.resident) - KEPT_WAVES
+    work.skipped = waves
+    work.unissued -= waves * work.resident
+    for j in range(work.n_cohorts):
+        cohorts[j].due += waves
+    return True
+
+
+def undo_skip(work: Work, cohorts: Rows[Cohort], now: float) -> int:
+    """Go back to wave by wave; return the blocks that end just now, which are taken off."""
+    progress, n, ended = progress_of(work, now), work.n_cohorts, 0
+    work.n_cohorts = 0
+    for j in range(n):
+        due, count = cohorts[j].due, cohorts[j].count
+        waves, ends = waves_over(due, work.skipped, progress, now, work.rate)
+        pending = work.skipped - waves + ends
+        work.unissued += pending * count
+        if ends:
+            ended += count
+        else:
+            _insert(work, cohorts, due - pending, count)
+    work.skipped = 0
+    work.resident -= ended
+    return ended
+
+
+def _insert(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
+    """Put a cohort where it belongs among those before it, which leave room."""
+    i = work.n_cohorts
+    while i > 0 and cohorts[i - 1].due > due:
+        cohorts[i].due, cohorts[i].count = cohorts[i - 1].due, cohorts[i - 1].count
+        i -= 1
+    cohorts[i].due, cohorts[i].count = due, count
+    work.n_cohorts += 1
+
+
+def waves_over(due: float, waves: int, progress: float, now: float, rate: float) -> tuple[int, bool]:
     """Return how many waves a cohort has had since its refills were passed over, and if one ends just now.
 
     Parameters
     ----------
     due
-        Progress at which the last of its `cycles` passed-over refills is over.
+        Progress at which the last of its `waves` passed-over refills is over.
     progress, now, rate
         Where the kernel is, when, and how fast.
     """
     tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * rate))
-    since = progress - (due - 1.0 - cycles)
-    waves = floor(since + tolerance)
-    return waves, waves >= 1 and since - waves <= tolerance
+    since = progress - (due - 1.0 - waves)
+    over = max(0, floor(since + tolerance))  # a late block takes longer than one wave
+    return over, over >= 1 and since - over <= tolerance
 
 
 def same_due(a: float, b: float) -> bool:
@@ -105,6 +327,123 @@ def same_due(a: float, b: float) -> bool:
 def is_closer(gap: float, least: float) -> bool:
     """Return whether two cohorts are closer to each other than the closest so far, by more than rounding."""
     return gap < least - 1e-6
+
+
+class Crowd(Row):
+    """How the blocks of all kernels lie on the SMs of a device.
+
+    Of each kernel every SM has as many blocks as go evenly: they load it by `below` and have `below_warps`. The others
+    lie spread: `tops` blocks, which load `top_load` together and have `top_warps`.
+    """
+
+    below: f8
+    below_warps: f8
+    top_load: f8
+    top_warps: f8
+    tops: i8
+    sms: i8
+    most_warps: f8  # that an SM holds
+
+
+def clear(crowd: Crowd) -> None:
+    """Take all blocks off the SMs."""
+    crowd.below = crowd.below_warps = crowd.top_load = crowd.top_warps = 0.0
+    crowd.tops = 0
+
+
+def _top(work: Work, crowd: Crowd) -> int:
+    """Return how many of a kernel's blocks are beyond those that all SMs have alike: 1 to the number of SMs."""
+    return work.resident - (-(-work.resident // crowd.sms) - 1) * crowd.sms
+
+
+def lay(crowd: Crowd, work: Work, sm_share: float, warps: int) -> None:
+    """Lay the resident blocks of a kernel on the SMs; each loads its own by `sm_share`."""
+    if work.resident:
+        top = _top(work, crowd)
+        layers = (work.resident - top) // crowd.sms
+        crowd.below += layers * sm_share
+        crowd.below_warps += layers * warps
+        crowd.tops += top
+        crowd.top_load += top * sm_share
+        crowd.top_warps += top * warps
+
+
+def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float:
+    """Return the load on the fullest SM that a kernel is on.
+
+    Notes
+    -----
+    What lies spread is as even as whole blocks allow: beside one of the kernel there are, of the mean of the others, as
+    many as round up to full layers; but no more warps than an SM holds. Where blocks have ended at random, an SM may
+    have kept more of the kernel's own (`fullest`).
+    """
+    load = crowd.below + sm_share
+    if crowd.tops > crowd.sms:
+        own = _top(work, crowd)
+        layers = float(crowd.tops) / float(crowd.sms)
+        if work.unissued == 0:
+            layers = float(ceil(layers))
+        part = (layers - 1.0) / float(crowd.tops - own)
+        load += part * (crowd.top_load - own * sm_share)
+        held = crowd.below_warps + warps + part * (crowd.top_warps - own * warps)
+        if held > crowd.most_warps:
+            load *= crowd.most_warps / held
+    return max(load, sm_share * fullest(work, crowd.sms))
+
+
+# A kernel by itself -------------------------------------------------------------------------------
+
+
+def go_on_alone(
+    work: Work,
+    cohorts: Rows[Cohort],
+    now: float,
+    residency: int,
+    sms: int,
+    sm_share: float,
+    spread: float,
+) -> float:
+    """Let a kernel by itself issue what fits, at the end of an instant; return when its next blocks end."""
+    if work.skipped:
+        undo_skip(work, cohorts, now)
+    count = min(work.unissued, residency - work.resident)
+    if count > 0:
+        issue(work, cohorts, count, sms, spread, now)
+    skip_waves(work, cohorts)
+    rate = 0.0
+    if work.resident:
+        rate = 1.0 / (work.unit * max(1.0, sm_share * fullest(work, sms)))
+    anchor_anew(work, now, rate)
+    return first_end(work, cohorts)
+
+
+class Solo(Table):
+    """Kernels by themselves: what each of them takes in units of the time of one of its blocks on an idle device."""
+
+    n: i8
+    blocks: Column[i8]
+    residency: Column[i8]
+    sms: Column[i8]
+    sm_share: Column[f8]
+    spread: Column[f8]
+    units: Column[f8] = length("n")
+    work: Rows[Work] = length("1")
+    cohorts: Rows[Cohort] = length(f"{MAX_COHORTS + 1}")
+
+
+@piece("solo times")
+def find_units(s: Solo) -> None:
+    """Run each kernel by itself."""
+    work = s.work[0]
+    for i in range(s.n):
+        begin_kernel(work, s.blocks[i])
+        work.unit = 1.0
+        now = end = 0.0
+        while end < inf:
+            now = end
+            end_blocks(work, s.cohorts, now)
+            end = go_on_alone(work, s.cohorts, now, s.residency[i], s.sms[i], s.sm_share[i], s.spread[i])
+        s.units[i] = now
 
 
 def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:

@@ -1,23 +1,33 @@
 """A GPU in the reference engine: block scheduler and rate sharing."""
 
 from bisect import insort
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from sys import float_info
 
 import numpy as np
 
-from simsched.cluster import Device
+from simsched.cluster import WARP, Device
+from simsched.jit import Rows
 from simsched.simulator.contention import (
     MAX_COHORTS,
     SATURATED,
-    finish_time,
-    is_closer,
-    is_later,
-    same_due,
+    Cohort,
+    Crowd,
+    Share,
+    Work,
+    add_cohort,
+    anchor_anew,
+    begin_kernel,
+    clear,
+    crowded_load,
+    end_blocks,
+    first_end,
+    issue,
+    lay,
+    pressure,
+    skip_waves,
     slowdown,
-    waves_over,
-    whole_cycles,
+    undo_skip,
 )
 from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
@@ -26,31 +36,20 @@ from simsched.units import TIE
 
 
 class Running:
-    """A launch on a device: blocks not issued yet, blocks resident, and how far they are.
+    """A launch on a device: what it asks for, how far it is (`work`), and which of its blocks end together."""
 
-    Work is counted in blocks' lengths: a block issued at progress p is over at p + 1. Blocks
-    issued together form a cohort ``[due, count]``. Progress is anchored: it was `progress` at
-    time `anchor` and grows by `rate` per us; it is anchored anew only when the rate changes.
-    """
-
-    __slots__ = (
-        "anchor", "ask", "cohorts", "done", "order", "progress",
-        "rate", "resident", "row", "skipped", "start", "unissued",
-    )  # fmt: skip
+    __slots__ = ("ask", "cohorts", "done", "order", "row", "start", "work")
 
     def __init__(self, row: int, order: tuple[int, float, int], ask: Ask, done: Callable[[float], object]) -> None:
         self.row = row
         self.order = order  # of dispatch: priority, arrival, place in the program
         self.ask = ask
-        self.unissued = ask.blocks
-        self.resident = 0
-        self.cohorts: list[list[float]] = []
-        self.skipped = 0  # refills of all resident blocks that were passed over
-        self.progress = 0.0
-        self.anchor = 0.0
-        self.rate = 0.0
         self.start = -1.0
         self.done = done
+        self.work: Work = Work.over(np.zeros(1, Work.dtype))[0]
+        self.cohorts: Rows[Cohort] = Cohort.over(np.zeros(MAX_COHORTS + 1, Cohort.dtype))
+        begin_kernel(self.work, ask.blocks)
+        self.work.unit = ask.unit
 
     def __lt__(self, other: "Running") -> bool:
         return self.row < other.row
@@ -67,7 +66,7 @@ class Gpu:
         self._env = env
         self._device = device
         self._free = [
-            device.sms * (device.threads_per_sm // 32), device.sms * device.blocks_per_sm,
+            device.sms * (device.threads_per_sm // WARP), device.sms * device.blocks_per_sm,
             device.sms * device.registers_per_sm, device.sms * device.shared_memory_per_sm,
         ]  # fmt: skip
         self._queue: list[Running] = []  # kernels with blocks to issue, by order
@@ -76,25 +75,39 @@ class Gpu:
         self._dispatching = False
         self._freed = False  # slots of kernels have come free at this instant
         self._copy_load = 0.0
-        self._curve: list[tuple[float, float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0, 0.0)]
+        self._crowd: Crowd = Crowd.over(np.zeros(1, Crowd.dtype))[0]
+        self._crowd.sms, self._crowd.most_warps = device.sms, device.threads_per_sm // WARP
+        self._curve: list[tuple[float, ...]] = [
+            (0.0, 0.0, 0.0, 0.0, 0.0)
+        ]  # time, SM load, DRAM load, warps, active SMs
 
     def submit(self, row: int, place: int, ask: Ask, priority: int, done: Callable[[float], object]) -> None:
         """Take a launch, the instruction at `place`; `done(start)` is called when it ends."""
         now = self._env.now
-        if ask.unit < float_info.min:  # no time at all, or so little that its rate overflows
-            done(now)
-            return
         if not self._device.contention or (ask.blocks == 0 and ask.sm_share == 0.0):
-            self._env.at(now + ask.solo, COMPLETE, lambda: done(now))
+            self._end_later(now + ask.solo, now, done)
+            return
+        if ask.unit < float_info.min:  # blocks take no time, or so little that their rate overflows
+            self._end_kernel(now, ask, done)
             return
         kernel = Running(row, (priority, now, place), ask, done)
         if ask.blocks:
             insort(self._queue, kernel, key=lambda k: k.order)
         else:  # no grid: one piece of work that needs no place
-            kernel.start, kernel.resident = now, 1
-            kernel.cohorts.append([1.0, 1])
+            kernel.start, kernel.work.resident = now, 1
+            add_cohort(kernel.work, kernel.cohorts, 1.0, 1)
             insort(self._running, kernel)
         self._dispatch_later()
+
+    def _end_kernel(self, start: float, ask: Ask, done: Callable[[float], object]) -> None:
+        """Let a kernel end, all of whose blocks have."""
+        if ask.latency > 0:
+            self._end_later(self._env.now + ask.latency, start, done)
+        else:
+            done(start)
+
+    def _end_later(self, time: float, start: float, done: Callable[[float], object]) -> None:
+        self._env.at(time, COMPLETE, lambda: done(start))
 
     def set_copy_load(self, load: float) -> None:
         """Set the DRAM load of copies that begin or end here, as a share of the bandwidth."""
@@ -113,9 +126,12 @@ class Gpu:
 
     def _dispatch(self) -> None:
         self._dispatching = False
-        self._undo_skips()
+        for kernel in self._queue:
+            if kernel.work.skipped:
+                self._free_blocks(kernel, undo_skip(kernel.work, kernel.cohorts, self._env.now))
         self._issue_blocks()
-        self._skip_cycles()
+        if self._queue and (len(self._queue) == 1 or self._device.interleave == 0):
+            skip_waves(self._queue[0].work, self._queue[0].cohorts)
         self._share()
 
     # Block scheduler ---------------------------------------------------------------------------
@@ -132,8 +148,8 @@ class Gpu:
             if self._freed and head.start >= 0 and len(able) > 1:
                 self._freed = False
                 self._interleave(head, able[1])
-            self._issue(head, head.unissued)
-            if head.unissued:
+            self._issue(head, head.work.unissued)
+            if head.work.unissued:
                 break
             self._queue.remove(head)
         self._freed = False
@@ -144,87 +160,33 @@ class Gpu:
         given = int(self._device.interleave * slots + TIE)
         if given and following.order[0] == head.order[0]:
             self._issue(head, slots - given)
-            self._issue(following, following.unissued)
-            if not following.unissued:
+            self._issue(following, following.work.unissued)
+            if not following.work.unissued:
                 self._queue.remove(following)
 
     def _fits(self, kernel: Running) -> int:
         """Return how many more blocks of a kernel fit on the device."""
-        count = kernel.ask.residency - kernel.resident
+        count = kernel.ask.residency - kernel.work.resident
         for left, need in zip(self._free, kernel.ask.block, strict=True):
             if need:
-                count = min(count, left // need)
+                count = min(count, int(left // need))  # bytes of shared memory may be no whole number
         return count
 
     def _issue(self, kernel: Running, most: int) -> None:
-        count = min(most, kernel.unissued, self._fits(kernel))
+        count = min(most, kernel.work.unissued, self._fits(kernel))
         if count <= 0:
             return
         if kernel.start < 0:
             kernel.start = self._env.now
             insort(self._running, kernel)
         self._take(kernel, count)
-        kernel.unissued -= count
-        kernel.resident += count
-        self._add_cohort(kernel, self._progress(kernel) + 1.0, count)
+        issue(kernel.work, kernel.cohorts, count, self._device.sms, self._device.block_spread, self._env.now)
 
     def _n_resident(self) -> int:
         return sum(1 for kernel in self._running if kernel.ask.blocks)
 
-    def _add_cohort(self, kernel: Running, due: float, count: int) -> None:
-        cohorts = kernel.cohorts
-        for cohort in cohorts:
-            if same_due(cohort[0], due):
-                cohort[1] += count
-                return
-        cohorts.append([due, count])
-        cohorts.sort()
-        if len(cohorts) > MAX_COHORTS:
-            gaps = [after[0] - before[0] for before, after in pairwise(cohorts)]
-            i = 0
-            for j, gap in enumerate(gaps):
-                if is_closer(gap, gaps[i]):
-                    i = j
-            (due_a, count_a), (due_b, count_b) = cohorts[i], cohorts[i + 1]
-            total = count_a + count_b
-            cohorts[i : i + 2] = [[(due_a * count_a + due_b * count_b) / total, total]]
-
-    def _skip_cycles(self) -> None:
-        """Pass over whole refills of the head of the queue: until the last nothing else can change."""
-        if not self._queue or (len(self._queue) > 1 and self._device.interleave > 0):
-            return
-        head = self._queue[0]
-        if not head.resident:
-            return
-        cycles = whole_cycles(head.unissued, head.resident)
-        if cycles:
-            head.skipped = cycles
-            head.unissued -= cycles * head.resident
-            for cohort in head.cohorts:
-                cohort[0] += cycles
-
-    def _undo_skips(self) -> None:
-        """Go back to wave by wave; a wave that ends at this very instant has ended."""
-        for kernel in self._queue:
-            cycles = kernel.skipped
-            if not cycles:
-                continue
-            kernel.skipped = 0
-            progress = self._progress(kernel)
-            cohorts = []
-            for due, count in kernel.cohorts:
-                waves, ends = waves_over(due, cycles, progress, self._env.now, kernel.rate)
-                pending = cycles - waves + ends
-                kernel.unissued += pending * int(count)
-                if ends:
-                    self._free_blocks(kernel, int(count))
-                else:
-                    cohorts.append([due - pending, count])
-            kernel.cohorts = sorted(cohorts)
-
     def _free_blocks(self, kernel: Running, count: int) -> None:
-        kernel.resident -= count
-        if kernel.ask.blocks:
+        if count and kernel.ask.blocks:
             self._take(kernel, -count)
             self._freed = True
 
@@ -233,44 +195,50 @@ class Gpu:
 
     # Rates -------------------------------------------------------------------------------------
 
-    def _progress(self, kernel: Running) -> float:
-        return kernel.progress + (self._env.now - kernel.anchor) * kernel.rate
-
     def _share(self) -> None:
         """Compute loads and rates, anchor anew what changed its rate, and set the timer."""
-        now = self._env.now
-        sm_load = warps = blocks = without_grid = 0.0
-        dram_load = self._copy_load
-        present = [0, 0]
+        now, crowd = self._env.now, self._crowd
+        clear(crowd)
+        without_grid, warps, blocks, present = 0.0, 0.0, 0.0, [0, 0]
+        shares = []
         for kernel in self._running:
-            ask = kernel.ask
-            sm_load += kernel.resident * ask.sm_share
-            dram_load += kernel.resident * ask.dram_share
-            warps += kernel.resident * ask.block[0]
+            ask, resident = kernel.ask, kernel.work.resident
+            load = resident * ask.sm_share
             if ask.blocks:
-                blocks += kernel.resident
+                lay(crowd, kernel.work, ask.sm_share, ask.block[0])
+                load /= self._device.sms
+                warps += resident * ask.block[0]
+                blocks += resident
             else:
                 without_grid += ask.sm_share
-            if ask.kind >= 0 and kernel.resident:
+            shares.append((load, ask.alpha))
+            if ask.kind >= 0 and resident:
                 present[ask.kind] += 1
-        saturated = max(sm_load, dram_load) > SATURATED
+        crowd.below += without_grid
+        sm_load = crowd.below + crowd.top_load / self._device.sms
+        pressed = _pressure(shares) / sm_load if sm_load > 1 else 1.0
+        shares, dram_load = [], self._copy_load
+        for kernel in self._running:  # those that issue slots slow ask for DRAM so much the less often
+            ask, work, load = kernel.ask, kernel.work, sm_load
+            if ask.blocks and work.resident:
+                load = crowded_load(crowd, work, ask.sm_share, ask.block[0])
+            work.slowed, work.saturated = slowdown(ask.alpha, load * pressed, 1.0), load > SATURATED
+            shares.append((work.resident * ask.dram_share / work.slowed, ask.beta / work.slowed))
+            dram_load += shares[-1][0]
+        dram_pressure = _pressure([*shares, (self._copy_load, 0.0)]) if dram_load > 1 else dram_load
         earliest = float("inf")
         for kernel in self._running:
-            ask = kernel.ask
-            if kernel.resident:
-                stretch = slowdown(ask.alpha, ask.beta, sm_load, dram_load)
-                if saturated and ask.kind >= 0:
+            ask, rate = kernel.ask, 0.0  # every block ended and none fitted again: it stands still
+            if kernel.work.resident:
+                stretch = slowdown(ask.beta, dram_pressure, kernel.work.slowed)
+                if (kernel.work.saturated or dram_load > SATURATED) and ask.kind >= 0:
                     stretch *= 1.0 + self._penalty(ask.kind, present)
                 rate = 1.0 / (ask.unit * stretch)
-            else:
-                rate = 0.0  # every block ended and none fitted again: it stands still
-            if rate != kernel.rate:
-                kernel.progress = self._progress(kernel)
-                kernel.anchor = now
-                kernel.rate = rate
-            for cohort in kernel.cohorts:
-                earliest = min(earliest, finish_time(kernel.anchor, kernel.progress, rate, cohort[0]))
-        self._record(now, sm_load, dram_load, warps, blocks, without_grid)
+            anchor_anew(kernel.work, now, rate)
+            earliest = min(earliest, first_end(kernel.work, kernel.cohorts))
+        self._record(
+            now, sm_load, dram_load, warps, min(float(self._device.sms), blocks + without_grid * self._device.sms)
+        )
         if self._timer is not None:
             self._timer.cancelled = True
             self._timer = None
@@ -285,11 +253,8 @@ class Gpu:
                 worst = max(worst, self._device.interference[kind][other])
         return worst
 
-    def _record(
-        self, now: float, sm_load: float, dram_load: float, warps: float, blocks: float, without_grid: float
-    ) -> None:
-        sms = self._device.sms
-        point = (now, sm_load, dram_load, warps, min(float(sms), blocks + without_grid * sms))
+    def _record(self, now: float, *loads: float) -> None:
+        point = (now, *loads)
         if point[1:] == self._curve[-1][1:]:
             return
         if self._curve[-1][0] == now:
@@ -299,21 +264,19 @@ class Gpu:
 
     def _end_cohorts(self) -> None:
         self._timer = None
-        now = self._env.now
         over = []
         for kernel in self._running:
-            if not kernel.rate:
+            if not kernel.work.rate:
                 continue
-            remaining = []
-            for cohort in kernel.cohorts:
-                if is_later(finish_time(kernel.anchor, kernel.progress, kernel.rate, cohort[0]), now):
-                    remaining.append(cohort)
-                else:
-                    self._free_blocks(kernel, int(cohort[1]))
-            kernel.cohorts = remaining
-            if not remaining and not kernel.unissued:
+            self._free_blocks(kernel, end_blocks(kernel.work, kernel.cohorts, self._env.now))
+            if not kernel.work.n_cohorts and not kernel.work.unissued:
                 over.append(kernel)
         for kernel in over:
             self._running.remove(kernel)
-            kernel.done(kernel.start)
+            self._end_kernel(kernel.start, kernel.ask, kernel.done)
         self._dispatch_later()
+
+
+def _pressure(shares: Sequence[tuple[float, float]]) -> float:
+    """Return the `pressure` of shares that are (load, sensitivity)."""
+    return pressure(len(shares), Share.over(np.array(shares, Share.dtype)))

@@ -8,15 +8,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import SENSITIVITIES, Cluster, Device, footprint, occupancy
+from simsched.cluster import Cluster, Device, footprint, occupancy
 from simsched.costmodel import CostModel, placed_times
 from simsched.errors import ClusterError, SimulationError
 from simsched.graph import Kernel, OpGraph
 from simsched.graph.columns import Floats, Ints, compact
 from simsched.program import LAUNCH, Program
+from simsched.simulator.contention import Solo, find_units
+from simsched.units import TIE
 
 Column = npt.NDArray[Any]
 Jitter = float | Mapping[str, float]
+_TURNS: Final = 8
 LARGEST_VARIATION: Final = 1e3
 """Most that the standard deviation of an operator's time may be, over its mean."""
 
@@ -38,16 +41,20 @@ class Demand:
     warps, registers, shared_memory
         What one block takes.
     sm_share, dram_share
-        What one resident block (or, without a grid, the operator) loads of the device.
+        What one resident block loads of its SM and of the device's DRAM; without a grid, the operator of each SM.
     alpha, beta
         Sensitivities to the SM load and the DRAM load.
     kind
         Interference class: 0 compute, 1 memory, -1 none.
     unit
         Time in us of one block on an idle device.
+    units
+        Of how many times `unit` the kernel alone takes, its latency apart.
+    latency
+        Us of its time that load nothing: they pass when its last block has ended.
     traffic
-        Time in us in which DRAM alone would move its bytes; 0 without a grid. Where times vary,
-        ``dram_share`` is ``min(1, traffic / solo) / min(blocks, residency)``.
+        Time in us in which DRAM alone would move the bytes of a block, times `units`; 0 without a grid. Where times
+        vary, ``dram_share`` is ``traffic / (solo - latency)``, at most `most_dram_share`.
     """
 
     device: Ints
@@ -63,6 +70,8 @@ class Demand:
     beta: Floats
     kind: Ints
     unit: Floats
+    units: Floats
+    latency: Floats
     traffic: Floats
 
 
@@ -79,6 +88,7 @@ class Ask(NamedTuple):
     beta: float
     kind: int
     unit: float
+    latency: float
 
 
 def asks(demand: Demand) -> list[Ask]:
@@ -91,7 +101,7 @@ def asks(demand: Demand) -> list[Ask]:
         strict=True,
     )
     columns = (demand.solo, demand.blocks, demand.residency)
-    shares = (demand.sm_share, demand.dram_share, demand.alpha, demand.beta, demand.kind, demand.unit)
+    shares = (demand.sm_share, demand.dram_share, demand.alpha, demand.beta, demand.kind, demand.unit, demand.latency)
     return [Ask(*row) for row in zip(*(c.tolist() for c in columns), block, *(c.tolist() for c in shares), strict=True)]
 
 
@@ -108,12 +118,12 @@ def demand(
 
     A kernel of which no block fits on an SM is an error; with `refuse_unfit` false it has residency 0.
 
-    A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy) and DRAM
-    by the operator's bytes over its time. Which of the two a roofline says is the bottleneck
-    gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
+    A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
+    rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Which of the two a roofline
+    says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
     bottleneck, and to the other resource its part of the roofline time. An operator without
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
-    either loads nothing. `Device.sm_sensitivity` and `dram_sensitivity` scale the sensitivities.
+    either loads nothing.
     """
     launches = program.action == LAUNCH
     device = np.full(len(program.launch_op), -1, np.int64)
@@ -149,16 +159,15 @@ def demand_of(
     columns |= {"sm_share": utilization, "alpha": compact((utilization > 0).astype(np.float64)), "kind": intensity}
     if not len(graph.kernel_blocks):  # one launch for each operator
         solo = times if drawn is None else times * drawn
-        columns["alpha"] = _scaled(columns["alpha"], cluster, device)
         return Demand(device=device, solo=solo, unit=solo, **columns)
     kernels = np.diff(graph.kernel_ptr)
     op = np.repeat(np.arange(len(graph)), np.maximum(1, kernels))
     columns |= {key: columns[key][op] for key in ("sm_share", "alpha", "kind")}
-    columns["alpha"] = _scaled(columns["alpha"], cluster, device)
     rows = np.flatnonzero(kernels[op])
     share = graph.kernel_share  # a row per kernel, in the order of the launches that have one
     solo = times.copy()
     solo[rows] *= share
+    nominal = solo[rows]
     if drawn is not None:
         solo *= drawn[op]
     shapes = _blocks(graph, cluster, op[rows], device[rows], refuse_unfit)
@@ -166,28 +175,56 @@ def demand_of(
     fits = shapes["residency"] > 0
     unit[rows[~fits]] = np.inf
     rows = rows[fits]
+    at = cluster.kind[device[rows]]
+    latency = np.minimum(_of_kinds(cluster, "kernel_latency")[at], solo[rows])
+    unit[rows] -= latency
     described: dict[str, Column] = {key: column[fits] for key, column in shapes.items()}
-    described["blocks"] = graph.kernel_blocks[fits]
-    described |= _loads(graph, cluster, op[rows], device[rows], described, share[fits], solo[rows])
+    described |= {"blocks": graph.kernel_blocks[fits], "latency": latency}
+    nominal = nominal[fits] - np.minimum(_of_kinds(cluster, "kernel_latency")[at], nominal[fits])
+    described |= _loads(graph, cluster, op[rows], at, described, share[fits], nominal, unit[rows])
     for key, column in described.items():
         columns[key] = columns[key].copy()
         columns[key][rows] = column
-    unit[rows] /= solo_units_of(*(described[key] for key in _SOLO_UNITS))
+    unit[rows] /= described["units"]
     return Demand(device=device, solo=solo, unit=unit, **columns)
 
 
+def _of_kinds(cluster: Cluster, field: str) -> Floats:
+    """Return a number of each kind of device, shape (n_kinds,)."""
+    return np.array([getattr(kind, field) for kind in cluster.kinds], np.float64)
+
+
+def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column, spread: Column) -> Floats:
+    """Return how many times the time of one of its blocks on an idle device each kernel takes by itself.
+
+    Parameters
+    ----------
+    blocks, residency
+        Blocks of its grid, and how many of them the device holds at once.
+    sms, spread
+        Of its device.
+    sm_share
+        What a block loads of its SM.
+    """
+    counts = {"blocks": blocks, "residency": residency, "sms": sms}
+    rates = {"sm_share": sm_share, "spread": spread}
+    columns = {name: np.ascontiguousarray(column, np.int64) for name, column in counts.items()}
+    columns |= {name: np.ascontiguousarray(column, np.float64) for name, column in rates.items()}
+    solo = Solo(n=len(blocks), **columns)
+    find_units(solo)
+    units: Floats = solo["units"]
+    return units
+
+
+def most_dram_shares(blocks: Column, residency: Column, sms: Column, sm_share: Column) -> Floats:
+    """Return `most_dram_share` of many kernels, from columns."""
+    most = np.minimum(blocks, residency).astype(np.float64)
+    shares: Floats = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)
+    return shares
+
+
 _COUNTS: Final = ("blocks", "residency", "warps", "registers", "shared_memory")
-_LOADS: Final = ("dram_share", "beta", "traffic")
-_SOLO_UNITS: Final = ("blocks", "residency", "sm_share", "dram_share", "alpha", "beta")
-
-
-def _scaled(alpha: Floats, cluster: Cluster, device: Ints) -> Floats:
-    """Return sensitivities to the SM load, those of a kernel that it binds being 1, on the devices that it runs on."""
-    sensitivity = np.array([kind.sm_sensitivity for kind in cluster.kinds])
-    if (sensitivity == 1.0).all():
-        return alpha
-    scaled: Floats = alpha * sensitivity[cluster.kind[device]]
-    return scaled
+_LOADS: Final = ("dram_share", "beta", "traffic", "units", "latency")
 
 
 def _blocks(graph: OpGraph, cluster: Cluster, op: Ints, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
@@ -243,54 +280,54 @@ def _loads(
     graph: OpGraph,
     cluster: Cluster,
     op: Ints,
-    device: Ints,
-    block: Mapping[str, Ints],
+    at: Ints,
+    block: Mapping[str, Column],
     share: Floats,
-    solo: Floats,
+    nominal: Floats,
+    busy_for: Floats,
 ) -> dict[str, Column]:
-    """Return what kernels that fit load, and their sensitivities, columns of shape (n_kernels,)."""
-    at = cluster.kind[device]
-    bandwidth, saturating, sms, sm_sensitivity, dram_sensitivity, least = (
-        np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at]
-        for key in ("bandwidth", "saturating_warps", "sms", *SENSITIVITIES, "least_sm_share")
+    """Return what kernels that fit load, and how they run by themselves.
+
+    Their blocks run for `busy_for` us, and without what was drawn for `nominal` us, which says what they achieve.
+    """
+    bandwidth, saturating, least, spread, sms = (
+        _of_kinds(cluster, key)[at]
+        for key in ("bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms")
     )
     codes, texts = graph.labels("dtype")
     peak = np.array([[kind.peak_rate(text or "fp32") for text in texts] for kind in cluster.kinds])[at, codes[op]]
-    nbytes = graph.nbytes[op]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        # roofline times of SMs and DRAM, relative to the larger of them
-        compute, memory = graph.flops[op] / peak, nbytes / bandwidth
-        longer = np.maximum(compute, memory)
-        compute, memory = np.where(longer > 0, compute / longer, 1.0), np.where(longer > 0, memory / longer, 0.0)
+        # roofline times of SMs and DRAM, and relative to the larger of them
+        calculating, moving = share * graph.flops[op] / peak, share * graph.nbytes[op] / bandwidth
+        longer = np.maximum(calculating, moving)
         intensity = graph.intensity[op].astype(np.int64)
-        kind = np.where(intensity >= 0, intensity, memory > compute)
-        traffic = share * nbytes / bandwidth
-        busy = np.where(kind == 1, np.maximum(least, compute), 1.0)
-        moved = np.where(solo > 0, np.minimum(1.0, traffic / solo), 0.0)
+        kind = np.where(intensity >= 0, intensity, moving > calculating)
+        compute = np.where(longer > 0, calculating / longer, kind == 0)  # of unknown work that is bound by DRAM: none
+        memory = np.where(longer > 0, moving / longer, 0.0)
+        held = np.ceil(np.minimum(block["blocks"], block["residency"]) / sms)
+        limit = np.where(kind == 1, 1.0 / held, np.inf)  # by itself, what DRAM binds never fills the issue slots
+        sm_share = np.minimum(limit, block["warps"] / saturating * np.where(kind == 1, np.maximum(least, compute), 1.0))
+        lone = (block["blocks"], block["residency"], sms)
+        units = solo_units(*lone, sm_share, spread)
+        for _ in range(_TURNS):  # what blocks achieve while they run is a load too; if it slows them, they ran faster
+            achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / block["blocks"] / nominal)
+            more = (achieved > sm_share * (1 + TIE)) & (nominal > 0)
+            if not more.any():
+                break
+            sm_share[more] = achieved[more]
+            units[more] = solo_units(*(column[more] for column in (*lone, sm_share, spread)))
+        traffic = moving * units / block["blocks"]
+        most = most_dram_shares(*lone, sm_share)
+        dram_share = np.where(busy_for > 0, np.minimum(most, traffic / busy_for), 0.0)
     return {
-        "sm_share": np.minimum(1.0, block["warps"] / saturating) / sms * busy,
-        "dram_share": moved / np.minimum(block["blocks"], block["residency"]),
-        "alpha": np.where(kind == 1, compute, 1.0) * sm_sensitivity,
-        "beta": np.where(kind == 1, 1.0, memory) * dram_sensitivity,
+        "sm_share": sm_share,
+        "dram_share": dram_share,
+        "alpha": np.where(kind == 1, compute, 1.0),
+        "beta": np.where(kind == 1, 1.0, memory),
         "kind": kind,
+        "units": units,
         "traffic": traffic,
     }
-
-
-def solo_units_of(
-    blocks: Column, residency: Column, sm_share: Column, dram_share: Column, alpha: Column, beta: Column
-) -> Floats:
-    """Return `solo_units` of many kernels with grids, from columns."""
-
-    def slowdown(resident: Column) -> Floats:
-        sm, dram = 1.0 - alpha + alpha * (resident * sm_share), 1.0 - beta + beta * (resident * dram_share)
-        slower: Floats = np.maximum(1.0, np.maximum(sm, dram))
-        return slower
-
-    waves = np.ceil(blocks / residency)
-    last = blocks - (waves - 1) * residency
-    units: Floats = (waves - 1) * slowdown(residency) + slowdown(last)
-    return units
 
 
 def factors(

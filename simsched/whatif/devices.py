@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from simsched.cluster import SENSITIVITIES, Cluster, Device
+from simsched.cluster import Cluster, Device
 from simsched.cluster.device import OVERHEADS
 from simsched.cluster.presets import make_device
 from simsched.cluster.widening import widened
 from simsched.whatif.changes import Change
 
 _OF_THE_HOST: Final = (
-    *OVERHEADS, *SENSITIVITIES, "interference", "interleave", "least_sm_share", "contention", "connections",
+    *OVERHEADS, "kernel_latency", "block_spread", "interference", "interleave", "least_sm_share", "contention",
+    "connections",
 )  # fmt: skip
 _WHOLE: Final = tuple(field.name for field in fields(Device) if field.type is int)
 

@@ -14,8 +14,8 @@ from simsched.whatif.world import selected
 
 _NEARLY: Final = 0.8  # limits that so great a part of is in use could come to matter
 _SHARING: Final = ("threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm", "saturating_warps",
-                   "interleave", "least_sm_share", "sm_sensitivity", "dram_sensitivity")  # fmt: skip
-_IN_01: Final = ("interleave", "least_sm_share", "sm_sensitivity", "dram_sensitivity")
+                   "interleave", "least_sm_share", "block_spread", "kernel_latency")  # fmt: skip
+_IN_01: Final = ("interleave", "least_sm_share", "block_spread")
 
 
 def numeric_parameters(asked: WhatIf, *, per_operator: bool = False) -> tuple[str, ...]:
@@ -161,8 +161,6 @@ def _device_fields(asked: WhatIf) -> list[str]:
         names += _SHARING
     elif kernels and (graph.flops.any() or graph.nbytes.any()):
         names.append("saturating_warps")
-    elif shared:
-        names.append("sm_sensitivity")
     streams = 1 + int(plan.stream.max())
     for name in ("connections", "resident_kernels"):
         if shared and any(streams >= _NEARLY * getattr(device, name) for device in devices):

@@ -12,9 +12,10 @@ from hwbackend.preparing import prepared
 from hwbackend.synth import realised
 from simsched.cluster import occupancy
 from simsched.profile import Replay
+from simsched.simulator.workload import solo_units
 from simsched.trace import COPY, KERNEL, measured_trace
 
-PRIOR = ss.Cluster.preset("a100")
+PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)
 HIDDEN = {
     "launch": 5.5, "record": 0.7, "wait": 1.9, "gap": 1.3, "hop": 2.8, "barrier": 14.0, "graph_launch": 8.5,
     "graph_node": 1.4, "copy": 6.0, "bandwidth": 1.25e6, "saturating_warps": 29.0, "interleave": 0.2,
@@ -51,19 +52,17 @@ class HiddenDevice:
             return op.time * self.factor.get(op.name, 1.0)
         (kernel,), device = op.kernels, self.truth.devices[0]
         held = occupancy(device, kernel).blocks * device.sms
-        share = min(1.0, ceil(kernel.threads / 32) / device.saturating_warps) / device.sms
-        filling = device.sms * self.cluster.devices[0].saturating_warps / (kernel.threads / 32)
+        most = max(device.saturating_warps, self.cluster.devices[0].saturating_warps)  # none achieves more
+        filling = device.sms * most / (kernel.threads / 32)
         flops, nbytes = op.flops / kernel.blocks, op.nbytes / kernel.blocks
         alone = filling * max(flops / device.peak["fp32"], nbytes / self.cluster.devices[0].bandwidth)
         compute, memory = flops / device.peak["fp32"], nbytes / device.bandwidth
-        sensitive = 1.0 if op.intensity == "compute" else compute / max(compute, memory)
-        loaded = share * (1.0 if op.intensity == "compute" else max(0.1, sensitive))
-        total, left = 0.0, kernel.blocks
-        while left:
-            wave = min(left, held)
-            total += max(alone * max(1.0, 1 - sensitive + sensitive * wave * loaded), wave * memory)
-            left -= wave
-        return total
+        load = ceil(kernel.threads / 32) / device.saturating_warps
+        if op.intensity != "compute":
+            load = min(load * max(0.1, compute / max(compute, memory)), 1 / -(-min(kernel.blocks, held) // device.sms))
+        shape = (kernel.blocks, held, device.sms, load, device.block_spread)
+        units = float(solo_units(*(np.array([value]) for value in shape))[0])
+        return max(alone * units, kernel.blocks * memory)
 
     def replay(self, schedule, *, repeats=20, warmup=3):
         program = prepared(self, schedule)

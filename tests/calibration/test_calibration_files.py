@@ -29,7 +29,7 @@ def profile():
 
 @pytest.fixture(scope="module")
 def calibrated(profile):
-    return calibrate(None, profile, bootstrap=5)
+    return calibrate(None, profile)
 
 
 def test_a_calibration_comes_back_from_a_file(calibrated, tmp_path):
@@ -48,13 +48,13 @@ def test_one_from_a_file_can_be_refined(calibrated, profile):
     again = Calibration.from_dict(json.loads(json.dumps(calibrated.to_dict())))
     run = profile.runs[0]
     read = Replay.from_dict(json.loads(json.dumps(run.to_dict())))
-    expected = recalibrate(calibrated, [run], bootstrap=2).to_dict()
-    assert recalibrate(again, [read], bootstrap=2).to_dict() == expected
+    expected = recalibrate(calibrated, [run]).to_dict()
+    assert recalibrate(again, [read]).to_dict() == expected
 
 
 def test_a_profile_from_a_file_is_fitted_alike(calibrated, profile):
     read = Profile.from_dict(json.loads(json.dumps(profile.to_dict())))
-    assert calibrate(None, read, bootstrap=5).to_dict() == calibrated.to_dict()
+    assert calibrate(None, read).to_dict() == calibrated.to_dict()
 
 
 def test_infinite_rates_are_written(calibrated):
@@ -117,4 +117,4 @@ def test_many_runs_make_a_small_file():
 
 
 def test_the_same_seed_finds_the_same(profile, calibrated):
-    assert calibrate(None, profile, bootstrap=5).to_dict() == calibrated.to_dict()
+    assert calibrate(None, profile).to_dict() == calibrated.to_dict()

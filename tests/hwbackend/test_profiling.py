@@ -10,6 +10,7 @@ import simsched as ss
 import workloads
 from hwbackend.profiling import random_schedule, training_schedule
 from hwbackend.synth import SYNTH, realised
+from simsched.calibration import Calibration
 from simsched.errors import BackendError, UnknownNameError
 from simsched.graph import Edge, Kernel, Operator, OpGraph
 
@@ -31,6 +32,18 @@ def test_an_operator_without_kernels_gets_blocks_for_its_utilization():
     op = realised(graph, A40)["half"]
     assert (op.kind, op.kernels) == (SYNTH, (Kernel(3 * 84, 128, share=0.25),) * 4)
     assert op.flops == pytest.approx(1000.0 * 0.5 * A40.devices[0].peak_rate("fp32"))
+
+
+def test_a_calibration_says_how_many_blocks_fill_a_device():
+    """12 warps are measured to keep an SM busy: 3 blocks of 4 fill it, 2 of them two thirds; backends leave it so."""
+    measured = A40.replace_devices(saturating_warps=12.0, bandwidth=1.0)
+    calibration = Calibration(measured, A40, None, {}, {}, (), ())
+    graph = OpGraph([Operator("some", time=100.0, utilization=2 / 3)])
+    found = realised(graph, calibration)
+    assert [k.blocks for k in found["some"].kernels] == [2 * 84]
+    assert found["some"].flops == pytest.approx(100.0 * 2 / 3 * A40.devices[0].peak_rate("fp32"))
+    assert hwbackend.get("synthetic").realise(found) is found
+    assert [k.blocks for k in realised(graph, A40)["some"].kernels] == [4 * 84]
 
 
 def test_the_least_and_the_most():

@@ -24,8 +24,9 @@ DEVICE = replace(
     interference=((0.0, 0.0), (0.0, 0.0)),
     interleave=0.0,
     saturating_warps=32.0,
+    block_spread=0.0,
 )
-"""10 SMs of 1,024 threads, which just keep an SM busy; 1,000 bytes and FLOP per us; no overheads."""
+"""10 SMs of 1,024 threads, which just keep an SM busy; 1,000 bytes and FLOP per us; no overheads, all blocks alike."""
 
 
 def hand_made(n_gpus=1, *, link=None, **changes):

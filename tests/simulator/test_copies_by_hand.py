@@ -152,8 +152,8 @@ def test_one_engine_bounds_one_copy():
 def test_copies_load_dram_at_both_ends():
     """10,000 bytes at 500 per us, 0-20, are half of the DRAM bandwidth at either end.
 
-    Kernels on both devices that fill DRAM alone run at D = 1.5: m0's 10 us take 15; of m1's 30 us
-    20 / 1.5 are done by 20, the rest alone: 20 + 30 - 13.333. Compute (c) does not feel it.
+    Kernels on both devices that fill DRAM alone have the other half: m0's 10 us take 20; of m1's 30 us
+    10 are done by 20, the rest alone. Compute (c) does not feel it.
     """
     operators = [
         ss.Operator("s", time=0.0),
@@ -165,7 +165,7 @@ def test_copies_load_dram_at_both_ends():
     where = on(s=(0, 0), r=(1, 0), m0=(0, 1), m1=(1, 1), c=(1, 2))
     trace = run(operators, [ss.Edge("s", "r", 1e4)], where, hand_made(2, link=ss.Link(500.0)))
     assert copies(trace) == [(0, 20)]
-    assert_times(trace, m0=(0, 15), m1=(0, 50 - 20 / 1.5), c=(0, 7), r=(20, 21))
+    assert_times(trace, m0=(0, 20), m1=(0, 40), c=(0, 7), r=(20, 21))
 
 
 def test_copies_do_not_load_other_devices():

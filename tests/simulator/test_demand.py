@@ -12,50 +12,60 @@ import simsched as ss
 from simsched.cluster import footprint, occupancy
 from simsched.costmodel import operator_times, placed_times, times_by_device
 from simsched.errors import ClusterError, CostError
-from simsched.simulator.contention import solo_units
-from simsched.simulator.workload import Demand, _distinct, demand, factors, solo_units_of
+from simsched.simulator.contention import most_dram_share
+from simsched.simulator.workload import Demand, _distinct, demand, factors, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
 MIXED = ss.Cluster(
     (
         replace(A100, name="gpu0"),
-        replace(K80, name="gpu1", sm_sensitivity=0.7, dram_sensitivity=0.8, least_sm_share=0.3),
+        replace(K80, name="gpu1", kernel_latency=1.5, block_spread=0.02, least_sm_share=0.3),
         replace(A100, name="gpu2", sms=20),
     ),
     tuple((f"gpu{i}", f"gpu{j}", ss.Link(1e4)) for i in range(3) for j in range(i)),
 )
-shares = st.floats(0, 1)
 
 
-def described(op, kernel, device, solo):
-    """The row of a kernel that takes `solo` us, from the rules as they are told."""
+def described(op, kernel, device, nominal, factor):
+    """The row of a kernel that takes `nominal` us, times a factor that was drawn, from the rules as they are told."""
+    solo = nominal * factor
     fits = occupancy(device, kernel).blocks * device.sms
     need = footprint(device, kernel)
     compute, memory = op.flops / device.peak_rate(op.dtype), op.nbytes / device.bandwidth
     longer = max(compute, memory)
-    compute, memory = (compute / longer, memory / longer) if longer > 0 else (1.0, 0.0)
     kind = int(memory > compute) if op.intensity is None else ("compute", "memory").index(op.intensity)
-    traffic = kernel.share * op.nbytes / device.bandwidth
-    row = {
+    compute, memory = (compute / longer, memory / longer) if longer > 0 else (float(kind == 0), 0.0)
+    latency = min(device.kernel_latency, solo)
+    alone = {"blocks": kernel.blocks, "residency": fits, "sms": device.sms}
+    limit = 1 / -(-min(kernel.blocks, fits) // device.sms) if kind else np.inf
+
+    def by_itself(load):
+        return float(solo_units(*(np.array([value]) for value in (*alone.values(), load, device.block_spread)))[0])
+
+    load = min(limit, need.warps / device.saturating_warps * (max(device.least_sm_share, compute) if kind else 1.0))
+    units, busy, plain = by_itself(load), solo - latency, nominal - min(device.kernel_latency, nominal)
+    calculating = kernel.share * op.flops / device.peak_rate(op.dtype)
+    for _ in range(8):
+        achieved = min(limit, 1.0, calculating * units * device.sms / kernel.blocks / plain) if plain > 0 else 0.0
+        if achieved <= load * (1 + 1e-9):
+            break
+        load, units = achieved, by_itself(achieved)
+    traffic = kernel.share * op.nbytes / device.bandwidth * units / kernel.blocks
+    most = most_dram_share(*alone.values(), load)
+    return {
         "solo": solo, "blocks": kernel.blocks, "residency": fits, "warps": need.warps, "registers": need.registers,
-        "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic,
-        "sm_share": min(1.0, need.warps / device.saturating_warps) / device.sms
-        * (max(device.least_sm_share, compute) if kind else 1.0),
-        "dram_share": min(1.0, traffic / solo) / min(kernel.blocks, fits) if solo > 0 else 0.0,
-        "alpha": (compute if kind else 1.0) * device.sm_sensitivity,
-        "beta": (1.0 if kind else memory) * device.dram_sensitivity,
+        "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic, "latency": latency, "units": units,
+        "sm_share": load, "dram_share": min(most, traffic / busy) if busy > 0 else 0.0,
+        "alpha": compute if kind else 1.0, "beta": 1.0 if kind else memory, "unit": busy / units,
     }  # fmt: skip
-    keys = ("blocks", "residency", "sm_share", "dram_share", "alpha", "beta")
-    return row | {"unit": solo / solo_units(*(row[key] for key in keys))}
 
 
-def plain(op, device, solo):
+def plain(op, solo):
     """The row of an operator without a grid."""
     nothing = dict.fromkeys([field.name for field in fields(Demand)], 0)
     load = op.utilization or 0.0
     kind = -1 if op.intensity is None else ("compute", "memory").index(op.intensity)
-    return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": (load > 0) * device.sm_sensitivity,
-                      "kind": kind}  # fmt: skip
+    return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": float(load > 0), "kind": kind}
 
 
 @settings(deadline=None, max_examples=150)
@@ -73,8 +83,11 @@ def test_columns_are_the_rows_of_each_launch(data):
     for i, op in enumerate(graph.operators):
         for kernel in op.kernels or (None,):
             device = MIXED.devices[places[row]]
-            time = (cost or ss.default_cost)(op, device) * factor[i]
-            line = plain(op, device, time) if kernel is None else described(op, kernel, device, time * kernel.share)
+            time = (cost or ss.default_cost)(op, device)
+            if kernel is None:
+                line = plain(op, time * factor[i])
+            else:
+                line = described(op, kernel, device, time * kernel.share, factor[i])
             expected.append(line | {"device": places[row]})
             row += 1
     for field in fields(Demand):
@@ -89,13 +102,21 @@ def runs(plan):
     return True
 
 
-kernel_rows = st.tuples(st.integers(1, 10**9), st.integers(1, 10**6), st.floats(0, 4), st.floats(0, 4), shares, shares)
-
-
-@given(rows=st.lists(kernel_rows, min_size=1, max_size=30))
-def test_solo_units_of_columns(rows):
-    """The one arithmetic of a kernel alone, written for numbers and for columns."""
-    assert solo_units_of(*map(np.array, zip(*rows, strict=True))).tolist() == [solo_units(*row) for row in rows]
+@pytest.mark.parametrize(
+    ("blocks", "load", "spread", "units"),
+    [
+        (10, 1.0, 0.0, 1.0),
+        (15, 1.0, 0.0, 2.0),  # a full wave and a half one
+        (100, 0.5, 0.0, 10.0),  # ten waves, most of them passed over at once
+        (20, 2.0, 0.0, 4.0),  # each SM is loaded twice over
+        (10, 1.0, 0.1, 1.1125),  # 3 end late, by 1.5 x 0.1 x 9 / 12
+        (1, 1.0, 0.1, 1.0),  # nothing to spread
+    ],
+)
+def test_a_kernel_by_itself(blocks, load, spread, units):
+    """10 SMs that hold a block each."""
+    found = solo_units(*(np.array([value]) for value in (blocks, 10, 10, load, spread)))
+    assert found.tolist() == pytest.approx([units])
 
 
 wide = st.integers(0, 3) | st.integers(2**53 - 3, 2**53)
@@ -116,9 +137,11 @@ def test_traffic_gives_the_load_of_another_time():
     program = ss.Schedule(graph, [ss.Placement(n) for n in "ab"]).lower(ss.Cluster.preset("a100"))
     cluster = ss.Cluster.preset("a100")
     once, thrice = demand(program, cluster, None), demand(program, cluster, lambda op, _: 3.0 * op.time)
-    assert once.traffic.tolist() == thrice.traffic.tolist() == [0.5 * 1e6 / A100.bandwidth] * 2 + [0.0]
+    assert once.traffic.tolist() == thrice.traffic.tolist()
+    per_block = 0.5 * 1e6 / A100.bandwidth * once.units[:2] / [50_000, 7]
+    assert once.traffic.tolist() == pytest.approx([*per_block, 0.0])
     assert once.residency.tolist() == [864, 864, 0]
-    assert thrice.dram_share[:2].tolist() == [once.traffic[0] / 15 / 864, once.traffic[1] / 15 / 7]
+    assert thrice.dram_share[:2].tolist() == pytest.approx(once.traffic[:2] / 15)
 
 
 # Kernels that fit nowhere ------------------------------------------------------------------------

@@ -53,6 +53,8 @@ def clusters(draw):
         "interleave": draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
         "interference": draw(st.sampled_from([((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))])),
         "saturating_warps": draw(st.sampled_from([8.0, 24.0, 32.0])),
+        "block_spread": draw(st.sampled_from([0.0, 0.08, 0.3])),
+        "kernel_latency": draw(st.sampled_from([0.0, 0.0, 0.5])),
         "connections": draw(st.sampled_from([1, 2, 3, 32])),
         "resident_kernels": draw(st.sampled_from([1, 2, 3, 128])),
         "contention": draw(st.sampled_from([True, True, True, True, False])),

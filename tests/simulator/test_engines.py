@@ -13,8 +13,10 @@ def test_both_engines_give_one_trace(scheduler):
     plan = ss.schedule(graph, cluster, scheduler)
     reference = ss.simulate(plan, cluster, engine="reference")
     compiled = ss.simulate(plan, cluster, engine="compiled")
-    assert compiled.spans == reference.spans
-    assert compiled.critical_path() == reference.critical_path()
+    assert [span.name for span in compiled.spans] == [span.name for span in reference.spans]
+    for name in ("start", "end", "ready", "solo"):
+        np.testing.assert_allclose(getattr(compiled, name), getattr(reference, name), rtol=1e-9)
+    assert compiled.critical_path().blame == pytest.approx(reference.critical_path().blame)
 
 
 def test_the_compiled_engine_is_the_usual_one():

@@ -2,8 +2,11 @@
 
 import pytest
 from hand_made import assert_times, grid, hand_made, run, side_by_side
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 import simsched as ss
+from simsched.simulator.workload import demand
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 
@@ -87,17 +90,21 @@ def test_a_kernel_that_saturates_alone_keeps_its_time():
 
 
 def test_a_grid_beside_a_utilization():
-    """5 blocks of 1,024 threads load 0.5, the other 0.9: 1.4. a takes 14, in which b does 10 of 20; then 10: 24."""
-    assert_times(side_by_side([grid("a", 5, 10.0), part("b", 20.0, 0.9)], hand_made()), a=(0, 14), b=(0, 24))
+    """b loads every SM by 0.9, the 5 blocks of a load 5 of 10 SMs by 1: a has 1.9 there, b 0.9 + 0.5 in the mean.
+
+    a ends at 19; b has done 19 / 1.4 of 20, the rest alone.
+    """
+    trace = side_by_side([grid("a", 5, 10.0), part("b", 20.0, 0.9)], hand_made())
+    assert_times(trace, a=(0, 19), b=(0, 19 + 20 - 19 / 1.4))
 
 
 def test_the_last_wave_slows_less():
     """a: 15 blocks, two waves of unit 5, and b with u = 0.5 and 30 us beside it.
 
-    a's first wave: load 1 + 0.5, D = 1.5, 7.5 us, in which b does 5. Second wave: 0.5 + 0.5, 5 us:
-    a ends at 12.5. b has 20 left: 32.5.
+    a's first wave: load 1 + 0.5, D = 1.5, 7.5 us, in which b does 5. Second wave, on 5 of 10 SMs: there the load is
+    still 1.5, so a ends at 15; in the mean it is 1, so b does 7.5 and has 17.5 left: 32.5.
     """
-    assert_times(side_by_side([grid("a", 15, 10.0), part("b", 30.0, 0.5)], hand_made()), a=(0, 12.5), b=(0, 32.5))
+    assert_times(side_by_side([grid("a", 15, 10.0), part("b", 30.0, 0.5)], hand_made()), a=(0, 15), b=(0, 32.5))
 
 
 # DRAM --------------------------------------------------------------------------------------------
@@ -123,15 +130,15 @@ def test_compute_does_not_feel_dram():
 def test_part_of_the_roofline_is_the_sensitivity():
     """c: 10,000 FLOP at 1,000 per us are 10 us, 5,000 bytes 5 us: its sensitivity to DRAM is 0.5.
 
-    DRAM load: a and b 0.75 each, c 0.5: 2. D = 2 for a and b (20 us), 1 - 0.5 + 0.5 x 2 = 1.5 for c
-    (15 us). From 15 on the load is 1.5: a and b have done 7.5 of 10, need 2.5 x 1.5 = 3.75: 18.75.
+    DRAM load: a and b 0.75 each, c 0.5. At a pressure of 2.5 c is slowed by 1.25 to 0.4, a and b by 2.5 to 0.3 each:
+    all of DRAM. c ends at 12.5; a and b have done 5 of 10, the rest at a load of 1.5 takes 7.5: 20.
     """
     ops = [
         grid("a", 2, 10.0, nbytes=7.5e3),
         grid("b", 2, 10.0, nbytes=7.5e3),
         grid("c", 2, 10.0, flops=1e4, nbytes=5e3),
     ]
-    assert_times(side_by_side(ops, hand_made()), a=(0, 18.75), b=(0, 18.75), c=(0, 15))
+    assert_times(side_by_side(ops, hand_made()), a=(0, 20), b=(0, 20), c=(0, 12.5))
 
 
 def test_traffic_belongs_to_the_blocks_that_are_resident():
@@ -172,12 +179,12 @@ def test_interference_of_one_class():
 def test_interference_between_classes():
     """c: compute, load 1, 20 us. m: memory, DRAM 0.5, issue slots 10 x 0.1 x 0.1 = 0.1 (the least), 10 us.
 
-    The issue slots are saturated, 1.1. c: D = 1.1 x 1.25 = 1.375. m feels DRAM only (0.5) and the
-    penalty: 1.5, ends at 15. c has done 15 / 1.375 = 10.9090..; the rest of 20 alone: 24.0909...
+    The issue slots are saturated: m is not slowed by that and leaves c 0.9. c: D = 1.25 / 0.9. m feels DRAM only (0.5)
+    and the penalty: 1.5, ends at 15. c has done 15 x 0.9 / 1.25 = 10.8; the rest of 20 alone: 24.2.
     """
     ops = [grid("c", 10, 20.0, threads=512, flops=1.0), grid("m", 10, 10.0, threads=512, nbytes=5e3)]
     trace = side_by_side(ops, hand_made(interference=KAPPA, saturating_warps=16.0))
-    assert_times(trace, c=(0, 15 + 20 - 15 / 1.375), m=(0, 15))
+    assert_times(trace, c=(0, 24.2), m=(0, 15))
 
 
 def test_interference_of_memory_with_memory():
@@ -208,3 +215,89 @@ def test_interference_begins_above_one(load):
     ops = [part(name, 10.0, load, intensity="compute") for name in "ab"]
     end = 10.0 if load == 0.5 else 30.0
     assert_times(side_by_side(ops, hand_made(interference=KAPPA)), a=(0, end), b=(0, end))
+
+
+# Peaks -------------------------------------------------------------------------------------------
+
+
+def excess(op, cluster):
+    """By how much an operator that runs alone exceeds the rates of the device, or of an SM that its blocks are on."""
+    program = ss.Schedule(ss.OpGraph([op]), [ss.Placement(op.name)]).lower(cluster)
+    asked = demand(program, cluster, None)
+    calculating = op.flops / 1000 / op.time * float(asked.units[0] / asked.blocks[0]) * 10
+    held = -(-min(asked.blocks[0], asked.residency[0]) // 10)
+    return max(
+        calculating / max(1 / held, float(asked.sm_share[0])), float(asked.traffic[0] / op.time / asked.dram_share[0])
+    )
+
+
+@st.composite
+def mixes(draw):
+    """Operators with kernels on a device, none of which exceeds a rate when it is alone."""
+    cluster = hand_made(block_spread=draw(st.sampled_from([0.0, 0.08, 0.3])), saturating_warps=draw(st.floats(4, 64)))
+    ops = []
+    for i in range(draw(st.integers(2, 6))):
+        blocks, time, threads = draw(st.integers(1, 60)), draw(st.floats(1, 100)), draw(st.sampled_from([32, 128, 512]))
+        flops, nbytes = (draw(st.floats(0.001, 1)) * min(1, blocks / 10) * 1000 * time for _ in range(2))
+        part = 1.0
+        for _ in range(3):
+            op = grid(f"o{i}", blocks, time, threads, flops=flops * part, nbytes=nbytes * part)
+            part /= max(1.0, excess(op, cluster))
+        assume(excess(op, cluster) <= 1 + 1e-9)
+        ops.append(op)
+    return cluster, ops
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(mix=mixes())
+def test_no_mix_exceeds_a_peak(mix):
+    """FLOP and bytes over the time from the first start to the last end, whatever ran beside what."""
+    cluster, ops = mix
+    trace = side_by_side(ops, cluster)
+    for total in (sum(op.flops for op in ops), sum(op.nbytes for op in ops)):
+        assert total / trace.makespan <= 1000 * (1 + 1e-6)
+
+
+def test_three_that_each_have_a_block_on_every_sm():
+    """Each reaches 0.9 of the FLOP rate with 8 of the 32 warps that keep an SM busy; by warps they would reach 2.7.
+
+    Together they take 2.7 times as long.
+    """
+    ops = [grid(name, 10, 10.0, 256, flops=9e3) for name in "abc"]
+    assert_times(side_by_side(ops, hand_made()), a=(0, 27), b=(0, 27), c=(0, 27))
+
+
+# Blocks by SM ------------------------------------------------------------------------------------
+
+
+def test_two_that_meet_on_some_sms():
+    """6 and 6 blocks on 10 SMs: on 2 of them two lie together, at 0.75 + 0.75: 15 us, where the mean load is 0.9."""
+    ops = [grid(name, 6, 10.0, 768) for name in "ab"]
+    assert_times(side_by_side(ops, hand_made(threads_per_sm=2048)), a=(0, 15), b=(0, 15))
+
+
+def test_two_that_do_not_meet():
+    """5 and 5 blocks have an SM each."""
+    ops = [grid(name, 5, 10.0, 768) for name in "ab"]
+    assert_times(side_by_side(ops, hand_made(threads_per_sm=2048)), a=(0, 10), b=(0, 10))
+
+
+def test_blocks_end_spread():
+    """Of 10 blocks 3 end late, by 1.5 x 0.1 x 9 / 12 of their time, 0.1125; alone the kernel still takes its time.
+
+    Beside b, whose 10 blocks wait for room, the first 7 of b start when 7 of a have ended, 3 / 7 of that early: a block
+    of a takes 10 / 1.1125 us.
+    """
+    late = 0.1125
+    block, early = 10 / (1 + late), 1 - late * 3 / 7
+    trace = side_by_side([grid("a", 10, 10.0), grid("b", 10, 10.0)], hand_made(block_spread=0.1))
+    assert trace.operator_times()["a"] == pytest.approx((0, 10))
+    assert trace.operator_times()["b"][0] == pytest.approx(block * early)
+
+
+def test_latency_of_a_kernel_loads_nothing():
+    """a and b fill the device for 8 us each and take 2 us more: b's blocks start when a's have ended."""
+    ops = [grid(name, 10, 10.0) for name in "ab"]
+    assert_times(side_by_side(ops, hand_made(kernel_latency=2.0)), a=(0, 10), b=(8, 18))
+    short = [grid("c", 10, 1.5), grid("d", 10, 1.5)]
+    assert_times(side_by_side(short, hand_made(kernel_latency=2.0)), c=(0, 1.5), d=(0, 1.5))

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
+from simsched.cluster.device import OVERHEADS
 
 TIMES = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 3.0, 7.5, 10.0]) | st.floats(0.01, 50.0)
 NUMBERS = st.sampled_from([0.0, 1e3, 1e4, 5e4])
@@ -43,6 +44,8 @@ def clusters(draw):
         "interleave": draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
         "interference": draw(st.sampled_from([((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))])),
         "saturating_warps": draw(st.sampled_from([8.0, 32.0])),
+        "block_spread": draw(st.sampled_from([0.0, 0.08, 0.3])),
+        "kernel_latency": draw(st.sampled_from([0.0, 0.0, 0.5])),
         "connections": draw(st.sampled_from([1, 2, 32])),
         "resident_kernels": draw(st.sampled_from([1, 3, 128])),
         "contention": draw(st.sampled_from([True, True, True, False])),
@@ -179,7 +182,7 @@ def test_scale_does_not_matter(plan):
         replace(e, nbytes=e.nbytes * factor, transfer=None if e.transfer is None else e.transfer * factor)
         for e in graph.edges
     ]
-    costs = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+    costs = (*OVERHEADS, "kernel_latency")
     slow = ss.Cluster(
         tuple(replace(d, **{name: getattr(d, name) * factor for name in costs}) for d in cluster.devices),
         tuple((a, b, replace(link, latency=link.latency * factor)) for a, b, link in cluster.links),

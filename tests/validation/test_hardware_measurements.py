@@ -61,7 +61,7 @@ def measured(folder, backend):
 def surrogate(tmp_path_factory):
     """The tiny plan on the surrogate, and what it teaches."""
     store = measured(tmp_path_factory.mktemp("surrogate"), hwbackend.get("synthetic"))
-    return store, calibrations(store, replicates=2)
+    return store, calibrations(store)
 
 
 def with_expected(store, folder, bounds):

@@ -15,8 +15,8 @@ def test_counts_and_worked_examples_agree(claim):
 
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if c.tolerance is None], ids=lambda c: c.setting)
 def test_measurements_are_near_before_calibration(claim):
-    """Datasheet rates and priors: within a fifth of what was measured; recorded in validation/README.md."""
-    assert claim.ours() == pytest.approx(claim.published, rel=0.2)
+    """Datasheet rates and priors: within three tenths of what was measured; recorded in validation/README.md."""
+    assert claim.ours() == pytest.approx(claim.published, rel=0.3)
 
 
 @pytest.mark.skipif(find_header() is None or shutil.which("g++") is None, reason="needs a CUDA toolkit and g++")

@@ -154,7 +154,7 @@ def test_three_wishes_where_the_plan_can_do_nothing():
     A captured graph would take longer to launch. Of 2 us and 1 us for the bytes DRAM can save half a us.
     """
     cluster = BARE.replace_devices(launch=4.0, graph_launch=9.0)
-    graph = ss.OpGraph([ss.Operator("a", flops=18.0 * 0.6 * BARE.devices[0].peak_rate("fp32"))])
+    graph = ss.OpGraph([ss.Operator("a", flops=18.0 * 0.9 * BARE.devices[0].peak_rate("fp32"))])
     found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
     assert [(each.makespan_us, each.doable) for each in found.suggestions] == [
         (pytest.approx(14.0), False), (pytest.approx(15.0), False), (pytest.approx(20.0), False),

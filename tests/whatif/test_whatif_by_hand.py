@@ -150,7 +150,7 @@ def test_another_card():
 
 def test_half_the_sms():
     """An operator of FLOP alone, 18 us of roofline besides the 2 us of any kernel: 54 SMs take 2 + 36 us."""
-    flops = 18.0 * 0.6 * FREE.devices[0].peak_rate("fp32")
+    flops = 18.0 * 0.9 * FREE.devices[0].peak_rate("fp32")
     asked = what_if(OpGraph([Operator("a", flops=flops)]), FREE)
     assert asked.makespan == pytest.approx(20.0)
     assert asked.device(sms=0.5).makespan == pytest.approx(38.0)

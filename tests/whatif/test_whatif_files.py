@@ -259,14 +259,13 @@ def beside(a, b, stream=1, **options):
 def test_parameters_of_kernels():
     """Limits of the SMs count where kernels run beside each other, what saturates them where there are rates.
 
-    Two of two hardware queues are in use, of three less than 0.8. Parts that are 1, as both sensitivities of an A100
-    are, cannot grow, and what is 0, as `interleave` is, is kept. Of equals that are made anew nothing is known but
-    that there is one device, which copies nothing.
+    Two of two hardware queues are in use, of three less than 0.8. What is 0, as `interleave` is, is kept. Of equals
+    that are made anew nothing is known but that there is one device, which copies nothing.
     """
     grid = {"kernels": (Kernel(108),)}
     work, late, moves = {"flops": 1e9} | grid, {"time": 3.0} | grid, {"nbytes": 1e6} | grid
     limits = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
-    shared = f"{limits} device.saturating_warps device.least_sm_share"
+    shared = f"{limits} device.saturating_warps device.least_sm_share device.block_spread"
     launches = "overhead overhead.launch overhead.launch_latency"
     in_order = "overhead overhead.launch overhead.gap overhead.launch_latency"
     assert known_of(what_if(beside(work, late), A100)) == (f"device.sms device.peak {shared} {launches} interference")
@@ -293,9 +292,6 @@ def test_parameters_of_kernels():
         asked = what_if(beside(half, half), cluster)
         assert known_of(asked) == f"{known}{launches} interference"
         assert known_of(asked.contention(False)) == launches
-    assert known_of(what_if(beside(half, half), A100.replace_devices(sm_sensitivity=0.5))) == (
-        f"device.sm_sensitivity {launches} interference"
-    )
 
 
 def test_parameters_of_copies():

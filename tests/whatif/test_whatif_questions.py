@@ -133,7 +133,7 @@ def test_rebuilding():
     [
         (lambda a: a.set("sm", 2), UnknownNameError, "unknown parameter 'sm'; closest of"),
         (lambda a: a.set("rebuild.", 2), UnknownNameError, r"unknown parameter 'rebuild\.'"),
-        (lambda a: a.device(launch=2), UnknownNameError, "overhead.launch"),
+        (lambda a: a.device(launch=2), UnknownNameError, "unknown parameter 'device.launch'; closest of"),
         (lambda a: a.device("b100"), UnknownNameError, "unknown gpu 'b100'"),
         (lambda a: a.execution("waves"), UnknownNameError, "unknown execution 'waves'; known are: stages"),
         (lambda a: a.operators(kind="conv", speed=2), UnknownNameError, "unknown kind 'conv'; known are: op"),

@@ -2,8 +2,12 @@
 
 import pytest
 
+import workloads
 from simsched.cluster import Cluster, occupancy
-from simsched.graph import DTYPE_NBYTES, Kernel
+from simsched.costmodel import roofline
+from simsched.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.schedulers import schedule
+from simsched.simulator import simulate
 from workloads.costs import Costs
 
 
@@ -43,13 +47,56 @@ def test_rows_have_a_block_each():
     [
         (128 * 108, Kernel(108, 256, 128, 256 * 68)),  # 128 x 128 fills the 108 SMs exactly
         (128 * 107, Kernel(214, 256, 96, 192 * 68)),  # so 128 x 64
-        (64 * 53, Kernel(106 * 2, 128, 64, 96 * 68)),  # 64 x 64 makes 106
-        (32, Kernel(4, 64, 64, 64 * 68)),  # nothing does: the smallest
+        (64 * 53, Kernel(106 * 2, 256, 82, 96 * 68)),  # 64 x 64 makes 106
+        (32, Kernel(4, 128, 86, 64 * 68)),  # nothing does: the smallest
     ],
 )
 def test_tiles_on_an_a100(rows, kernel):
     """128 columns; `rows` by the tile of the expected kernel."""
     assert Costs(device="a100").linear(rows, 64, 128).kernel == kernel
+
+
+def test_parts_of_the_inner_dimension():
+    """128 x 1024 outputs, 12 warps that fill each of 108 SMs: 1296 warps.
+
+    1024 values make 4 parts of 256: 128 x 64 tiles have 16 x 4 blocks, 64 x 64 have 32 x 4 = 128, the first to give
+    every SM one. 4096 make 16: of 8 blocks of 128 x 128 with 8 warps each 1296 / 64 = 20 times as many would fill all.
+    A convolution's are not cut.
+    """
+    costs = Costs(device="a100")
+    assert costs.linear(128, 1024, 1024).kernel == Kernel(32 * 4, 256, 64, 128 * 68)
+    assert costs.linear(128, 4096, 1024).kernel == costs.matmul(1, 128, 4096, 1024).kernel
+    assert costs.linear(128, 4096, 1024).kernel == Kernel(8 * 16, 256, 128, 256 * 68)
+    assert costs.conv((1, 1024, 8, 16), 4096, (1, 1)).kernel == Kernel(4 * 32, 128, 86, 64 * 68)
+
+
+def test_a_product_on_an_h100():
+    """128 x 4096 x 1024 in fp32, 1.07 GFLOP: from a quarter to three quarters of 66.9 TFLOP/s.
+
+    Convolutions of 0.6 and 1.2 GFLOP at batch 1 reach 33 and 59 % of a V100 (IOS, Fig. 2).
+    """
+    work, device = Costs(device="h100").linear(128, 4096, 1024), Cluster.preset("h100").devices[0]
+    op = Operator(
+        "product", flops=work.flops, nbytes=4.0 * (128 * 4096 + 4096 * 1024 + 128 * 1024), kernels=(work.kernel,)
+    )
+    assert 0.25 < work.flops / roofline(op, device) / device.peak["fp32"] < 0.75
+
+
+CONVOLUTIONAL = (
+    "inception_v3", "squeezenet", "squeezenet1_1", "randwire", "nasnet_a_large", "nasnet_mobile", "googlenet",
+    "resnet50", "resnext50", "densenet121", "autograph_nasnet_a", "tiny_inception", "tiny_resnet",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_newer_cards_are_quicker(name):
+    """One operator after the other, in kernels tiled for each: a K80 takes longer than a V100, that than an A100."""
+    times = []
+    for gpu in ("k80", "v100", "a100"):
+        graph, cluster = workloads.load(name, device=gpu), Cluster.preset(gpu)
+        times.append(simulate(schedule(graph, cluster, "sequential"), cluster).makespan)
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == 3
 
 
 def test_elementwise_on_an_a100():

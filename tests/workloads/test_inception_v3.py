@@ -238,6 +238,6 @@ def test_launch_shapes_on_a_device():
     blocks, 128 x 64 10, 64 x 64 20, 64 x 32 40, none of them 132; so 32 x 32: 39 x 2 = 78 blocks.
     """
     conv = inception_v3(device="h200")["mixed_5b.branch1x1"]
-    assert conv.kernels == (Kernel(78, 64, 64, 64 * 68),)
+    assert conv.kernels == (Kernel(78, 128, 86, 64 * 68),)
     with pytest.raises(LookupError, match="unknown device 'h300'; known are: k80"):
         inception_v3(device="h300")

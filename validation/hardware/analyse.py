@@ -33,14 +33,11 @@ FORMAT, VERSION = "simsched.expected", 1
 BOUNDED: Final = ("mean_error", "p90_error", "regret")
 FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
                   "kendall_tau", "regret")  # fmt: skip
-_REPLICATES: Final = 20  # of the bootstrap, whose intervals are not shown here
 _LEAST_BOUND: Final = 0.005
 _MARGIN: Final = 1.25  # bound over what was found, so that a fit may change a little
 
 
-def calibrations(
-    store: Store, wanted: Mapping[str, Sequence[str]] | None = None, *, replicates: int = _REPLICATES
-) -> Fitted:
+def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None) -> Fitted:
     """Return what the training schedules of a folder teach, by backend and graph.
 
     Parameters
@@ -49,8 +46,6 @@ def calibrations(
         What was measured.
     wanted
         Which graphs of which backends; None stands for all.
-    replicates
-        Of the bootstrap, by whose intervals microbenchmarks and schedules of a graph are weighed.
 
     Raises
     ------
@@ -66,14 +61,14 @@ def calibrations(
         device = None
         if f"microbenchmarks/{backend}" in store:
             micro = _profile(store[f"microbenchmarks/{backend}"], "microbenchmarks")
-            device = calibrate(micro.cluster, micro, held_out=0.0, bootstrap=replicates)
+            device = calibrate(micro.cluster, micro, held_out=0.0)
         for subject, item in _items(store, f"profiles/{backend}/"):
             if wanted is None or subject in wanted[backend]:
                 known = _profile(item, subject)
                 found.setdefault(backend, {})[subject] = (
-                    calibrate(known.cluster, known, known.graph, held_out=0.0, bootstrap=replicates)
+                    calibrate(known.cluster, known, known.graph, held_out=0.0)
                     if device is None
-                    else recalibrate(device, known.runs, bootstrap=replicates)
+                    else recalibrate(device, known.runs)
                 )
     return found
 
@@ -135,7 +130,7 @@ def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], aga
         if again and learned:
             seen += [digest(run.program) for run in learned]
             made = [run for run in found if not run.name.startswith(RANDOM)]
-            later.append(_round(recalibrate(calibration, learned, bootstrap=_REPLICATES), made, seen))
+            later.append(_round(recalibrate(calibration, learned), made, seen))
             graphs[subject]["recalibrated_error"] = later[-1].mean_error
     pooled, relearned = (Round(tuple(row for one in many for row in one.schedules)) for many in (rounds, later))
     figures = {name: getattr(pooled, name) for name in FIGURES[:4]} | {"recalibrated_error": relearned.mean_error}

@@ -52,6 +52,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             "profile", "kineto:read_kineto", None, (".json.gz",), ("traceEvents", "deviceProperties"),
             graph="kineto_program:read_kineto_graph",
         ),
+        "rows": Format("profile", "rows:read_rows", None, (".csv",), graph="rows:read_rows_graph"),
         "hios": Format(
             "schedule", "hios:read_hios", "hios:write_hios", (), ("rank",),
         ),

@@ -4,15 +4,20 @@ from sys import float_info
 from typing import Final
 
 from simsched.simulator.compiled.events import go_on, push
-from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State, Work
+from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State
 from simsched.simulator.contention import (
-    finish_time,
-    is_closer,
+    Work,
+    add_cohort,
+    begin_kernel,
+    end_blocks,
+    fullest,
+    go_on_alone,
     is_later,
-    same_due,
-    solo_units,
-    waves_over,
-    whole_cycles,
+    issue,
+    last_end,
+    most_dram_share,
+    skip_waves,
+    undo_skip,
 )
 from simsched.units import TIE
 
@@ -23,39 +28,50 @@ def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     launch, work, device = s.launches[row], s.work[lane], s.devices[d]
     work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
+    work.latency = min(device.latency, work.solo) if launch.blocks else 0.0
     if s.jittered:
-        _jitter(s, launch, work)
+        _jitter(s, launch, lane, work)
     s.lanes[lane].start = s.now
-    if work.unit < LEAST_UNIT:  # no time at all, or so little that its rate overflows
-        go_on(s, RELEASE, lane)
-        return
     if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
         push(s, s.now + work.solo, COMPLETE, lane)
         return
+    if work.unit < LEAST_UNIT:  # blocks take no time, or so little that their rate overflows
+        end_kernel(s, lane)
+        return
     work.arrival, work.place, work.start = s.now, place, -1.0
-    work.progress = work.anchor = work.rate = 0.0
-    work.unissued = launch.blocks
-    work.resident = work.n_cohorts = 0
-    if launch.blocks:
-        enqueue(s, d, lane)
-    else:  # no grid: one piece of work that needs no place
+    begin_kernel(work, launch.blocks)
+    if launch.blocks == 0:  # no grid: one piece of work that needs no place
         work.start, work.resident = s.now, 1
-        keep_cohort(s, lane, 1.0, 1)
+        add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
         start_running(s, d, lane)
+    elif device.alone < 0 and device.n_queue + device.n_running == 0:
+        device.alone = lane
+    else:
+        enqueue(s, d, lane)
     dispatch_later(s, d)
 
 
-def _jitter(s: State, launch: Launch, work: Work) -> None:
+def _jitter(s: State, launch: Launch, lane: int, work: Work) -> None:
     """Draw out or shorten a kernel as the sample says; its blocks load DRAM less the longer they take."""
     work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[work.row]]
-    work.unit = work.solo
+    if launch.blocks:
+        work.latency = min(s.devices[s.lanes[lane].device].latency, work.solo)
+    work.unit = work.solo - work.latency
     if launch.blocks and launch.residency:
         work.dram_share = 0.0
-        if work.solo > 0:
-            work.dram_share = min(1.0, launch.traffic / work.solo) / min(launch.blocks, launch.residency)
-        work.unit /= solo_units(
-            launch.blocks, launch.residency, launch.sm_share, work.dram_share, launch.alpha, launch.beta
-        )
+        if work.unit > 0.0:
+            sms = s.devices[s.lanes[lane].device].sms
+            most = most_dram_share(launch.blocks, launch.residency, sms, launch.sm_share)
+            work.dram_share = min(most, launch.traffic / work.unit)
+        work.unit /= launch.units
+
+
+def end_kernel(s: State, lane: int) -> None:
+    """Let a kernel end, all of whose blocks have."""
+    if s.work[lane].latency > 0.0:
+        push(s, s.now + s.work[lane].latency, COMPLETE, lane)
+    else:
+        go_on(s, RELEASE, lane)
 
 
 def dispatch_later(s: State, d: int) -> None:
@@ -167,7 +183,7 @@ def _take(s: State, d: int, launch: Launch, count: int) -> None:
 
 
 def _issue(s: State, d: int, lane: int, most: int) -> None:
-    work = s.work[lane]
+    work, device = s.work[lane], s.devices[d]
     count = min(most, work.unissued, _fits(s, d, lane))
     if count <= 0:
         return
@@ -175,102 +191,29 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         work.start = s.now
         start_running(s, d, lane)
     _take(s, d, s.launches[work.row], count)
-    work.unissued -= count
-    work.resident += count
-    _add_cohort(s, lane, progress_of(work, s.now) + 1.0, count)
-
-
-def progress_of(work: Work, now: float) -> float:
-    """Return how far a kernel or copy is."""
-    return work.progress + (now - work.anchor) * work.rate
-
-
-def anchor_anew(work: Work, now: float, rate: float) -> None:
-    """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
-    if rate != work.rate:
-        work.progress = progress_of(work, now)
-        work.anchor, work.rate = now, rate
-
-
-def _add_cohort(s: State, lane: int, due: float, count: int) -> None:
-    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
-    for j in range(work.n_cohorts):
-        if same_due(cohorts[j].due, due):
-            cohorts[j].count += count
-            return
-    keep_cohort(s, lane, due, count)
-    _sort_cohorts(s, lane)
-    if work.n_cohorts < COHORTS:
-        return
-    i = 0
-    for j in range(1, COHORTS - 1):
-        if is_closer(cohorts[j + 1].due - cohorts[j].due, cohorts[i + 1].due - cohorts[i].due):
-            i = j
-    a, b = cohorts[i], cohorts[i + 1]
-    total = a.count + b.count
-    a.due = (a.due * a.count + b.due * b.count) / total
-    a.count = total
-    work.n_cohorts = i + 1
-    for j in range(i + 2, COHORTS):
-        keep_cohort(s, lane, cohorts[j].due, cohorts[j].count)
-
-
-def keep_cohort(s: State, lane: int, due: float, count: int) -> None:
-    """Put a cohort behind those that a kernel has."""
-    cohort = s.cohorts[COHORTS * lane + s.work[lane].n_cohorts]
-    cohort.due, cohort.count = due, count
-    s.work[lane].n_cohorts += 1
-
-
-def _sort_cohorts(s: State, lane: int) -> None:
-    cohorts = s.cohorts[COHORTS * lane :]
-    for i in range(1, s.work[lane].n_cohorts):
-        due, count = cohorts[i].due, cohorts[i].count
-        j = i
-        while j > 0 and (cohorts[j - 1].due > due or (cohorts[j - 1].due == due and cohorts[j - 1].count > count)):
-            cohorts[j].due, cohorts[j].count = cohorts[j - 1].due, cohorts[j - 1].count
-            j -= 1
-        cohorts[j].due, cohorts[j].count = due, count
+    issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.spread, s.now)
 
 
 def skip_cycles(s: State, d: int) -> None:
-    """Pass over whole refills of the head of the queue: until the last nothing else can change."""
+    """Pass over whole refills of the head of the queue: until the last ones nothing else can change."""
     device, lane = s.devices[d], s.queued[d * s.width]
-    head = s.work[lane]
-    if (device.n_queue > 1 and device.interleave > 0) or not head.resident:
+    if device.n_queue > 1 and device.interleave > 0.0:
         return
-    cycles = whole_cycles(head.unissued, head.resident)
-    if cycles:
-        device.skipping, head.skipped = lane, cycles
-        head.unissued -= cycles * head.resident
-        for j in range(head.n_cohorts):
-            s.cohorts[COHORTS * lane + j].due += cycles
+    if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
+        device.skipping = lane
 
 
-def undo_skip(s: State, d: int) -> None:
+def undo_skips(s: State, d: int) -> None:
     """Go back to wave by wave; at most one kernel had waves passed over, and it is still in the queue."""
     lane = s.devices[d].skipping
     s.devices[d].skipping = -1
-    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
-    progress, n = progress_of(work, s.now), work.n_cohorts
-    work.n_cohorts = 0
-    for j in range(n):
-        due, count = cohorts[j].due, cohorts[j].count
-        waves, ends = waves_over(due, work.skipped, progress, s.now, work.rate)
-        pending = work.skipped - waves + ends
-        work.unissued += pending * count
-        if ends:
-            free_blocks(s, d, work, count)
-        else:
-            keep_cohort(s, lane, due - pending, count)
-    _sort_cohorts(s, lane)
+    _free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
 
 
-def free_blocks(s: State, d: int, work: Work, count: int) -> None:
-    """Take blocks that have ended off the device."""
-    work.resident -= count
-    launch = s.launches[work.row]
-    if launch.blocks:
+def _free_blocks(s: State, d: int, lane: int, count: int) -> None:
+    """Give back the room of blocks that have ended."""
+    launch = s.launches[s.work[lane].row]
+    if count and launch.blocks:
         _take(s, d, launch, -count)
         s.devices[d].freed = 1
 
@@ -278,29 +221,79 @@ def free_blocks(s: State, d: int, work: Work, count: int) -> None:
 def end_cohorts(s: State, d: int) -> None:
     """End the cohorts that are due, and the kernels of which that was the last."""
     device, running = s.devices[d], s.running[d * s.width :]
+    if device.alone >= 0:
+        if s.recording:
+            run_alone(s, d, device.alone)
+        _end_running(s, device.alone)
+        device.alone = -1
     n, device.n_running = device.n_running, 0
     for i in range(n):
         lane = running[i]
         work = s.work[lane]
         if work.rate > 0.0:
-            _end_cohorts_of(s, d, lane)
+            _free_blocks(s, d, lane, end_blocks(work, s.cohorts[COHORTS * lane :], s.now))
         if work.rate > 0.0 and work.n_cohorts == 0 and work.unissued == 0:
             if s.launches[work.row].blocks:
                 device.n_resident -= 1
-            s.lanes[lane].start = work.start
-            go_on(s, RELEASE, lane)
+            _end_running(s, lane)
         else:
             running[device.n_running] = lane
             device.n_running += 1
     dispatch_later(s, d)
 
 
-def _end_cohorts_of(s: State, d: int, lane: int) -> None:
-    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
-    n, work.n_cohorts = work.n_cohorts, 0
-    for j in range(n):
-        due, count = cohorts[j].due, cohorts[j].count
-        if is_later(finish_time(work.anchor, work.progress, work.rate, due), s.now):
-            keep_cohort(s, lane, due, count)
-        else:
-            free_blocks(s, d, work, count)
+def _end_running(s: State, lane: int) -> None:
+    s.lanes[lane].start = s.work[lane].start
+    end_kernel(s, lane)
+
+
+def run_alone(s: State, d: int, lane: int) -> None:
+    """Find how far a kernel is that has had the device to itself: what it did before this instant."""
+    work, cohorts, device = s.work[lane], s.cohorts[COHORTS * lane :], s.devices[d]
+    launch = s.launches[work.row]
+    begin_kernel(work, launch.blocks)
+    now = end = work.start
+    while is_later(s.now, end):
+        now = end
+        end_blocks(work, cohorts, now)
+        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.spread)
+        if s.recording and s.n_points < s.point_room:
+            resident = work.resident
+            slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
+            record_point(
+                s, d, now, resident * launch.sm_share / device.sms, resident * work.dram_share / slowed,
+                float(resident * launch.warps), float(min(resident, device.sms)),
+            )  # fmt: skip
+
+
+def join_others(s: State, d: int) -> None:
+    """Let a kernel that has had the device to itself go on as one among others."""
+    device, lane = s.devices[d], s.devices[d].alone
+    work, cohorts, launch = s.work[lane], s.cohorts[COHORTS * lane :], s.launches[s.work[lane].row]
+    device.alone = -1
+    if work.start < 0.0:  # it came just now
+        enqueue(s, d, lane)
+        return
+    run_alone(s, d, lane)
+    start_running(s, d, lane)
+    _take(s, d, launch, work.resident)
+    if work.skipped:
+        device.skipping = lane
+    if work.unissued:
+        enqueue(s, d, lane)
+    if not work.skipped and (work.unissued or is_later(last_end(work, cohorts), s.now)):  # else it is just over
+        _free_blocks(s, d, lane, end_blocks(work, cohorts, s.now))
+
+
+def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float, warps: float, active: float) -> None:
+    """Add a point to the load curve of a device where it is another than before; of one instant the last stays."""
+    device = s.devices[d]
+    point = s.points[device.point]
+    if sm_load == point.sm and dram_load == point.dram and warps == point.warps and active == point.active:
+        return
+    if point.time != time:
+        device.point = s.n_points
+        s.n_points += 1
+        point = s.points[device.point]
+        point.device, point.time = d, time
+    point.sm, point.dram, point.warps, point.active = sm_load, dram_load, warps, active

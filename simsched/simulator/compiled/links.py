@@ -2,10 +2,10 @@
 
 from math import inf
 
-from simsched.simulator.compiled.blocks import anchor_anew, dispatch_later
+from simsched.simulator.compiled.blocks import dispatch_later
 from simsched.simulator.compiled.events import go_on, set_timer
 from simsched.simulator.compiled.tables import RELEASE, SHARE, State
-from simsched.simulator.contention import finish_time, is_later, max_min_rates
+from simsched.simulator.contention import anchor_anew, finish_time, is_later, max_min_rates
 
 
 def start_flow(s: State, lane: int) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 from simsched.jit import piece
 from simsched.simulator.compiled.blocks import end_cohorts
 from simsched.simulator.compiled.events import go_on, leave, open_instant
-from simsched.simulator.compiled.gpu import dispatch, point_now
+from simsched.simulator.compiled.gpu import dispatch
 from simsched.simulator.compiled.hosts import TURN, run_host
 from simsched.simulator.compiled.links import end_flows, share_links
 from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
@@ -14,6 +14,8 @@ from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, FULL, OVER, PHA
 
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""
+MOST_POINTS: Final = 64
+"""Of a load curve that an event may add: a kernel by itself has been on the device for some waves."""
 
 
 @piece("simulator")
@@ -47,7 +49,7 @@ def _go_on(s: State, left: int) -> int:
                 s.status = _end(s)
         elif left == 0:
             break
-        elif s.recording and s.n_points >= s.point_room:
+        elif s.recording and s.n_points + MOST_POINTS > s.point_room:
             s.status = FULL
         else:
             left -= 1
@@ -127,9 +129,12 @@ def _reset_device(s: State, d: int) -> None:
     device.copy_load = device.drained = device.last_time = 0.0
     device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
     device.dispatching = device.freed = device.loaded = 0
-    device.point = device.skipping = device.last_kernel = device.last_row = device.waiters = -1
+    device.skipping = device.alone = device.last_kernel = device.last_row = device.waiters = -1
     free.warps, free.blocks = room.warps, room.blocks
     free.registers, free.shared_memory = room.registers, room.shared_memory
     if s.recording:  # it is idle at first
-        point = point_now(s, d)
+        device.point = s.n_points
+        s.n_points += 1
+        point = s.points[device.point]
+        point.device, point.time = d, 0.0
         point.sm = point.dram = point.warps = point.active = 0.0

@@ -5,14 +5,14 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster, Device
+from simsched.cluster import WARP, Cluster, Device
 from simsched.costmodel import CostModel
 from simsched.program import COPY, LAUNCH, Program
 from simsched.simulator.compiled import tables
 from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.run import Array, Run
 from simsched.simulator.compiled.tables import State
-from simsched.simulator.contention import Channel
+from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
 from simsched.simulator.workload import Demand, Jitter, demand, factors
@@ -29,8 +29,8 @@ class Platform:
     ----------
     columns
         Those of a `State` that are about devices and that it only reads.
-    devices, channels
-        Rows with which those columns begin: the directions of links, then the copy engines of each device.
+    devices, crowds, channels
+        Rows with which those columns begin: of channels the directions of links, then the copy engines of each device.
     gap, hop, graph_node, graph_launch
         Us, by device.
     queues
@@ -47,8 +47,12 @@ class Platform:
         self.devices = np.zeros(len(devices), tables.Device.dtype)
         for name in ("contention", "interleave", "bandwidth", "copy_rate"):
             self.devices[name] = [getattr(device, name) for device in devices]
+        self.devices["spread"], self.devices["latency"] = _column(devices, "block_spread", "kernel_latency").T
         for name in ("sms", "resident_kernels"):
             self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
+        self.crowds = np.zeros(len(devices), Crowd.dtype)
+        self.crowds["sms"] = self.devices["sms"]
+        self.crowds["most_warps"] = [min(device.threads_per_sm // WARP, _MOST) for device in devices]
         self.channels = np.zeros(len(cluster.channels) + len(devices), Channel.dtype)
         self.channels["capacity"] = [
             *(bandwidth for _, _, bandwidth in cluster.channels),
@@ -112,7 +116,10 @@ class Plan:
         self.spare: list[Run] = []
         streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
         n_devices, lanes = len(cluster.devices), streams["lanes"][: streams.n_lanes]
-        self._begun = self._lanes(lanes, captured) | {"devices": platform.devices}  # rows with which columns begin
+        self._begun = self._lanes(lanes, captured) | {
+            "devices": platform.devices,
+            "crowds": platform.crowds,
+        }  # rows with which columns begin
         self._values: dict[str, Any] = platform.columns | {
             "captured": captured, "ahead": streams.ahead, "thread_ptr": program.thread_ptr, "action": program.action,
             "argument": program.argument, "place": program.device, "lane_of": streams["lane_of"],

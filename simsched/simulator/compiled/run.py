@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simsched.errors import DeadlockError, SimulationError
 from simsched.graph.columns import Floats
 from simsched.program import Program
-from simsched.simulator.compiled.loop import run_samples
+from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
 from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, Point, Span, State
 from simsched.simulator.deadlock import deadlock
 from simsched.trace import Load
@@ -72,7 +72,7 @@ class Run:
         """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
         state = self.state
         self._begin(launches, factors)
-        points = np.empty(64 + 2 * len(launches) + state.n_devices, Point.dtype)
+        points = np.empty(2 * MOST_POINTS + 2 * len(launches) + state.n_devices, Point.dtype)
         state["points"], state.point_room, state.recording = points, len(points), 1
         state["spans"] = np.empty(4 * state.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
         while self._go_on() == FULL:

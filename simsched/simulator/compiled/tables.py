@@ -3,7 +3,7 @@
 from typing import Final
 
 from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
-from simsched.simulator.contention import MAX_COHORTS, Channel, Crossing
+from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crossing, Crowd, Share, Work
 
 # Phases of an instant, lowest first, as in `environment`: each has a queue of those to go on.
 COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(5)
@@ -21,6 +21,7 @@ class Launch(Row):
 
     solo: f8
     unit: f8
+    units: f8
     sm_share: f8
     dram_share: f8
     alpha: f8
@@ -86,32 +87,6 @@ class Lane(Row):
     span_cause: i4
 
 
-class Work(Row):
-    """What a lane is at: a kernel, of which progress is in blocks' lengths, or a copy, of which it is in bytes."""
-
-    unit: f8
-    dram_share: f8
-    solo: f8
-    arrival: f8
-    progress: f8
-    anchor: f8
-    rate: f8
-    start: f8
-    unissued: i8
-    resident: i8
-    skipped: i8
-    row: i4
-    place: i4
-    n_cohorts: i4
-
-
-class Cohort(Row):
-    """Blocks of a kernel that end together."""
-
-    due: f8
-    count: i8
-
-
 class Host(Row):
     """A host thread."""
 
@@ -156,6 +131,8 @@ class Device(Row):
     """A device; what it is comes first, then how it stands."""
 
     interleave: f8
+    spread: f8
+    latency: f8
     bandwidth: f8
     copy_rate: f8
     sms: i8
@@ -173,6 +150,7 @@ class Device(Row):
     dispatching: i4
     freed: i4
     skipping: i4
+    alone: i4  # lane of a kernel that has had the device to itself, -1 if there is none
     last_kernel: i4
     last_row: i4
     loaded: i4
@@ -282,6 +260,8 @@ class State(Table):
     running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
     work: Rows[Work] = length("n_lanes")
     cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
+    crowds: Rows[Crowd]  # of each device
+    shares: Rows[Share] = length("n_lanes + 1")  # of the kernels on a device, and its copies, while it is shared
 
     # links
     sharing: i8

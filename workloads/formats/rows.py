@@ -1,0 +1,201 @@
+"""Measured kernels as rows, whatever measured them: what a calibration can be made from."""
+
+import csv
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
+from itertools import groupby, pairwise
+from math import isfinite, isnan, nan
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from simsched.calibration import ALONE
+from simsched.cluster import Cluster
+from simsched.errors import FormatError
+from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.io import read_bytes
+from simsched.profile import MeasuredOperator, Profile, Provenance, Replay
+from simsched.program import LAUNCH, Program
+from simsched.schedules import Schedule
+from simsched.trace import measured_trace
+from workloads.formats.reading import build
+
+NEEDED: Final = ("kernel", "begin_us", "end_us")
+WHOLE: Final = {"stream": 0, "device": 0, "blocks": 0, "threads": 0, "registers": 32, "shared_memory": 0}
+REAL: Final = {"begin_us": 0.0, "end_us": 0.0, "issued_us": nan, "flops": 0.0, "nbytes": 0.0}
+_RUN: Final = "rows"
+_PAIR: Final = "pair/"
+
+Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
+
+
+class _Row(NamedTuple):
+    run: str
+    kernel: str
+    whole: dict[str, int]
+    real: dict[str, float]
+
+    @property
+    def begin(self) -> float:
+        return self.real["begin_us"]
+
+    @property
+    def end(self) -> float:
+        return self.real["end_us"]
+
+
+def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
+    """Make a profile of measured kernels, one row each, that `simsched.calibrate` fits to.
+
+    Parameters
+    ----------
+    path
+        A CSV file with a line of headings, or mappings with the same keys. Needed are ``kernel``, ``begin_us`` and
+        ``end_us``. ``stream`` and ``device`` count from 0, which they are if they are missing. ``blocks``, ``threads``,
+        ``registers`` (32) and ``shared_memory`` (bytes a block) are the launch; ``flops`` and ``nbytes`` what it does;
+        ``issued_us`` when the host's call for it began. Rows of several programs are told apart by ``run``.
+    cluster
+        What they ran on as far as it is known, or the name of a preset.
+
+    Returns
+    -------
+    Profile
+        With a replay for each run.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If a row is not whole, or there is no cluster.
+
+    Notes
+    -----
+    *What ran* is one operator for each row, on its stream, in the order of begins. One that begins when all before it
+    have ended is taken to have waited for them and, where rows do not say when it was issued, for a call that began a
+    launch's way to the device before. Others of which that is not said were issued together with the one before. So no
+    cost of the host is simulated, and none is fitted.
+
+    *Sharing.* Where kernels overlap, and each of those also ran alone in the same run, the run is named ``pair/...``:
+    parameters are fitted to it. Any other is a run of a graph in place, from which times of operators are fitted.
+
+    Examples
+    --------
+    >>> alone = [{"kernel": k, "begin_us": us, "end_us": us + 10, "blocks": 80, "threads": 256} for k, us in
+    ...          (("a", 0), ("b", 20))]
+    >>> both = [{**row, "stream": i, "begin_us": 40, "end_us": 55} for i, row in enumerate(alone)]
+    >>> read_rows([*alone, *both], "v100").runs[0]
+    Replay('pair/rows', 1 repeats, median 61.8 us)
+    """
+    source = str(path) if isinstance(path, str | os.PathLike) else "rows"
+    given = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
+    rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(given, 1)]
+    if not rows:
+        raise FormatError(f"{source}: there are no rows")
+    if not cluster:
+        raise FormatError(f"{source}: rows do not say what they ran on; give cluster=, such as a100")
+    if isinstance(cluster, str):
+        cluster = Cluster.preset(cluster, 1 + max(row.whole["device"] for row in rows))
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        times.setdefault(row.kernel, []).append(row.end - row.begin)
+    rows.sort(key=lambda row: (row.run, row.begin))
+    runs = [_replay(name, list(members), cluster, source) for name, members in groupby(rows, lambda row: row.run)]
+    measured = tuple(MeasuredOperator(name, tuple(us)) for name, us in times.items())
+    return Profile(measured, provenance=Provenance(source=source), runs=tuple(runs), cluster=cluster)
+
+
+def read_rows_graph(path: str | os.PathLike[str], cluster: Cluster | str = "") -> OpGraph:
+    """Read the graph of the first run of `read_rows`."""
+    return read_rows(path, cluster).runs[0].program.graph
+
+
+def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
+    try:
+        return list(csv.DictReader(StringIO(read_bytes(path).decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{source}: not a CSV file: {error}") from None
+
+
+def _row(row: Mapping[str, Any], where: str) -> _Row:
+    if not isinstance(row, Mapping):
+        raise FormatError(f"{where} must have keys, such as {', '.join(NEEDED)}")
+    missing = next((key for key in NEEDED if row.get(key) in (None, "")), None)
+    if missing is not None:
+        raise FormatError(f"{where} has no {missing}")
+    real = {key: _number(row, key, default, where) for key, default in REAL.items()}
+    whole = {key: _number(row, key, default, where) for key, default in WHOLE.items()}
+    broken = next((key for key, value in whole.items() if value != int(value)), None)
+    if broken is not None:
+        raise FormatError(f"{where}: {broken} must be a whole number, not {row[broken]!r}")
+    if real["end_us"] < real["begin_us"]:
+        raise FormatError(f"{where} ends before it begins")
+    return _Row(str(row.get("run") or _RUN), str(row["kernel"]), {k: int(v) for k, v in whole.items()}, real)
+
+
+def _number(row: Mapping[str, Any], key: str, default: float, where: str) -> float:
+    given = row.get(key)
+    if given in (None, ""):
+        return default
+    try:
+        found = float(given)
+    except (TypeError, ValueError, OverflowError):
+        found = float("nan")
+    if not isfinite(found) or found < 0:
+        raise FormatError(f"{where}: {key} must be a number that is not negative, not {given!r:.40}")
+    return found
+
+
+def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
+    """Return the replay of a run, whose rows are in the order of their begins."""
+    device = cluster.devices[0]
+    issued = np.array([row.real["issued_us"] for row in rows])
+    phase: list[int] = []
+    end = -1.0
+    for i, row in enumerate(rows):
+        if row.begin >= end:  # nothing runs any more
+            phase.append(phase[-1] + 1 if phase else 0)
+            issued[i] = row.begin - max(device.launch, device.launch_latency) if isnan(issued[i]) else issued[i]
+        else:
+            phase.append(phase[-1])
+        end = max(end, row.end)
+    zero = float(np.nanmin(issued))  # when the host begins
+    members = [[i for i, at in enumerate(phase) if at == number] for number in range(phase[-1] + 1)]
+    alone = {group[0] for group in members if len(group) == 1}
+    kernels = {rows[i].kernel for i in alone}
+    is_pair = len(alone) < len(rows) and all(row.kernel in kernels for row in rows)
+    names = [f"{ALONE if is_pair and i in alone else row.kernel}{i}" for i, row in enumerate(rows)]
+    operators = [build(source, _operator, name, row) for name, row in zip(names, rows, strict=True)]
+    edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
+    name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
+    graph = build(source, OpGraph, operators, edges, name)
+    plan = build(source, Schedule.from_columns, graph, range(len(rows)), [each.name for each in cluster.devices],
+                 device=[row.whole["device"] for row in rows], stream=[row.whole["stream"] for row in rows],
+                 scheduler=name)  # fmt: skip
+    program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
+    launches = np.array([(row.begin - zero, row.end - zero) for row in rows])
+    trace = build(source, measured_trace, program, cluster, launches)
+    return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
+
+
+def _operator(name: str, row: _Row) -> Operator:
+    whole = row.whole
+    launch = [whole[key] for key in ("blocks", "threads", "registers", "shared_memory")]
+    return Operator(
+        name,
+        kind=row.kernel,
+        time=row.end - row.begin,
+        flops=row.real["flops"],
+        nbytes=row.real["nbytes"],
+        kernels=(Kernel(*launch),) if whole["blocks"] else (),
+    )
+
+
+def _issued(program: Program, issued: Sequence[float]) -> Program:
+    """Return the program with calls that end at these times in us, or with the one before, and take no more time."""
+    lead, now = np.zeros(len(program)), 0.0
+    for i in np.flatnonzero(program.action == LAUNCH).tolist():
+        lead[i] = np.fmax(0.0, issued[program.argument[i]] - now)  # 0 if it is not known
+        now += lead[i]
+    return program.timed(lead, np.zeros(len(program)))
