@@ -39,7 +39,8 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP rate of the dtype x 0.9
     (x 0.6 if it is above that of fp32: tensor cores), and DRAM bandwidth x 0.8. A grid too small for the device gets
     a part in proportion: w warps in all reach ``w / (SMs * saturating_warps)`` of the FLOP rate and
-    ``w / (2.5 * SMs * saturating_warps)`` of the bandwidth, at most all of them. Each kernel adds 2 us.
+    ``w / (2.5 * SMs * saturating_warps)`` of the bandwidth, at most all of them, and of the FLOP rate the
+    `efficiency` of the kernel. Each kernel adds 2 us.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
@@ -51,7 +52,9 @@ def roofline(op: Operator, device: Device) -> float:
     total, full = 0.0, device.sms * device.saturating_warps
     for kernel in op.kernels:
         part = kernel.blocks * -(-kernel.threads // WARP) / full
-        total += SHORTEST_KERNEL + kernel.share * max(compute / min(1.0, part), memory / min(1.0, part / DRAM_WARPS))
+        total += SHORTEST_KERNEL + kernel.share * max(
+            compute / kernel.efficiency / min(1.0, part), memory / min(1.0, part / DRAM_WARPS)
+        )
     return total
 
 
@@ -76,12 +79,14 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
         k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
         known = n_kernels[row] > 0
         k = k[known]
+        compute, memory = compute[row], memory[row]
         share, part = np.ones(len(row)), np.full(len(row), np.inf)  # of the warps that fill the device
         share[known] = graph.kernel_share[k]
+        compute[known] /= graph.kernel_efficiency[k]
         warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
         part[known] = warps / (device.sms * device.saturating_warps)
         times = np.zeros(len(ops))
-        longer = np.maximum(compute[row] / np.minimum(1.0, part), memory[row] / np.minimum(1.0, part / DRAM_WARPS))
+        longer = np.maximum(compute / np.minimum(1.0, part), memory / np.minimum(1.0, part / DRAM_WARPS))
         np.add.at(times, row, SHORTEST_KERNEL + share * longer)
     return times
 

@@ -30,6 +30,7 @@ def operator(*blocks, **work):
         (operator(15, nbytes=80.0), 2 + 2.5),  # 120 warps of 300
         (operator(15, flops=900.0, nbytes=80.0), 2 + 2.5),  # so that DRAM is the slower here
         (operator(15, 3, flops=900.0), 2 + 0.5 + 2 + 2.5),  # each kernel has half, and a start of its own
+        (Operator("a", flops=900.0, kernels=(Kernel(15, 256, efficiency=0.25),)), 2 + 4.0),
         (operator(flops=2400.0, dtype="fp16"), 2 + 1.0),  # tensor cores: 0.6 of 4000
         (operator(flops=900.0, dtype="bf16"), 2 + 1.0),  # without any: as fp32
     ],

@@ -9,9 +9,10 @@ Bytes
 
 Kernels, on no device in particular
     *Matrix products*, a convolution being the implicit product of its N * H_out * W_out pixels by C_out
-    channels (for each group): tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
+    channels: tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
     A step along the inner dimension stages 64 bytes of each row of the tile and 4 of padding in shared memory
-    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes.
+    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes. A convolution in groups has the same
+    tiles, but of the columns that a tile computes only those of one group count: a 64th of a depthwise convolution.
     *Elementwise*, copies, pools: one thread per 4 bytes of output (per element where that is wider), blocks of
     256 threads, 32 registers per thread.
     *Rows* (softmax, normalisation over the last axis): one block of 256 threads and 1 KiB of shared memory per row.
@@ -82,9 +83,11 @@ _SHORTEST_PART: Final = 256  # of the inner dimension of a product
 
 
 @lru_cache(maxsize=10_000)  # the layers of a network repeat
-def make_kernel(blocks: int, threads: int, registers: int, shared_memory: int = 0, share: float = 1.0) -> Kernel:
+def make_kernel(
+    blocks: int, threads: int, registers: int, shared_memory: int = 0, share: float = 1.0, efficiency: float = 1.0
+) -> Kernel:
     """Return a kernel, the same object for the same values."""
-    return Kernel(blocks, threads, registers, shared_memory, share)
+    return Kernel(blocks, threads, registers, shared_memory, share, efficiency)
 
 
 class Work(NamedTuple):
@@ -149,7 +152,7 @@ class Costs:
         """Return a convolution's work: `output` is (N, C, spatial...), `in_channels` those of all groups."""
         n, channels, *pixels = output
         per_output = in_channels // groups * prod(window)
-        kernel = self._matrix_product(n * prod(pixels), channels // groups, groups)
+        kernel = self._matrix_product(n * prod(pixels), channels, 1, groups=groups)
         return Work(2.0 * prod(output) * per_output, channels * (per_output + bias), kernel)
 
     def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
@@ -183,12 +186,15 @@ class Costs:
         computes = flops > self._ridge * nbytes if self._on_a_device else kind_computes
         return "compute" if computes else "memory"
 
-    def duration(self, flops: float, nbytes: float) -> float:
+    def duration(self, flops: float, nbytes: float, efficiency: float = 1.0) -> float:
         """Return a number in proportion to the time of a kernel: its bytes, or more if its FLOP take longer."""
-        return max(flops / self._ridge, nbytes)
+        return max(flops / efficiency / self._ridge, nbytes)
 
-    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0) -> Kernel:
-        """Return the kernel of `batch` products; `inner` is the dimension that may be cut, 0 if it may not."""
+    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0, *, groups: int = 1) -> Kernel:
+        """Return the kernel of `batch` products; `inner` is the dimension that may be cut, 0 if it may not.
+
+        Of `groups` of columns a block makes one at a time, at the cost of all columns of its tile.
+        """
         most = max(1, inner // _SHORTEST_PART)
 
         def blocks(tile: Tile) -> int:
@@ -197,7 +203,8 @@ class Costs:
 
         tile = self._largest(blocks, self._tiles)
         shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES
-        return make_kernel(blocks(tile), tile.threads, tile.registers, shared_memory)
+        efficiency = 1.0 if groups == 1 else min(1.0, columns // groups / tile.columns)
+        return make_kernel(blocks(tile), tile.threads, tile.registers, shared_memory, efficiency=efficiency)
 
     def _largest(self, blocks: Callable[[T], int], choices: Sequence[T]) -> T:
         """Return the first choice that gives every SM a block, or else the last."""

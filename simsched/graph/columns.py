@@ -156,7 +156,8 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
         key: np.array([getattr(kernel, key) for kernel in kernels], np.int64)
         for key in ("blocks", "threads", "registers", "shared_memory")
     }
-    columns["share"] = np.array([kernel.share for kernel in kernels], np.float64)
+    for key in ("share", "efficiency"):
+        columns[key] = np.array([getattr(kernel, key) for kernel in kernels], np.float64)
     return columns
 
 

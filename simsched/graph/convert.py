@@ -41,7 +41,7 @@ def _operator_to_dict(op: Operator) -> dict[str, Any]:
     if op.dtype != "fp32":
         row["dtype"] = op.dtype
     if op.kernels:
-        row["kernels"] = [asdict(kernel) for kernel in op.kernels]
+        row["kernels"] = [_kernel_to_dict(kernel) for kernel in op.kernels]
     if op.attributes:
         row["attributes"] = dict(op.attributes)
     if op.input_shapes:
@@ -49,6 +49,10 @@ def _operator_to_dict(op: Operator) -> dict[str, Any]:
     if op.output_shape is not None:
         row["output_shape"] = list(op.output_shape)
     return row
+
+
+def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
+    return {key: value for key, value in asdict(kernel).items() if (key, value) != ("efficiency", 1.0)}
 
 
 def from_dict(data: Any, source: str) -> OpGraph:
@@ -89,7 +93,9 @@ def read_kernel(row: Record) -> Kernel:
     values: dict[str, Any] = {"blocks": row.take("blocks", int)}
     for key in ("threads", "registers", "shared_memory"):
         values[key] = row.take(key, int, _KERNEL_DEFAULTS[key])
-    return row.build(Kernel, share=row.take("share", float, 1.0), **values)
+    return row.build(
+        Kernel, share=row.take("share", float, 1.0), efficiency=row.take("efficiency", float, 1.0), **values
+    )
 
 
 def _read_edge(row: Record) -> Edge:

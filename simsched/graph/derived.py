@@ -11,7 +11,7 @@ from simsched.graph.operator import Operator
 from simsched.graph.opgraph import OpGraph
 
 _LABELS = ("kind", "dtype", "block")
-_KERNELS = ("blocks", "threads", "registers", "shared_memory", "share")
+_KERNELS = ("blocks", "threads", "registers", "shared_memory", "share", "efficiency")
 
 
 def with_times(graph: OpGraph, times: Floats) -> OpGraph:

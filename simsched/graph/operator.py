@@ -77,6 +77,8 @@ class Kernel:
         Bytes of shared memory per block, static and dynamic together.
     share
         Part of the operator's time that this kernel takes; an operator's shares add up to 1.
+    efficiency
+        Part of the FLOP rate of tuned kernels at which it can do the operator's work.
     """
 
     blocks: int
@@ -84,6 +86,7 @@ class Kernel:
     registers: int = 32
     shared_memory: int = 0
     share: float = 1.0
+    efficiency: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("blocks", "threads", "registers"):
@@ -92,6 +95,7 @@ class Kernel:
             raise GraphError(f"kernel: threads must be at most 1024 per block, not {self.threads}")
         _refuse("kernel", "shared_memory", self.shared_memory, "count")
         _refuse("kernel", "share", self.share, "share")
+        _refuse("kernel", "efficiency", self.efficiency, "share")
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,7 @@ class OpGraph:
     kernel_registers: Ints
     kernel_shared_memory: Ints
     kernel_share: Floats
+    kernel_efficiency: Floats
     edge_nbytes: Floats
     edge_transfer: Floats
     order_index: Indices

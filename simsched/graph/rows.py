@@ -27,6 +27,7 @@ def operator_of(graph: "OpGraph", i: int) -> Operator:
                 int(graph.kernel_registers[k]),
                 int(graph.kernel_shared_memory[k]),
                 float(graph.kernel_share[k]),
+                float(graph.kernel_efficiency[k]),
             )
             for k in range(graph.kernel_ptr[i], graph.kernel_ptr[i + 1])
         ),

@@ -14,6 +14,7 @@ from simsched.profile.replay import Replay, read_run, run_to_dict
 from simsched.program import Program
 
 FORMAT, VERSION = "simsched.profile", 1
+_WORK = ("share", "efficiency")  # of a kernel: not measured
 
 
 def to_dict(profile: Profile) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def _operator_to_dict(op: MeasuredOperator) -> dict[str, Any]:
 def _kernel_to_dict(kernel: MeasuredKernel) -> dict[str, Any]:
     row = _known(kernel) | {"samples": list(kernel.samples)}
     if kernel.launch is not None:
-        row["launch"] = {key: value for key, value in asdict(kernel.launch).items() if key != "share"}
+        row["launch"] = {key: value for key, value in asdict(kernel.launch).items() if key not in _WORK}
     return row
 
 
@@ -134,7 +135,7 @@ def _read_kernel(row: Record) -> MeasuredKernel:
 
 
 def _read_launch(row: Record) -> Kernel:
-    return row.build(Kernel, **{f.name: row.take(f.name, int) for f in fields(Kernel) if f.name != "share"})
+    return row.build(Kernel, **{f.name: row.take(f.name, int) for f in fields(Kernel) if f.name not in _WORK})
 
 
 def _read_copy(row: Record) -> MeasuredCopy:

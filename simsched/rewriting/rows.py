@@ -61,7 +61,7 @@ class Row:
 @lru_cache(maxsize=_REMEMBERED)
 def _operator_key(op: Operator) -> bytes:
     """Return a digest of all that tells operators apart."""
-    kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share) for k in op.kernels]
+    kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share, k.efficiency) for k in op.kernels]
     fields = (op.name, op.kind, op.dtype, op.block, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time,
               op.host)  # fmt: skip
     text = json.dumps(

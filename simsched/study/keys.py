@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "simsched.row 1"
 """Changed whenever equal keys would no longer mean equal rows."""
-_KERNELS: Final = ("kernel_blocks", "kernel_threads", "kernel_registers", "kernel_shared_memory", "kernel_share")
+_KERNELS: Final = (
+    "kernel_blocks", "kernel_threads", "kernel_registers", "kernel_shared_memory", "kernel_share", "kernel_efficiency"
+)  # fmt: skip
 _COLUMNS: Final = (*COSTS, "intensity", "src", "dst", "edge_nbytes", "edge_transfer", "kernel_ptr", *_KERNELS)
 
 

@@ -23,7 +23,7 @@ def test_json_round_trip(graph):
 
 
 def test_save_and_load(tmp_path):
-    graph = OpGraph([Operator("ä", time=0.1, kernels=(Kernel(3, share=1.0),))], name="µ-net")
+    graph = OpGraph([Operator("ä", time=0.1, kernels=(Kernel(3, efficiency=0.5),))], name="µ-net")
     graph.save(str(tmp_path / "graph.json"))
     assert OpGraph.load(str(tmp_path / "graph.json")) == graph
 

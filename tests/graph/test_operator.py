@@ -79,7 +79,8 @@ def test_unknown_intensity(value):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("blocks", 0), ("blocks", -1), ("blocks", NAN), ("threads", 0), ("threads", 1025), ("registers", 0),
-     ("shared_memory", -1), ("share", 0.0), ("share", 1.5), ("share", NAN)],
+     ("shared_memory", -1), ("share", 0.0), ("share", 1.5), ("share", NAN), ("efficiency", 0.0),
+     ("efficiency", 1.5)],
 )  # fmt: skip
 def test_bad_kernel(field, value):
     with pytest.raises(GraphError, match=f"kernel: {field} must be"):

@@ -15,7 +15,10 @@ def test_counts_and_worked_examples_agree(claim):
 
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if c.tolerance is None], ids=lambda c: c.setting)
 def test_measurements_are_near_before_calibration(claim):
-    """Datasheet rates and priors: within three tenths of what was measured; recorded in validation/README.md."""
+    """Datasheet rates and priors, of which none was fitted to these: recorded in validation/README.md.
+
+    Both are a quarter too quick, so that their ratio, which is a claim of its own, is as published.
+    """
     assert claim.ours() == pytest.approx(claim.published, rel=0.3)
 
 

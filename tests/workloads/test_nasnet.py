@@ -92,6 +92,7 @@ def test_a_separable_unit(graph):
     assert [part["inputs"] for part in op.attributes["parts"]] == [[-1], [0], [1]]
     assert len(op.kernels) == 3
     assert sum(kernel.share for kernel in op.kernels) == pytest.approx(1)
+    assert [kernel.efficiency for kernel in op.kernels] == 3 * [pytest.approx(387 / (337 + 50 * 64))]  # 1/64 where deep
     assert op.weight_nbytes == 4 * (168 * 25 + 168 * 169)
     assert op.flops == 42 * 42 * 168 * (1 + 50 + 336)
     # each kernel reads and writes: 2 + 2 + 2 tensors, and the weights

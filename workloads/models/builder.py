@@ -173,16 +173,15 @@ class Builder:
                 self._edges.append(Edge(x.producer, unit.name, nbytes=float(prod(x.shape) * width)))
 
     def _kernels(self, unit: _Unit) -> tuple[Kernel, ...]:
-        """Return the kernels of the parts, each with its share of the operator's time."""
-        launched = [
-            (part.work.kernel, self.costs.duration(part.work.flops, part.nbytes))
-            for part in unit.parts
-            if part.work.kernel is not None
-        ]
+        """Return the kernels of the parts, each with its share of the operator's time and what all reach together."""
+        launched = [(kernel, part) for part in unit.parts if (kernel := part.work.kernel) is not None]
         if len(launched) < 2:
             return tuple(kernel for kernel, _ in launched)
-        total = sum(duration for _, duration in launched)
+        times = [self.costs.duration(part.work.flops, part.nbytes, kernel.efficiency) for kernel, part in launched]
+        flops = sum(part.work.flops for _, part in launched)
+        efficiency = flops / sum(part.work.flops / kernel.efficiency for kernel, part in launched) if flops else 1.0
+        total = sum(times)
         return tuple(
-            make_kernel(kernel.blocks, kernel.threads, kernel.registers, kernel.shared_memory, duration / total)
-            for kernel, duration in launched
+            make_kernel(kernel.blocks, kernel.threads, kernel.registers, kernel.shared_memory, time / total, efficiency)
+            for (kernel, _), time in zip(launched, times, strict=True)
         )

@@ -13,7 +13,7 @@ from simsched.schedulers.ios.part import Stage, StoppedError
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
 
 _COLUMNS: Final = ("flops", "nbytes", "weight_nbytes", "utilization", "intensity")
-_KERNEL_COLUMNS: Final = ("blocks", "threads", "registers", "shared_memory", "share")
+_KERNEL_COLUMNS: Final = ("blocks", "threads", "registers", "shared_memory", "share", "efficiency")
 _BATCH: Final = 256  # stages that a thread asks for between two looks at the clock
 
 Look = tuple[tuple[int, ...], ...]
