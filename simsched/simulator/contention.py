@@ -65,6 +65,7 @@ class Work(Row):
     resident: i8
     crowd: i8
     peak: i8
+    top: i8  # of the resident blocks, those beyond what all SMs have alike: 1 to the number of SMs
     skipped: i8  # refills of all resident blocks that are passed over
     row: i4
     place: i4
@@ -143,7 +144,7 @@ def pressure(n: int, shares: Rows[Share]) -> float:
 def begin_kernel(work: Work, blocks: int) -> None:
     """Set a kernel to where none of its blocks has been issued."""
     work.unissued, work.n_cohorts = blocks, 0
-    work.resident = work.crowd = work.peak = work.skipped = 0
+    work.resident = work.crowd = work.peak = work.top = work.skipped = 0
     work.progress = work.anchor = work.rate = 0.0
 
 
@@ -165,7 +166,7 @@ def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float
     Notes
     -----
     The last three of ten end late, the others so early that the mean stays; their standard deviation is `spread` of a
-    block's time, less where there are few.
+    block's time, less where there are few. Blocks that refill others, and are not the last, keep the spread of those.
     """
     work.unissued -= count
     work.resident += count
@@ -175,7 +176,7 @@ def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float
     elif work.resident > work.crowd:
         work.crowd = work.resident
     due, late = progress_of(work, now) + 1.0, 0
-    if spread > 0.0 and count > 1:
+    if spread > 0.0 and count > 1 and (work.n_cohorts == 0 or work.unissued == 0):
         late = max(1, LATE * count // 10)
         after = LATENESS * spread * float(count - 1) / float(count + 2)
         add_cohort(work, cohorts, due + after, late)
@@ -351,21 +352,16 @@ def clear(crowd: Crowd) -> None:
     crowd.tops = 0
 
 
-def _top(work: Work, crowd: Crowd) -> int:
-    """Return how many of a kernel's blocks are beyond those that all SMs have alike: 1 to the number of SMs."""
-    return work.resident - (-(-work.resident // crowd.sms) - 1) * crowd.sms
-
-
 def lay(crowd: Crowd, work: Work, sm_share: float, warps: int) -> None:
     """Lay the resident blocks of a kernel on the SMs; each loads its own by `sm_share`."""
     if work.resident:
-        top = _top(work, crowd)
-        layers = (work.resident - top) // crowd.sms
+        layers = (work.resident - 1) // crowd.sms
+        work.top = work.resident - layers * crowd.sms
         crowd.below += layers * sm_share
         crowd.below_warps += layers * warps
-        crowd.tops += top
-        crowd.top_load += top * sm_share
-        crowd.top_warps += top * warps
+        crowd.tops += work.top
+        crowd.top_load += work.top * sm_share
+        crowd.top_warps += work.top * warps
 
 
 def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float:
@@ -379,13 +375,12 @@ def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float
     """
     load = crowd.below + sm_share
     if crowd.tops > crowd.sms:
-        own = _top(work, crowd)
         layers = float(crowd.tops) / float(crowd.sms)
         if work.unissued == 0:
             layers = float(ceil(layers))
-        part = (layers - 1.0) / float(crowd.tops - own)
-        load += part * (crowd.top_load - own * sm_share)
-        held = crowd.below_warps + warps + part * (crowd.top_warps - own * warps)
+        part = (layers - 1.0) / float(crowd.tops - work.top)
+        load += part * (crowd.top_load - work.top * sm_share)
+        held = crowd.below_warps + warps + part * (crowd.top_warps - work.top * warps)
         if held > crowd.most_warps:
             load *= crowd.most_warps / held
     return max(load, sm_share * fullest(work, crowd.sms))
