@@ -142,8 +142,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         "2080 Super: speedup of Nimble's several streams over one, by network and (batch), ours by fused units (theirs "
         "DenseNet-201; ours DenseNet-121, which has one stream, so that ours is 1 by construction)",
         _MULTI, _MEASURED, ACROSS_HARDWARE, fixed(_multi), unit="x",
-        because="Inception-v3 alone: its one stream takes 2.25 ms there and 6.04 here, 40 % of it in convolutions with "
-        "fewer blocks than the GPU has SMs, which are slow alone and free beside others. Opara's Fig. 8, of the same "
+        because="Inception-v3 alone: its one stream takes 2.25 ms there and 6 here, where convolutions with fewer "
+        "blocks than the GPU has SMs are slow alone and free beside others. Opara's Fig. 8, of the same "
         "author and GPU, has Nimble at 1.24x over one stream, and at 4.53 ms where that thread has 2.31",
     ),
     Claim(
