@@ -141,7 +141,8 @@ def main() -> None:
     for pair, measured in MEASURED.items():
         error = 100 * (cycle_pair(pair, device) / measured - 1)
         print(f"{pair:8} {measured:.2f} {error:+6.1f} %{'' if pair in FITTED else '  held out'}")
-    for name, mixes in (("micro-cases", MICRO), ("60 random mixes", list(random_mixes(60, 5)))):
+    draws = {f"60 random mixes, draw {draw}": list(random_mixes(60, draw)) for draw in (5, 6, 7)}
+    for name, mixes in {"micro-cases": list(MICRO), **draws}.items():
         for seed in (0, 1):
             off = [100 * part for part in errors(mixes, seed)]
             size, worst = mean(map(abs, off)), max(map(abs, off))

@@ -1,5 +1,6 @@
 """The claims of IOS: the model of measured stages by hand, schedules carried over, and the cheap claims."""
 
+import dataclasses
 import math
 
 import pytest
@@ -142,6 +143,15 @@ def test_a_piece_reads_from_one_operator():
     """All eleven blocks of the middle of Inception-v3 do, and so can be timed behind it."""
     for k in range(1, 12):
         assert len(ios_runs.piece("inception_v3", "v100", 1, k).inputs) == 1
+
+
+def test_stages_of_two_branches_from_times_alone():
+    """What the README of IOS prints of its sample on a V100, us: operators alone, then two side by side."""
+    alone = {"1": 110.7, "2": 126.0, "3": 106.0, "4": 125.5, "5": 17.9}
+    timed = [dataclasses.replace(op, time=alone[op.name]) for op in ios_details.sample().operators]
+    latency = ss.StageLatency(ss.OpGraph(timed, ios_details.sample().edges), ss.Cluster.preset("v100"))
+    assert latency([["1"], ["2"]]) == pytest.approx(161.5, rel=0.05)
+    assert latency([["4"], ["3"]]) == pytest.approx(154.5, rel=0.06)
 
 
 @pytest.mark.parametrize("key", [*REPRODUCED, *EXPLAINED])
