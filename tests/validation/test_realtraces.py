@@ -93,7 +93,7 @@ def test_groups_alone_beside_and_slowed(tmp_path):
     rows = rows_of(tmp_path, groups_dot_json=json.dumps([GROUP | ALONE, GROUP | ALONE | {"corun_us": 20.0}]))
     row = rows["slowdown of a kernel beside another", "compute-bound beside copies"]
     assert row.ours == near(error=25.0, median=25.0)
-    assert row.beside == pytest.approx({"no slowdown": 25.0, "best constant": 25.0})
+    assert row.beside == pytest.approx({"other first": 25.0, "no slowdown": 25.0, "best constant": 25.0})
 
 
 def test_a_group_that_shares_issue_slots(tmp_path):
@@ -109,7 +109,20 @@ def test_a_group_that_shares_issue_slots(tmp_path):
     }  # fmt: skip
     row = rows[asked, "compute-bound beside collectives"]
     assert row.ours["error"] == pytest.approx(0.0)
-    assert row.beside == pytest.approx({"no slowdown": 0.0, "best constant": 0.0})
+    assert row.beside == pytest.approx({"other first": 0.0, "no slowdown": 0.0, "best constant": 0.0})
+
+
+def test_a_group_by_the_order_of_issue(tmp_path):
+    """216 blocks of 1024 threads fill an A100, of which a collective takes eight places.
+
+    Issued after it, the last eight blocks begin when others have ended: 2; before it, it waits: 1. Measured was 2.
+    """
+    shape = {"kernel": "copy", "grid": [216, 1, 1], "block": [1024, 1, 1], "registers": 32, "shared_memory": 0}
+    other = {"corunner_grid": [8, 1, 1], "corunner_block": [1024, 1, 1], "corunner_registers": 32, "corunner_shared": 0}
+    group = GROUP | shape | other | {"solo_us": 10.0, "corun_us": 20.0}
+    row = rows_of(tmp_path, groups_dot_json=json.dumps([group]))["slowdown of a kernel beside another", "all"]
+    assert row.ours["error"] == pytest.approx(100 * (1 - 2**-0.5))
+    assert row.beside == pytest.approx({"other first": 0.0, "no slowdown": 50.0, "best constant": 0.0})
 
 
 def trace_of(*launches, mark=True):
