@@ -9,10 +9,10 @@ Bytes
 
 Kernels, on no device in particular
     *Matrix products*, a convolution being the implicit product of its N * H_out * W_out pixels by C_out
-    channels: tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
+    channels (for each group): tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
     A step along the inner dimension stages 64 bytes of each row of the tile and 4 of padding in shared memory
-    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes. A convolution in groups has the same
-    tiles, but of the columns that a tile computes only those of one group count: a 64th of a depthwise convolution.
+    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes. Of the columns of a tile
+    only those of the group count: the efficiency of a depthwise convolution is a 64th.
     *Elementwise*, copies, pools: one thread per 4 bytes of output (per element where that is wider), blocks of
     256 threads, 32 registers per thread.
     *Rows* (softmax, normalisation over the last axis): one block of 256 threads and 1 KiB of shared memory per row.
@@ -20,6 +20,7 @@ Kernels, on no device in particular
 Kernels on a device
     The largest tile of 128 x 128, 128 x 64, 64 x 64, 64 x 32 and 32 x 32 whose grid gives every SM a block, or
     else the smallest; 256 threads, for 32 x 32 128. The small tiles' threads share the inner dimension in four slices.
+    A tile has columns of many groups, of which its block makes one after the other.
     Products that are no convolutions also cut it between blocks (split-K), into as many parts of at least 256 as give
     every SM `saturating_warps`; adding them up is left out. Elementwise threads take 4, 2 or 1 items of 4 bytes by the
     rule of the tiles.
@@ -152,7 +153,9 @@ class Costs:
         """Return a convolution's work: `output` is (N, C, spatial...), `in_channels` those of all groups."""
         n, channels, *pixels = output
         per_output = in_channels // groups * prod(window)
-        kernel = self._matrix_product(n * prod(pixels), channels, 1, groups=groups)
+        rows, each = n * prod(pixels), channels // groups
+        batch, columns = (1, channels) if self._on_a_device else (groups, each)
+        kernel = self._matrix_product(rows, columns, batch, counted=each if groups > 1 else 0)
         return Work(2.0 * prod(output) * per_output, channels * (per_output + bias), kernel)
 
     def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
@@ -190,10 +193,10 @@ class Costs:
         """Return a number in proportion to the time of a kernel: its bytes, or more if its FLOP take longer."""
         return max(flops / efficiency / self._ridge, nbytes)
 
-    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0, *, groups: int = 1) -> Kernel:
-        """Return the kernel of `batch` products; `inner` is the dimension that may be cut, 0 if it may not.
+    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0, *, counted: int = 0) -> Kernel:
+        """Return the kernel of `batch` products.
 
-        Of `groups` of columns a block makes one at a time, at the cost of all columns of its tile.
+        `inner` is the dimension that may be cut, 0 if it may not. So many columns of a tile count at a time, 0 for all.
         """
         most = max(1, inner // _SHORTEST_PART)
 
@@ -203,7 +206,7 @@ class Costs:
 
         tile = self._largest(blocks, self._tiles)
         shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES
-        efficiency = 1.0 if groups == 1 else min(1.0, columns // groups / tile.columns)
+        efficiency = min(1.0, (counted or tile.columns) / tile.columns)
         return make_kernel(blocks(tile), tile.threads, tile.registers, shared_memory, efficiency=efficiency)
 
     def _largest(self, blocks: Callable[[T], int], choices: Sequence[T]) -> T:
