@@ -217,8 +217,8 @@ CLAIMS: Final = (
         {f"{name} ({framework})": height for name, bars in _SM_EFFICIENCY.items()
          for framework, height in zip((GRAPH, OPARA), (bars[1], bars[3]), strict=True)},
         READ_OFF, ACROSS_HARDWARE, fixed(_efficiencies), unit="%",
-        because="our kernels are tiled so that every SM has a block; in tiles of 64 x 64 on any device 7 of the 12 "
-        "would be within 25 %, all but BERT's two and the graphs of the three that convolve",
+        because="our kernels are tiled so that every SM has a block; in tiles of 64 x 64 on any device 8 of the 12 "
+        "would be within 25 %, all but BERT's two and the graphs of GoogLeNet and Inception-v3",
     ),
     Claim(
         "opara-fig5b-networks", "Opara", "Fig. 5(b)", f"{_ON_BOTH}: order of the networks by SM efficiency under Opara",
