@@ -278,6 +278,14 @@ def test_a_copy_without_a_way_there():
     assert (type(found), str(found)) == (type(expected), str(expected))
 
 
+def test_blocks_shorter_than_an_instant():
+    """Twenty waves of some fs each, two of which may end together: by itself as among others."""
+    cluster = hand_made(sms=4, blocks_per_sm=1, block_spread=0.3, launch=2.0)
+    ops = [ss.Operator(name, time=3e-8, kernels=(ss.Kernel(80, threads=256),)) for name in "ab"]
+    schedule = ss.Schedule(ss.OpGraph(ops), [ss.Placement("a"), ss.Placement("b")])
+    assert_parity((cluster, schedule.lower(cluster), None))
+
+
 @pytest.mark.parametrize("order", ["1023", "2013", "3012"])
 @pytest.mark.parametrize("threads", ["one", "device"])
 def test_of_copies_without_a_way_the_first_in_the_program_counts(order, threads):

@@ -22,6 +22,8 @@ from simsched.simulator.contention import (
 from simsched.units import TIE
 
 LEAST_UNIT: Final = float_info.min
+SHORT: Final = 100.0
+"""Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
 
 
 def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
@@ -44,7 +46,7 @@ def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
         work.start, work.resident = s.now, 1
         add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
         start_running(s, d, lane)
-    elif device.alone < 0 and device.n_queue + device.n_running == 0:
+    elif device.alone < 0 and device.n_queue + device.n_running == 0 and work.unit > SHORT * (s.limit - s.now):
         device.alone = lane
     else:
         enqueue(s, d, lane)
