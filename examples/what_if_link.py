@@ -2,7 +2,7 @@
 
 import simsched as ss
 import workloads
-from simsched.units import GB_PER_S
+from simsched.base.units import GB_PER_S
 
 graph = workloads.load("inception_v3", batch=16)
 one = ss.Cluster.preset("a100")

@@ -14,16 +14,16 @@ from hwbackend.accuracy_rows import RANDOM, Accuracy, Outcome, Round
 from hwbackend.preparing import prepared
 from hwbackend.profiling import training_schedule
 from hwbackend.protocol import Backend
-from simsched.comparison import SETS, compare, scheduler_set
-from simsched.errors import BackendError, FileError, FormatError, SimschedError
-from simsched.graph import OpGraph
-from simsched.numeric import is_count
-from simsched.profile import Replay
-from simsched.program import Program
+from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
+from simsched.base.numeric import is_count
+from simsched.experiments.comparison import SETS, compare, scheduler_set
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
-from simsched.schedules import Schedule
 from simsched.simulator import simulate
-from simsched.trace import Trace
 
 __all__ = ["Accuracy", "Outcome", "Round", "load_accuracy", "validate"]
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 import numpy as np
 
 from hwbackend.accuracy_rows import Accuracy, Outcome, percent
-from simsched.errors import BackendError
-from simsched.figure import new_figure, require_format, save_figure, style, time_unit
-from simsched.plot import HATCHES, heading, looks_of
-from simsched.profile import Replay
-from simsched.trace import Trace
-from simsched.trace.gantt import gantt
+from simsched.base.errors import BackendError
+from simsched.base.units import time_unit
+from simsched.model.profile import Replay
+from simsched.model.trace import Trace
+from simsched.show.figure import new_figure, require_format, save_figure, style
+from simsched.show.gantt import gantt
+from simsched.show.plot import HATCHES, heading, looks_of
 
 _MARKERS: Final = "osD^v<>P"  # the palette over again, told apart
 _RANDOM, _BAND, _LINE = "#B3B3B3", "#EFEFEF", "#7F7F7F"
@@ -53,8 +54,8 @@ def scatter(
 
     Notes
     -----
-    Schedulers have the colours that they have in `simsched.plot.box_plot`; schedules at random are grey. Bars reach
-    from the 10th to the 90th percentile of what was measured, hollow marks are of schedules that a fit has seen.
+    Schedulers have the colours that they have in `simsched.show.plot.box_plot`; schedules at random are grey. Bars
+    reach from the 10th to the 90th percentile of what was measured, hollow marks are of schedules that a fit has seen.
     """
     require_format(path)
     rows = [row for row in accuracy.rounds[-1].schedules if row.measured_us is not None]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from hwbackend.accuracy_rows import FIGURES, Accuracy, Outcome, Round
-from simsched.errors import FileError, FormatError
-from simsched.io import Record, document, dump_json, naming, read_json, write_file
-from simsched.profile import Replay
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import Record, document, dump_json, naming, read_json, write_file
+from simsched.model.profile import Replay
 from simsched.simulator import simulate
 
 FORMAT, VERSION = "simsched.accuracy", 1

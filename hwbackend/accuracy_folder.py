@@ -8,10 +8,10 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from hwbackend.protocol import Backend
-from simsched.errors import FileError
-from simsched.io import dump_json
-from simsched.profile import Profile, Replay
-from simsched.program import Program
+from simsched.base.errors import FileError
+from simsched.base.io import dump_json
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
 
 
 def digest(program: Program) -> str:

@@ -3,13 +3,12 @@
 from typing import Any, Final
 
 from hwbackend.accuracy_rows import Accuracy, Outcome, percent, relative_error
-from simsched.figure import time_unit
-from simsched.plot import looks_of
-from simsched.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
-from simsched.report.describe import parameters
-from simsched.report.html import plain
-from simsched.report.sections import percent_column, time_column
-from simsched.units import format_time
+from simsched.base.units import format_time, time_unit
+from simsched.show.plot import looks_of
+from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.report.describe import parameters
+from simsched.show.report.html import plain
+from simsched.show.report.sections import percent_column, time_column
 
 _RANDOM: Final = "#8A8A8A"
 _MOST_CHARTS: Final = 4

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simsched.comparison import data_frame
-from simsched.profile import Replay
-from simsched.trace import Trace
-from simsched.units import MS
+from simsched.base.units import MS
+from simsched.experiments.comparison import data_frame
+from simsched.model.profile import Replay
+from simsched.model.trace import Trace
 
 if TYPE_CHECKING:
     from simsched.calibration import Calibration
-    from simsched.report import Section
+    from simsched.show.report import Section
 
 NOT_DEFINED = "-"
 

@@ -20,15 +20,15 @@ from hwbackend.cpu_work import SHORTEST_BLOCK, Buffers, Rates, measured_rates, r
 from hwbackend.preparing import environment, prepared
 from hwbackend.profiling import microbenchmarks, profile
 from hwbackend.synth import SYNTH
-from simsched.cluster import WARP, Cluster, Device, Link
-from simsched.errors import BackendError
-from simsched.graph import Kernel, Operator, OpGraph
-from simsched.numeric import is_count, is_number
-from simsched.profile import Profile, Replay
-from simsched.program import COPY, LAUNCH, Program
-from simsched.schedules import Schedule
-from simsched.trace import measured_trace
-from simsched.units import GB_PER_S, GIB, KIB, MIB, US
+from simsched.base.errors import BackendError
+from simsched.base.numeric import is_count, is_number
+from simsched.base.units import GB_PER_S, GIB, KIB, MIB, US
+from simsched.model.cluster import WARP, Cluster, Device, Link
+from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import COPY, LAUNCH, Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import measured_trace
 
 _MOST_SMS: Final = 8
 _MANY: Final = 1 << 16  # streams have queues of their own, kernels need not be resident

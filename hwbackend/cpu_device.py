@@ -16,8 +16,8 @@ from typing import Final
 from hwbackend.cpu_run import Piece, Run, Sample, Values, Work
 from hwbackend.cpu_streams import capture
 from hwbackend.cpu_threads import ISSUER_PRIORITY, WORKER_PRIORITY, settle
-from simsched.errors import BackendError
-from simsched.program import Program
+from simsched.base.errors import BackendError
+from simsched.model.program import Program
 
 _SWITCH_INTERVAL: Final = 5e-5  # s after which a thread that wants to run Python gets to
 _JOIN: Final = 5.0  # s

@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from hwbackend.cpu_run import Sample
-from simsched.errors import BackendError
+from simsched.base.errors import BackendError
 
 _LEAST_CLEAN: Final = 0.5  # of the repeats asked for
 _MOST_TRIES: Final = 4  # runs for each repeat asked for

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import NamedTuple, Protocol
 
 from hwbackend.cpu_streams import Capture, Captured, Streams
-from simsched.program import COPY, LAUNCH, Program
+from simsched.model.program import COPY, LAUNCH, Program
 
 Block = Sequence[Callable[[], object]]
 """Calls that one worker makes one after the other."""

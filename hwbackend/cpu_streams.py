@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from simsched.errors import BackendError
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.base.errors import BackendError
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.simulator.deadlock import deadlock
 
 

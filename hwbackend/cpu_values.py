@@ -4,10 +4,10 @@ from typing import Final
 
 import numpy as np
 
-from simsched.errors import BackendError
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats
-from simsched.program import LAUNCH, Program
+from simsched.base.errors import BackendError
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.program import LAUNCH, Program
 
 _WIDTH: Final = 16
 _TOLERANCE: Final = 1e-6

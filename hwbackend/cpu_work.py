@@ -13,10 +13,10 @@ import numpy.typing as npt
 from hwbackend.cpu_run import Block, Work
 from hwbackend.cpu_threads import WORKER_PRIORITY, cores, in_thread, one_blas_thread, settle
 from hwbackend.synth import realised
-from simsched.cluster import WARP, Cluster
-from simsched.errors import BackendError
-from simsched.graph import Kernel, Operator, OpGraph
-from simsched.program import Program
+from simsched.base.errors import BackendError
+from simsched.model.cluster import WARP, Cluster
+from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model.program import Program
 
 SHORTEST_BLOCK: Final = 200.0
 """us; shorter calls measure how threads take turns at Python."""

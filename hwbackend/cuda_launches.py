@@ -91,8 +91,8 @@ from hwbackend.cuda_arguments import (
 )
 from hwbackend.cuda_kernels import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, Resources, kernel_source
 from hwbackend.cuda_steps import MOST_ELEMENTS, Step, Tensor, as_argument
-from simsched.errors import BackendError
-from simsched.graph import Kernel, Operator
+from simsched.base.errors import BackendError
+from simsched.model.graph import Kernel, Operator
 from simsched.rewriting.slices import Slice, is_contiguous, sliced_shape, slices_of
 
 __all__ = [

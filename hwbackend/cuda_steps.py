@@ -18,7 +18,7 @@ from hwbackend.cuda_arguments import (
     Size,
     Stamps,
 )
-from simsched.errors import BackendError
+from simsched.base.errors import BackendError
 from workloads.costs import ACTIVATION_FLOPS
 
 THREADS: Final = 256

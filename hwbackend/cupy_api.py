@@ -19,7 +19,7 @@ import numpy as np
 
 from hwbackend.cupy_errors import INSTALL, OLDEST_CUPY, insufficient_driver, translated, version_text
 from hwbackend.cupy_interface import Array, Call, CudaDevice, Function, Size
-from simsched.errors import BackendError, MissingDependencyError
+from simsched.base.errors import BackendError, MissingDependencyError
 
 CONNECTIONS_VARIABLE: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
 CONNECTIONS: Final = 32

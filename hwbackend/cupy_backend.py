@@ -18,15 +18,15 @@ from hwbackend.cupy_operators import Numbers, Values, launched, with_kernels
 from hwbackend.cupy_run import Run
 from hwbackend.cupy_streams import STAMP, STAMP_SOURCE
 from hwbackend.preparing import environment, prepared
-from simsched.cluster import Cluster
-from simsched.errors import BackendError, SimschedError
-from simsched.graph import OpGraph
-from simsched.numeric import is_count
-from simsched.profile import Profile, Replay
-from simsched.program import Program
+from simsched.base.errors import BackendError, SimschedError
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import measured_trace
 from simsched.rewriting.slices import slices_of
-from simsched.schedules import Schedule
-from simsched.trace import measured_trace
 
 TOLERANCE: Final = 1e-3
 """Largest difference from sequential execution, over the largest value of the output: the same kernels ran."""

@@ -25,8 +25,8 @@ from hwbackend.cuda_launches import STREAM_NBYTES, parameters_of, scratch_of, ta
 from hwbackend.cupy_errors import cuda_errors, quietly
 from hwbackend.cupy_interface import Array, CudaApi
 from hwbackend.cupy_operators import Launched, Numbers, Values
-from simsched.program import COPY, LAUNCH, Program
-from simsched.units import MIB
+from simsched.base.units import MIB
+from simsched.model.program import COPY, LAUNCH, Program
 
 POISON: Final = 0xFF
 """Byte that buffers are filled with before a run that is checked: four of them are a NaN."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hwbackend.cupy_interface import CudaDevice
-from simsched.cluster import Cluster, Device
-from simsched.profile import MeasuredDevice
+from simsched.model.cluster import Cluster, Device
+from simsched.model.profile import MeasuredDevice
 
 _LANES: Final[Mapping[str, int]] = {"6.0": 64, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
 _MOST_LANES: Final = 128  # fp32 lanes of an SM of any other capability

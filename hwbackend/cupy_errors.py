@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from simsched.errors import BackendError, SimschedError
+from simsched.base.errors import BackendError, SimschedError
 
 INSTALL: Final = "pip install 'simsched[cuda12]' (or 'simsched[cuda13]' for CUDA 13)"
 OLDEST_CUPY: Final = 14

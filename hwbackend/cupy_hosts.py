@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from hwbackend.cupy_interface import Call
-from simsched.errors import BackendError
-from simsched.program import RECORD, SYNC, WAIT, Program
+from simsched.base.errors import BackendError
+from simsched.model.program import RECORD, SYNC, WAIT, Program
 
 _logger = logging.getLogger(__name__)
 

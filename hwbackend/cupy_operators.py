@@ -20,9 +20,9 @@ from hwbackend.cuda_launches import (
     output_size,
 )
 from hwbackend.synth import SYNTH, realised
-from simsched.cluster import Cluster
-from simsched.errors import BackendError
-from simsched.graph import Operator, OpGraph
+from simsched.base.errors import BackendError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Operator, OpGraph
 
 Values = npt.NDArray[np.float32]
 _INPUT: Final = "input"

@@ -14,9 +14,9 @@ from hwbackend.cupy_hosts import Hosts, check_issue
 from hwbackend.cupy_interface import Call, CudaApi, Function
 from hwbackend.cupy_operators import Launched, Numbers, Values
 from hwbackend.cupy_streams import Lane, Streams
-from simsched.errors import BackendError
-from simsched.program import COPY, LAUNCH, Program
-from simsched.signals import without_collector
+from simsched.base.errors import BackendError
+from simsched.base.signals import without_collector
+from simsched.model.program import COPY, LAUNCH, Program
 
 Times = npt.NDArray[np.float64]
 _UNSET: Final = 2**64 - 1

@@ -14,8 +14,8 @@ from hwbackend.cupy_errors import quietly
 from hwbackend.cupy_hosts import crossing_events, thread_of_rows
 from hwbackend.cupy_interface import Call, CudaApi, Function
 from hwbackend.cupy_operators import Launched
-from simsched.errors import BackendError
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.base.errors import BackendError
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 
 STAMP: Final = "stamp"
 STAMP_SOURCE: Final = """

@@ -6,9 +6,9 @@ from typing import Final
 
 from hwbackend.synth import OUTPUT_NBYTES, SYNTH
 from simsched.calibration import ALONE
-from simsched.cluster import WARP, Cluster, Device, occupancy
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.model.cluster import WARP, Cluster, Device, occupancy
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 
 _THREADS: Final = 256
 _REGISTERS: Final = 32

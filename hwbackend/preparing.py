@@ -8,10 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hwbackend.protocol import Backend
-from simsched.errors import BackendError
-from simsched.numeric import is_count
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError
+from simsched.base.numeric import is_count
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 
 
 def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:

@@ -8,15 +8,15 @@ import numpy as np
 
 from hwbackend.microbenchmarks import schedules
 from hwbackend.protocol import Backend
-from simsched.cluster import Cluster
-from simsched.costmodel import operator_times
-from simsched.errors import BackendError
-from simsched.graph import Operator, OpGraph
-from simsched.graph.columns import Floats
-from simsched.numeric import is_count
-from simsched.profile import MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
-from simsched.schedules import EXECUTIONS, Schedule
-from simsched.trace import KERNEL
+from simsched.base.errors import BackendError
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.profile import MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
+from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.trace import KERNEL
 
 SEQUENTIAL_ORDERS: Final = 5
 """Topological orders in which all operators are run one after the other, for their times in place."""

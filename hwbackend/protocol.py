@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.graph import OpGraph
-from simsched.profile import Profile, Replay
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 
 __all__ = ["Backend", "Replay"]
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from hwbackend.preparing import prepared
 from hwbackend.synth import SYNTH, realised
-from simsched.cluster import Cluster
-from simsched.errors import BackendError
-from simsched.graph import Operator, OpGraph
-from simsched.io import read_json
-from simsched.profile import Profile, Replay
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError
+from simsched.base.io import read_json
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 
 _PROFILE: Final = "simsched.profile"
 _REPLAY: Final = "simsched.replay"

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from hwbackend.protocol import Backend
-from simsched.errors import BackendError, SimschedError, UnknownNameError
+from simsched.base.errors import BackendError, SimschedError, UnknownNameError
 
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from simsched.calibration import Calibration
-from simsched.cluster import WARP, Cluster, Device
-from simsched.costmodel import default_cost
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 
 SYNTH: Final = "synth"
 OUTPUT_NBYTES: Final = 1024

@@ -12,15 +12,15 @@ from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import truth
 from hwbackend.surrogate.values import Values
 from hwbackend.synth import realised
-from simsched.cluster import Cluster
-from simsched.errors import BackendError
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats
-from simsched.numeric import is_count, is_number
-from simsched.profile import Profile, Replay
-from simsched.program import Program
-from simsched.schedules import Schedule
-from simsched.trace import measured_trace
+from simsched.base.errors import BackendError
+from simsched.base.numeric import is_count, is_number
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import measured_trace
 
 BLOCK_JITTER: Final = 0.08
 """Standard deviation of the time of a block, over its mean."""

@@ -9,10 +9,10 @@ from hwbackend.torch_effects import changes_what_stays, require_pure
 from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda
 from hwbackend.torch_nodes import NodeRunner, Traced, nodes_of, traced
 from hwbackend.torch_program import feeds_of
-from simsched.cluster import Cluster
-from simsched.errors import BackendError, ScheduleError, SimschedError
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError, ScheduleError, SimschedError
+from simsched.model.cluster import Cluster
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 
 
 def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str | None = None) -> Callable[..., Any]:

@@ -29,14 +29,14 @@ from hwbackend.torch_operators import VIEWS, Place
 from hwbackend.torch_pieces import Parameters, drawn_parameters
 from hwbackend.torch_traces import kernels_measured, launch_spans, read_counts, spans_measured
 from hwbackend.torch_values import Values
-from simsched.errors import BackendError, FormatError, SimschedError
-from simsched.graph import Operator, OpGraph
-from simsched.graph.columns import Floats
-from simsched.numeric import is_count
-from simsched.profile import Profile, Replay
-from simsched.program import Program
-from simsched.schedules import Schedule
-from simsched.trace import measured_trace
+from simsched.base.errors import BackendError, FormatError, SimschedError
+from simsched.base.numeric import is_count
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import measured_trace
 
 _logger = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from hwbackend.torch_apply import scheduled
 from hwbackend.torch_devices import cpu_cluster, cuda_cluster, line, require_torch
 from hwbackend.torch_effects import draws
 from hwbackend.torch_nodes import is_weight, launches_nothing, traced_by_dynamo
-from simsched.calibrated import Target
+from simsched.base.errors import UnknownNameError
+from simsched.base.io import read_json
 from simsched.calibration import Calibration
-from simsched.cluster import Cluster
-from simsched.errors import UnknownNameError
-from simsched.io import read_json
+from simsched.model.calibrated import Target
+from simsched.model.cluster import Cluster
+from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
-from simsched.schedules import Schedule
 from simsched.simulator import simulate
 from workloads.formats.fusion import without_io
 

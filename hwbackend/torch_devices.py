@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from simsched.cluster import DEVICES, Cluster, Device, Link
-from simsched.cluster.presets import make_device
-from simsched.errors import MissingDependencyError
-from simsched.profile import MeasuredDevice
-from simsched.units import GB_PER_S, GIB, KIB, MIB, US
+from simsched.base.errors import MissingDependencyError
+from simsched.base.units import GB_PER_S, GIB, KIB, MIB, US
+from simsched.model.cluster import DEVICES, Cluster, Device, Link
+from simsched.model.cluster.presets import make_device
+from simsched.model.profile import MeasuredDevice
 
 _logger = logging.getLogger(__name__)
 

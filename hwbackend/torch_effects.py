@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hwbackend.torch_nodes import Traced, attribute_of, launches_nothing
-from simsched.errors import ScheduleError
+from simsched.base.errors import ScheduleError
 
 _IN_PLACE: Final = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
                     "setitem")  # fmt: skip

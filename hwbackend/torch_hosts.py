@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hwbackend.torch_program import first_rows, issue, threads_of
-from simsched.graph.columns import Floats
-from simsched.program import COPY, LAUNCH, WAIT, Program
+from simsched.model.graph.columns import Floats
+from simsched.model.program import COPY, LAUNCH, WAIT, Program
 
 Stream = tuple[int, int]
 """Device and number of a stream."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hwbackend.torch_pieces import Call, Piece
-from simsched.errors import BackendError
+from simsched.base.errors import BackendError
 
 Make = Callable[[Any, Piece, Any, Any], Call]
 """From PyTorch, a piece, its weights and its bias to what computes it."""

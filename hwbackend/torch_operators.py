@@ -17,8 +17,8 @@ import numpy as np
 from hwbackend.synth import OUTPUT_NBYTES, SYNTH
 from hwbackend.torch_kinds import KINDS, activation
 from hwbackend.torch_pieces import Call, Parameters, Piece, Shape, drawn_parameters, fitted, pieces
-from simsched.errors import BackendError
-from simsched.graph import DTYPE_NBYTES, Operator
+from simsched.base.errors import BackendError
+from simsched.model.graph import DTYPE_NBYTES, Operator
 
 VIEWS: Final = ("view", "flatten", "reshape", "transpose", "dropout", "slice", "identity", "expand")
 """Kinds that need no kernel: without one they are another look at what they read."""

@@ -7,9 +7,9 @@ from zlib import crc32
 
 import numpy as np
 
-from simsched.errors import BackendError
-from simsched.graph import Operator
-from simsched.graph.columns import Floats
+from simsched.base.errors import BackendError
+from simsched.model.graph import Operator
+from simsched.model.graph.columns import Floats
 
 Shape = tuple[int, ...]
 Call = Callable[[Sequence[Any]], Any]

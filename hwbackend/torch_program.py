@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from simsched.errors import BackendError
-from simsched.graph import DTYPE_NBYTES, OpGraph
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.base.errors import BackendError
+from simsched.model.graph import DTYPE_NBYTES, OpGraph
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.rewriting.slices import Slice, slices_of
 
 Row = tuple[int, int, int, int]

@@ -10,25 +10,15 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import simsched.show as _show  # noqa: F401 - fills in how nouns show themselves
+
 if TYPE_CHECKING:
+    from simsched.base.errors import SimschedError
     from simsched.bounds import lower_bound
     from simsched.calibration import Calibration, calibrate, recalibrate
-    from simsched.cluster import Cluster, Device, Link
-    from simsched.comparison import Comparison, compare
-    from simsched.costmodel import CostModel, default_cost, roofline
-    from simsched.drawing import to_dot, to_svg
-    from simsched.errors import SimschedError
-    from simsched.graph import Edge, Kernel, Operator, OpGraph
-    from simsched.optimum import Optimum, optimal
-    from simsched.profile import Profile, Replay
-    from simsched.program import Program
-    from simsched.report import write_report
-    from simsched.schedulers import SCHEDULERS, Scheduler, schedule
-    from simsched.schedules import Placement, Schedule
-    from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
-    from simsched.study import Results, Study, run_study
-    from simsched.trace import Span, Trace
-    from simsched.whatif import (
+    from simsched.experiments.comparison import Comparison, compare
+    from simsched.experiments.study import Results, Study, run_study
+    from simsched.experiments.whatif import (
         WhatIf,
         absolute,
         breakeven,
@@ -38,26 +28,47 @@ if TYPE_CHECKING:
         throughput,
         what_if,
     )
+    from simsched.model.cluster import Cluster, Device, Link
+    from simsched.model.costmodel import CostModel, default_cost, roofline
+    from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+    from simsched.model.profile import Profile, Replay
+    from simsched.model.program import Program
+    from simsched.model.schedule import Placement, Schedule
+    from simsched.model.trace import Span, Trace
+    from simsched.optimum import Optimum, optimal
+    from simsched.schedulers import SCHEDULERS, Scheduler, schedule
+    from simsched.show.drawing import to_dot, to_svg
+    from simsched.show.report import write_report
+    from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
 
 _HOME = {
+    "base.errors": ("SimschedError",),
     "bounds": ("lower_bound",),
     "calibration": ("Calibration", "calibrate", "recalibrate"),
-    "cluster": ("Cluster", "Device", "Link"),
-    "comparison": ("Comparison", "compare"),
-    "costmodel": ("CostModel", "default_cost", "roofline"),
-    "drawing": ("to_dot", "to_svg"),
-    "errors": ("SimschedError",),
-    "graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "experiments.comparison": ("Comparison", "compare"),
+    "experiments.study": ("Results", "Study", "run_study"),
+    "experiments.whatif": (
+        "WhatIf",
+        "absolute",
+        "breakeven",
+        "explain",
+        "robust",
+        "sensitivity",
+        "throughput",
+        "what_if",
+    ),
+    "model.cluster": ("Cluster", "Device", "Link"),
+    "model.costmodel": ("CostModel", "default_cost", "roofline"),
+    "model.graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "model.profile": ("Profile", "Replay"),
+    "model.program": ("Program",),
+    "model.schedule": ("Placement", "Schedule"),
+    "model.trace": ("Span", "Trace"),
     "optimum": ("Optimum", "optimal"),
-    "profile": ("Profile", "Replay"),
-    "program": ("Program",),
-    "report": ("write_report",),
-    "schedules": ("Placement", "Schedule"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),
+    "show.drawing": ("to_dot", "to_svg"),
+    "show.report": ("write_report",),
     "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
-    "study": ("Results", "Study", "run_study"),
-    "trace": ("Span", "Trace"),
-    "whatif": ("WhatIf", "absolute", "breakeven", "explain", "robust", "sensitivity", "throughput", "what_if"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -9,10 +9,10 @@ from hwbackend.accuracy import Accuracy, Outcome, Round
 from simsched.calibration import Calibration
 from simsched.calibration.calibration import ParameterRow, Residual
 from simsched.calibration.evidence import Run
-from simsched.graph import Kernel
-from simsched.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
-from simsched.profile.device import MeasuredDevice
-from simsched.trace import COPY, KERNEL, measured_trace
+from simsched.model.graph import Kernel
+from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
+from simsched.model.profile.device import MeasuredDevice
+from simsched.model.trace import COPY, KERNEL, measured_trace
 
 CLUSTER = ss.Cluster.preset("a40", 2)
 KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))

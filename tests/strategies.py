@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from simsched.cluster import Cluster
-from simsched.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
-from simsched.schedules import EXECUTIONS, Placement, Schedule
+from simsched.model.cluster import Cluster
+from simsched.model.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import EXECUTIONS, Placement, Schedule
 
 UNIFORM = ("a100", "v100", "k80", "h100")
 """Presets in which every two devices of a node are equally far from each other."""

@@ -1,6 +1,7 @@
 """Imports run downward only: read from the source, so that no import has to run."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -13,22 +14,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Rooms from the ground up; a module may import from its own room and from those below it.
 ROOMS = (
-    ("simsched.units", "simsched.errors", "simsched.numeric", "simsched.signals",
-     "simsched.limits", "simsched.io", "simsched.figure", "simsched.imported", "simsched.jit",
-     "simsched.schemas", "simsched.shown"),
-    ("simsched.graph", "simsched.cluster"),
-    ("simsched.profile", "simsched.costmodel", "simsched.rewriting", "simsched.schedules", "simsched.feasibility",
-     "simsched.schedule_json", "simsched.program", "simsched.program_json", "simsched.lowering", "simsched.trace",
-     "simsched.calibrated"),
+    ("simsched.base",),
+    ("simsched.model",),
+    ("simsched.rewriting",),
     ("simsched.simulator", "simsched.schedulers"),
-    ("simsched.bounds", "simsched.calibration", "simsched.optimum"),
-    ("simsched.comparison", "simsched.whatif", "simsched.study", "simsched.plot", "simsched.drawing",
-     "simsched.report", "simsched.notebook"),
+    ("simsched.bounds", "simsched.optimum"),
+    ("simsched.calibration",),
+    ("simsched.experiments",),
+    ("simsched.show",),
     ("simsched",),
     ("workloads",),
     ("hwbackend",),
     ("simsched.cli", "simsched.__main__", "validation"),
-)  # fmt: skip
+)
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
     f"simsched.schedulers.{name}"
@@ -57,11 +55,11 @@ OPTIONAL = {
     "cupy": ("hwbackend.cupy",),
     "cupyx": ("hwbackend.cupy",),
     "ortools": ("simsched.optimum",),
-    "cloudpickle": ("simsched.study.execution.cluster",),
-    "dask": ("simsched.study.execution.cluster",),
-    "distributed": ("simsched.study.execution.cluster",),
-    "plotly": ("simsched.report",),
-    "pyarrow": ("simsched.study",),
+    "cloudpickle": ("simsched.experiments.study.execution.cluster",),
+    "dask": ("simsched.experiments.study.execution.cluster",),
+    "distributed": ("simsched.experiments.study.execution.cluster",),
+    "plotly": ("simsched.show.report",),
+    "pyarrow": ("simsched.experiments.study",),
     "torch": ("hwbackend.torch", "workloads.formats.torch_"),
     "onnx": ("workloads.formats.onnx_",),
 }
@@ -79,7 +77,7 @@ def modules(root):
 
 @cache  # copies of the tree differ in one file each
 def imports(module, is_package, text, known):
-    """Modules that a module imports (line, name), inside functions too, but not for the type checker alone."""
+    """Modules that a module imports (line, name), inside functions and by name too, but none for the type checker."""
 
     def visit(node):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -98,6 +96,10 @@ def imports(module, is_package, text, known):
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 yield node.lineno, inner if inner in known else base
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # what is imported by name
+            named = re.fullmatch(r"((?:simsched|workloads|hwbackend)[\w.]*)(:\w+)?", node.value)
+            if named and named[1] in known and (named[2] or named[1].count(".") > 1):
+                yield node.lineno, named[1]
         for child in ast.iter_child_nodes(node):
             yield from visit(child)
 
@@ -168,21 +170,26 @@ def tree(tmp_path):
 @pytest.mark.parametrize(
     ("path", "code", "message"),
     [
-        ("simsched/graph/operator.py", "from simsched.comparison import compare", "in a room above"),
-        ("simsched/graph/operator.py", "def f():\n    from simsched.comparison import compare", "in a room above"),
-        ("simsched/graph/operator.py", "from ..simulator import simulate", "in a room above"),
-        ("simsched/graph/operator.py", "from .. import simulator", "in a room above"),
-        ("simsched/graph/operator.py", "import simsched.trace.trace as t", "in a room above"),
-        ("simsched/trace/trace.py", "import simsched", "in a room above"),
+        ("simsched/model/graph/operator.py", "from simsched.experiments.comparison import compare", "in a room above"),
+        (
+            "simsched/model/graph/operator.py",
+            "def f():\n    from simsched.experiments.comparison import compare",
+            "in a room above",
+        ),
+        ("simsched/model/program.py", "from ..simulator import simulate", "in a room above"),
+        ("simsched/model/program.py", "from .. import simulator", "in a room above"),
+        ("simsched/model/graph/operator.py", "import simsched.simulator.evaluator as e", "in a room above"),
+        ("simsched/model/graph/operator.py", "PLACES = {'html': 'simsched.show.notebook:html'}", "in a room above"),
+        ("simsched/model/trace/trace.py", "import simsched", "in a room above"),
         ("simsched/bounds/__init__.py", "if True:\n    import simsched.cli", "in a room above"),
         ("simsched/schedulers/lios.py", "from simsched.schedulers.greedy import greedy", "do not know each other"),
         ("simsched/schedulers/lios.py", "from simsched.schedulers import greedy", "do not know each other"),
         ("simsched/schedulers/lios.py", "from .greedy import greedy", "do not know each other"),
         ("simsched/schedulers/lios.py", "from simsched.simulator import simulate", "do not know the simulator"),
         ("simsched/simulator/gpu.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
-        ("simsched/comparison/compare.py", "def f():\n    import workloads.registry", "no model zoo"),
-        ("simsched/comparison/compare.py", "import hwbackend", "no model zoo"),
-        ("simsched/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
+        ("simsched/experiments/comparison/compare.py", "def f():\n    import workloads.registry", "no model zoo"),
+        ("simsched/experiments/comparison/compare.py", "import hwbackend", "no model zoo"),
+        ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
         ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch_*.py may"),
         ("workloads/formats/dot.py", "def f():\n    import onnx", "only workloads.formats.onnx_*.py may"),
     ],
@@ -197,9 +204,9 @@ def test_a_planted_import_is_found(tree, path, code, message):
 
 def test_an_import_for_the_type_checker_is_none(tree):
     before = breaches(tree)
-    with (tree / "simsched/graph/operator.py").open("a") as file:
+    with (tree / "simsched/model/graph/operator.py").open("a") as file:
         file.write(
-            "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from simsched.comparison import compare\n"
+            "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from simsched.show.plot import line_plot\n"
         )
     assert breaches(tree) == before
 
@@ -211,7 +218,12 @@ def test_a_module_without_a_room_is_found(tree):
 
 
 @pytest.mark.parametrize(
-    "package", ["simsched", "workloads", "simsched.graph, simsched.cluster, simsched.schedules, simsched.errors"]
+    "package",
+    [
+        "simsched",
+        "workloads",
+        "simsched.model.graph, simsched.model.cluster, simsched.model.schedule, simsched.base.errors",
+    ],
 )
 def test_importing_is_light(package):
     """None of the large dependencies is loaded before it is needed."""

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from schedulers.brute_force import best_makespan
 from strategies import clusters, graphs, schedules
 
+from simsched.base.errors import ScheduleError
 from simsched.bounds import bounds, lower_bound
 from simsched.bounds.areas import area
 from simsched.bounds.paths import alone
-from simsched.cluster import Cluster
-from simsched.errors import ScheduleError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.lowering.lowering import OPTIONS
-from simsched.schedules import Placement, Schedule
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.schedule import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.simulator.workload import demand
 

@@ -9,9 +9,9 @@ from quick import quick
 
 import simsched as ss
 import workloads
-from simsched.costmodel import operator_times, roofline
-from simsched.errors import CostError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import CostError
+from simsched.model.costmodel import operator_times, roofline
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 
 
 @dataclass(frozen=True)

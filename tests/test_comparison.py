@@ -12,16 +12,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.comparison import Comparison, compare, scheduler_set
-from simsched.errors import FileError, MissingDependencyError, SchedulerError, SimulationError, UnknownNameError
-from simsched.figure import PALETTE
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.plot import box_plot
+from simsched.base.errors import FileError, MissingDependencyError, SchedulerError, SimulationError, UnknownNameError
+from simsched.base.units import GIB
+from simsched.experiments.comparison import Comparison, compare, scheduler_set
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
-from simsched.schedules import Placement, Schedule
+from simsched.show.figure import PALETTE
+from simsched.show.plot import box_plot
 from simsched.simulator import Makespans
-from simsched.units import GIB
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 

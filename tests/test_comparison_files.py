@@ -10,11 +10,11 @@ from strategies import graphs
 
 import simsched as ss
 import workloads
+from simsched.base.errors import FileError, FormatError, SchedulerError, SimschedError
 from simsched.calibration import Calibration
-from simsched.cluster import Cluster
-from simsched.comparison import Comparison, Draws, compare
-from simsched.errors import FileError, FormatError, SchedulerError, SimschedError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.experiments.comparison import Comparison, Draws, compare
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 FORK = OpGraph(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched import errors
-from simsched.errors import FileError, GraphError, SimschedError, UnknownNameError
-from simsched.graph import OpGraph
+from simsched.base import errors
+from simsched.base.errors import FileError, GraphError, SimschedError, UnknownNameError
+from simsched.model.graph import OpGraph
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SimschedError)]
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simsched.cluster import Cluster
-from simsched.errors import FileError, FormatError, GraphError, ProgramError, ScheduleError, SimschedError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import Record, dump_json, parse_json, read_json, write_file
-from simsched.program import Program
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import FileError, FormatError, GraphError, ProgramError, ScheduleError, SimschedError
+from simsched.base.io import Record, dump_json, parse_json, read_json, write_file
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.program import Program
+from simsched.model.schedule import Placement, Schedule
 
 CLUSTER = Cluster.preset("a100", 2)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from simsched.errors import FileError, FormatError, GraphError, SimschedError, StudyError
-from simsched.graph import Operator, OpGraph
-from simsched.io import read_bytes, read_json
-from simsched.limits import Limits, limited, limits
-from simsched.study import Study
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError, StudyError
+from simsched.base.io import read_bytes, read_json
+from simsched.base.limits import Limits, limited, limits
+from simsched.experiments.study import Study
+from simsched.model.graph import Operator, OpGraph
 from workloads import from_spec
 from workloads.formats import FORMATS, read
 from workloads.models.randwire import read_wirings

@@ -13,11 +13,11 @@ from strategies import graphs
 
 import simsched as ss
 import workloads
-from simsched.cluster import Cluster
-from simsched.comparison import compare
-from simsched.errors import MissingDependencyError, SchedulerError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.shown import as_html
+from simsched.base.errors import MissingDependencyError, SchedulerError
+from simsched.base.shown import as_html
+from simsched.experiments.comparison import compare
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 FORK = OpGraph(
@@ -243,7 +243,7 @@ import sys
 import simsched as ss
 graph = ss.OpGraph([ss.Operator("a", time=3.0)])
 plan = ss.Schedule(graph, [ss.Placement("a")])
-import simsched.notebook
+import simsched.show.notebook
 for shown in (graph, plan, ss.simulate(plan, ss.Cluster.preset("a100"))):
     assert "svg" in shown._repr_html_()
 print(*sorted(name for name in ("matplotlib", "pandas", "plotly", "rich", "networkx") if name in sys.modules))

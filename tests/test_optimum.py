@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from schedulers.brute_force import best_makespan
 from strategies import graphs
 
+from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
-from simsched.cluster import Cluster, Link
-from simsched.errors import MissingDependencyError, SchedulerError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.cluster import Cluster, Link
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.optimum import optimal
 from simsched.optimum.instance import instance_of, wholes_of
 from simsched.optimum.optimum import _run
 from simsched.schedulers import schedule
-from simsched.schedules import Placement, Schedule
 from workloads.random_dags import random_layered
 
 pytest.importorskip("ortools")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import simsched
-from simsched.schemas import SCHEMAS
+from simsched.base.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -60,10 +60,10 @@ def test_extras_that_errors_name_exist():
 def test_files_that_are_no_modules_lie_in_packages():
     """A wheel holds whole packages: kernels, schemas, styles and scripts are in folders with modules."""
     wanted = [
-        *(f"simsched/schemas/{name}-1.json" for name in SCHEMAS),
-        "simsched/schemas/simsched.shared-1.json",
-        "simsched/report/page.css",
-        "simsched/report/page.js",
+        *(f"simsched/base/schemas/{name}-1.json" for name in SCHEMAS),
+        "simsched/base/schemas/simsched.shared-1.json",
+        "simsched/show/report/page.css",
+        "simsched/show/report/page.js",
         "hwbackend/kernels.cu",
         *(f"{package}/py.typed" for package in PACKAGES),
     ]
@@ -71,7 +71,7 @@ def test_files_that_are_no_modules_lie_in_packages():
         assert (ROOT / path).is_file(), path
         assert (ROOT / path).with_name("__init__.py").is_file(), path
     assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == list(PACKAGES)
-    held = {path.name for path in (ROOT / "simsched" / "schemas").glob("*.json")}
+    held = {path.name for path in (ROOT / "simsched" / "base" / "schemas").glob("*.json")}
     assert held == {Path(path).name for path in wanted if "schemas" in path}
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
-from simsched.cluster import DEVICES
-from simsched.costmodel import operator_times
-from simsched.errors import CostError, SimschedError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import parse_json
-from simsched.profile import (
+from simsched.base.errors import CostError, SimschedError
+from simsched.base.io import parse_json
+from simsched.model.cluster import DEVICES
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.profile import (
     MeasuredCopy,
     MeasuredDevice,
     MeasuredKernel,

@@ -11,11 +11,12 @@ from strategies import clusters, graphs
 
 import simsched as ss
 from hwbackend.profiling import random_schedule
-from simsched.cluster import Cluster
-from simsched.errors import BackendError, ClusterError, CostError, FormatError, ProgramError, ScheduleError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.profile import MeasuredOperator, Profile, Replay
-from simsched.trace import COPY, KERNEL, measured_trace
+from simsched.base.errors import BackendError, ClusterError, CostError, FormatError, ProgramError, ScheduleError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.profile import MeasuredOperator, Profile, Replay
+from simsched.model.schedule import EXECUTIONS
+from simsched.model.trace import COPY, KERNEL, measured_trace
 
 
 def times_of(trace):
@@ -74,7 +75,7 @@ class TestMeasuredTrace:
         assert chain == ["d", "b -> gpu0", "b", "a -> gpu1", "a"]
 
     @settings(max_examples=30)
-    @given(graph=graphs(), seed=st.integers(0, 2**32), execution=st.sampled_from(ss.schedules.EXECUTIONS))
+    @given(graph=graphs(), seed=st.integers(0, 2**32), execution=st.sampled_from(EXECUTIONS))
     def test_any_simulated_run_comes_back(self, graph, seed, execution):
         cluster = ss.Cluster.preset("a100", 2)
         simulated = ss.simulate(random_schedule(graph, cluster, rng=seed, execution=execution), cluster)

@@ -17,22 +17,15 @@ from strategies import graphs, schedules
 import simsched as ss
 import workloads
 from hwbackend.accuracy import Outcome
+from simsched.base.errors import SimschedError, UnknownNameError
+from simsched.base.schemas import SCHEMAS, schema
 from simsched.calibration import Calibration
 from simsched.calibration.parameters import PARAMETERS
 from simsched.cli.run import run
-from simsched.cluster import Cluster, Device, Link
-from simsched.comparison import Comparison, Row
-from simsched.errors import SimschedError, UnknownNameError
-from simsched.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
-from simsched.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
-from simsched.profile.device import MeasuredDevice
-from simsched.program import ACTIONS, Program
-from simsched.schedules import Placement, Schedule
-from simsched.schemas import SCHEMAS, schema
-from simsched.study import run_study
-from simsched.study.figure_tables import StudyFigure
-from simsched.study.store import read_study
-from simsched.whatif import (
+from simsched.experiments.comparison import Comparison, Row
+from simsched.experiments.study import run_study
+from simsched.experiments.study.store import read_study
+from simsched.experiments.whatif import (
     Answer,
     BreakEven,
     Crossing,
@@ -45,6 +38,13 @@ from simsched.whatif import (
     Sweep,
     Throughput,
 )
+from simsched.model.cluster import DEVICES, Cluster, Device, Link
+from simsched.model.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
+from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
+from simsched.model.profile.device import MeasuredDevice
+from simsched.model.program import ACTIONS, Program
+from simsched.model.schedule import Placement, Schedule
+from simsched.show.study.figure_tables import StudyFigure
 from workloads.registry import load_kind
 
 each_format = pytest.mark.parametrize("name", SCHEMAS)
@@ -168,7 +168,7 @@ class TestWhatIsWritten:
         assert complaints("simsched.program", program.to_dict()) == []
 
     def test_presets(self):
-        for gpu in ss.cluster.DEVICES:
+        for gpu in DEVICES:
             assert complaints("simsched.cluster", ss.Cluster.preset(gpu, 2).to_dict()) == []
 
     def test_a_study_and_its_rows(self, tmp_path):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from simsched.signals import interrupt_later
+from simsched.base.signals import interrupt_later
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import simsched as ss
-from simsched.errors import SimschedError
-from simsched.io import dump_json, read_json, write_file
+from simsched.base.errors import SimschedError
+from simsched.base.io import dump_json, read_json, write_file
 from workloads import from_spec
 
 GRAPHS = (
@@ -31,7 +31,7 @@ GRAPHS = (
     "tiny_inception", "tiny_resnet", "tiny_transformer", "squeezenet", "inception_v3", "googlenet,granularity=operator",
     "resnet50,batch=8,dtype=fp16", "bert_base",
 )  # fmt: skip
-QUICK = {
+QUICK: dict[str, Any] = {
     "search": {"evaluations": 300}, "autograph": {"max_cost_evaluations": 100, "samples": 2}, "ios": {"max_group": 3},
     "hios-lp": {"window": 2}, "hios-mr": {"window": 2},
 }  # fmt: skip

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from simsched.io import dump_json, read_json, write_file
+from simsched.base.io import dump_json, read_json, write_file
 from validation.fuzz_parsers import PARSERS, Parser
 from validation.fuzz_slice import SECONDS, Failure, Tally, limit_memory, run, warm_up
 

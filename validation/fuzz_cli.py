@@ -30,8 +30,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
 
-from simsched.errors import FormatError
-from simsched.io import dump_json, parse_json, read_json, write_file
+from simsched.base.errors import FormatError
+from simsched.base.io import dump_json, parse_json, read_json, write_file
 from validation.fuzz_arguments import Command, commands, draw
 from validation.fuzz_scratch import SPOILED, Change, Scratch
 
@@ -46,8 +46,9 @@ _WORD: Final = 200  # characters of a word that is logged
 _SMALL: Final = 4000  # bytes of a spoiled file that is logged
 _IMPORTED: Final = (
     "matplotlib.pyplot", "pandas", "onnx", "rich.table", "rich.progress", "hwbackend.accuracy",
-    "hwbackend.accuracy_figures", "hwbackend.torch_backend", "simsched.cli.app", "simsched.plot", "simsched.study",
-    "simsched.report", "simsched.drawing", "simsched.whatif.sensitivity", "workloads.formats.onnx_models",
+    "hwbackend.accuracy_figures", "hwbackend.torch_backend", "simsched.cli.app", "simsched.show.plot",
+    "simsched.experiments.study", "simsched.show.report", "simsched.show.drawing",
+    "simsched.experiments.whatif.sensitivity", "workloads.formats.onnx_models",
 )  # fmt: skip  # before the first command
 _PROGRESS: Final = re.compile(r".*: [0-9,]+ of [0-9,]+ rows.*")  # what `study run` says where there is no terminal
 

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import simsched as ss
-from simsched.io import dump_json
-from simsched.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
+from simsched.base.io import dump_json
+from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from workloads import WORKLOADS
 from workloads.formats import write
 

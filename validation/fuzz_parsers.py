@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import simsched as ss
 import workloads
 from hwbackend.accuracy_rows import Accuracy
+from simsched.base.errors import SimschedError
+from simsched.base.io import dump_json, parse_json
 from simsched.calibration import Calibration, read_target
-from simsched.comparison import Comparison
-from simsched.errors import SimschedError
-from simsched.io import dump_json, parse_json
-from simsched.profile import Profile
-from simsched.program import Program
-from simsched.study import Results, Study
+from simsched.experiments.comparison import Comparison
+from simsched.experiments.study import Results, Study
+from simsched.model.profile import Profile
+from simsched.model.program import Program
 from validation import fuzz_documents as documents
 from validation import fuzz_readers as readers
 from workloads.formats import FORMATS, format_of, read, read_graph, write

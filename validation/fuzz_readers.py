@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import simsched as ss
 from hwbackend.accuracy_file import load_accuracy
 from hwbackend.accuracy_rows import Accuracy
-from simsched.io import dump_json
-from simsched.study import Results, Study
-from simsched.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
+from simsched.base.io import dump_json
+from simsched.experiments.study import Results, Study
+from simsched.experiments.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 from validation import fuzz_documents
 from workloads import check_kind, load_kind
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.io import dump_json, read_json, write_file
-from simsched.jit.compiler import compile_piece
-from simsched.jit.native import link, to_object
-from simsched.jit.units import units_of
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.jit.compiler import compile_piece
+from simsched.base.jit.native import link, to_object
+from simsched.base.jit.units import units_of
 from validation.jit_programs import source_of
 from validation.jit_state import HEAD, State
 

@@ -3,7 +3,7 @@
 from math import nan
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
+from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
 
 N: Final = 8
 """Places of a column; parts of it that are passed on have at least half."""
@@ -15,7 +15,7 @@ ROW_FIELDS: Final = {"i8": ("c",), "i4": ("d",), "i1": ("e",), "f8": ("a", "b")}
 COLUMNS: Final = {"i8": ("longs", "other_longs"), "i4": ("ints",), "i1": ("bytes",), "f8": ("floats", "other_floats")}
 LARGE, ODD, NAN = 9007199254740993, -7, nan
 HEAD: Final = """from math import ceil, floor, inf, sqrt
-from simsched.jit import Column, Rows, i1, i4, i8, f8, wrapped
+from simsched.base.jit import Column, Rows, i1, i4, i8, f8, wrapped
 from validation.jit_state import LARGE, N, NAN, ODD, Record, State, depth_of, mixed
 
 """

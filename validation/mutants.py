@@ -24,8 +24,9 @@ from typing import Any, Final
 import numpy as np
 
 import simsched as ss
-from simsched.errors import SimschedError
-from simsched.io import dump_json, read_json, write_file
+from simsched.base.errors import SimschedError
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.model.schedule import EXECUTIONS
 from simsched.schedulers import SCHEDULERS, schedule
 from validation.mutations import MUTATIONS, Draft
 from validation.schedule_oracle import fault
@@ -56,7 +57,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "search": {"evaluations": 20, "starts": ("sequential", "lios")},
     "autograph": {"rules": ()},  # graphs of random families have no shapes to rewrite by
 }
-DRAWN: Final = tuple(f"drawn-{execution}" for execution in ss.schedules.EXECUTIONS)
+DRAWN: Final = tuple(f"drawn-{execution}" for execution in EXECUTIONS)
 """Schedules that no scheduler made."""
 _MOST_STREAMS: Final = 2**31 - 10_000  # streams of copies come behind, which the lowering refuses beyond 2^31
 

@@ -15,10 +15,10 @@ from time import perf_counter
 
 import numpy as np
 
-from simsched.cluster import Cluster, Device, occupancy
-from simsched.errors import ClusterError, SimschedError
-from simsched.graph import Kernel
-from simsched.io import dump_json, write_file
+from simsched.base.errors import ClusterError, SimschedError
+from simsched.base.io import dump_json, write_file
+from simsched.model.cluster import Cluster, Device, occupancy
+from simsched.model.graph import Kernel
 
 MODELS = {"3.7": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8.6": "a40", "9.0": "h100"}
 _ORACLE = r"""

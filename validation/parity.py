@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
-from simsched.io import dump_json, read_json, write_file
-from simsched.jit.pieces import SWITCH, running
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.jit.pieces import SWITCH, running
 
 
 def main() -> None:

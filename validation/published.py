@@ -11,8 +11,8 @@ from typing import Any
 
 import simsched as ss
 import workloads
+from simsched.base.units import MS
 from simsched.schedulers.stage_costs import StageFormula
-from simsched.units import MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.errors import FileError, SimschedError
-from simsched.io import decode_text, dump_json, read_bytes, write_file
+from simsched.base.errors import FileError, SimschedError
+from simsched.base.io import decode_text, dump_json, read_bytes, write_file
 from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from simsched.cluster import Device
-from simsched.errors import FormatError
-from simsched.graph import Kernel, Operator
-from simsched.graph.columns import Floats
-from simsched.io import Record, naming, parse_json
+from simsched.base.errors import FormatError
+from simsched.base.io import Record, naming, parse_json
+from simsched.model.cluster import Device
+from simsched.model.graph import Kernel, Operator
+from simsched.model.graph.columns import Floats
 from validation.realtraces_rows import GTX_950, Row, class_of, device_named, side_by_side
 
 _TWINS: Final = (

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.cluster import DEVICES, Cluster, Device
-from simsched.cluster.presets import make_device
-from simsched.errors import FormatError
-from simsched.graph import Operator, OpGraph
-from simsched.program import LAUNCH, Copies, Program
+from simsched.base.errors import FormatError
+from simsched.base.units import GB_PER_S, GIB, KIB, MIB
+from simsched.model.cluster import DEVICES, Cluster, Device
+from simsched.model.cluster.presets import make_device
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.program import LAUNCH, Copies, Program
+from simsched.model.trace import Span
 from simsched.simulator import simulate
-from simsched.trace import Span
-from simsched.units import GB_PER_S, GIB, KIB, MIB
 
 GTX_950: Final = Device(
     "gtx950", "GTX 950", sms=6, threads_per_sm=2048, blocks_per_sm=32, registers_per_sm=65536,

@@ -21,8 +21,8 @@ import simsched as ss
 from hwbackend import registry
 from hwbackend.surrogate.truth import truth
 from hwbackend.synthetic_backend import BLOCK_JITTER, INTERFERENCE
-from simsched.cluster import Device
-from simsched.units import KIB
+from simsched.base.units import KIB
+from simsched.model.cluster import Device
 
 MEASURED: Final = {
     "F5+F5": 1.39, "M5+M5": 2.18, "F5+M5": 1.00, "F20+F5": 1.20, "F10+F10": 1.94, "s5+s5": 1.10, "F3+F3": 1.38

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import simsched as ss
 import workloads
-from simsched.errors import SchedulerError
-from simsched.io import dump_json, read_json, write_file
+from simsched.base.errors import SchedulerError
+from simsched.base.io import dump_json, read_json, write_file
 from simsched.schedulers import SCHEDULERS, takes
 from validation.processes import processes
 

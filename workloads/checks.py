@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.errors import GraphError
-from simsched.numeric import is_number
+from simsched.base.errors import GraphError
+from simsched.base.numeric import is_number
 
 _MOST_SHOWN: Final = 80
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
-from simsched.errors import GraphError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.imported import Imported
+from simsched.base.errors import GraphError, UnknownNameError
+from simsched.base.imported import Imported
+from simsched.model.graph import OpGraph
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:

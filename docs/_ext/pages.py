@@ -1,7 +1,7 @@
 """Pages that are made when the site is built, so that they cannot go stale.
 
-A comment on a line of its own stands for text: ``<!-- room simsched.graph -->`` for the public names of a package,
-``<!-- schedulers -->`` for those in `SCHEDULERS`, ``<!-- commands -->`` for the command line,
+A comment on a line of its own stands for text: ``<!-- room simsched.model.graph -->`` for the public names of a
+package, ``<!-- schedulers -->`` for those in `SCHEDULERS`, ``<!-- commands -->`` for the command line,
 ``<!-- file ../validation/README.md -->`` for a page of the repository that lies outside of this folder, and
 ``<!-- pages tutorial/* -->``, in a table of contents, for the pages that there are.
 """

@@ -32,8 +32,8 @@ def _find(
 ) -> nodes.Element | None:
     """Return a link to a name that is written shorter or longer than it is documented, or the name as code.
 
-    ``Schedule.check`` and ``simsched.schedules.Schedule.check`` mean ``simsched.Schedule.check``. Other names, such as
-    parameters and types of other libraries, have no place here; one of ours in full has to be importable.
+    ``Schedule.check`` and ``simsched.model.schedule.Schedule.check`` mean ``simsched.Schedule.check``. Other names,
+    such as parameters and types of other libraries, have no place here; one of ours in full has to be importable.
     """
     if node.get("refdomain") != "py":
         return None

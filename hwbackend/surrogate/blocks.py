@@ -8,7 +8,7 @@ device when the slowdown of its DRAM has moved by more than `_STEP`.
 from math import inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 ARRIVE, ADVANCE, RESHARE = range(3)
 """What a call does: queue a kernel on its device, run to the next end of a kernel, share DRAM anew."""

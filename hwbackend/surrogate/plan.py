@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hwbackend.surrogate.truth import BlockCost, Truth, block_costs
-from simsched.cluster import footprint, occupancy
-from simsched.errors import BackendError, ClusterError
-from simsched.graph.columns import Ints
-from simsched.program import COPY, LAUNCH, RECORD, WAIT, Program
+from simsched.base.errors import BackendError, ClusterError
+from simsched.model.cluster import footprint, occupancy
+from simsched.model.graph.columns import Ints
+from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Program
 
 MOST_BLOCKS: Final = 10**7
 """Of an operator: some seconds of ours."""

@@ -11,9 +11,9 @@ from hwbackend.surrogate.clock import HOST, NODE, PUMP, Clock
 from hwbackend.surrogate.copies import Copying
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.sms import Sms
-from simsched.errors import BackendError
-from simsched.graph.columns import Floats
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.base.errors import BackendError
+from simsched.model.graph.columns import Floats
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.simulator.deadlock import deadlock
 
 _COSTS: Final = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}

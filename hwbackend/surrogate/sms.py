@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hwbackend.surrogate.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, Run, run_blocks
-from simsched.cluster import WARP, Device
-from simsched.graph.columns import Floats, Ints
+from simsched.model.cluster import WARP, Device
+from simsched.model.graph.columns import Floats, Ints
 
 
 class Sms:

@@ -5,10 +5,10 @@ from math import inf, nan
 
 import numpy as np
 
-from simsched.errors import BackendError
-from simsched.graph.columns import Floats, Ints
-from simsched.program import Program
-from simsched.units import TIE
+from simsched.base.errors import BackendError
+from simsched.base.units import TIE
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.program import Program
 
 
 class Values:

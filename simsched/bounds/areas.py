@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from simsched.bounds.paths import Setting
-from simsched.graph.columns import Floats, Ints, distinct
+from simsched.model.graph.columns import Floats, Ints, distinct
 
 _MOST_THRESHOLDS: Final = 256
 _MOST_STEPS: Final = 2**22

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats, Ints
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
 
 _MOST_JOINED: Final = 100_000
 

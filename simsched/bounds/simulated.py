@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from simsched.bounds.areas import areas
 from simsched.bounds.paths import Setting, alone, heads, least_moves, pairs_of, tails
-from simsched.calibrated import Target, upon
-from simsched.cluster import WARP, Cluster, Device
-from simsched.costmodel import CostModel, default_cost, operator_times
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats, Ints
-from simsched.program import launch_ptr
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.costmodel import CostModel, default_cost, operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.program import launch_ptr
 from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import Demand, demand_of
 

@@ -6,17 +6,17 @@ from typing import Final
 
 import numpy as np
 
+from simsched.base.errors import CalibrationError
+from simsched.base.numeric import is_number
 from simsched.calibration.calibration import FITTED, HELD_OUT, Calibration, Residual, scales_of
 from simsched.calibration.evidence import MICROBENCHMARKS, Run, runs_of, with_shares
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
 from simsched.calibration.rows import beliefs_of, identified, updated, with_rows
 from simsched.calibration.stages import microbenchmarked
-from simsched.cluster import Cluster
-from simsched.errors import CalibrationError
-from simsched.graph import OpGraph
-from simsched.numeric import is_number
-from simsched.profile import Profile, Replay
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Profile, Replay
 
 _FEWEST_TO_HOLD_OUT: Final = 3
 _HELD_OUT: Final = 0.25  # part of the runs on several streams

@@ -9,14 +9,14 @@ from weakref import ref
 
 import numpy as np
 
+from simsched.base.io import dump_json, read_json, write_file
 from simsched.calibration.evidence import MICROBENCHMARKS, Run
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import PARAMETERS, RATES, Belief
-from simsched.cluster import Cluster, Device
-from simsched.costmodel import default_cost, roofline
-from simsched.graph import Operator, OpGraph
-from simsched.graph.columns import Floats, Indices
-from simsched.io import dump_json, read_json, write_file
+from simsched.model.cluster import Cluster, Device
+from simsched.model.costmodel import default_cost, roofline
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats, Indices
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01

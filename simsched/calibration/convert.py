@@ -5,17 +5,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.errors import FormatError, ProgramError
+from simsched.base.io import Record, document
+from simsched.base.numeric import is_number
 from simsched.calibration.calibration import FITTED, HELD_OUT, Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import Run
 from simsched.calibration.parameters import PARAMETERS
-from simsched.cluster import Cluster
-from simsched.errors import FormatError, ProgramError
-from simsched.graph import OpGraph
-from simsched.io import Record, document
-from simsched.numeric import is_number
-from simsched.profile.measured import checked_times
-from simsched.program import Copies, Program
-from simsched.schedules import EXECUTIONS
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.profile.measured import checked_times
+from simsched.model.program import Copies, Program
+from simsched.model.schedule import EXECUTIONS
 
 FORMAT, VERSION = "simsched.calibration", 1
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority")

@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster, Device
-from simsched.errors import CalibrationError, ProgramError
-from simsched.graph import Operator, OpGraph
-from simsched.graph.columns import Floats, Ints
-from simsched.jit.tables import Array
-from simsched.profile import Replay
-from simsched.program import LAUNCH, Program, launch_ptr
+from simsched.base.errors import CalibrationError, ProgramError
+from simsched.base.jit.tables import Array
+from simsched.model.cluster import Cluster, Device
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.profile import Replay
+from simsched.model.program import LAUNCH, Program, launch_ptr
+from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator import simulate
 from simsched.simulator.compiled.plan import Plan, launches_of
-from simsched.trace import COPY, KERNEL, Trace
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 """How the names of runs begin that identify parameters; all others are runs of a graph in place."""

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from simsched.calibration.parameters import PARAMETERS, Belief
-from simsched.graph.columns import Floats, Ints
+from simsched.model.graph.columns import Floats, Ints
 
 _STEP: Final = 0.04  # on the scale of a parameter: simulated times have small jumps where an order changes
 _ROUGH_STEP: Final = 0.1

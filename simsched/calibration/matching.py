@@ -3,8 +3,8 @@
 from math import isclose
 from typing import Final
 
-from simsched.errors import CalibrationError
-from simsched.graph import Operator, OpGraph
+from simsched.base.errors import CalibrationError
+from simsched.model.graph import Operator, OpGraph
 
 SYNTH: Final = "synth"
 """Kind of what backends run in place of an operator that says nothing of its kernels."""

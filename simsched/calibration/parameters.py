@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, hypot, inf, isfinite, log
 from typing import Final, NamedTuple
 
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
 
 SMALLEST: Final = 1e-3
 """Us below which a cost is not told from none: logarithms need a floor."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from simsched.calibration.calibration import NORMAL_95, ParameterRow
 from simsched.calibration.fitting import Fit
 from simsched.calibration.parameters import PARAMETERS, Belief, prior_beliefs, values_of, with_values
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
 
 
 def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:

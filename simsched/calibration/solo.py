@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from simsched.calibration.evidence import Run
-from simsched.cluster import Cluster
-from simsched.graph import Operator, OpGraph
-from simsched.graph.columns import Floats, Ints
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats, Ints
 from simsched.simulator.workload import demand_of
 
 _SWEEP: Final = 0.04

@@ -12,8 +12,8 @@ from simsched.calibration.fitting import Residuals, fit
 from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, with_values
 from simsched.calibration.rows import beliefs_of, identified, prior_rows, updated, with_rows
 from simsched.calibration.solo import Signature, SoloRuns, signature
-from simsched.cluster import Cluster
-from simsched.graph.columns import Floats, Ints
+from simsched.model.cluster import Cluster
+from simsched.model.graph.columns import Floats, Ints
 
 _CLOCK: Final = 0.3  # us: what a measured time is never better known than
 _OVERHEAD: Final = 0.01  # relative standard deviation of what is measured and simulated, beside that

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from simsched.calibrated import Target
+from simsched.base.errors import FormatError
+from simsched.base.io import read_json
 from simsched.calibration.calibration import Calibration
-from simsched.cluster import Cluster
-from simsched.errors import FormatError
-from simsched.io import read_json
+from simsched.model.calibrated import Target
+from simsched.model.cluster import Cluster
 
 
 def read_target(path: str | os.PathLike[str]) -> Target:

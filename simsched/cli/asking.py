@@ -27,7 +27,7 @@ from simsched.cli.printing import check_pictures, print_pairs, print_pictures, p
 from simsched.cli.questions import make_plan_of, make_question, read_parameter, read_side, read_values
 
 if TYPE_CHECKING:
-    from simsched.whatif import Answer
+    from simsched.experiments.whatif import Answer
 
 _MOST_IN_FLIGHT, _MOST_SAMPLES = 4096, 1_000_000
 
@@ -97,7 +97,7 @@ def whatif(
 
 def _short(answer: "Answer") -> str:
     """Return an answer as JSON without its schedules and clusters, which are for files."""
-    from simsched.io import dump_json
+    from simsched.base.io import dump_json
 
     return dump_json({key: value for key, value in answer.to_dict().items() if key not in ("before", "kept", "after")})
 
@@ -131,8 +131,8 @@ def sweep(
     shape: Shape = None,
 ) -> None:
     """Say how the makespan changes with a parameter, or with two."""
-    from simsched.errors import WhatIfError
-    from simsched.whatif import sweep
+    from simsched.base.errors import WhatIfError
+    from simsched.experiments.whatif import sweep
 
     check_pictures(plan, output, plot)
     if parameter2 is not None and values2 is None:
@@ -168,7 +168,7 @@ def sensitivity(
     shape: Shape = None,
 ) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
-    from simsched.whatif import sensitivity
+    from simsched.experiments.whatif import sensitivity
 
     check_pictures(plan, output, tornado)
     cluster = make_cluster(gpu, gpus, link, target)
@@ -191,7 +191,7 @@ def explain(
     shape: Shape = None,
 ) -> None:
     """Say in words what bounds a schedule, and which three changes would help most."""
-    from simsched.whatif import explain
+    from simsched.experiments.whatif import explain
 
     check_outputs(plan, output)
     cluster = make_cluster(gpu, gpus, link, target)
@@ -222,7 +222,7 @@ def breakeven(
     shape: Shape = None,
 ) -> None:
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
-    from simsched.whatif import breakeven
+    from simsched.experiments.whatif import breakeven
 
     check_pictures(graph, output, plot)
     for side in (first, second):
@@ -248,7 +248,7 @@ def throughput(
     shape: Shape = None,
 ) -> None:
     """Say how many requests a schedule serves per second when one follows the other."""
-    from simsched.whatif import throughput
+    from simsched.experiments.whatif import throughput
 
     check_outputs(plan, output)
     cluster = make_cluster(gpu, gpus, link, target)
@@ -277,9 +277,9 @@ def robust(
     shape: Shape = None,
 ) -> None:
     """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
-    from simsched.comparison import compare
-    from simsched.errors import SchedulerError
-    from simsched.whatif import robust
+    from simsched.base.errors import SchedulerError
+    from simsched.experiments.comparison import compare
+    from simsched.experiments.whatif import robust
 
     check_pictures(graph, output, box)
     cluster, dag = make_cluster(gpu, gpus, link, target), read_graph(graph, shape)
@@ -303,7 +303,7 @@ def _tell(
     notes: list[str] | None = None,
 ) -> None:
     """Write the files of a result, then print it."""
-    from simsched.io import dump_json
+    from simsched.base.io import dump_json
 
     said = dump_json(found.to_dict()) if as_json else found.table()  # what goes wrong does so before a file is written
     if picture is not None:

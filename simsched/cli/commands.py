@@ -78,8 +78,8 @@ def compare(
     --json prints the table; --output writes schedules and cluster too, for
     `simsched report`.
     """
-    from simsched.comparison import compare
-    from simsched.errors import SimulationError
+    from simsched.base.errors import SimulationError
+    from simsched.experiments.comparison import compare
 
     if box is not None and samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
@@ -128,7 +128,7 @@ def schedule(
     shape: Shape = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
-    from simsched.io import dump_json
+    from simsched.base.io import dump_json
 
     check_outputs(graph, output, program)
     cluster = make_cluster(gpu, gpus, link, target, source=graph)
@@ -166,10 +166,10 @@ def simulate(
     shape: Shape = None,
 ) -> None:
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.base.errors import SchedulerError
     from simsched.cli import summary
-    from simsched.errors import SchedulerError
-    from simsched.graph import OpGraph
-    from simsched.program import Program
+    from simsched.model.graph import OpGraph
+    from simsched.model.program import Program
     from simsched.simulator import simulate
 
     check_pictures(plan, perfetto, gantt)

@@ -5,13 +5,13 @@ from typing import Any
 
 from rich.table import Table
 
-from simsched.cluster import DEVICES, LINKS, Cluster
-from simsched.cluster.presets import DEFAULT_LINK
-from simsched.comparison import operators_without_load
-from simsched.costmodel import operator_times
-from simsched.graph import OpGraph
-from simsched.graph.structure import longest_to
-from simsched.units import GB_PER_S, GIB, TFLOP_PER_S, US, format_bytes, format_time
+from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US, format_bytes, format_time
+from simsched.experiments.comparison import operators_without_load
+from simsched.model.cluster import DEVICES, LINKS, Cluster
+from simsched.model.cluster.presets import DEFAULT_LINK
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.structure import longest_to
 
 _LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
 

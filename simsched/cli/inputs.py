@@ -12,17 +12,17 @@ from tempfile import TemporaryFile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
+from simsched.base.errors import BackendError, ClusterError, FileError, FormatError, GraphError, SchedulerError
 from simsched.cli.options import USUAL_GPU
-from simsched.errors import BackendError, ClusterError, FileError, FormatError, GraphError, SchedulerError
 
 if TYPE_CHECKING:
     from hwbackend import Backend
-    from simsched.calibrated import Target
-    from simsched.graph import OpGraph
-    from simsched.profile import Profile
-    from simsched.program import Program
+    from simsched.model.calibrated import Target
+    from simsched.model.graph import OpGraph
+    from simsched.model.profile import Profile
+    from simsched.model.program import Program
+    from simsched.model.schedule import Schedule
     from simsched.schedulers import Scheduler
-    from simsched.schedules import Schedule
     from workloads.formats.kineto_traced import TracedProgram
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
@@ -61,13 +61,13 @@ def read_traced(text: str) -> "TracedProgram | None":
 
 def read_plan(text: str, shapes: list[str] | None = None) -> "OpGraph | Schedule | Program":
     """Return a graph, schedule or program; a file says by its format which of them it holds."""
-    from simsched.graph import OpGraph
+    from simsched.model.graph import OpGraph
     from workloads import read_spec
 
     found = read_spec(text, shapes=read_shapes(shapes))
     if isinstance(found, OpGraph):
         return found
-    from simsched.profile import Profile
+    from simsched.model.profile import Profile
 
     if isinstance(found, Profile):
         raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
@@ -86,7 +86,7 @@ def make_cluster(
     ClusterError
         If a file and a preset are given, or more devices than those of a file and it is not known how they are joined.
     """
-    from simsched.cluster import Cluster
+    from simsched.model.cluster import Cluster
 
     traced = None if source is None or gpu or link or cluster else read_traced(source)
     if traced is not None:
@@ -105,9 +105,9 @@ def make_cluster(
 
 def _of_many(target: "Target", n: int, path: str) -> "Target":
     """Return a target with another number of devices, see `widened`."""
-    from simsched.calibrated import bare
-    from simsched.cluster import Cluster
-    from simsched.cluster.widening import widened
+    from simsched.model.calibrated import bare
+    from simsched.model.cluster import Cluster
+    from simsched.model.cluster.widening import widened
 
     cluster = bare(target)
     if n == len(cluster):
@@ -139,7 +139,7 @@ def require_devices(target: "Target", path: str, backend: "Backend") -> None:
     ClusterError
         If names or numbers of SMs differ.
     """
-    from simsched.calibrated import bare
+    from simsched.model.calibrated import bare
 
     theirs, mine = ([(d.name, d.sms) for d in one.devices] for one in (bare(target), backend.cluster))
     if theirs != mine:
@@ -149,7 +149,7 @@ def require_devices(target: "Target", path: str, backend: "Backend") -> None:
 
 def read_measurable(path: str) -> "Schedule | Program":
     """Return the schedule or program that a file holds."""
-    from simsched.graph import OpGraph
+    from simsched.model.graph import OpGraph
 
     found = read_plan(path)
     if isinstance(found, OpGraph):
@@ -159,7 +159,7 @@ def read_measurable(path: str) -> "Schedule | Program":
 
 def read_profile(path: str) -> "Profile":
     """Return the profile that a file holds, our own or another tool's."""
-    from simsched.profile import Profile
+    from simsched.model.profile import Profile
     from workloads import read_spec
 
     found = read_spec(path)
@@ -173,7 +173,7 @@ def read_schedulers(text: str, graph: "OpGraph", *, traced: bool = False) -> "li
 
     What a trace ran is the first one.
     """
-    from simsched.comparison import SETS, scheduler_set
+    from simsched.experiments.comparison import SETS, scheduler_set
 
     names: list[str] = []
     for name in (part.strip() for part in text.split(",")):

@@ -18,9 +18,9 @@ from simsched.cli.options import Gpu, Gpus, GraphArgument, Json, LinkOption, Opt
 from simsched.cli.printing import print_pairs, print_pictures, print_table
 
 if TYPE_CHECKING:
-    from simsched.cluster import Cluster
-    from simsched.graph import OpGraph
-    from simsched.schedules import Schedule
+    from simsched.model.cluster import Cluster
+    from simsched.model.graph import OpGraph
+    from simsched.model.schedule import Schedule
 
 
 def show(
@@ -43,11 +43,11 @@ def show(
     shape: Shape = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
-    from simsched.calibrated import bare
+    from simsched.base.errors import FormatError, SchedulerError
+    from simsched.base.io import write_file
     from simsched.cli.describe import describe_graph
-    from simsched.errors import FormatError, SchedulerError
-    from simsched.io import write_file
-    from simsched.schedules import Schedule
+    from simsched.model.calibrated import bare
+    from simsched.model.schedule import Schedule
 
     check_outputs(graph, svg, dot)
     if svg is not None and not svg.lower().endswith(".svg"):
@@ -63,7 +63,7 @@ def show(
         shown = _to_draw(graph, shape, cluster, scheduler, option or [], plan)
     facts = describe_graph(shown.graph if isinstance(shown, Schedule) else shown, cluster)
     if svg is not None or dot is not None:
-        from simsched.drawing import to_dot, to_svg
+        from simsched.show.drawing import to_dot, to_svg
 
         texts = [(path, draw(shown)) for path, draw in ((svg, to_svg), (dot, to_dot)) if path is not None]
         for path, text in texts:
@@ -79,11 +79,11 @@ def _to_draw(
     source: str, shape: list[str] | None, cluster: "Cluster", scheduler: str | None, option: list[str], plan: str | None
 ) -> "OpGraph | Schedule":
     """Return the graph, or the schedule of it that is given or to be made."""
-    from simsched.errors import FormatError, ScheduleError, SchedulerError
-    from simsched.graph import OpGraph
-    from simsched.program import Program
+    from simsched.base.errors import FormatError, ScheduleError, SchedulerError
+    from simsched.model.graph import OpGraph
+    from simsched.model.program import Program
+    from simsched.model.schedule import Schedule
     from simsched.schedulers import schedule
-    from simsched.schedules import Schedule
 
     found = read_plan(source, shape)
     if isinstance(found, Program):
@@ -146,7 +146,7 @@ def formats(
 ) -> None:
     """List the file formats that are read and written."""
     if schema is not None:
-        from simsched import schemas
+        from simsched.base import schemas
 
         print(json.dumps(schemas.schema(schema), indent=2, ensure_ascii=False))
         return

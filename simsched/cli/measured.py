@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
+from simsched.base.units import format_time
 from simsched.cli.describe import Fact
-from simsched.units import format_time
 
 if TYPE_CHECKING:
     from simsched.calibration import Calibration
-    from simsched.profile import Replay
+    from simsched.model.profile import Replay
 
 
 def backend_table() -> Table:

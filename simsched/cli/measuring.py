@@ -66,7 +66,7 @@ def profile(
 
     The profile is printed, or written to a file that `simsched calibrate` reads.
     """
-    from simsched.io import dump_json
+    from simsched.base.io import dump_json
 
     check_outputs(graph, output)
     runner = make_backend(backend, backend_option, virtual_devices)
@@ -103,9 +103,9 @@ def calibrate(
 
     --gpu is what is believed of the device beforehand, where profiles do not say.
     """
-    from simsched.calibrated import bare
     from simsched.calibration import calibrate
     from simsched.cli.measured import calibration_facts, parameter_table
+    from simsched.model.calibrated import bare
 
     for path in profiles:
         check_outputs(path, output)

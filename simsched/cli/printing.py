@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from simsched.cli.inputs import check_outputs, is_terminal, read_traced
 
 if TYPE_CHECKING:
-    from simsched.trace import Trace
+    from simsched.model.trace import Trace
 
 
 def print_table(table: Any) -> None:
@@ -52,7 +52,7 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
 
 def check_pictures(source: str, perfetto: str | None, *drawings: str | None, output: str | None = None) -> None:
     """Refuse pictures of unknown formats and files that cannot be written, before anything is computed."""
-    from simsched.figure import require_format
+    from simsched.show.figure import require_format
 
     require_format(*drawings)
     check_outputs(source, output, perfetto, *drawings)

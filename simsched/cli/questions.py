@@ -5,14 +5,14 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from simsched.base.errors import FormatError, SchedulerError, UnknownNameError, WhatIfError
 from simsched.cli.inputs import make_plan, read_options, read_plan, read_scheduler
-from simsched.errors import FormatError, SchedulerError, UnknownNameError, WhatIfError
 
 if TYPE_CHECKING:
-    from simsched.calibrated import Target
-    from simsched.graph import OpGraph
-    from simsched.schedules import Schedule
-    from simsched.whatif import Change, WhatIf
+    from simsched.experiments.whatif import Change, WhatIf
+    from simsched.model.calibrated import Target
+    from simsched.model.graph import OpGraph
+    from simsched.model.schedule import Schedule
 
 
 def make_question(
@@ -28,8 +28,8 @@ def make_question(
     option: list[str] | None = None,
 ) -> "WhatIf":
     """Return the question of a graph or a schedule, with all that is to be different."""
-    from simsched.graph import OpGraph
-    from simsched.whatif import what_if
+    from simsched.experiments.whatif import what_if
+    from simsched.model.graph import OpGraph
 
     found = read_runnable(source, shape)
     if (scheduler or option) and not reschedule and not isinstance(found, OpGraph):
@@ -44,7 +44,7 @@ def make_question(
 
 def read_runnable(source: str, shape: list[str] | None) -> "OpGraph | Schedule":
     """Return a graph or a schedule."""
-    from simsched.program import Program
+    from simsched.model.program import Program
 
     found = read_plan(source, shape)
     if isinstance(found, Program):
@@ -56,7 +56,7 @@ def make_plan_of(
     source: str, shape: list[str] | None, cluster: "Target", scheduler: str | None, option: list[str] | None
 ) -> "Schedule":
     """Return the schedule that a file holds, or the one that a scheduler makes of a graph, lios unless given."""
-    from simsched.graph import OpGraph
+    from simsched.model.graph import OpGraph
 
     found = read_runnable(source, shape)
     if isinstance(found, OpGraph):
@@ -68,7 +68,7 @@ def make_plan_of(
 
 def read_side(text: str) -> "Schedule | str":
     """Return the schedule that a file holds, or the name of a scheduler."""
-    from simsched.schedules import Schedule
+    from simsched.model.schedule import Schedule
     from workloads.registry import split_path
 
     if split_path(text)[0] is None:
@@ -96,8 +96,8 @@ def _loader(source: str, shape: list[str] | None) -> "Callable[..., OpGraph] | N
 
 def _read_change(text: str, source: str) -> "Change":
     """Return the change of ``PARAMETER=VALUE``; parameters of the workload may go without ``rebuild.``."""
-    from simsched.whatif import parse_change
-    from simsched.whatif.changes import REBUILD
+    from simsched.experiments.whatif import parse_change
+    from simsched.experiments.whatif.changes import REBUILD
 
     try:
         return parse_change(text)
@@ -110,7 +110,7 @@ def _read_change(text: str, source: str) -> "Change":
 
 def read_parameter(name: str, source: str) -> str:
     """Return the name of a parameter in full."""
-    from simsched.whatif.changes import REBUILD, is_taken_as_is
+    from simsched.experiments.whatif.changes import REBUILD, is_taken_as_is
 
     return f"{REBUILD}{name}" if name in _parameters(source) and not is_taken_as_is(name) else name
 
@@ -130,8 +130,8 @@ def _changed(asked: "WhatIf", change: "Change") -> "WhatIf":
 
 def _value_of(change: "Change") -> Any:
     """Return what `WhatIf.set` takes for a change."""
-    from simsched.whatif import absolute
-    from simsched.whatif.changes import is_taken_as_is
+    from simsched.experiments.whatif import absolute
+    from simsched.experiments.whatif.changes import is_taken_as_is
 
     if is_taken_as_is(change.parameter) or not change.is_absolute:
         return change.value
@@ -140,8 +140,8 @@ def _value_of(change: "Change") -> Any:
 
 def read_values(parameter: str, text: str) -> list[Any]:
     """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
-    from simsched.whatif import parse_change
-    from simsched.whatif.changes import is_taken_as_is
+    from simsched.experiments.whatif import parse_change
+    from simsched.experiments.whatif.changes import is_taken_as_is
 
     values = []
     for part in (each.strip() for each in text.split(",")):

@@ -24,9 +24,9 @@ from simsched.cli.options import (
 from simsched.cli.printing import print_traced
 
 if TYPE_CHECKING:
-    from simsched.calibrated import Target
-    from simsched.comparison import Comparison
-    from simsched.report import Section
+    from simsched.experiments.comparison import Comparison
+    from simsched.model.calibrated import Target
+    from simsched.show.report import Section
 
 
 def report(
@@ -57,8 +57,8 @@ def report(
     --link or --cluster say. With --cluster a replay stands beside what is
     predicted of it.
     """
-    from simsched.report import write_report
-    from simsched.report.page import library
+    from simsched.show.report import write_report
+    from simsched.show.report.page import library
 
     for source in sources:
         check_outputs(source, output)
@@ -88,8 +88,8 @@ def report(
 
 def _named(result: Any) -> list[str]:
     """Return the line that names the recommended scheduler of a comparison."""
-    from simsched.comparison import Comparison
-    from simsched.report import recommended
+    from simsched.experiments.comparison import Comparison
+    from simsched.show.report import recommended
 
     row = recommended(result) if isinstance(result, Comparison) else None
     return [] if row is None else [f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}"]
@@ -98,7 +98,7 @@ def _named(result: Any) -> list[str]:
 def _compare(
     source: str, shape: list[str] | None, cluster: "Target", schedulers: str, given: dict[str, Any]
 ) -> "Comparison":
-    from simsched.comparison import compare
+    from simsched.experiments.comparison import compare
 
     graph = read_graph(source, shape)
     asked = read_schedulers(schedulers, graph, traced=read_traced(source) is not None)
@@ -111,7 +111,7 @@ def _read(source: str, cluster: "Target", *, predicts: bool) -> list[Any] | None
     if Path(source).is_dir():
         return [_folder(source)]
     if source.endswith(".json") and Path(source).is_file():
-        from simsched.io import read_json
+        from simsched.base.io import read_json
 
         data = read_json(source)
         kind = data.get("format") if isinstance(data, dict) else None
@@ -123,9 +123,9 @@ def _read(source: str, cluster: "Target", *, predicts: bool) -> list[Any] | None
 def _folder(source: str) -> Any:
     """Return the study or the validation of a folder."""
     from hwbackend.accuracy_file import NAME, load_accuracy
-    from simsched.errors import FileError
-    from simsched.study import Results
-    from simsched.study.store import STUDY
+    from simsched.base.errors import FileError
+    from simsched.experiments.study import Results
+    from simsched.experiments.study.store import STUDY
 
     if Path(source, STUDY).exists():
         return Results.open(source)
@@ -139,12 +139,12 @@ def _folder(source: str) -> Any:
 
 def _document(kind: str, data: Any, source: str, cluster: "Target", *, predicts: bool) -> list[Any]:
     """Return what a document of ours holds."""
-    from simsched import whatif
-    from simsched.comparison import Comparison
-    from simsched.errors import FormatError
-    from simsched.profile import Replay
-    from simsched.program import Program
-    from simsched.schedules import Schedule
+    from simsched.base.errors import FormatError
+    from simsched.experiments import whatif
+    from simsched.experiments.comparison import Comparison
+    from simsched.model.profile import Replay
+    from simsched.model.program import Program
+    from simsched.model.schedule import Schedule
     from simsched.simulator import simulate
 
     results = {
@@ -168,7 +168,7 @@ def _document(kind: str, data: Any, source: str, cluster: "Target", *, predicts:
 
 def _replay(run: Any, cluster: "Target") -> "list[Section]":
     """Return measured runs beside what is predicted of them."""
-    from simsched.report.of_trace import replay_sections
+    from simsched.show.report.of_trace import replay_sections
     from simsched.simulator import simulate
 
     return list(replay_sections(run, simulate(run.program, cluster)))

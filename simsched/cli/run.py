@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 from io import TextIOWrapper
 
-from simsched.errors import SimschedError
+from simsched.base.errors import SimschedError
 
 _FAILED = 2
 _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C

@@ -43,7 +43,7 @@ def run(
     retry: Retry = False,
 ) -> None:
     """Run what is missing of a study, and say what came of it."""
-    from simsched.study import Study
+    from simsched.experiments.study import Study
 
     _run(Study.from_file(file), output, workers, serial, dask, shard, retry)
 
@@ -58,7 +58,7 @@ def resume(
     retry: Retry = False,
 ) -> None:
     """Go on with a study that was stopped: the configuration is the one in its folder."""
-    from simsched.study import Results
+    from simsched.experiments.study import Results
 
     _run(Results.open(folder).study, folder, workers, serial, dask, shard, retry)
 
@@ -66,7 +66,7 @@ def resume(
 @study.command()
 def status(folder: Folder) -> None:
     """Say how many rows are done, missing, refused, failed or out of time."""
-    from simsched.study import Results
+    from simsched.experiments.study import Results
 
     found = Results.open(folder)
     print_table(found.status())
@@ -78,7 +78,7 @@ def table(
     csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV, deterministic columns only.")] = False,
 ) -> None:
     """Print means and standard deviations over the seeds, or every row as CSV."""
-    from simsched.study import Results
+    from simsched.experiments.study import Results
 
     found = Results.open(folder)
     if csv:
@@ -96,7 +96,7 @@ def plot(
     form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
 ) -> None:
     """Draw the figures that the study asks for, or those that suit it."""
-    from simsched.study import Results
+    from simsched.experiments.study import Results
 
     for path in Results.open(folder).plot(output, format=form):
         print(f"figure written to {path}")
@@ -108,7 +108,7 @@ def merge(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where the rows of all go.")],
 ) -> None:
     """Join the rows of shards, or of runs on several machines."""
-    from simsched.study import merge
+    from simsched.experiments.study import merge
 
     found = merge(folders, output)
     print(f"{len(found.rows)} rows of {found.study.name} written to {output}")
@@ -131,9 +131,9 @@ def _run(
     asked: Any, folder: str, workers: int | None, serial: bool, dask: str | None, shard: str | None, retry: bool
 ) -> None:
     """Run a study and print what came of it."""
+    from simsched.base.errors import StudyError
     from simsched.cli.watching import watched
-    from simsched.errors import StudyError
-    from simsched.study import run_study
+    from simsched.experiments.study import run_study
     from workloads import check_kind, load_kind
 
     if serial and (dask is not None or workers is not None):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from simsched.trace import Trace
-from simsched.units import format_bytes, format_time
+from simsched.base.units import format_bytes, format_time
+from simsched.model.trace import Trace
 
 LARGE: Final = 1_000_000
 """Instructions from which on spans, which take gigabytes then, are made only if somebody asks for them."""

@@ -40,9 +40,9 @@ def replay_trace(
     as_json: Json = False,
 ) -> None:
     """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
-    from simsched.errors import FormatError
-    from simsched.io import read_bytes
-    from simsched.whatif import parse_change
+    from simsched.base.errors import FormatError
+    from simsched.base.io import read_bytes
+    from simsched.experiments.whatif import parse_change
     from workloads.formats.kineto_replay import known_change, replay_traced
 
     check_pictures(trace, perfetto, gantt)

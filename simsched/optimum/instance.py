@@ -9,13 +9,13 @@ from math import ceil, gcd, inf
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.errors import SchedulerError
 from simsched.bounds.areas import areas
 from simsched.bounds.paths import Setting, heads, pairs_of, tails, ways_between
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, times_by_device
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats, Ints
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, times_by_device
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
 from simsched.simulator.workload import demand_of
 
 _MOST_DIGITS = 6

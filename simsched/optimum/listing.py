@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError, SimschedError
+from simsched.base.errors import SchedulerError, SimschedError
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.schedule import Schedule
 from simsched.optimum.instance import Instance
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule
-from simsched.schedules import Schedule
 
 _STARTS: Final = {"heft": True, "peft": True, "etf": True, "inter-lp": False}
 """List schedulers of the library, and whether they take a number of streams."""

@@ -8,19 +8,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.calibrated import Target, upon
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import MissingDependencyError, SchedulerError
-from simsched.graph import OpGraph
-from simsched.jit import running_time
-from simsched.numeric import is_count, is_number
+from simsched.base.errors import MissingDependencyError, SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_count, is_number
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.optimum.instance import Instance, instance_of, wholes_of
 from simsched.optimum.listing import Listed, first_schedules, listed
 from simsched.optimum.model import Model
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import require_rng, require_streams
-from simsched.schedules import Schedule
 
 _EQUAL: Final = 1e-9
 _ROUNDING: Final = 1e-5
@@ -129,7 +129,7 @@ def optimal(
     Proofs are to be expected up to some 20 operators, and often up to 50. The solver
     may end a little after the limit.
 
-    >>> from simsched.graph import Edge, Operator
+    >>> from simsched.model.graph import Edge, Operator
     >>> graph = OpGraph([Operator(n, time=t) for n, t in zip("abc", (2.0, 3.0, 4.0))], [Edge("a", "c", transfer=1.0)])
     >>> found = optimal(graph, Cluster.preset("a100", 2))
     >>> found.makespan, found.bound, found.proved

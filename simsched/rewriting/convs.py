@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from simsched.graph import DTYPE_NBYTES, Operator
+from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.recipes import ATTRIBUTE, concat, pad, recipe_of
 from simsched.rewriting.works import REMEMBERED, Shape, made_from, tensor_nbytes
 

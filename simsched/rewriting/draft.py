@@ -5,8 +5,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.rewriting.rows import KEY_MASK, Read, Row, Source
 from simsched.rewriting.slices import compose, slices_of, with_slices, without_slices
 

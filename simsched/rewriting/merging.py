@@ -2,8 +2,8 @@
 
 from collections.abc import Hashable, Sequence
 
-from simsched.errors import GraphError
-from simsched.graph import Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting.convs import Conv, conv_of, merged_convs, why_not_alike
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.rows import Row
@@ -47,7 +47,7 @@ def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | Non
 
     Examples
     --------
-    >>> from simsched.graph import Edge
+    >>> from simsched.model.graph import Edge
     >>> x = Operator("x", output_shape=(1, 3, 8, 8))
     >>> sizes = {"stride": [1, 1], "groups": 1}
     >>> point = {"kernel": [1, 1], "padding": [0, 0], **sizes}

@@ -24,7 +24,7 @@ once, before the network runs, and costs nothing. An operator says in ``attribut
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 
 ATTRIBUTE: Final = "weights"
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 from simsched.rewriting.slices import Slice
 
 T = TypeVar("T")

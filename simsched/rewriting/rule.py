@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.rows import Row
 from simsched.rewriting.splitting import carries_all

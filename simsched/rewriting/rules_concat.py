@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.rows import Read, Row, Source
 from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, pairs_in, sole_follower

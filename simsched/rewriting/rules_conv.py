@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from simsched.graph import DTYPE_NBYTES, Operator
+from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.convs import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.recipes import ATTRIBUTE, concat, recipe_of

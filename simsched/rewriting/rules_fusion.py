@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from simsched.graph import DTYPE_NBYTES, Operator
+from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.convs import conv_of
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.recipes import ATTRIBUTE, recipe_of

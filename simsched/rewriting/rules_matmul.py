@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from simsched.graph import DTYPE_NBYTES, Operator
+from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.recipes import ATTRIBUTE, concat, recipe_of
 from simsched.rewriting.rows import Read, Row

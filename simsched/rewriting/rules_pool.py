@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.rows import Read, Row
 from simsched.rewriting.rule import Match, Substitution, ends_in, is_plain_sum, pairs_that_end_in

@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
-from simsched.errors import GraphError
-from simsched.graph import Operator
-from simsched.numeric import is_count
+from simsched.base.errors import GraphError
+from simsched.base.numeric import is_count
+from simsched.model.graph import Operator
 
 Slice = tuple[int, int, int]
 """Axis, begin and end."""

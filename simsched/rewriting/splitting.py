@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from simsched.graph import Operator
+from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft
 from simsched.rewriting.rows import Read, Row, Source
 from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape

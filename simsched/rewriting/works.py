@@ -18,9 +18,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
-from simsched.cluster import Cluster, Device
-from simsched.costmodel import roofline
-from simsched.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.model.cluster import Cluster, Device
+from simsched.model.costmodel import roofline
+from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
 
 REMEMBERED: Final = 1 << 16
 """How many results each function that makes operators remembers."""

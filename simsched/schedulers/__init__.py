@@ -7,14 +7,14 @@ from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from simsched.calibrated import Target, upon
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, default_cost
-from simsched.errors import SchedulerError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.imported import Imported
+from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.base.imported import Imported
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, default_cost
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.protocol import Scheduler, Tools
-from simsched.schedules import Schedule
 
 if TYPE_CHECKING:
     from simsched.simulator import Evaluator

@@ -7,9 +7,9 @@ from math import inf
 from types import FrameType, TracebackType
 from typing import Any
 
-from simsched.errors import SchedulerError
-from simsched.jit import running_time
-from simsched.numeric import is_number
+from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_number
 
 _logger = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 """ETF: always the operator that can start first."""
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedules import Schedule
 
 
 def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None) -> Schedule:

@@ -1,10 +1,10 @@
 """Every operator that is ready runs in the next stage."""
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import readers, require_streams, sources
-from simsched.schedules import Schedule
 
 
 def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None) -> Schedule:  # noqa: ARG001

@@ -1,11 +1,11 @@
 """HEFT: operators by falling upward rank, each where it ends first."""
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.listing import require_flag
-from simsched.schedules import Schedule
 
 
 def heft(

@@ -4,12 +4,12 @@ from typing import Final
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.listing import require_choice, require_flag, require_rng, require_streams
-from simsched.schedules import Schedule
 
 RANKS: Final = ("time", "upward")
 Rng = np.random.Generator | int

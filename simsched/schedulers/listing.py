@@ -7,9 +7,9 @@ from math import isfinite
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.numeric import is_count, is_number
+from simsched.base.errors import SchedulerError
+from simsched.base.numeric import is_count, is_number
+from simsched.model.graph import OpGraph
 
 
 def require_streams(scheduler: str, streams: int) -> None:

@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import require_choice
 from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
-from simsched.schedules import Schedule
 
 _MODES: Final = ("paper", "impl")
 _STREAMS: Final = ("chains", "reuse", "dilworth")

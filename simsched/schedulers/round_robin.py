@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import require_streams
-from simsched.schedules import Schedule
 
 
 def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 1) -> Schedule:  # noqa: ARG001

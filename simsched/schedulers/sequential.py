@@ -1,9 +1,9 @@
 """One operator after the other."""
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times
-from simsched.graph import OpGraph
-from simsched.schedules import Schedule
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 
 
 def sequential(graph: OpGraph, cluster: Cluster, cost: CostModel) -> Schedule:

@@ -7,11 +7,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times
-from simsched.errors import SchedulerError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.numeric import is_number
+from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.base.numeric import is_number
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import OpGraph
 from simsched.schedulers.protocol import Tools
 
 Groups = tuple[tuple[str, ...], ...]

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.graph.columns import distinct
-from simsched.numeric import is_count
+from simsched.base.errors import SchedulerError
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import distinct
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import require_finite
-from simsched.schedules import Schedule
 
 
 def require_max_streams(scheduler: str, max_streams: object) -> None:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, placed_times
-from simsched.graph.columns import Floats
-from simsched.graph.derived import with_times
-from simsched.program import LAUNCH, Program
-from simsched.schedules import Schedule
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, placed_times
+from simsched.model.graph.columns import Floats
+from simsched.model.graph.derived import with_times
+from simsched.model.program import LAUNCH, Program
+from simsched.model.schedule import Schedule
 
 
 def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: CostModel | None) -> Floats:
@@ -32,8 +32,8 @@ def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
 
     It takes as long without the cost model as with it.
 
-    >>> from simsched.graph import Operator, OpGraph
-    >>> from simsched.schedules import Placement
+    >>> from simsched.model.graph import Operator, OpGraph
+    >>> from simsched.model.schedule import Placement
     >>> plan = Schedule(OpGraph([Operator("a")]), [Placement("a")])
     >>> baked(plan, Cluster.preset("a100"), lambda op, device: 7.0).graph["a"].time
     7.0

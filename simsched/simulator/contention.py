@@ -10,8 +10,8 @@ proportion to how sensitive they are to that resource.
 from math import ceil, floor, inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.units import TIE, TIE_LIMIT
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.units import TIE, TIE_LIMIT
 
 LARGEST_UNSLOWED: Final = 0.99
 """Of a resource, what at most is left to kernels that are not slowed by its load."""

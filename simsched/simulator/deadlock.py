@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simsched.errors import DeadlockError
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, Program
+from simsched.base.errors import DeadlockError
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, Program
 
 _SHOWN = 6
 

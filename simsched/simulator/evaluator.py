@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.calibrated import Target, upon
-from simsched.costmodel import CostModel, default_cost, placed_times
-from simsched.errors import ClusterError, ScheduleError, UnknownNameError
-from simsched.lowering import Lowering
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
+from simsched.model.calibrated import Target, upon
+from simsched.model.costmodel import CostModel, default_cost, placed_times
+from simsched.model.lowering import Lowering
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
 from simsched.simulator.compiled.plan import Plan, launch_rows, simulate_compiled
 from simsched.simulator.workload import demand_of
-from simsched.trace import Trace
 
 Columns = dict[str, npt.NDArray[np.int64]]
 _COLUMNS = ("op", "device", "stream", "stage")

@@ -6,8 +6,10 @@ from sys import float_info
 
 import numpy as np
 
-from simsched.cluster import WARP, Device
-from simsched.jit import Rows
+from simsched.base.jit import Rows
+from simsched.base.units import TIE
+from simsched.model.cluster import WARP, Device
+from simsched.model.trace import Load
 from simsched.simulator.contention import (
     MAX_COHORTS,
     SATURATED,
@@ -31,8 +33,6 @@ from simsched.simulator.contention import (
 )
 from simsched.simulator.environment import COMPLETE, DISPATCH, At, Instants
 from simsched.simulator.workload import Ask
-from simsched.trace import Load
-from simsched.units import TIE
 
 
 class Running:

@@ -4,9 +4,9 @@ from typing import Final
 
 import numpy as np
 
-from simsched.cluster import Cluster, Device
-from simsched.graph.columns import Floats
-from simsched.program import COPY, LAUNCH, Program
+from simsched.model.cluster import Cluster, Device
+from simsched.model.graph.columns import Floats
+from simsched.model.program import COPY, LAUNCH, Program
 
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 

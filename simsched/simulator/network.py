@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.jit import Column, i4
+from simsched.base.jit import Column, i4
+from simsched.model.cluster import Cluster
 from simsched.simulator.contention import Channel, Crossing, finish_time, is_later, max_min_rates
 from simsched.simulator.environment import COMPLETE, SHARE, At, Instants
 from simsched.simulator.gpu import Gpu

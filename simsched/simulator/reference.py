@@ -8,9 +8,11 @@ from typing import Any
 import simpy
 from simpy.core import EmptySchedule
 
-from simsched.cluster import Cluster
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
-from simsched.signals import without_collector
+from simsched.base.signals import without_collector
+from simsched.model.cluster import Cluster
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.trace import trace as kinds
+from simsched.model.trace.trace import SpanRow, Trace
 from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
@@ -19,8 +21,6 @@ from simsched.simulator.hosts import host_times, lags
 from simsched.simulator.network import Network
 from simsched.simulator.routes import copy_routes
 from simsched.simulator.workload import Demand, asks
-from simsched.trace import trace as kinds
-from simsched.trace.trace import SpanRow, Trace
 
 Process = Generator[simpy.Event, Any, None]
 _BLOCKING = (WAIT, SYNC, BARRIER)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.cluster.routing import Routes
-from simsched.graph.columns import Ints
-from simsched.program import COPY, Program, Small
+from simsched.model.cluster import Cluster
+from simsched.model.cluster.routing import Routes
+from simsched.model.graph.columns import Ints
+from simsched.model.program import COPY, Program, Small
 
 
 class CopyRoutes(NamedTuple):

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.calibrated import Target, upon
-from simsched.costmodel import CostModel
-from simsched.errors import SimschedError, SimulationError
-from simsched.graph.columns import Floats
-from simsched.numeric import is_count
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import SimschedError, SimulationError
+from simsched.base.numeric import is_count
+from simsched.model.calibrated import Target, upon
+from simsched.model.costmodel import CostModel
+from simsched.model.graph.columns import Floats
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 from simsched.simulator.compiled.plan import Plan, launches_of, plan_of
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.simulate import program_for

@@ -4,15 +4,15 @@ from typing import Final
 
 import numpy as np
 
-from simsched.calibrated import Target, upon
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import MissingDependencyError, SimulationError, UnknownNameError
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import MissingDependencyError, SimulationError, UnknownNameError
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
 from simsched.simulator.compiled.plan import simulate_compiled
 from simsched.simulator.workload import Jitter, demand
-from simsched.trace import Trace
 
 ENGINES: Final = ("auto", "compiled", "reference")
 

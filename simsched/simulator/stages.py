@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from simsched.calibrated import Target, upon
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, placed_times
-from simsched.errors import SimulationError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.program import LAUNCH, launch_ptr
+from simsched.base.errors import SimulationError, UnknownNameError
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, placed_times
+from simsched.model.graph import OpGraph
+from simsched.model.program import LAUNCH, launch_ptr
 from simsched.simulator.compiled.plan import launch_rows, platform_of
 from simsched.simulator.compiled.run import Run
 from simsched.simulator.compiled.tables import Connection, Lane, State

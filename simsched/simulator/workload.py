@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster, Device, footprint, occupancy
-from simsched.costmodel import CostModel, placed_times
-from simsched.errors import ClusterError, SimulationError
-from simsched.graph import Kernel, OpGraph
-from simsched.graph.columns import Floats, Ints, compact
-from simsched.program import LAUNCH, Program
+from simsched.base.errors import ClusterError, SimulationError
+from simsched.base.units import TIE
+from simsched.model.cluster import Cluster, Device, footprint, occupancy
+from simsched.model.costmodel import CostModel, placed_times
+from simsched.model.graph import Kernel, OpGraph
+from simsched.model.graph.columns import Floats, Ints, compact
+from simsched.model.program import LAUNCH, Program
 from simsched.simulator.contention import Solo, find_units
-from simsched.units import TIE
 
 Column = npt.NDArray[Any]
 Jitter = float | Mapping[str, float]

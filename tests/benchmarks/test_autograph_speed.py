@@ -2,7 +2,7 @@
 
 import pytest
 
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
 from simsched.schedulers import schedule
 from workloads import load
 

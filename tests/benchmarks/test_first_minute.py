@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import simsched
-from simsched.jit.native import to_object
-from simsched.jit.shipping import all_pieces
+from simsched.base.jit.native import to_object
+from simsched.base.jit.shipping import all_pieces
 
 pytestmark = pytest.mark.benchmark
 

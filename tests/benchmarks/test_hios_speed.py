@@ -9,7 +9,7 @@ from time import perf_counter
 import pytest
 
 import workloads
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
 

@@ -10,7 +10,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.costmodel import default_cost
+from simsched.model.costmodel import default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft

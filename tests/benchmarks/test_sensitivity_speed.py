@@ -4,9 +4,9 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.whatif.question import what_if
-from simsched.whatif.sensitivity import sensitivity
-from simsched.whatif.throughput import throughput
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.sensitivity import sensitivity
+from simsched.experiments.whatif.throughput import throughput
 
 pytestmark = pytest.mark.benchmark
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import assign_streams, nimble
 from simsched.schedulers.opara import opara

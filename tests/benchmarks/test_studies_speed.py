@@ -13,8 +13,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.comparison import row_of
-from simsched.study.grid import rows_of, seed_of
+from simsched.experiments.comparison import row_of
+from simsched.experiments.study.grid import rows_of, seed_of
 
 pytestmark = pytest.mark.benchmark
 

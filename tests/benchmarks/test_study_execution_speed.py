@@ -10,7 +10,7 @@ from time import perf_counter
 
 import pytest
 
-from simsched.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution import pool_of, run_batches
 
 pytestmark = pytest.mark.benchmark
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from simsched.cluster import Cluster
+from simsched.experiments.whatif import what_if
+from simsched.model.cluster import Cluster
 from simsched.schedulers import schedule
-from simsched.whatif import what_if
 from workloads import load
 
 A100 = Cluster.preset("a100")

@@ -10,10 +10,10 @@ import simsched as ss
 from hwbackend import profiling
 from hwbackend.preparing import prepared
 from hwbackend.synth import realised
-from simsched.cluster import occupancy
-from simsched.profile import Replay
+from simsched.model.cluster import occupancy
+from simsched.model.profile import Replay
+from simsched.model.trace import COPY, KERNEL, measured_trace
 from simsched.simulator.workload import solo_units
-from simsched.trace import COPY, KERNEL, measured_trace
 
 PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)
 HIDDEN = {

@@ -7,12 +7,12 @@ import pytest
 from hidden_device import HIDDEN, PRIOR, HiddenDevice
 
 import simsched as ss
+from simsched.base.errors import CalibrationError
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.evidence import Run
-from simsched.errors import CalibrationError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.profile import MeasuredDevice, MeasuredOperator, Profile
-from simsched.trace import measured_trace
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.profile import MeasuredDevice, MeasuredOperator, Profile
+from simsched.model.trace import measured_trace
 from workloads.registry import load
 
 DRAWN = load("random:layered", n_ops=12, n_layers=4, n_edges=20)

@@ -9,11 +9,11 @@ from hidden_device import PRIOR, HiddenDevice
 
 import simsched as ss
 from hwbackend.profiling import random_schedule
+from simsched.base.errors import FileError, FormatError, SimschedError
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.evidence import runs_of
-from simsched.errors import FileError, FormatError, SimschedError
-from simsched.graph import OpGraph
-from simsched.profile import Profile, Replay
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Profile, Replay
 from workloads.registry import load
 
 DRAWN = load("random:layered", n_ops=8, n_layers=3, n_edges=12)

@@ -9,9 +9,9 @@ import pytest
 import simsched
 from simsched.cli import summary
 from simsched.cli.run import run
-from simsched.program import Program
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 from simsched.schedulers import SCHEDULERS
-from simsched.schedules import Schedule
 
 SMALL = "random:layered,n_ops=12,n_layers=4"
 ROW = {

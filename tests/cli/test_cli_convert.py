@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import simsched as ss
+from simsched.base.errors import GraphError
 from simsched.cli.inputs import read_shapes
 from simsched.cli.run import run
-from simsched.errors import GraphError
-from simsched.profile import MeasuredOperator, Profile
+from simsched.model.profile import MeasuredOperator, Profile
 from workloads import load
 from workloads.formats import read
 

@@ -14,7 +14,7 @@ from quick import quick
 from strategies import graphs
 
 from simsched.cli.run import run
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
 from simsched.schedulers import SCHEDULERS, schedule
 
 FEW = settings(max_examples=80)

@@ -10,8 +10,8 @@ import simsched as ss
 from hwbackend import BACKENDS, available
 from simsched.calibration import Calibration
 from simsched.cli.run import run
-from simsched.profile import Profile, Replay
-from simsched.schedules import Schedule
+from simsched.model.profile import Profile, Replay
+from simsched.model.schedule import Schedule
 
 SMALL = "random:layered,n_ops=8,n_layers=3"
 PICTURES = {"png": b"\x89PNG", "pdf": b"%PDF"}
@@ -20,7 +20,7 @@ BACKEND = '''
 from dataclasses import replace
 from hwbackend.microbenchmarks import schedules
 from hwbackend.synthetic_backend import SyntheticBackend
-from simsched.profile import MeasuredOperator, Profile
+from simsched.model.profile import MeasuredOperator, Profile
 
 class Few(SyntheticBackend):
     """The surrogate with three microbenchmarks."""
@@ -335,7 +335,7 @@ def test_a_device_of_no_preset_is_not_multiplied(refused):
 
 def test_times_of_operators_alone_calibrate_nothing_without_a_device(refused):
     """A profile of operators without runs, graph or cluster: what was imported from a profiler."""
-    from simsched.profile import MeasuredOperator
+    from simsched.model.profile import MeasuredOperator
 
     Profile((MeasuredOperator("a", (10.0,)),)).save("times.json")
     assert refused("calibrate times.json")

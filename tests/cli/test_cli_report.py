@@ -9,11 +9,11 @@ import hwbackend
 import simsched as ss
 import workloads
 from hwbackend.accuracy import load_accuracy, validate
+from simsched.base.errors import FileError, FormatError
 from simsched.calibration import Calibration
 from simsched.calibration.calibration import ParameterRow
 from simsched.cli.run import run
-from simsched.errors import FileError, FormatError
-from simsched.profile import MeasuredOperator
+from simsched.model.profile import MeasuredOperator
 
 GRAPH = "random:layered,n_ops=12,n_layers=4"
 
@@ -130,5 +130,5 @@ def test_what_cannot_be_reported_is_one_line(tmp_path, capsys):
 
 def test_without_plotly_nothing_is_compared_in_vain(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    monkeypatch.setattr("simsched.comparison.compare", None)  # would be a traceback
+    monkeypatch.setattr("simsched.experiments.comparison.compare", None)  # would be a traceback
     assert "a report needs plotly: pip install" in refused(tmp_path, capsys, GRAPH, "-o", "r.html")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simsched.cli.run import run
-from simsched.study import Results
+from simsched.experiments.study import Results
 
 STUDY = """
 name = "small"

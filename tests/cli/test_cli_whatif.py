@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 import simsched as ss
 import workloads
 from simsched.cli.run import run
-from simsched.comparison import Comparison
-from simsched.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput, what_if
+from simsched.experiments.comparison import Comparison
+from simsched.experiments.whatif import (
+    Answer,
+    BreakEven,
+    Explanation,
+    Robustness,
+    Sensitivity,
+    Sweep,
+    Throughput,
+    what_if,
+)
 
 CHAIN = ss.OpGraph(
     [ss.Operator("a", "conv", time=30.0), ss.Operator("b", time=10.0), ss.Operator("c", time=2.0)],

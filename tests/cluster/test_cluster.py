@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
 
-from simsched.cluster import DEVICES, LINKS, Cluster, Link
-from simsched.cluster.device import OVERHEADS
-from simsched.errors import ClusterError, UnknownNameError
-from simsched.units import GB_PER_S, GIB, KIB
+from simsched.base.errors import ClusterError, UnknownNameError
+from simsched.base.units import GB_PER_S, GIB, KIB
+from simsched.model.cluster import DEVICES, LINKS, Cluster, Link
+from simsched.model.cluster.device import OVERHEADS
 
 NAN, INF = float("nan"), float("inf")
 A100 = Cluster.preset("a100").devices[0]

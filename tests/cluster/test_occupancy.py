@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simsched.cluster import DEVICES, Cluster, footprint, occupancy
-from simsched.errors import ClusterError
-from simsched.graph import Kernel
+from simsched.base.errors import ClusterError
+from simsched.model.cluster import DEVICES, Cluster, footprint, occupancy
+from simsched.model.graph import Kernel
 
 K80, V100, TURING, A100, A40, H100 = (
     Cluster.preset(name).devices[0] for name in ("k80", "v100", "rtx2080ti", "a100", "a40", "h100")

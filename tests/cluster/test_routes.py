@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simsched.cluster import DEVICES, LINKS, Cluster, Link
-from simsched.errors import ClusterError
-from simsched.units import GB_PER_S
+from simsched.base.errors import ClusterError
+from simsched.base.units import GB_PER_S
+from simsched.model.cluster import DEVICES, LINKS, Cluster, Link
 
 A100 = Cluster.preset("a100").devices[0]
 

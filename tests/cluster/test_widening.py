@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.cluster.widening import widened
-from simsched.errors import ClusterError
+from simsched.base.errors import ClusterError
+from simsched.model.cluster import Cluster
+from simsched.model.cluster.widening import widened
 
 
 @pytest.mark.parametrize("gpu", ["a100", "a40", "v100", "h100"])

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 
 import simsched as ss
-from simsched.drawing.style import text_width
+from simsched.show.drawing.style import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simsched as ss
-from simsched.drawing import to_dot
-from simsched.drawing.style import ink, printable, shortened, text_width
-from simsched.figure import PALETTE
+from simsched.show.drawing import to_dot
+from simsched.show.drawing.style import ink, printable, shortened, text_width
+from simsched.show.figure import PALETTE
 
 
 def test_dot_of_a_graph():
@@ -37,7 +37,7 @@ def test_dot_of_schedules():
 
 def test_ink_has_contrast():
     """At least 4.5 to 1 on every fill, as WCAG 2 asks for."""
-    from simsched.drawing.style import OTHER, paint
+    from simsched.show.drawing.style import OTHER, paint
 
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

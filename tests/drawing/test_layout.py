@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 import simsched as ss
-from simsched.drawing import layout, to_dot, to_svg
-from simsched.drawing.layout import LARGEST
-from simsched.errors import GraphError, MissingDependencyError
+from simsched.base.errors import GraphError, MissingDependencyError
+from simsched.show.drawing import layout, to_dot, to_svg
+from simsched.show.drawing.layout import LARGEST
 from workloads import random_layered
 
 

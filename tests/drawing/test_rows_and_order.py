@@ -6,9 +6,9 @@ from drawn import graph_of, random_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.drawing.layout import Arrangement
-from simsched.drawing.ordering import crossings, members, pick_order
-from simsched.drawing.rows import Groups, inversions, pick_rows, split_edges
+from simsched.show.drawing.layout import Arrangement
+from simsched.show.drawing.ordering import crossings, members, pick_order
+from simsched.show.drawing.rows import Groups, inversions, pick_rows, split_edges
 from workloads import load
 
 

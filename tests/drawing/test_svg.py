@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 import simsched as ss
-from simsched.drawing import layout, to_dot, to_svg
-from simsched.drawing.frames import lay_out
-from simsched.drawing.picture import describe
-from simsched.drawing.style import printable
-from simsched.errors import FileError, GraphError
-from simsched.figure import PALETTE
+from simsched.base.errors import FileError, GraphError
+from simsched.show.drawing import layout, to_dot, to_svg
+from simsched.show.drawing.frames import lay_out
+from simsched.show.drawing.picture import describe
+from simsched.show.drawing.style import printable
+from simsched.show.figure import PALETTE
 from workloads import load, random_layered
 
 HOSTILE = ["<&\"'>", "a\x00b\x1b[31m", "]]>", "\\", 'x\\"', "&lt;&#0;", "\u202eabc", "日本" * 30, "w" * 5000, "\ud800"]
@@ -210,7 +210,7 @@ def test_only_graphs_and_schedules():
 def test_same_bytes_whatever_the_hash_seed():
     code = (
         "import hashlib, simsched as ss, workloads\n"
-        "from simsched.drawing import to_dot, to_svg\n"
+        "from simsched.show.drawing import to_dot, to_svg\n"
         "g = workloads.random_layered(30, 6, rng=1)\n"
         "plan = ss.schedule(g, ss.Cluster.preset('a100', 3), 'inter-lp')\n"
         "texts = [f(x) for f in (to_svg, to_dot) for x in (g, plan, workloads.load('inception_v3'))]\n"

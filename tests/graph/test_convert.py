@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from strategies import graphs
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import dump_json, parse_json
+from simsched.base.errors import GraphError
+from simsched.base.io import dump_json, parse_json
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 
 
 @settings(deadline=None, max_examples=60)

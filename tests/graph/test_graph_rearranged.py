@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import edges, graphs, operators
 
-from simsched.graph import OpGraph
-from simsched.graph.columns import column
-from simsched.graph.derived import rearranged
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import column
+from simsched.model.graph.derived import rearranged
 
 
 @given(graphs(), st.data())

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Numbered, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Numbered, Operator, OpGraph
 
 
 def test_a_code_for_each_operator():

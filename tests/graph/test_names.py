@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.graph import Numbered, OpGraph
-from simsched.io import dump_json, parse_json
+from simsched.base.io import dump_json, parse_json
+from simsched.model.graph import Numbered, OpGraph
 
 COUNTS = [1, 2, 10, 11, 100]
 

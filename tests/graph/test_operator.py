@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from strategies import operators
 
-from simsched.errors import GraphError
-from simsched.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
 
 NAN, INF = float("nan"), float("inf")
 BAD_COSTS = [NAN, INF, -INF, -1.0, -1e-300]

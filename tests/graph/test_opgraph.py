@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs, shapes
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 
 NAN, INF = float("nan"), float("inf")
 

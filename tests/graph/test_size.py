@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import shapes
 
-from simsched.graph import Numbered, OpGraph
-from simsched.graph.structure import longest_from, longest_to
+from simsched.model.graph import Numbered, OpGraph
+from simsched.model.graph.structure import longest_from, longest_to
 
 NAN = float("nan")
 COLUMNS = ("src", "dst", "flops", "nbytes", "weight_nbytes", "time", "utilization", "intensity", "kernel_ptr",

@@ -4,8 +4,8 @@ import numpy as np
 
 from hwbackend.cpu_device import Machine
 from hwbackend.cpu_run import Work
-from simsched.graph import Kernel, Operator, OpGraph
-from simsched.program import ACTIONS, Copies, Program
+from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model.program import ACTIONS, Copies, Program
 
 NO_COPIES = Copies([], [], [], [])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hwbackend.cupy_interface import CudaDevice, Function
-from simsched.units import MIB
+from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)
 KERNEL_NS = 10_000

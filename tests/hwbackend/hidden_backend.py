@@ -10,11 +10,11 @@ from hwbackend.microbenchmarks import schedules
 from hwbackend.preparing import environment, prepared
 from hwbackend.synth import realised
 from simsched import Cluster
-from simsched.costmodel import default_cost
-from simsched.errors import BackendError
-from simsched.profile import MeasuredOperator, Profile, Replay
+from simsched.base.errors import BackendError
+from simsched.model.costmodel import default_cost
+from simsched.model.profile import MeasuredOperator, Profile, Replay
+from simsched.model.trace import COPY, KERNEL, measured_trace
 from simsched.simulator import simulate
-from simsched.trace import COPY, KERNEL, measured_trace
 
 
 def times_of(trace, kind, count):

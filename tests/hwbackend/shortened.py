@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simsched.program import Program
+from simsched.model.program import Program
 
 
 def without(program, rows):

@@ -9,8 +9,8 @@ import workloads
 from hwbackend.accuracy import Accuracy, Outcome, Round
 from hwbackend.accuracy_figures import overlaid_gantt, scatter
 from hwbackend.preparing import prepared
-from simsched.errors import BackendError, FileError
-from simsched.figure import PALETTE
+from simsched.base.errors import BackendError, FileError
+from simsched.show.figure import PALETTE
 
 
 def accuracy(*rows):

@@ -10,11 +10,11 @@ import workloads
 from hwbackend.accuracy import validate
 from hwbackend.preparing import prepared
 from hwbackend.profiling import random_schedule
-from simsched.cluster import Cluster
-from simsched.errors import BackendError, FileError, FormatError, SchedulerError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.program import LAUNCH
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError, FileError, FormatError, SchedulerError, UnknownNameError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.program import LAUNCH
+from simsched.model.schedule import Schedule
 
 SCHEDULERS = ("sequential", "heft", "greedy", "opara")
 QUICK = {"rounds": 2, "training": 3, "random_held_out": 3, "repeats": 3}
@@ -296,7 +296,7 @@ def test_several_devices(at_once):
 def test_training_schedules_are_found_again(graph):
     """The digest of a program does not depend on who lowered it, or on a detour over a file."""
     from hwbackend.accuracy_folder import digest
-    from simsched.program import Program
+    from simsched.model.program import Program
 
     backend = HiddenBackend()
     plan = random_schedule(backend.realise(graph), backend.cluster, rng=4, streams=3)

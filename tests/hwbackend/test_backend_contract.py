@@ -18,11 +18,11 @@ import pytest
 from hwbackend import get
 from hwbackend.profiling import random_schedule
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
-from simsched.errors import BackendError, SimschedError
-from simsched.profile import Profile, Replay
-from simsched.program import LAUNCH
-from simsched.schedules import EXECUTIONS
-from simsched.trace import COPY, KERNEL
+from simsched.base.errors import BackendError, SimschedError
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import LAUNCH
+from simsched.model.schedule import EXECUTIONS
+from simsched.model.trace import COPY, KERNEL
 
 REPEATS = 3
 

@@ -17,10 +17,10 @@ from hwbackend.cpu_noise import Probe
 from hwbackend.cpu_values import OutputValues
 from hwbackend.profiling import random_schedule
 from hwbackend.protocol import Replay
-from simsched.errors import BackendError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, WAIT
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, WAIT
+from simsched.model.schedule import Schedule
 
 pytestmark = pytest.mark.skipif(not cpu_threads.SUPPORTED, reason="threads cannot be pinned to cores here")
 

@@ -12,7 +12,7 @@ import time
 import pytest
 from cpu_programs import NoValues, machine, program
 
-from simsched.errors import BackendError
+from simsched.base.errors import BackendError
 
 PATIENCE = 30.0
 

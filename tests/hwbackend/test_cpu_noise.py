@@ -4,7 +4,7 @@ import pytest
 
 from hwbackend.cpu_noise import Probe, clean_runs, rejected, was_preempted
 from hwbackend.cpu_run import Sample
-from simsched.errors import BackendError
+from simsched.base.errors import BackendError
 
 CLEAN, PREEMPTED = Sample(1000.0, 999.0, 0, 0), Sample(1000.0, 600.0, 1, 0)
 

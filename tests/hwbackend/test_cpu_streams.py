@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import workloads
 from hwbackend.cpu_streams import Captured, Streams, capture
 from hwbackend.profiling import random_schedule
-from simsched.cluster import Cluster
-from simsched.program import COPY, LAUNCH
+from simsched.model.cluster import Cluster
+from simsched.model.program import COPY, LAUNCH
 
 
 def test_a_diamond_as_a_graph():

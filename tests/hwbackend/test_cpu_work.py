@@ -9,9 +9,9 @@ import workloads
 from hwbackend import cpu_work
 from hwbackend.cpu_backend import _cluster
 from hwbackend.cpu_work import Buffers, Piecework, Rates, measured_rates, realised_on, work_of
-from simsched.errors import BackendError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.schedules import Schedule
+from simsched.base.errors import BackendError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Schedule
 
 RATES = Rates(1e5, 1e4)
 CLUSTER = _cluster(1, 2, RATES)

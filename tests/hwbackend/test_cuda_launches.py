@@ -32,8 +32,8 @@ from hwbackend.cuda_launches import (
     tables_of,
 )
 from hwbackend.cuda_steps import ACTIVATIONS
-from simsched.errors import BackendError
-from simsched.graph import Kernel, Operator
+from simsched.base.errors import BackendError
+from simsched.model.graph import Kernel, Operator
 from workloads import WORKLOADS, load
 
 NETWORKS = [name for name in WORKLOADS if not name.startswith("random:")]

@@ -12,7 +12,7 @@ import pytest
 from hwbackend import cupy_api
 from hwbackend.cupy_api import CupyApi
 from hwbackend.cupy_interface import CudaApi, Function
-from simsched.errors import BackendError, MissingDependencyError
+from simsched.base.errors import BackendError, MissingDependencyError
 
 
 class CudaError(RuntimeError):

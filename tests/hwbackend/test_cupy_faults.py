@@ -8,9 +8,9 @@ from fake_cuda import H200, FakeCuda
 
 from hwbackend.cupy_backend import CupyBackend, availability
 from hwbackend.cupy_errors import insufficient_driver, translated
-from simsched.errors import BackendError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import BackendError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 

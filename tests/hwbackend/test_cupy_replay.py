@@ -16,10 +16,10 @@ from hwbackend.cupy_clocks import clock_offsets
 from hwbackend.cupy_hosts import Hosts, check_issue
 from hwbackend.cupy_operators import Numbers
 from hwbackend.profiling import random_schedule
-from simsched.errors import BackendError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.program import COPY, LAUNCH, RECORD, WAIT, Copies, Program
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import BackendError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Copies, Program
+from simsched.model.schedule import Placement, Schedule
 
 PLACES = {"one": {}, "two": {"gpus": 2}, "virtual": {"virtual_devices": 2}}
 each_place = pytest.mark.parametrize("place", PLACES)

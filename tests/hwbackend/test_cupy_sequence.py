@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
 from hwbackend.profiling import random_schedule
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.profile import Replay
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
-from simsched.schedules import Placement, Schedule
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.profile import Replay
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.schedule import Placement, Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
 

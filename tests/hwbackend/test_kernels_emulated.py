@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hwbackend.cuda_launches import STREAM_NBYTES, Stamps, Table, launches_of, parameters_of
 from hwbackend.cuda_steps import as_argument
-from simsched.graph import Kernel, Operator
+from simsched.model.graph import Kernel, Operator
 
 EITHER = pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
 TILES = {"128x128": 1, "64x64": 4, "32x32": 10**6}  # a tile, and processors with which it is chosen below

@@ -8,7 +8,7 @@ import simsched as ss
 from hwbackend.microbenchmarks import schedules
 from hwbackend.synth import SYNTH, realised
 from simsched.calibration import ALONE, MICROBENCHMARKS
-from simsched.cluster import occupancy
+from simsched.model.cluster import occupancy
 
 A100 = ss.Cluster.preset("a100")
 CPU = ss.Cluster(

@@ -10,9 +10,10 @@ import simsched as ss
 import workloads
 from hwbackend.profiling import random_schedule, training_schedule
 from hwbackend.synth import SYNTH, realised
+from simsched.base.errors import BackendError, UnknownNameError
 from simsched.calibration import Calibration
-from simsched.errors import BackendError, UnknownNameError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import EXECUTIONS
 
 A40 = ss.Cluster.preset("a40")
 
@@ -91,7 +92,7 @@ def test_operators_with_kernels_are_the_backends():
 @given(
     graph=graphs(),
     seed=st.integers(0, 2**32),
-    execution=st.sampled_from(ss.schedules.EXECUTIONS),
+    execution=st.sampled_from(EXECUTIONS),
     gpus=st.integers(1, 3),
     streams=st.integers(1, 5),
     eager=st.booleans(),

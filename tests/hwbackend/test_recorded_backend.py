@@ -10,8 +10,8 @@ import workloads
 from hwbackend.recorded_backend import RecordedBackend
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
-from simsched.errors import BackendError, FileError, FormatError
-from simsched.profile import Profile, Replay
+from simsched.base.errors import BackendError, FileError, FormatError
+from simsched.model.profile import Profile, Replay
 
 
 def chain(name="chain", time=50.0):

@@ -12,11 +12,11 @@ from hwbackend.profiling import random_schedule
 from hwbackend.surrogate.truth import truth
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
-from simsched.cluster.device import OVERHEADS
-from simsched.errors import BackendError, UnknownNameError
-from simsched.program import WAIT
+from simsched.base.errors import BackendError, UnknownNameError
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.program import WAIT
+from simsched.model.trace import COPY
 from simsched.simulator import simulate
-from simsched.trace import COPY
 
 DAG = "random:layered,n_ops=30,n_layers=6,n_edges=60"
 

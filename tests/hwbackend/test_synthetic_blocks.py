@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hwbackend.surrogate.sms import Sms
 from simsched import Cluster
-from simsched.jit.pieces import running
+from simsched.base.jit.pieces import running
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import hwbackend
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import read_json
-from simsched.schedules import EXECUTIONS, Schedule
+from simsched.base.io import read_json
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import EXECUTIONS, Schedule
 
 FILE = Path(__file__).parent / "golden" / "synthetic_replays.json"
 PROGRAMS = 200

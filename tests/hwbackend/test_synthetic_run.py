@@ -15,11 +15,11 @@ from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import Truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
-from simsched.errors import BackendError
-from simsched.program import RECORD, WAIT
-from simsched.schedules import EXECUTIONS
+from simsched.base.errors import BackendError
+from simsched.model.program import RECORD, WAIT
+from simsched.model.schedule import EXECUTIONS
+from simsched.model.trace import COPY, KERNEL
 from simsched.simulator import simulate
-from simsched.trace import COPY, KERNEL
 
 
 def exact(program, cluster):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from hwbackend import available, torch_apply, torch_backend, torch_compile
-from simsched.errors import MissingDependencyError
+from simsched.base.errors import MissingDependencyError
 
 
 @pytest.mark.parametrize(

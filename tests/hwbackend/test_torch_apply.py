@@ -10,8 +10,8 @@ from torch_networks import NETWORKS, Residual, network  # noqa: E402 - the rest 
 
 import simsched as ss  # noqa: E402
 from hwbackend.torch_apply import apply  # noqa: E402
-from simsched.errors import BackendError, GraphError, ScheduleError  # noqa: E402
-from simsched.graph import OpGraph  # noqa: E402
+from simsched.base.errors import BackendError, GraphError, ScheduleError  # noqa: E402
+from simsched.model.graph import OpGraph  # noqa: E402
 from simsched.rewriting import merge  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
 

@@ -17,10 +17,10 @@ from hwbackend import torch_backend, torch_values  # noqa: E402
 from hwbackend.profiling import random_schedule  # noqa: E402
 from hwbackend.torch_backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch_devices import cuda_cluster, pinned  # noqa: E402
-from simsched.errors import BackendError  # noqa: E402
-from simsched.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
-from simsched.program import WAIT  # noqa: E402
-from simsched.trace import COPY, KERNEL  # noqa: E402
+from simsched.base.errors import BackendError  # noqa: E402
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
+from simsched.model.program import WAIT  # noqa: E402
+from simsched.model.trace import COPY, KERNEL  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -12,7 +12,7 @@ import simsched as ss  # noqa: E402
 from hwbackend.torch_apply import apply  # noqa: E402
 from hwbackend.torch_effects import changes_what_stays, draws, require_pure  # noqa: E402
 from hwbackend.torch_nodes import traced  # noqa: E402
-from simsched.errors import BackendError, ScheduleError  # noqa: E402
+from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning", "default::DeprecationWarning")]

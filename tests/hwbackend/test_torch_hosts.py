@@ -9,8 +9,8 @@ import simsched as ss
 import workloads
 from hwbackend.profiling import random_schedule
 from hwbackend.torch_hosts import CpuHost, CudaHost, issue_order
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.program import WAIT, Program
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.program import WAIT, Program
 
 
 def chains(n_chains, length):

@@ -18,8 +18,8 @@ from hwbackend.torch_backend import TorchBackend  # noqa: E402
 from hwbackend.torch_operators import Place, call_of  # noqa: E402
 from hwbackend.torch_pieces import drawn_parameters, pieces  # noqa: E402
 from hwbackend.torch_values import Values  # noqa: E402
-from simsched.errors import BackendError  # noqa: E402
-from simsched.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
+from simsched.base.errors import BackendError  # noqa: E402
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
 from simsched.rewriting import merge  # noqa: E402
 from simsched.rewriting.draft import Draft  # noqa: E402
 from workloads.models.network import Network  # noqa: E402

@@ -10,9 +10,9 @@ import simsched as ss
 import workloads
 from hwbackend.profiling import random_schedule
 from hwbackend.torch_program import devices_of, feeds_of, n_copied
-from simsched.errors import BackendError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.base.errors import BackendError
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 
 PAIR = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0)])
 

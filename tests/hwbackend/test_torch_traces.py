@@ -8,8 +8,8 @@ import pytest
 
 import simsched as ss
 from hwbackend.torch_traces import ITERATION, read_runs, spans_of, with_kernels
-from simsched.errors import FormatError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import FormatError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 
 sys.path.append(str(Path(__file__).parents[1] / "workloads"))
 from kineto_traces import KinetoTrace

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from simsched.jit import CompileError
-from simsched.jit.compiler import compile_piece
-from simsched.jit.units import units_of
+from simsched.base.jit import CompileError
+from simsched.base.jit.compiler import compile_piece
+from simsched.base.jit.units import units_of
 from validation.jit import module_of
 
 HEAD = """
 import math
 from math import floor, inf, sqrt
 from typing import Any
-from simsched.jit import Column, Rows, f8, i8, wrapped
+from simsched.base.jit import Column, Rows, f8, i8, wrapped
 from validation.jit_state import Record, State
 LARGE, WORD = 2**63, "word"
 

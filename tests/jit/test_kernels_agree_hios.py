@@ -7,7 +7,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.jit.pieces import running
+from simsched.base.jit.pieces import running
 from simsched.schedulers.hios import hios_lp, hios_mr
 
 EQUAL = ss.Cluster.preset("a40", 3)

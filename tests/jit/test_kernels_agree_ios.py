@@ -4,8 +4,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.jit.pieces import running
+from simsched.base.jit.pieces import running
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers.ios import ios, part
 from simsched.schedulers.stage_costs import StageFormula
 

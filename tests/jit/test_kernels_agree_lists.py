@@ -7,11 +7,11 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.errors import ScheduleError
-from simsched.jit.pieces import running
-from simsched.lowering import Lowering
-from simsched.lowering.lowering import OPTIONS
-from simsched.lowering.tables import Clock
+from simsched.base.errors import ScheduleError
+from simsched.base.jit.pieces import running
+from simsched.model.lowering import Lowering
+from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.lowering.tables import Clock
 from simsched.schedulers import schedule
 
 GRAPH = workloads.random_layered(n_ops=24, n_layers=4, comm_ratio=0.8, rng=5)

@@ -5,8 +5,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.costmodel import default_cost
-from simsched.jit.pieces import running
+from simsched.base.jit.pieces import running
+from simsched.model.costmodel import default_cost
 from simsched.schedulers.search.candidate import Candidate
 from simsched.schedulers.search.walk import Walk
 

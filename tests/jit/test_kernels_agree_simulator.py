@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 import simsched as ss
-from simsched.errors import DeadlockError
-from simsched.jit.pieces import running
+from simsched.base.errors import DeadlockError
+from simsched.base.jit.pieces import running
 
 COLUMNS = ("kind", "item", "op", "device", "stream", "cause", "start", "end", "ready", "solo")
 CURVES = ("time", "sm", "dram", "warps", "active_sms")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import simsched
-from simsched.errors import SimschedError
-from simsched.jit import Column, Table, f8, i8, length, native, piece, pieces, running_time, store
+from simsched.base.errors import SimschedError
+from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces, running_time, store
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
-from simsched.jit import Table, i8, piece
+from simsched.base.jit import Table, i8, piece
 from tiny_numbers import FACTOR
 
 class Pair(Table):
@@ -33,7 +33,7 @@ import sys
 from tiny import Pair, double
 pair = Pair(given=21)
 double(pair)
-print(pair.found, "made" if "simsched.jit.compiler" in sys.modules else "kept")
+print(pair.found, "made" if "simsched.base.jit.compiler" in sys.modules else "kept")
 """
 
 
@@ -157,7 +157,7 @@ def test_what_runs_long_is_optimised_meanwhile(use, tmp_path):
     """With no patience the first call starts a thread; its code is the next one's, and is kept."""
     code = """
 import threading
-from simsched.jit import pieces
+from simsched.base.jit import pieces
 from tiny import Pair, double
 pieces._PATIENCE = -1.0
 pair = Pair(given=21)
@@ -179,7 +179,7 @@ def test_a_program_that_ends_does_not_wait_for_better_code(use, tmp_path):
     code = (
         """
 import threading
-from simsched.jit import native, pieces
+from simsched.base.jit import native, pieces
 made = native.to_object
 def late(assembly, how, **options):
     if how == "O3":
@@ -194,7 +194,7 @@ native.to_object, pieces._PATIENCE = late, -1.0
 
 
 def test_a_line_says_so_where_it_takes_long(use):
-    out, err = use("from simsched.jit import pieces\npieces._SILENCE = 0.0\n" + USE)
+    out, err = use("from simsched.base.jit import pieces\npieces._SILENCE = 0.0\n" + USE)
     assert (out, err) == ("42 made", "simsched: compiling the test, once for this machine ...\n")
 
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from simsched.jit import compiler
+from simsched.base.jit import compiler
 from validation.jit import TOGETHER, differences
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
+from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
 
 
 class Flight(Row):

@@ -13,7 +13,7 @@ import simsched
 ROOT = Path(simsched.__file__).parent.parent
 SLOWLY = """
 import json, sys, tempfile, time
-from simsched.jit import native
+from simsched.base.jit import native
 made = native.to_object
 def slowly(*arguments, **options):
     time.sleep(3.0)

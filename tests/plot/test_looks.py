@@ -2,10 +2,10 @@
 
 import pytest
 
-from simsched.figure import PALETTE
-from simsched.plot import HATCHES, lines_of, looks_of
-from simsched.plot.looks import luminance
 from simsched.schedulers import SCHEDULERS
+from simsched.show.figure import PALETTE
+from simsched.show.plot import HATCHES, lines_of, looks_of
+from simsched.show.plot.looks import luminance
 
 
 def test_a_scheduler_looks_the_same_whoever_else_is_drawn():

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from simsched.errors import FileError, StudyError
-from simsched.plot import (
+from simsched.base.errors import FileError, StudyError
+from simsched.schedulers import SCHEDULERS
+from simsched.show.plot import (
     PowerLaw,
     bar_plot,
     box_plot,
@@ -22,7 +23,6 @@ from simsched.plot import (
     power_law,
     scaling_plot,
 )
-from simsched.schedulers import SCHEDULERS
 
 SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}
 DRAWN = {

@@ -5,10 +5,10 @@ from browser import Opened, launched
 
 import simsched as ss
 import workloads
-from simsched.report import Column, Section, Table, write_report
-from simsched.report.figures import lines
-from simsched.trace import measured_trace
-from simsched.trace.trace import COPY, KERNEL
+from simsched.model.trace import measured_trace
+from simsched.model.trace.trace import COPY, KERNEL
+from simsched.show.report import Column, Section, Table, write_report
+from simsched.show.report.figures import lines
 
 EVIL = "<script>document.title='broken'</script>"
 
@@ -223,7 +223,7 @@ def test_measured_rows_stand_below_simulated_ones(browser, tmp_path):
     plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
     trace = ss.simulate(plan, cluster)
     measured = measured_trace(trace.program, cluster, [[1.0, 11.5], [1.0, 21.0]])
-    from simsched.report import Gantt, Section
+    from simsched.show.report import Gantt, Section
 
     write_report(Section("pair", (Gantt("simulated over measured", trace, measured),)), tmp_path / "pair.html")
     opened = Opened(browser, tmp_path / "pair.html")

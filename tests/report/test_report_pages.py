@@ -10,14 +10,14 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.comparison import Comparison, Row
-from simsched.errors import FileError, MissingDependencyError, ReportError
-from simsched.plot.looks import luminance
-from simsched.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, recommended, write_report
-from simsched.report.gantt import critical_spans, gantt_data
-from simsched.report.html import Writer, json_text
-from simsched.report.page import library, quick
-from simsched.trace import measured_trace
+from simsched.base.errors import FileError, MissingDependencyError, ReportError
+from simsched.experiments.comparison import Comparison, Row
+from simsched.model.trace import measured_trace
+from simsched.show.plot.looks import luminance
+from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, recommended, write_report
+from simsched.show.report.gantt import critical_spans, gantt_data
+from simsched.show.report.html import Writer, json_text
+from simsched.show.report.page import library, quick
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -194,7 +194,7 @@ def test_what_if_and_its_file_say_the_same(tmp_path):
     """Operators twice as quick on a cluster without overheads: 40 us become 20, twice as fast."""
     asked = ss.what_if(fork(), CLUSTER.without_overheads()).set("operators.speed", 2.0)
     asked.answer().save(tmp_path / "answer.json")
-    from simsched.whatif import Answer
+    from simsched.experiments.whatif import Answer
 
     first, second = (text_of(write_report(each)) for each in (asked, Answer.load(tmp_path / "answer.json")))
     assert "fork takes 20 us instead of 40 us: 20 us less, 2 times as fast." in first
@@ -227,7 +227,7 @@ def test_replays_and_traces_have_sections():
     page = text_of(write_report([trace, replay]))
     assert "47 us, median of 2" in page
     assert "a &lt;card&gt;" in page
-    from simsched.report.of_trace import replay_sections
+    from simsched.show.report.of_trace import replay_sections
 
     assert "Simulated 40 us, measured 47 us: -14.9 %." in text_of(write_report(list(replay_sections(replay, trace))))
 
@@ -242,7 +242,7 @@ def test_devices_that_were_changed_are_listed():
 
 def palette():
     """Colours of the style sheet as (light, dark) by name."""
-    style = (files("simsched.report") / "page.css").read_text(encoding="utf-8")
+    style = (files("simsched.show.report") / "page.css").read_text(encoding="utf-8")
     return {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)}
 
 
@@ -262,7 +262,7 @@ def test_texts_stand_out_from_their_ground(ink, ground):
 
 def test_box_plots_hold_few_points():
     """10,000 samples with 200 far off at each end: quartiles of all, but at most 60 points."""
-    from simsched.report.figures import boxes
+    from simsched.show.report.figures import boxes
 
     values = np.concatenate([np.linspace(0, 1, 9600), np.full(200, 50.0), np.full(200, -50.0)])
     (box,) = boxes("b", {"x": values}, "us").data
@@ -274,7 +274,7 @@ def test_break_even_points_stand_at_their_factors():
     """Plans that cross at 10 times the launch cost: Plotly's lines are given values, not their logarithms."""
     from types import SimpleNamespace
 
-    from simsched.report.of_analyses import breakeven_sections
+    from simsched.show.report.of_analyses import breakeven_sections
 
     found = SimpleNamespace(parameter="overhead.launch", names=("a", "b"), factors=(1.0, 100.0), a_us=(1.0, 4.0),
                             b_us=(2.0, 3.0), crossings=(SimpleNamespace(factor=10.0, value=40.0, better_below="a",
@@ -286,7 +286,7 @@ def test_break_even_points_stand_at_their_factors():
 
 def test_texts_are_categories_and_no_templates():
     """Devices called like numbers or dates keep their names; ``%{y}`` in a name is not replaced."""
-    from simsched.report.figures import bars, lines
+    from simsched.show.report.figures import bars, lines
 
     drawn = lines("t", {"%{y}": {"1": [1.0], "2024-01-01": [2.0]}}, "x", "y", logx=True)
     assert drawn.layout["xaxis"]["type"] == "category"
@@ -311,8 +311,8 @@ def test_what_a_chart_leaves_out_is_said(monkeypatch):
     """Of the three kernels of a fork those that start in the first 10 us, and no host threads."""
     trace = ss.simulate(fork(), CLUSTER)
     assert gantt_data(Gantt("all", trace))["notes"] == []
-    monkeypatch.setattr("simsched.report.gantt.MOST_BARS", 1)
-    monkeypatch.setattr("simsched.report.gantt.MOST_HOST_SPANS", 1)
+    monkeypatch.setattr("simsched.show.report.gantt.MOST_BARS", 1)
+    monkeypatch.setattr("simsched.show.report.gantt.MOST_HOST_SPANS", 1)
     found = gantt_data(Gantt("few", trace))
     assert found["until"] < trace.makespan
     assert all(start <= found["until"] for start in found["bars"]["start"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from interpreter import largest_error
 
-from simsched.graph import Operator, OpGraph
+from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting import RULES, Draft, Row
 from workloads.models.network import Network
 

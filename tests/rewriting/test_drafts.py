@@ -9,8 +9,8 @@ from rewritten import block, check
 from strategies import graphs
 
 import workloads
-from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.rewriting import Draft, Read, Row, Source
 from simsched.rewriting.works import copy_of, made_from, slice_of
 

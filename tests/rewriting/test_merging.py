@@ -7,10 +7,10 @@ from interpreter import largest_error
 from rewritten import cut, with_attributes
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.costmodel import roofline
-from simsched.errors import GraphError
-from simsched.graph import Kernel, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import roofline
+from simsched.model.graph import Kernel, OpGraph
 from simsched.rewriting import RULES, Draft, merge, merge_key, merged_operators, why_not_mergeable
 from workloads.models.network import Network
 

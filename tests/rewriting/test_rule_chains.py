@@ -10,7 +10,7 @@ from interpreter import Weights, evaluate, largest_error
 from rewritten import TOLERANCE, block, check, cut, network, source, walked
 
 import workloads
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.rewriting import RULES, Draft, Source
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rewritten import applied, matches, network, source, with_attributes
 
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.rewriting import RULES, Draft
 
 # R1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rewritten import applied, matches, network, source, with_attributes
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.rewriting import RULES, Draft
 
 # R9

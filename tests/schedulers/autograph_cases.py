@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.rewriting import Row, Source
 
 

@@ -7,7 +7,7 @@ order.
 from itertools import combinations, pairwise, product
 from math import inf
 
-from simsched.errors import ClusterError
+from simsched.base.errors import ClusterError
 
 
 def links(graph):

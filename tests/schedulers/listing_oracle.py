@@ -4,8 +4,8 @@ from math import inf, isfinite
 
 import numpy as np
 
-from simsched.costmodel import default_cost
-from simsched.errors import ClusterError
+from simsched.base.errors import ClusterError
+from simsched.model.costmodel import default_cost
 
 
 class Oracle:

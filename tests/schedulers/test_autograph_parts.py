@@ -7,9 +7,9 @@ from autograph_cases import Drop, Pair, forked
 from hypothesis import given, settings
 from strategies import shapes
 
-from simsched.cluster import Cluster
-from simsched.costmodel import default_cost
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.rewriting import Draft, Read, Row, Source
 from simsched.schedulers.autograph.backtracking import Backtracking, Start
 from simsched.schedulers.autograph.cost import READER, Cost, MixedCost, distinct

@@ -6,9 +6,9 @@ import signal
 import pytest
 from autograph_cases import Pair, forked
 
-from simsched.cluster import Cluster
-from simsched.errors import CostError, SchedulerError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import CostError, SchedulerError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import deadline, schedule
 from simsched.schedulers.autograph import autograph
 

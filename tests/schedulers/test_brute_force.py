@@ -14,8 +14,8 @@ from schedulers.brute_force import (
     topological_orders,
 )
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
 
 
 def made(names, edges=""):

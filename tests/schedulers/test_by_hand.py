@@ -2,10 +2,10 @@
 
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement
 from simsched.schedulers import schedule
-from simsched.schedules import Placement
 from simsched.simulator import simulate
 
 ONE = Cluster.preset("a100").without_overheads()

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from quick import quick
 from strategies import UNIFORM, by_operator, clusters, graphs
 
+from simsched.base.errors import SimschedError
+from simsched.base.io import dump_json
 from simsched.bounds import lower_bound
-from simsched.cluster import Cluster
-from simsched.costmodel import default_cost
-from simsched.errors import SimschedError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.io import dump_json
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.schedulers import schedule as schedule_with
 from simsched.schedulers.stage_costs import StageFormula

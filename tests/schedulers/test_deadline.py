@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from simsched.errors import SchedulerError
+from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
 
 

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import SCHEDULERS, resolve, schedule, scheduler_name
-from simsched.schedules import Placement, Schedule
 
 GRAPH = OpGraph(
     [Operator("a", time=3.0), Operator("b", time=5.0), Operator("c", time=4.0)], [Edge("a", "b"), Edge("a", "c")]
@@ -58,7 +58,7 @@ def test_names():
 def module(tmp_path, monkeypatch):
     """A package of the user's with a scheduler, and modules that fail."""
     (tmp_path / "my_sched.py").write_text(
-        "from simsched.schedules import Placement, Schedule\n"
+        "from simsched.model.schedule import Placement, Schedule\n"
         "def mine(graph, cluster, cost):\n"
         "    return Schedule(graph, [Placement(n) for n in graph.order], scheduler='mine')\n"
         "number = 3\n"

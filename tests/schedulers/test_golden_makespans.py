@@ -15,8 +15,8 @@ from quick import quick
 
 import simsched as ss
 import workloads
-from simsched.errors import SchedulerError
-from simsched.io import dump_json, read_json
+from simsched.base.errors import SchedulerError
+from simsched.base.io import dump_json, read_json
 from simsched.schedulers import SCHEDULERS
 
 FILE = Path(__file__).parent / "golden" / "makespans.json"

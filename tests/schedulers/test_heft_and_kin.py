@@ -10,9 +10,9 @@ from listing_oracle import Oracle, listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.cluster import Cluster, Link
-from simsched.errors import SchedulerError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import Cluster, Link
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from strategies import by_operator, clusters, graphs
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.costmodel import default_cost
-from simsched.errors import SchedulerError, SimschedError, UnknownNameError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import SchedulerError, SimschedError, UnknownNameError
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
 from simsched.schedulers.hios.instance import Instance

@@ -12,8 +12,8 @@ from strategies import by_operator
 
 import simsched as ss
 import workloads
-from simsched.errors import SchedulerError, UnknownNameError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios, part
 from simsched.schedulers.ios.blocks import blocks_of, readers_within

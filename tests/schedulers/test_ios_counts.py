@@ -7,7 +7,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula

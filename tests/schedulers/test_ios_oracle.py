@@ -11,8 +11,8 @@ from ios_oracle import endings, groups_of, try_all
 from strategies import clusters, graphs, shapes
 
 import simsched as ss
-from simsched.costmodel import default_cost
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula

@@ -10,11 +10,11 @@ from listing_oracle import listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.cluster.device import OVERHEADS
-from simsched.costmodel import default_cost
-from simsched.errors import SchedulerError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import Cluster
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
 from simsched.simulator import simulate

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from strategies import clusters, graphs, shapes
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.errors import SchedulerError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.program import RECORD, WAIT
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.program import RECORD, WAIT
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import nimble
 from workloads.models.densenet import densenet121

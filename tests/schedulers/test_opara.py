@@ -6,10 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import clusters, graphs
 
-from simsched.cluster import Cluster
-from simsched.errors import ClusterError, SchedulerError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.program import RECORD, WAIT
+from simsched.base.errors import ClusterError, SchedulerError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.program import RECORD, WAIT
 from simsched.schedulers import schedule
 from simsched.schedulers.opara import opara
 from workloads.models.densenet import densenet121

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given, settings
 from strategies import graphs
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.opara import opara
 

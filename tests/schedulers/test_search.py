@@ -13,11 +13,11 @@ from strategies import clusters, graphs
 
 import simsched as ss
 import workloads
-from simsched.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
-from simsched.schedules import Placement, Schedule
 
 BASICS = ("sequential", "greedy", "lios", "round-robin")
 

@@ -8,13 +8,13 @@ from strategies import graphs
 
 import simsched as ss
 import workloads
-from simsched.costmodel import default_cost
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers.search.candidate import Candidate, launch_order
 from simsched.schedulers.search.core import MOVES
 from simsched.schedulers.search.stages import StageMoves, merge
 from simsched.schedulers.search.walk import Walk
-from simsched.schedules import Placement, Schedule
 from simsched.simulator import Evaluator
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import simsched as ss
-from simsched.costmodel import default_cost
-from simsched.errors import SchedulerError, UnknownNameError
+from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.model.costmodel import default_cost
 from simsched.schedulers import SCHEDULERS, equipped, schedule
 from simsched.schedulers.stage_costs import StageCost, StageFormula
 

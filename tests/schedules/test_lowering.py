@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import by_operator, graphs, schedules, shapes
 
-from simsched.cluster import Cluster
-from simsched.errors import ProgramError, ScheduleError, SimulationError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import dump_json, parse_json
-from simsched.program import ACTIONS, BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import ProgramError, ScheduleError, SimulationError
+from simsched.base.io import dump_json, parse_json
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.program import ACTIONS, BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.schedule import Placement, Schedule
 from simsched.simulator import simulate
 
 TRIO = Cluster.preset("a100", 3)

@@ -5,15 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.errors import ProgramError, ScheduleError
-from simsched.feasibility import barrier_before
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.lowering import Lowering
-from simsched.lowering.lowering import OPTIONS
-from simsched.lowering.tables import Clock
-from simsched.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
-from simsched.schedules import Schedule
+from simsched.base.errors import ProgramError, ScheduleError
+from simsched.model.cluster import Cluster
+from simsched.model.feasibility import barrier_before
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.lowering import Lowering
+from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.lowering.tables import Clock
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.schedule import Schedule
 
 QUAD = Cluster.preset("a100", 4)
 DEVICES = tuple(device.name for device in QUAD.devices)

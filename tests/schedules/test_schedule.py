@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import by_operator, graphs, schedules
 
-from simsched.cluster import Cluster
-from simsched.errors import ScheduleError
-from simsched.graph import Edge, Numbered, Operator, OpGraph
-from simsched.io import dump_json, parse_json
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import ScheduleError
+from simsched.base.io import dump_json, parse_json
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Numbered, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.simulator import simulate
 
 TRIO = Cluster.preset("a100", 3)

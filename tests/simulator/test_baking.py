@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.graph.derived import side_by_side, with_times
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph.derived import side_by_side, with_times
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import schedule
-from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
 from simsched.simulator.baking import baked, placed_operator_times
 

@@ -6,7 +6,7 @@ import pytest
 from hand_made import DEVICE, assert_times, copies, grid, hand_made, run
 
 import simsched as ss
-from simsched.errors import ClusterError, SimulationError
+from simsched.base.errors import ClusterError, SimulationError
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

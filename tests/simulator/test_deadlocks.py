@@ -4,7 +4,7 @@ import pytest
 from hand_made import hand_made, simulate
 
 import simsched as ss
-from simsched.errors import DeadlockError, ProgramError, SimschedError
+from simsched.base.errors import DeadlockError, ProgramError, SimschedError
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from strategies import graphs, schedules
 
 import simsched as ss
-from simsched.cluster import footprint, occupancy
-from simsched.costmodel import operator_times, placed_times, times_by_device
-from simsched.errors import ClusterError, CostError
+from simsched.base.errors import ClusterError, CostError
+from simsched.model.cluster import footprint, occupancy
+from simsched.model.costmodel import operator_times, placed_times, times_by_device
 from simsched.simulator.contention import most_dram_share
 from simsched.simulator.workload import Demand, _distinct, demand, factors, solo_units
 

@@ -3,9 +3,9 @@
 import pytest
 
 import simsched as ss
-from simsched.cluster import Cluster
-from simsched.errors import ClusterError
-from simsched.graph import Kernel, Operator, OpGraph
+from simsched.base.errors import ClusterError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Kernel, Operator, OpGraph
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
-from simsched.errors import ClusterError, DeadlockError, ProgramError
-from simsched.program import COPY
+from simsched.base.errors import ClusterError, DeadlockError, ProgramError
+from simsched.model.program import COPY
 
 EXACT = ("kind", "item", "op", "device", "stream", "cause")
 TIMES = ("start", "end", "ready", "solo")

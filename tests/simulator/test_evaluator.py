@@ -9,8 +9,8 @@ from hand_made import hand_made
 
 import simsched as ss
 import workloads
-from simsched.costmodel import default_cost
-from simsched.errors import ScheduleError, SimschedError, UnknownNameError
+from simsched.base.errors import ScheduleError, SimschedError, UnknownNameError
+from simsched.model.costmodel import default_cost
 from simsched.simulator import Evaluator
 
 

@@ -5,8 +5,8 @@ import pytest
 from hand_made import assert_blame, assert_times, copies, hand_made, run, simulate
 
 import simsched as ss
-from simsched.errors import ProgramError
-from simsched.program import Program
+from simsched.base.errors import ProgramError
+from simsched.model.program import Program
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -5,7 +5,7 @@ import pytest
 from hand_made import assert_times, grid, hand_made, run, side_by_side
 
 import simsched as ss
-from simsched.errors import SimulationError
+from simsched.base.errors import SimulationError
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -8,8 +8,8 @@ from hand_made import grid, hand_made
 
 import simsched as ss
 import workloads
-from simsched.errors import CostError, DeadlockError, ScheduleError, SimulationError
-from simsched.program import Copies, Program
+from simsched.base.errors import CostError, DeadlockError, ScheduleError, SimulationError
+from simsched.model.program import Copies, Program
 from simsched.simulator import sampling
 
 ONE = ss.OpGraph([ss.Operator("a", time=10.0)])

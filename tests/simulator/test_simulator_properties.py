@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
-from simsched.cluster.device import OVERHEADS
+from simsched.model.cluster.device import OVERHEADS
 
 TIMES = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 3.0, 7.5, 10.0]) | st.floats(0.01, 50.0)
 NUMBERS = st.sampled_from([0.0, 1e3, 1e4, 5e4])

@@ -7,7 +7,7 @@ import pytest
 from hand_made import DEVICE, assert_times, grid, hand_made, run, side_by_side, simulate
 
 import simsched as ss
-from simsched.cluster import DEVICES
+from simsched.model.cluster import DEVICES
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

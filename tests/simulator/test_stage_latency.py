@@ -5,7 +5,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.errors import ClusterError, SimulationError, UnknownNameError
+from simsched.base.errors import ClusterError, SimulationError, UnknownNameError
 from simsched.simulator import StageLatency
 
 FREE = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from simsched.study.execution import TimeLimitReached, run_batches, time_limited
+from simsched.experiments.study.execution import TimeLimitReached, run_batches, time_limited
 
 LATE = 600.0
 

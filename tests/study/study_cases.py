@@ -4,7 +4,7 @@ import sys
 import time
 
 import simsched as ss
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from simsched.schedulers import schedule
 
 made = []  # kinds and seeds of the graphs made in this process

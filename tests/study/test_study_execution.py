@@ -15,9 +15,9 @@ from execution_cases import run as run_on
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.errors import MissingDependencyError, StudyError
-from simsched.study.execution import pool_of, run_batches
-from simsched.study.execution.sizes import AIM, Sizes
+from simsched.base.errors import MissingDependencyError, StudyError
+from simsched.experiments.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution.sizes import AIM, Sizes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,7 +130,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     """Each process begins by importing the script, which would start processes of its own."""
     script = tmp_path / "unguarded.py"
     script.write_text(
-        "from simsched.study.execution import pool_of, run_batches\n"
+        "from simsched.experiments.study.execution import pool_of, run_batches\n"
         "with pool_of('processes', 1) as pool:\n"
         "    run_batches([1], print, pool, keep=print, group=int, died=print)\n"
     )

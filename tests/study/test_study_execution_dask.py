@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from execution_cases import fatal, hang, ordered, run, squares, where
 
-from simsched.errors import StudyError
-from simsched.study.execution import cluster, pool_of
+from simsched.base.errors import StudyError
+from simsched.experiments.study.execution import cluster, pool_of
 
 pytest.importorskip("distributed")
 

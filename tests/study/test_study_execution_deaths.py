@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from execution_cases import fatal, gives_up, killed_once, ordered, run, where
 
-from simsched.study.execution import pool_of
-from simsched.study.execution.pools import start_forkserver, start_method
+from simsched.experiments.study.execution import pool_of
+from simsched.experiments.study.execution.pools import start_forkserver, start_method
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -20,7 +20,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from execution_cases import where
-from simsched.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution import pool_of, run_batches
 
 def keep(rows):
     with Path(sys.argv[1]).open("a") as file:

@@ -8,7 +8,7 @@ import time
 import pytest
 from execution_cases import LATE, hang, loop
 
-from simsched.study.execution import TimeLimitReached, pool_of, run_batches, time_limited
+from simsched.experiments.study.execution import TimeLimitReached, pool_of, run_batches, time_limited
 
 SOON = 0.05
 

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from simsched.errors import FileError, StudyError
-from simsched.study import Study
+from simsched.base.errors import FileError, StudyError
+from simsched.experiments.study import Study
 
 MINIMAL = """
 name = "example"

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from simsched.errors import FileError, StudyError
-from simsched.study import figures as drawing
-from simsched.study.figure_data import in_units, matching, named, of_schedulers, pick, resolve, words
-from simsched.study.figure_defaults import default_figures
-from simsched.study.figure_tables import StudyFigure, check_figures
+from simsched.base.errors import FileError, StudyError
+from simsched.show.study import figures as drawing
+from simsched.show.study.figure_data import in_units, matching, named, of_schedulers, pick, resolve, words
+from simsched.show.study.figure_defaults import default_figures
+from simsched.show.study.figure_tables import StudyFigure, check_figures
 
 
 def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
@@ -26,8 +26,8 @@ def grid(schedulers=("sequential", "lios"), ops=(100, 200), gpus=(2,), seeds=2, 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What the functions of `simsched.plot` are asked to draw, in place of drawing it."""
-    from simsched import plot
+    """What the functions of `simsched.show.plot` are asked to draw, in place of drawing it."""
+    from simsched.show import plot
 
     calls = []
     for name in ("line_plot", "bar_plot", "box_plot", "heat_map", "scaling_plot"):

@@ -14,9 +14,9 @@ from study_cases import fork, study
 
 import simsched as ss
 import workloads
-from simsched.errors import FileError, FormatError, GraphError, StudyError, UnknownNameError
-from simsched.study import Results, merge, run_study
-from simsched.study.store import appending, read_rows, read_study
+from simsched.base.errors import FileError, FormatError, GraphError, StudyError, UnknownNameError
+from simsched.experiments.study import Results, merge, run_study
+from simsched.experiments.study.store import appending, read_rows, read_study
 
 STUDY = study("sequential", "lios", {"scheduler": "hios-lp", "w": [2, 3]}, seeds=3)
 
@@ -146,8 +146,8 @@ def test_two_runs_in_one_folder(tmp_path):
     """The second is refused, in this process and in another, and may go on when the first has ended."""
     path = tmp_path / "rows.jsonl"
     code = (
-        "import sys; from pathlib import Path; from simsched.errors import StudyError\n"
-        "from simsched.study.store import appending\n"
+        "import sys; from pathlib import Path; from simsched.base.errors import StudyError\n"
+        "from simsched.experiments.study.store import appending\n"
         "try:\n    with appending(Path(sys.argv[1])): print('open')\n"
         "except StudyError as error: print(error)"
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
 
-from simsched.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of, units
+from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of, units
 
 
 def test_order_of_rows():

@@ -8,9 +8,9 @@ import math
 import pytest
 from study_cases import fork, study
 
-from simsched.errors import MissingDependencyError
-from simsched.study import Results, run_study
-from simsched.study.grid import swept_columns
+from simsched.base.errors import MissingDependencyError
+from simsched.experiments.study import Results, run_study
+from simsched.experiments.study.grid import swept_columns
 
 STUDY = study(
     "lios", {"scheduler": "lios", "streams": [1, 0]}, "study_cases:fails",
@@ -97,7 +97,7 @@ def test_data_frame(results):
 
 def test_means(results):
     """Four schedulers at two widths, over two instances each: mean and standard deviation of the two."""
-    from simsched.study.tables import means
+    from simsched.experiments.study.tables import means
 
     rows = means(results)
     assert [(row["workload.width"], row["scheduler"]) for row in rows[:5]] == [

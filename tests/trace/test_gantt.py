@@ -9,14 +9,14 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from simsched.cluster import Cluster
-from simsched.errors import FileError
-from simsched.figure import PALETTE
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import FileError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
+from simsched.model.trace.trace import KERNEL, WAIT, Load, Trace
+from simsched.show.figure import PALETTE
+from simsched.show.gantt import gantt
 from simsched.simulator import simulate
-from simsched.trace.gantt import gantt
-from simsched.trace.trace import KERNEL, WAIT, Load, Trace
 from workloads import load, random_layered
 
 MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -214,7 +214,7 @@ def test_a_collection_per_kind_however_many_spans():
 def test_pyplot_is_left_alone():
     """Importing the module loads no matplotlib, drawing loads no pyplot."""
     code = (
-        "import sys, simsched.trace.gantt as g; assert 'matplotlib' not in sys.modules\n"
+        "import sys, simsched.show.gantt as g; assert 'matplotlib' not in sys.modules\n"
         "from simsched import *\n"
         "graph = OpGraph([Operator('a', time=3.0)])\n"
         "simulate(Schedule(graph, [Placement('a')]), Cluster.preset('a40')).gantt()\n"

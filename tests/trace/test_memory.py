@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.graph.names import Numbered
-from simsched.program import Copies, Program
-from simsched.schedules import Placement, Schedule
+from simsched.base.units import GIB
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph.names import Numbered
+from simsched.model.program import Copies, Program
+from simsched.model.schedule import Placement, Schedule
+from simsched.model.trace.trace import COPY, KERNEL, Load, Trace
 from simsched.simulator import simulate
-from simsched.trace.trace import COPY, KERNEL, Load, Trace
-from simsched.units import GIB
 from workloads import load
 
 IDLE = Load(*np.zeros((5, 0)))

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.errors import UnknownNameError
-from simsched.graph import Kernel, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import UnknownNameError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
+from simsched.model.trace.metrics import lanes, load_curve, union_length
+from simsched.model.trace.trace import KERNEL, Load, Trace
 from simsched.simulator import simulate
-from simsched.trace.metrics import lanes, load_curve, union_length
-from simsched.trace.trace import KERNEL, Load, Trace
 
 
 def load(*pieces):

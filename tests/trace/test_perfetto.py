@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.errors import FileError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import FileError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
+from simsched.model.trace.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
+from simsched.show.perfetto import _us
 from simsched.simulator import simulate
-from simsched.trace.perfetto import _us
-from simsched.trace.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from workloads import load
 
 IDLE = Load(*np.zeros((5, 0)))

@@ -10,8 +10,8 @@ import workloads
 from hwbackend import profiling
 from hwbackend.preparing import environment, prepared
 from hwbackend.synth import realised
-from simsched.profile import Replay
-from simsched.trace import KERNEL, measured_trace
+from simsched.model.profile import Replay
+from simsched.model.trace import KERNEL, measured_trace
 from validation.hardware.sections import Plan
 
 TINY = Plan(

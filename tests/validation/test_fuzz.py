@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simsched.errors import FormatError, GraphError
-from simsched.graph import OpGraph
-from simsched.io import read_json
+from simsched.base.errors import FormatError, GraphError
+from simsched.base.io import read_json
+from simsched.model.graph import OpGraph
 from validation import fuzz, fuzz_slice
 from validation.fuzz_mutations import spoil
 from validation.fuzz_parsers import PARSERS, Parser

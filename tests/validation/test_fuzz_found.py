@@ -6,10 +6,10 @@ import pytest
 
 import simsched as ss
 from hwbackend.accuracy_file import load_accuracy
+from simsched.base.errors import BackendError, ClusterError, FormatError
 from simsched.cli.run import run
-from simsched.errors import BackendError, ClusterError, FormatError
-from simsched.study import Results
-from simsched.whatif import Answer
+from simsched.experiments.study import Results
+from simsched.experiments.whatif import Answer
 from validation import fuzz_readers
 
 

@@ -12,8 +12,8 @@ import pytest
 from stand_in import TINY, StandIn
 
 import hwbackend
-from simsched.errors import BackendError, FileError, FormatError
-from simsched.schedules import EXECUTIONS
+from simsched.base.errors import BackendError, FileError, FormatError
+from simsched.model.schedule import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
 from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, sections_of
 from validation.hardware.store import Store
@@ -189,7 +189,7 @@ def test_the_tiny_plan_is_measured_whole(whole):
 
 def test_held_out_schedules_are_not_those_of_the_training(whole):
     from hwbackend.accuracy_folder import digest
-    from simsched.profile import Profile
+    from simsched.model.profile import Profile
 
     seen = [digest(run.program) for run in Profile.from_dict(whole["profiles/stand-in/dag"]["profile"]).runs]
     for key in whole:

@@ -9,7 +9,7 @@ import pytest
 from stand_in import TINY
 
 import hwbackend
-from simsched.errors import FileError, FormatError
+from simsched.base.errors import FileError, FormatError
 from validation.hardware import analyse
 from validation.hardware.analyse import (
     EXPECTED,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from simsched.errors import BackendError, GraphError
-from simsched.graph import Operator
+from simsched.base.errors import BackendError, GraphError
+from simsched.model.graph import Operator
 from validation.hardware.graphs import KERNELS, WHOLE, block_of, convolutions, kernel_graph, subjects, unequal, workload
 from validation.hardware.reference import error_of
 from workloads.models.network import Network

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stand_in import StandIn
 
 import workloads
-from simsched.errors import FileError, FormatError
-from simsched.profile import Profile
+from simsched.base.errors import FileError, FormatError
+from simsched.model.profile import Profile
 from validation.hardware.store import HEADER, MOST_FILES, Store
 
 

@@ -6,7 +6,9 @@ from random import Random
 import pytest
 
 import simsched as ss
-from simsched import feasibility
+from simsched.base.errors import ScheduleError
+from simsched.model import feasibility
+from simsched.model.schedule import EXECUTIONS
 from validation import mutants
 from validation.mutations import MUTATIONS, Draft
 from validation.schedule_oracle import fault
@@ -94,7 +96,7 @@ def check_of_events(monkeypatch):
 def refuses_priorities(monkeypatch):
     def check(schedule, cluster):
         if schedule.priority.min() < -2:
-            raise ss.errors.ScheduleError("a priority that is low")
+            raise ScheduleError("a priority that is low")
 
     monkeypatch.setattr(feasibility, "check", check)
 
@@ -135,7 +137,7 @@ def test_a_slice_of_the_campaign(monkeypatch):
     assert tally.mutants == tally.accepted + tally.refused
     assert min(tally.accepted, tally.refused) > 100
     assert min(tally.simulated, tally.edges_seen, tally.copies_seen) > 10
-    assert {*tally.executions} == {*ss.schedules.EXECUTIONS}
+    assert {*tally.executions} == {*EXECUTIONS}
     assert {"never ends" in text or "nothing keeps" in text for text in tally.oracle} == {True, False}
 
 
@@ -151,7 +153,7 @@ def test_every_mutation_changes_something():
     rng = Random(4)
     cluster = ss.Cluster.preset("a100", 2)
     graph = ss.OpGraph([ss.Operator(n, time=1.0) for n in "abcd"], [ss.Edge(*pair) for pair in DIAMOND])
-    plans = [mutants.draw(graph, cluster, execution, rng) for execution in ss.schedules.EXECUTIONS for _ in range(8)]
+    plans = [mutants.draw(graph, cluster, execution, rng) for execution in EXECUTIONS for _ in range(8)]
     for name, change in MUTATIONS.items():
         drafts = [(Draft.of(plan), Draft.of(plan)) for plan in plans]
         for _, after in drafts:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from simsched.errors import FormatError
-from simsched.io import parse_json, read_text
+from simsched.base.errors import FormatError
+from simsched.base.io import parse_json, read_text
 from validation.papers.__main__ import main
 from validation.papers.claims import EXACT, ORDER, Between, Claim, Run, SameOrder, Within
 from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table

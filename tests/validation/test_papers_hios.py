@@ -7,7 +7,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.study import Study
+from simsched.experiments.study import Study
 from validation.papers import hios, hios_released, hios_simulated
 from validation.papers.claims import Run
 from validation.papers.hios_numbers import DEFAULT, FIGURES, SCHEDULERS, SETTINGS, settings, spread, values

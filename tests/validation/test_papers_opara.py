@@ -6,7 +6,7 @@ from math import isfinite
 import pytest
 
 import simsched as ss
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.graph import Edge, Operator, OpGraph
 from validation.papers import nimble, opara, opara_orders, opara_speedups
 from validation.papers.claims import ACROSS_HARDWARE, Run
 from validation.papers.nimble import fewest_syncs

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from simsched.errors import FileError, FormatError
-from simsched.io import read_json
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
 from validation.realtraces import markdown, read_folder
 from validation.realtraces_rows import GTX_950

@@ -5,8 +5,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.errors import UnknownNameError, WhatIfError
-from simsched.whatif.breakeven import breakeven
+from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.experiments.whatif.breakeven import breakeven
 
 TWO = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=1600.0, latency=0.0)
 FORK = ss.OpGraph(

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from strategies import clusters, shapes
 
 import simsched as ss
-from simsched.errors import UnknownNameError, WhatIfError
-from simsched.whatif.parameters import numeric_parameters
-from simsched.whatif.question import what_if
-from simsched.whatif.sensitivity import sensitivity
+from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.experiments.whatif.parameters import numeric_parameters
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.sensitivity import sensitivity
 
 A100 = ss.Cluster.preset("a100")
 

@@ -4,9 +4,9 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.whatif.explain import explain
-from simsched.whatif.question import what_if
-from simsched.whatif.suggestions import _candidates
+from simsched.experiments.whatif.explain import explain
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.suggestions import _candidates
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

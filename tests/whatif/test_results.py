@@ -5,14 +5,14 @@ import json
 import pytest
 
 import simsched as ss
-from simsched.errors import FileError, FormatError
-from simsched.whatif.breakeven import BreakEven, breakeven
-from simsched.whatif.explain import Explanation, explain
-from simsched.whatif.question import what_if
-from simsched.whatif.robust import Robustness, robust
-from simsched.whatif.sensitivity import Sensitivity, sensitivity
-from simsched.whatif.sweep import Sweep, sweep
-from simsched.whatif.throughput import Throughput, throughput
+from simsched.base.errors import FileError, FormatError
+from simsched.experiments.whatif.breakeven import BreakEven, breakeven
+from simsched.experiments.whatif.explain import Explanation, explain
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.robust import Robustness, robust
+from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
+from simsched.experiments.whatif.sweep import Sweep, sweep
+from simsched.experiments.whatif.throughput import Throughput, throughput
 
 CLUSTER = ss.Cluster.preset("k80", 2)
 GRAPH = ss.OpGraph(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import simsched as ss
-from simsched.comparison.rows import Sampling
-from simsched.errors import SimulationError, WhatIfError
-from simsched.whatif.robust import Robust, Robustness, robust
+from simsched.base.errors import SimulationError, WhatIfError
+from simsched.experiments.comparison.rows import Sampling
+from simsched.experiments.whatif.robust import Robust, Robustness, robust
 
 CLUSTER = ss.Cluster.preset("a100").without_overheads()
 GRAPH = ss.OpGraph([ss.Operator(name, time=10.0) for name in "abc"])

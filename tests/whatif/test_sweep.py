@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import simsched as ss
-from simsched.errors import UnknownNameError, WhatIfError
-from simsched.whatif.question import what_if
-from simsched.whatif.sweep import sweep
+from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.sweep import sweep
 
 BARE = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
 CHAIN = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b", nbytes=1000)])

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from strategies import clusters, graphs
 
 import simsched as ss
-from simsched.errors import WhatIfError
+from simsched.base.errors import WhatIfError
+from simsched.experiments.whatif.in_flight import repeated
+from simsched.experiments.whatif.throughput import _bound_by, steady_period, throughput
 from simsched.simulator.baking import placed_operator_times
-from simsched.whatif.in_flight import repeated
-from simsched.whatif.throughput import _bound_by, steady_period, throughput
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
+from simsched.experiments.whatif import absolute, what_if
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.simulator import simulate
-from simsched.whatif import absolute, what_if
 
 FREE = Cluster.preset("a100").without_overheads()
 PAIR = Cluster.preset("a100", 2).without_overheads()

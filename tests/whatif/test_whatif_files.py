@@ -10,15 +10,15 @@ from rich.console import Console
 from strategies import graphs
 
 import workloads
+from simsched.base.errors import FormatError, UnknownNameError, WhatIfError
 from simsched.calibration import Calibration
-from simsched.cluster import Cluster
-from simsched.costmodel import roofline
-from simsched.errors import FormatError, UnknownNameError, WhatIfError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.experiments.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import roofline
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import schedule
-from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
-from simsched.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
 
 A100 = Cluster.preset("a100")
 

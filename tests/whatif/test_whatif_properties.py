@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.cluster import Cluster
-from simsched.cluster.device import OVERHEADS
-from simsched.costmodel import default_cost, roofline
-from simsched.graph import Edge, OpGraph
+from simsched.experiments.whatif import numeric_parameters, value_of, what_if
+from simsched.model.cluster import Cluster
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import default_cost, roofline
+from simsched.model.graph import Edge, OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
-from simsched.schedules import Schedule
 from simsched.simulator import simulate
-from simsched.whatif import numeric_parameters, value_of, what_if
 
 clusters = st.builds(Cluster.preset, st.sampled_from(["a100", "v100"]), st.integers(1, 3))
 

@@ -4,14 +4,14 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.costmodel import default_cost, roofline
-from simsched.errors import ClusterError, UnknownNameError, WhatIfError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import ClusterError, UnknownNameError, WhatIfError
+from simsched.experiments.whatif import Change, absolute, numeric_parameters, what_if
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import default_cost, roofline
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from simsched.schedulers import schedule
-from simsched.schedules import Placement, Schedule
 from simsched.simulator import simulate
-from simsched.whatif import Change, absolute, numeric_parameters, what_if
 
 FREE = Cluster.preset("a100").without_overheads()
 PAIR = Cluster.preset("a100", 2).without_overheads()

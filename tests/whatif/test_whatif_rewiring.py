@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from simsched.cluster import Cluster
-from simsched.errors import UnknownNameError, WhatIfError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.schedules import Placement, Schedule
-from simsched.whatif import what_if
-from simsched.whatif.rewiring import carried, fused, removed
+from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.experiments.whatif import what_if
+from simsched.experiments.whatif.rewiring import carried, fused, removed
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 

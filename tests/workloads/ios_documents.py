@@ -5,7 +5,7 @@ import json
 
 from hypothesis import strategies as st
 
-from simsched.errors import SimschedError
+from simsched.base.errors import SimschedError
 
 
 def placeholder(channels, size, name="0"):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.errors import FileError, FormatError, GraphError, SimschedError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.chakra import parse_chakra, read_chakra, to_chakra, write_chakra
 
 JSONIZER = """{

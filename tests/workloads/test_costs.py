@@ -3,9 +3,9 @@
 import pytest
 
 import workloads
-from simsched.cluster import Cluster, occupancy
-from simsched.costmodel import roofline
-from simsched.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.model.cluster import Cluster, occupancy
+from simsched.model.costmodel import roofline
+from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from workloads.costs import Costs

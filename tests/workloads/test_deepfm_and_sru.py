@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads.models.deepfm import deepfm
 from workloads.models.sru import rnntc_sru
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
-from simsched.graph import OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import OpGraph
 from workloads.models.densenet import densenet121
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.errors import FileError, FormatError, GraphError, SimschedError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads.formats.dot import parse_dot, read_dot, to_dot, write_dot
 
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 import simsched as ss
-from simsched.errors import FileError, FormatError, GraphError, SimschedError, UnknownNameError
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError, UnknownNameError
 from workloads import from_spec, load, read_spec
 from workloads.formats import FORMATS, format_of, read, read_graph, write
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads import load
 from workloads.costs import Work
 from workloads.formats.fusion import fuse, without_io

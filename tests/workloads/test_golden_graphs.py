@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import workloads.random_dags as random_dags
-from simsched.graph import OpGraph
-from simsched.io import dump_json, read_json
+from simsched.base.io import dump_json, read_json
+from simsched.model.graph import OpGraph
 from workloads.random_dags import (
     random_cholesky,
     random_erdos_renyi,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ios_documents import all_nodes, documents, merged, of_one_line, outcome, spoiled, spoiled_bytes, stages_of, write
 
 import simsched as ss
-from simsched.errors import FileError, FormatError, GraphError, ScheduleError
+from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError
 from workloads.formats.hios import read_hios, write_hios
 from workloads.formats.hios_graph import read_hios_graph, write_hios_graph
 from workloads.formats.ios import read_ios

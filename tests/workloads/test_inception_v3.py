@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
-from simsched.graph import Kernel, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Kernel, OpGraph
 from workloads.models.inception_v3 import inception_v3
 from workloads.models.network import Network
 

@@ -25,7 +25,7 @@ from ios_documents import (
 )
 
 import simsched as ss
-from simsched.errors import FileError, FormatError, GraphError, ScheduleError, UnknownNameError
+from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, UnknownNameError
 from workloads.formats.ios import read_ios, read_ios_graph, write_ios
 
 each_drawn = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])

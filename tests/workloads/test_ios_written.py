@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ios_documents import documents, merged, outcome, spoiled, stages_of, write
 
 import simsched as ss
-from simsched.errors import FormatError, GraphError, ScheduleError
+from simsched.base.errors import FormatError, GraphError, ScheduleError
 from workloads.formats.hios import read_hios, write_hios
 from workloads.formats.ios import read_ios, read_ios_graph, write_ios
 from workloads.models.inception_v3 import inception_v3

@@ -9,8 +9,8 @@ import pytest
 from kineto_traces import A100, KinetoTrace, small_network
 
 from simsched import Operator, OpGraph
-from simsched.errors import FormatError
-from simsched.profile import Profile
+from simsched.base.errors import FormatError
+from simsched.model.profile import Profile
 from workloads.formats import kineto_match
 from workloads.formats.kineto import read_kineto
 

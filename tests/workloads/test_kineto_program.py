@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import simsched as ss
+from simsched.base.errors import SimschedError, WhatIfError
 from simsched.cli.run import run
-from simsched.errors import SimschedError, WhatIfError
-from simsched.program import SYNC, WAIT
-from simsched.whatif import parse_change
+from simsched.experiments.whatif import parse_change
+from simsched.model.program import SYNC, WAIT
 from workloads import read_kineto_program
 from workloads.formats.kineto_program import read_kineto_graph
 from workloads.formats.kineto_replay import known_change, replay_traced, traced

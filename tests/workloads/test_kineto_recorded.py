@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simsched import Edge, Operator, OpGraph
-from simsched.errors import FormatError
+from simsched.base.errors import FormatError
 from workloads.formats.kineto import read_kineto
 
 RECORDED = Path(__file__).parent / "kineto_cpu.json.gz"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kineto_traces import KinetoTrace, small_network
 
-from simsched.errors import FileError, FormatError, SimschedError, UnknownNameError
+from simsched.base.errors import FileError, FormatError, SimschedError, UnknownNameError
 from workloads.formats import kineto_text
 from workloads.formats.kineto import read_kineto
 

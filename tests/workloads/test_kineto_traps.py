@@ -4,7 +4,7 @@ import pytest
 from kineto_traces import CPU, KinetoTrace, small_network
 
 from simsched import Cluster
-from simsched.errors import FormatError
+from simsched.base.errors import FormatError
 from workloads.formats import kineto_events
 from workloads.formats.kineto import read_kineto
 

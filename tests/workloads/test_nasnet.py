@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads.models.nasnet import autograph_nasnet_a, nasnet_a_large, nasnet_mobile
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simsched.errors import GraphError
-from simsched.graph import Kernel
+from simsched.base.errors import GraphError
+from simsched.model.graph import Kernel
 from workloads.models.network import Network
 
 

@@ -5,7 +5,7 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads import WORKLOADS, load
 from workloads.models.network import Network
 

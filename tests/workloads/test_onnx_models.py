@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from onnx_makers import MODELS, Maker, attention, branches, conv_norm_relu, inception_block, mlp, with_if
 
 import simsched as ss
-from simsched.errors import FormatError
-from simsched.graph import OpGraph
+from simsched.base.errors import FormatError
+from simsched.model.graph import OpGraph
 from workloads.formats.onnx_models import from_onnx, read_onnx
 from workloads.models.network import Network
 

@@ -8,7 +8,7 @@ pytest.importorskip("onnx")
 from onnx import TensorProto
 from onnx_makers import Maker
 
-from simsched.errors import FormatError
+from simsched.base.errors import FormatError
 from workloads.formats.fusion import ACTIVATION_FLOPS
 from workloads.formats.onnx_models import from_onnx
 from workloads.models.network import Network

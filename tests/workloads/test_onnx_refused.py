@@ -13,7 +13,14 @@ import onnx
 from onnx import TensorProto, defs, helper
 from onnx_makers import MODELS, Maker, attention, branches, conv_norm_relu
 
-from simsched.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError, UnknownNameError
+from simsched.base.errors import (
+    FileError,
+    FormatError,
+    GraphError,
+    MissingDependencyError,
+    SimschedError,
+    UnknownNameError,
+)
 from workloads.formats.onnx_models import from_onnx, read_onnx
 
 VALID = {name: make().SerializeToString() for name, make in MODELS.items()}

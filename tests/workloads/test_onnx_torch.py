@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import simsched as ss
+from simsched.base.errors import FormatError
 from workloads import load
 from workloads.formats.onnx_models import read_onnx
 
@@ -149,7 +150,7 @@ def test_sizes_that_are_open_are_given(tmp_path):
         torch.onnx.export(nn.Linear(10, 4).eval(), (torch.zeros(3, 10),), path, input_names=["x"], dynamo=True,
                           dynamic_shapes=({0: batch},), verbose=False)  # fmt: skip
     logging.disable(logging.NOTSET)
-    with pytest.raises(ss.errors.FormatError, match="input 'x' has unknown size 'batch'; give --shape x=1,10"):
+    with pytest.raises(FormatError, match="input 'x' has unknown size 'batch'; give --shape x=1,10"):
         read_onnx(path)
     assert products(read_onnx(path, shapes={"x": (6, 10)})) == 240
 

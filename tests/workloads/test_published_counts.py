@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_counts import stream_counts
 
-from simsched.errors import GraphError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.models.densenet import densenet121
 from workloads.models.googlenet import googlenet
 from workloads.models.inception_v3 import inception_v3

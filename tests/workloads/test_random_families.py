@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workloads.random_dags as random_dags
-from simsched.errors import GraphError, SimschedError
+from simsched.base.errors import GraphError, SimschedError
 
 FAMILIES = {name.removeprefix("random_"): getattr(random_dags, name) for name in random_dags.__all__}
 WEIGHTS = ("rng", "time", "utilization", "comm_ratio", "min_transfer")

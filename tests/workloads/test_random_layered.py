@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads import random_layered
 from workloads.random_dags.layered_edges import _add_tried, _add_weighted, _connecting
 

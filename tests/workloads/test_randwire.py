@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simsched.errors import FormatError, GraphError
+from simsched.base.errors import FormatError, GraphError
 from workloads import load
 from workloads.models.randwire import draw_wirings, randwire
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simsched.errors import GraphError
-from simsched.graph import Kernel, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Kernel, OpGraph
 from workloads.models.resnet import resnet50, resnext50
 
 BLOCKS = [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1]

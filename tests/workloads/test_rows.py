@@ -4,11 +4,11 @@ import pytest
 
 import simsched as ss
 import workloads
+from simsched.base.errors import FormatError, SimschedError
 from simsched.calibration import calibrate
-from simsched.errors import FormatError, SimschedError
-from simsched.profile import Profile
-from simsched.program import LAUNCH
-from simsched.trace import KERNEL
+from simsched.model.profile import Profile
+from simsched.model.program import LAUNCH
+from simsched.model.trace import KERNEL
 
 GPU = ss.Cluster.preset("v100").replace_devices(launch=4.0, launch_latency=6.0)
 LINES = """kernel,blocks,threads,registers,shared_memory,stream,begin_us,end_us

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import workloads
-from simsched.errors import FileError, GraphError, SimschedError, UnknownNameError
-from simsched.graph import Operator, OpGraph
+from simsched.base.errors import FileError, GraphError, SimschedError, UnknownNameError
+from simsched.model.graph import Operator, OpGraph
 from workloads import WORKLOADS, from_spec, load, names, random_layered
 from workloads.models.inception_v3 import inception_v3
 

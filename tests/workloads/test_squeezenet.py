@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
-from simsched.graph import Kernel, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Kernel, OpGraph
 from workloads.models.squeezenet import squeezenet, squeezenet1_1
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.errors import FileError, FormatError, GraphError, SimschedError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.stg import parse_stg, read_stg, to_stg, write_stg
 
 SET = """          4

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from stream_counts import opara_streams, stream_counts
 
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.model.graph import Edge, Operator, OpGraph
 
 
 def graph_of(n, edges):

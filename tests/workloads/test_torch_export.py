@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
 import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
-from simsched.errors import GraphError  # noqa: E402
+from simsched.base.errors import GraphError  # noqa: E402
 from workloads.formats import torch_graph  # noqa: E402
 from workloads.formats.torch_calls import Operand  # noqa: E402
 from workloads.formats.torch_fx import from_exported, from_fx, from_module, traced  # noqa: E402

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
 import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
-from simsched.errors import GraphError, UnknownNameError  # noqa: E402
+from simsched.base.errors import GraphError, UnknownNameError  # noqa: E402
 from workloads.formats.torch_fx import from_fx, from_module  # noqa: E402
 from workloads.models.network import Network  # noqa: E402
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from simsched.errors import MissingDependencyError
+from simsched.base.errors import MissingDependencyError
 from workloads.formats import torch_fx
 
 

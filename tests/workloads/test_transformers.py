@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads.models.bert import autograph_bert, bert_base, bert_large
 from workloads.models.t5 import t5_base_encoder, t5_small_encoder
 from workloads.models.tiny import tiny_transformer

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from hwbackend.accuracy_folder import digest
 from hwbackend.accuracy_rows import NOT_DEFINED, RANDOM, Outcome, Round, percent
+from simsched.base.errors import FileError, FormatError, SimschedError, UnknownNameError
+from simsched.base.io import Record, document, dump_json, read_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.errors import FileError, FormatError, SimschedError, UnknownNameError
-from simsched.io import Record, document, dump_json, read_json, write_file
-from simsched.profile import Profile, Replay
+from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.hardware.store import Store
 

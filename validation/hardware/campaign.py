@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import hwbackend
 from hwbackend import Backend
-from simsched.errors import BackendError, FormatError, SimschedError
+from simsched.base.errors import BackendError, FormatError, SimschedError
 from validation.hardware.compiling import Compiling
 from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Plan, Section, pulse, sections_of
 from validation.hardware.store import Store

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import workloads
-from simsched.cluster import Cluster
-from simsched.errors import SimschedError
+from simsched.base.errors import SimschedError
+from simsched.model.cluster import Cluster
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule
 from simsched.simulator import simulate
 

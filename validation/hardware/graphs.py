@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 import workloads
-from simsched.errors import GraphError
-from simsched.graph import OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import OpGraph
 from workloads.models.network import Network, Tensor
 
 BATCHES: Final = (1, 16)

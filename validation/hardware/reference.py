@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import BackendError
-from simsched.graph import Operator
+from simsched.base.errors import BackendError
+from simsched.model.graph import Operator
 
 Array = npt.NDArray[Any]
 Given = Mapping[str, Any]

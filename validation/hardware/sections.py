@@ -10,13 +10,13 @@ import numpy as np
 
 from hwbackend import Backend
 from hwbackend.profiling import random_schedule
-from simsched.cluster import Cluster
-from simsched.errors import BackendError, SimschedError
-from simsched.graph import OpGraph
-from simsched.profile import MeasuredOperator, Profile, Replay
+from simsched.base.errors import BackendError, SimschedError
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph
+from simsched.model.profile import MeasuredOperator, Profile, Replay
+from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
-from simsched.schedules import EXECUTIONS, Schedule
-from simsched.trace import KERNEL
 from validation.hardware.compiling import Compiling
 from validation.hardware.graphs import (
     HIOS_SIZES,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.errors import FileError, FormatError
-from simsched.io import document, read_json, write_file
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import document, read_json, write_file
 
 HEADER: Final = "campaign.json"
 HEADER_FORMAT, ITEMS_FORMAT, VERSION = "simsched.campaign", "simsched.measurements", 1

@@ -12,8 +12,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from simsched.errors import SimschedError
-from simsched.io import read_text, write_file
+from simsched.base.errors import SimschedError
+from simsched.base.io import read_text, write_file
 from validation.papers.claims import Claim, Run
 from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table, verdicts
 

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
-from simsched.costmodel import CostModel
+from simsched.base.units import MS
+from simsched.model.costmodel import CostModel
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.rewriting.rule import Match, Substitution
 from simsched.schedulers.autograph.partition import intervals
-from simsched.units import MS
 from validation.papers.claims import Run, Values
 from validation.processes import each
 

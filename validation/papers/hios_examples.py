@@ -8,9 +8,9 @@ from itertools import product
 from typing import Final, cast
 
 import simsched as ss
-from simsched.costmodel import default_cost
-from simsched.errors import ScheduleError
-from simsched.graph.structure import longest_from
+from simsched.base.errors import ScheduleError
+from simsched.model.costmodel import default_cost
+from simsched.model.graph.structure import longest_from
 from simsched.schedulers.hios.instance import Instance
 from simsched.schedulers.hios.stages import StageCosts, Stages
 from validation.papers.claims import EXACT, Claim, Run, Values

@@ -10,7 +10,7 @@ from typing import Final
 
 import simsched as ss
 import workloads
-from simsched.costmodel import operator_times
+from simsched.model.costmodel import operator_times
 from validation.hardware.graphs import convolutions
 from validation.papers.claims import EXACT, Between, Claim, Run, Values
 from validation.papers.hios_released import stage_time

@@ -15,7 +15,7 @@ import numpy as np
 
 import simsched as ss
 import workloads
-from simsched.graph.structure import longest_from
+from simsched.model.graph.structure import longest_from
 from validation.papers.claims import Run
 from validation.papers.hios_numbers import SETTINGS, Setting, spread
 from validation.processes import each

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import simsched as ss
 import workloads
-from simsched.study import Study, run_study
+from simsched.experiments.study import Study, run_study
 from validation.papers.claims import Run, Values
 from validation.papers.hios_numbers import DEFAULT, FIGURES, SCHEDULERS, point_name, settings, spread
 

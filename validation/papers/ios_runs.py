@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import simsched as ss
 import workloads
-from simsched.costmodel import default_cost
-from simsched.errors import SchedulerError
-from simsched.graph import Operator
+from simsched.base.errors import SchedulerError
+from simsched.model.costmodel import default_cost
+from simsched.model.graph import Operator
 from simsched.rewriting import Draft, merge, merged_operators
 from simsched.schedulers.stage_costs import Groups
 

@@ -12,8 +12,8 @@ import numpy as np
 
 import simsched as ss
 import workloads
+from simsched.base.units import MS
 from simsched.schedulers.stage_costs import StageFormula
-from simsched.units import MS
 from validation.papers.claims import Run, Values
 from validation.published import lios_example
 

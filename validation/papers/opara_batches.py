@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from simsched.units import MS, SECOND
+from simsched.base.units import MS, SECOND
 from validation.papers.claims import ACROSS_HARDWARE, ORDER, Claim, Values
 from validation.papers.opara_runs import CONFERENCE, EAGER, GAIN, GRAPH, NIMBLE, OPARA, READ_OFF, fixed, ran, speedup
 

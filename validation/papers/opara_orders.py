@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 import simsched as ss
-from simsched.units import MS
+from simsched.base.units import MS
 from validation.papers import opara_runs as runs
 from validation.papers.claims import ACROSS_HARDWARE, ORDER, Claim, Values
 from validation.papers.opara_runs import DEPTH_FIRST, GAIN, OPARA, PYTORCH, READ_OFF, fixed, ran, speedup

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
-from simsched.units import MS
+from simsched.base.units import MS
 from validation.papers.claims import Between, Run, Values
 
 NETWORKS: Final = MappingProxyType(

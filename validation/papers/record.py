@@ -8,8 +8,8 @@ from math import isfinite
 from time import perf_counter
 from typing import Any, Final
 
-from simsched.errors import FormatError
-from simsched.io import document, dump_json, read_json
+from simsched.base.errors import FormatError
+from simsched.base.io import document, dump_json, read_json
 from validation.papers.claims import Claim, Run, Values
 
 PAPERS: Final = ("ios", "lios", "hios", "opara", "nimble", "autograph")

@@ -9,14 +9,14 @@ from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from simsched.errors import FormatError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.io import read_bytes
+from simsched.base.errors import FormatError, UnknownNameError
+from simsched.base.io import read_bytes
+from simsched.model.graph import OpGraph
 
 if TYPE_CHECKING:
-    from simsched.profile import Profile
-    from simsched.program import Program
-    from simsched.schedules import Schedule
+    from simsched.model.profile import Profile
+    from simsched.model.program import Program
+    from simsched.model.schedule import Schedule
 
     Found = OpGraph | Schedule | Program | Profile
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.errors import FormatError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.io import Record, dump_json, parse_json, read_text, write_file
+from simsched.base.errors import FormatError
+from simsched.base.io import Record, dump_json, parse_json, read_text, write_file
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.checks import shown
 from workloads.formats.reading import build, whole
 

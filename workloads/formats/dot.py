@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
-from simsched.errors import FormatError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.graph.convert import read_kernel
-from simsched.io import Record, parse_json, read_text, write_file
+from simsched.base.errors import FormatError
+from simsched.base.io import Record, parse_json, read_text, write_file
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph.convert import read_kernel
 from workloads.checks import shown
 from workloads.formats.reading import build, real
 
@@ -126,7 +126,7 @@ def to_dot(graph: OpGraph) -> str:
     Everything an operator and an edge has is written, as attributes in quotes; what is at its default
     is left out. O(V + E).
 
-    >>> from simsched.graph import Edge, Operator
+    >>> from simsched.model.graph import Edge, Operator
     >>> print(to_dot(OpGraph([Operator("a", time=3.0), Operator("b")], [Edge("a", "b", nbytes=8)])), end="")
     digraph "graph" {
       "a" [time="3.0"];

@@ -18,8 +18,8 @@ from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
-from simsched.errors import GraphError
-from simsched.graph import DTYPE_NBYTES, Edge, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph
 from workloads.costs import ACTIVATION_FLOPS
 
 IO_KINDS: Final = ("placeholder", "output")

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from simsched.errors import FormatError, GraphError
-from simsched.graph import OpGraph
-from simsched.io import read_text, write_file
-from simsched.units import MS
+from simsched.base.errors import FormatError, GraphError
+from simsched.base.io import read_text, write_file
+from simsched.base.units import MS
+from simsched.model.graph import OpGraph
 from workloads import checks
 from workloads.checks import shown
 from workloads.formats.reading import build, real, whole

@@ -30,11 +30,11 @@ References
 import os
 from typing import Any
 
-from simsched.cluster import Device
-from simsched.errors import FormatError, ScheduleError
-from simsched.graph import OpGraph
-from simsched.io import dump_json, read_json, write_file
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import FormatError, ScheduleError
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.model.cluster import Device
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Placement, Schedule
 from workloads.formats.ios_read import Block, GraphReader, Stages, stage_lists
 from workloads.formats.ios_write import document, staged
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from simsched.cluster import Device
-from simsched.errors import FormatError, GraphError
-from simsched.graph import OpGraph
-from simsched.io import Record
-from simsched.numeric import is_count
+from simsched.base.errors import FormatError, GraphError
+from simsched.base.io import Record
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Device
+from simsched.model.graph import OpGraph
 from workloads.checks import shown, whole
 from workloads.models.network import Network, Tensor
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from simsched.errors import GraphError, ScheduleError
-from simsched.graph import Operator, OpGraph
-from simsched.io import Record
-from simsched.schedules import Placement, Schedule
+from simsched.base.errors import GraphError, ScheduleError
+from simsched.base.io import Record
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.schedule import Placement, Schedule
 from workloads.formats.ios_read import ACTIVATIONS, NO_ACTIVATION, POOLS
 
 Terms = list[list[list[Any]]]

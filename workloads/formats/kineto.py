@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.errors import CostError, FormatError, UnknownNameError
-from simsched.graph import OpGraph
-from simsched.numeric import is_count
-from simsched.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
-from simsched.profile.measured import quantile
+from simsched.base.errors import CostError, FormatError, UnknownNameError
+from simsched.base.numeric import is_count
+from simsched.model.graph import OpGraph
+from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
+from simsched.model.profile.measured import quantile
 from workloads.formats.kineto_device import measured_device
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from simsched.cluster import DEVICES, Device
-from simsched.cluster.presets import make_device
-from simsched.errors import ClusterError, CostError, FormatError
-from simsched.io import Record
-from simsched.profile import MeasuredDevice
+from simsched.base.errors import ClusterError, CostError, FormatError
+from simsched.base.io import Record
+from simsched.model.cluster import DEVICES, Device
+from simsched.model.cluster.presets import make_device
+from simsched.model.profile import MeasuredDevice
 
 _logger = logging.getLogger(__name__)
 

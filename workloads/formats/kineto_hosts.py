@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
-from simsched.graph.columns import Ints
+from simsched.model.graph.columns import Ints
 
 _SILENT: Final = 500_000
 """Ns for which one thread is silent before a call, and the other one behind it, if the work was handed over."""

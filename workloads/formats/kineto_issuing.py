@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.cluster import Cluster, Device
-from simsched.cluster.occupancy import occupancy
-from simsched.errors import ClusterError, FormatError, SimschedError
-from simsched.graph import Kernel, OpGraph
-from simsched.graph.columns import Ints
-from simsched.program import LAUNCH, RECORD, SYNC, WAIT, Copies
+from simsched.base.errors import ClusterError, FormatError, SimschedError
+from simsched.model.cluster import Cluster, Device
+from simsched.model.cluster.occupancy import occupancy
+from simsched.model.graph import Kernel, OpGraph
+from simsched.model.graph.columns import Ints
+from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, Events
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches

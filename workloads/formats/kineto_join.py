@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from simsched.graph.columns import Ints
+from simsched.model.graph.columns import Ints
 from workloads.formats.kineto_events import Activities, Calls, Events, HostEvents
 
 Flags = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from simsched.errors import FormatError
+from simsched.base.errors import FormatError
 from workloads.formats.kineto_units import Joined, Run, outermost_runs
 
 # What PyTorch calls the operators of a kind; a kind that is not here is called by its own name.

@@ -3,8 +3,8 @@
 import os
 from typing import Final
 
-from simsched.errors import FormatError, UnknownNameError
-from simsched.graph import OpGraph
+from simsched.base.errors import FormatError, UnknownNameError
+from simsched.model.graph import OpGraph
 from workloads.formats.kineto_events import Events, read_events
 from workloads.formats.kineto_issuing import Issued, Window
 from workloads.formats.kineto_join import split_iterations

@@ -8,22 +8,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.cluster.device import OVERHEADS
-from simsched.costmodel import CostModel, default_cost
-from simsched.errors import SchedulerError, WhatIfError
-from simsched.figure import new_figure, save_figure, style
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats
-from simsched.graph.derived import with_times
-from simsched.io import dump_json, write_file
-from simsched.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
-from simsched.schedules import Schedule
+from simsched.base.errors import SchedulerError, WhatIfError
+from simsched.base.io import dump_json, write_file
+from simsched.experiments.whatif.changes import Change, speed_of
+from simsched.experiments.whatif.devices import changed_cluster
+from simsched.model.cluster import Cluster
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import CostModel, default_cost
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.graph.derived import with_times
+from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import KERNEL, Trace
+from simsched.model.trace.metrics import union_length
+from simsched.show.figure import new_figure, save_figure, style
 from simsched.simulator import simulate
-from simsched.trace import KERNEL, Trace
-from simsched.trace.metrics import union_length
-from simsched.whatif.changes import Change, speed_of
-from simsched.whatif.devices import changed_cluster
 from workloads.formats.kineto_traced import TracedProgram
 
 STREAMS: Final = ("traced", "one")
@@ -194,7 +194,7 @@ def replay_traced(
     program
         From `read_kineto_program`.
     changes
-        What is to be different, see `simsched.whatif.parse_change`: overheads of the host change the calls of
+        What is to be different, see `parse_change`: overheads of the host change the calls of
         their action, in proportion or to a value; ``device`` and its fields, and ``contention``, change the
         device; speeds change operators.
     host

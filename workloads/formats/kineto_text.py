@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
-from simsched.errors import FormatError
-from simsched.io import decode_text, read_bytes
-from simsched.limits import limits
+from simsched.base.errors import FormatError
+from simsched.base.io import decode_text, read_bytes
+from simsched.base.limits import limits
 
 EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"

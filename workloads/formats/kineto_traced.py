@@ -4,10 +4,10 @@ from functools import cached_property
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.graph.columns import Floats
-from simsched.program import Program
-from simsched.trace import Trace, measured_trace
+from simsched.model.cluster import Cluster
+from simsched.model.graph.columns import Floats
+from simsched.model.program import Program
+from simsched.model.trace import Trace, measured_trace
 
 
 class TracedProgram(Program):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.errors import FormatError
-from simsched.graph.columns import Ints
+from simsched.base.errors import FormatError
+from simsched.model.graph.columns import Ints
 from workloads.formats.kineto_events import Activities, HostEvents
 from workloads.formats.kineto_join import Iterations, Nesting, Origin
 

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from simsched.errors import FormatError
-from simsched.graph import OpGraph
-from simsched.io import read_json
-from simsched.profile import Profile
-from simsched.program import Program
-from simsched.schedules import Schedule
+from simsched.base.errors import FormatError
+from simsched.base.io import read_json
+from simsched.model.graph import OpGraph
+from simsched.model.profile import Profile
+from simsched.model.program import Program
+from simsched.model.schedule import Schedule
 
 Document = OpGraph | Schedule | Program | Profile
 

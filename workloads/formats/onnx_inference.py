@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from simsched.errors import FormatError
+from simsched.base.errors import FormatError
 from workloads.formats.onnx_tensors import BOOL, INT32, INT64, Array, Shape, Tensor
 
 if TYPE_CHECKING:

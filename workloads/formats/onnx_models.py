@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from simsched.cluster import Device
-from simsched.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.io import read_bytes
-from simsched.limits import limits
+from simsched.base.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError
+from simsched.base.io import read_bytes
+from simsched.base.limits import limits
+from simsched.model.cluster import Device
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import Described, describe
 from workloads.formats.onnx_shapes import ShapeReader

@@ -13,8 +13,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from simsched.errors import FormatError
-from simsched.graph import Kernel
+from simsched.base.errors import FormatError
+from simsched.model.graph import Kernel
 from workloads.costs import ACTIVATION_FLOPS, Costs, Work
 from workloads.formats.onnx_products import PRODUCTS, Product
 from workloads.formats.onnx_tensors import Formats, Shape, Step, Tensor

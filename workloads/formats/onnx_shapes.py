@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from simsched.errors import FormatError
-from simsched.graph.ordering import describe_cycle, topological_order
+from simsched.base.errors import FormatError
+from simsched.model.graph.ordering import describe_cycle, topological_order
 from workloads.checks import shown, whole
 from workloads.formats.onnx_constants import RULES, evaluate
 from workloads.formats.onnx_inference import STANDARD, Inference

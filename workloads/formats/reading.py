@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from simsched.errors import FormatError, SimschedError
+from simsched.base.errors import FormatError, SimschedError
 
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOST_DIGITS: Final = 20  # of a whole number: those of 2 ** 64

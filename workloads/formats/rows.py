@@ -10,15 +10,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.errors import FormatError
+from simsched.base.io import read_bytes
 from simsched.calibration import ALONE
-from simsched.cluster import Cluster
-from simsched.errors import FormatError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
-from simsched.io import read_bytes
-from simsched.profile import MeasuredOperator, Profile, Provenance, Replay
-from simsched.program import LAUNCH, Program
-from simsched.schedules import Schedule
-from simsched.trace import measured_trace
+from simsched.model.cluster import Cluster
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.profile import MeasuredOperator, Profile, Provenance, Replay
+from simsched.model.program import LAUNCH, Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import measured_trace
 from workloads.formats.reading import build
 
 NEEDED: Final = ("kernel", "begin_us", "end_us")

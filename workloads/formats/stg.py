@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from simsched.errors import FormatError, GraphError
-from simsched.graph import Numbered, OpGraph
-from simsched.io import read_text, write_file
+from simsched.base.errors import FormatError, GraphError
+from simsched.base.io import read_text, write_file
+from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import real as checked_real
 from workloads.checks import shown
 from workloads.formats.reading import build, real, whole
@@ -208,7 +208,7 @@ def to_stg(graph: OpGraph, *, time_unit: float = 1.0) -> str:
     Nothing else fits into this format: names, kinds, work, sizes of edges, kernels and the like are
     left out. The set has whole numbers; a time that is none is written with its fraction. O(V + E).
 
-    >>> from simsched.graph import Edge, Operator
+    >>> from simsched.model.graph import Edge, Operator
     >>> print(to_stg(OpGraph([Operator("a", time=5), Operator("b", time=7.5)], [Edge("a", "b")])), end="")
               2
               0          0          0

@@ -29,9 +29,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from simsched.cluster import Device
-from simsched.errors import GraphError, MissingDependencyError
-from simsched.graph import OpGraph
+from simsched.base.errors import GraphError, MissingDependencyError
+from simsched.model.cluster import Device
+from simsched.model.graph import OpGraph
 from workloads.formats.torch_graph import graph_of, is_composite
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.cluster import Device
-from simsched.errors import GraphError
-from simsched.graph import Edge, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.cluster import Device
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.costs import Costs
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.errors import FormatError
-from simsched.graph import Edge, Operator, OpGraph
-from simsched.io import Record, dump_json, read_json, write_file
-from simsched.units import SECOND
+from simsched.base.errors import FormatError
+from simsched.base.io import Record, dump_json, read_json, write_file
+from simsched.base.units import SECOND
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.checks import shown
 from workloads.formats.reading import build
 

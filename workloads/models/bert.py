@@ -1,6 +1,6 @@
 """BERT (Devlin et al., 2019), inference: base, large, and the eight layers of AutoGraph."""
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 from workloads.models.transformer import attention, feed_forward, residual

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from simsched.cluster import Device
-from simsched.errors import GraphError
-from simsched.graph import Edge, Kernel, Operator, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.cluster import Device
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads.checks import one_of, whole
 from workloads.costs import Costs, Work, make_kernel
 

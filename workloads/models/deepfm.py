@@ -1,6 +1,6 @@
 """DeepFM (Guo et al., 2017), inference: click-through rates from many categorical fields."""
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.models.builder import LARGEST_SIZE
 from workloads.models.network import Network, Tensor

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.checks import one_of
 from workloads.models.network import Network, Tensor
 

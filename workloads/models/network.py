@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.errors import GraphError
-from simsched.numeric import is_count
+from simsched.base.errors import GraphError
+from simsched.base.numeric import is_count
 from workloads.checks import one_of, whole
 from workloads.costs import ACTIVATION_FLOPS, Work
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor

@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from simsched.errors import FormatError, GraphError
-from simsched.graph import OpGraph
-from simsched.io import Record, read_json
+from simsched.base.errors import FormatError, GraphError
+from simsched.base.io import Record, read_json
+from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 from workloads.random_dags import random_watts_strogatz

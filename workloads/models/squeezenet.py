@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.models.network import Network, Tensor
 
 SMALLEST_IMAGE: Final = 29

@@ -1,6 +1,6 @@
 """RNNTC-SRU: text classification by a deep recurrent network of Simple Recurrent Units (Lei et al., 2018)."""
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 

@@ -1,6 +1,6 @@
 """The encoder of T5 (Raffel et al., 2020), inference."""
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.models.network import Network
 from workloads.models.transformer import attention, feed_forward, residual
 

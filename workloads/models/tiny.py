@@ -1,6 +1,6 @@
 """Networks of a few operators, for tests, tutorials and worked examples."""
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.models.bert import encoder_layer
 from workloads.models.network import Network
 

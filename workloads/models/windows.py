@@ -1,6 +1,6 @@
 """Sliding windows: kernel, stride and padding as pairs, and the sizes that come out."""
 
-from simsched.errors import GraphError
+from simsched.base.errors import GraphError
 from workloads.checks import whole
 
 Pair = int | tuple[int, int]

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.random_dags.edges import sorted_ends
 from workloads.random_dags.weights import (

@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from simsched.errors import GraphError
-from simsched.graph import OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import OpGraph
 from workloads.checks import one_of, whole
 from workloads.random_dags.edges import sorted_ends
 from workloads.random_dags.weights import (

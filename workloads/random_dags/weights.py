@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import GraphError
-from simsched.graph import Numbered, OpGraph
+from simsched.base.errors import GraphError
+from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import generator, interval, real
 
 Floats = npt.NDArray[np.float64]

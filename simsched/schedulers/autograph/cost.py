@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from math import fsum
 from typing import Any, Final, NamedTuple
 
-from simsched.cluster import Device
-from simsched.costmodel import CostModel, operator_times
-from simsched.graph import Operator, OpGraph
+from simsched.model.cluster import Device
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting import Draft, Row
 from simsched.rewriting.recipes import ATTRIBUTE as WEIGHTS
 

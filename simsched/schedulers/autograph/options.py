@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.numeric import is_count, is_number
+from simsched.base.errors import SchedulerError
+from simsched.base.numeric import is_count, is_number
+from simsched.model.graph import OpGraph
 from simsched.rewriting import RULES, Rule
 from simsched.schedulers.listing import require_choice, require_flag
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simsched.errors import GraphError
-from simsched.graph import Operator
+from simsched.base.errors import GraphError
+from simsched.model.graph import Operator
 from simsched.rewriting import Draft, Read, Row, Rule, Source
 from simsched.rewriting.recipes import recipe_of
 from simsched.rewriting.slices import compose

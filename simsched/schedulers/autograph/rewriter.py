@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.rewriting import Draft
 from simsched.schedulers.autograph.backtracking import UNCHANGED, Backtracking, Start, Variant
 from simsched.schedulers.autograph.cost import Cost

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.jit import running_time
-from simsched.numeric import is_number
+from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_number
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.rewriting import Draft, Rule
 from simsched.schedulers.autograph.backtracking import Backtracking
 from simsched.schedulers.autograph.cost import MixedCost
@@ -22,7 +23,6 @@ from simsched.schedulers.autograph.options import (
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.protocol import Scheduler, Tools
-from simsched.schedules import Schedule
 
 
 def autograph(

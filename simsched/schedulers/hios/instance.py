@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, times_by_device
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats, Ints
-from simsched.graph.ordering import grouped
-from simsched.graph.structure import longest_from
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, times_by_device
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.graph.ordering import grouped
+from simsched.model.graph.structure import longest_from
 from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
 from simsched.schedulers.listing import linked_devices
 

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.instance import Instance
 from simsched.schedulers.hios.paths import map_paths
 from simsched.schedulers.hios.released import map_edges
 from simsched.schedulers.hios.stages import Stages, finished, require_options, stage_costs
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
-from simsched.schedules import Schedule
 
 
 def hios_lp(

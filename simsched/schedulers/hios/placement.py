@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import Column, f8, i4, piece
+from simsched.base.jit import Column, f8, i4, piece
 from simsched.schedulers.hios.placement import BUDGET, Mapping, transfer
 
 

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import piece
+from simsched.base.jit import piece
 from simsched.schedulers.hios.placement import BUDGET, NONE, Mapping, put_path, transfer
 
 

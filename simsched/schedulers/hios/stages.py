@@ -5,17 +5,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.costmodel import CostModel, default_cost
-from simsched.errors import SchedulerError
-from simsched.graph.ordering import grouped
-from simsched.numeric import is_count
+from simsched.base.errors import SchedulerError
+from simsched.base.numeric import is_count
+from simsched.model.costmodel import CostModel, default_cost
+from simsched.model.graph.ordering import grouped
+from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.instance import Instance
 from simsched.schedulers.hios.placement import NONE, Mapping, insert_mapped
 from simsched.schedulers.hios.windows import Stage, Windows, next_stage, run_alone
 from simsched.schedulers.listing import require_choice, require_finite, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
-from simsched.schedules import Schedule
 
 MODES: Final = ("paper", "impl")
 StageCosts = Callable[[int], StageCost]

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 
 
 class Stage(Row):

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from simsched.graph import OpGraph
-from simsched.graph.columns import Indices
-from simsched.graph.ordering import topological_order
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Indices
+from simsched.model.graph.ordering import topological_order
 
 BLOCKS: Final = ("labels", "dominators", "none")
 

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import piece, wrapped
+from simsched.base.jit import piece, wrapped
 from simsched.schedulers.ios.lattice import holds
 from simsched.schedulers.ios.prefixes import ask_for, extended, has_room, root
 from simsched.schedulers.ios.tables import COLLECT, FORMULA, STAGES, Cell, Frame, Run

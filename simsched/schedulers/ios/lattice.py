@@ -1,6 +1,6 @@
 """All states of a part, compiled: each by taking operators off the whole part from the end, in falling order."""
 
-from simsched.jit import piece, wrapped
+from simsched.base.jit import piece, wrapped
 from simsched.schedulers.ios.tables import Run
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import combinations
 from typing import Final
 
-from simsched.cluster import Device
-from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import Device
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
 from simsched.rewriting import Draft, merge_key, merged_operators, why_not_mergeable
 from simsched.schedulers.stage_costs import StageFormula, StageLatencyOption
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import SchedulerError
+from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.endings import search_endings
 from simsched.schedulers.ios.lattice import build_states

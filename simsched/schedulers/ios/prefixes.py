@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.jit import piece, wrapped
+from simsched.base.jit import piece, wrapped
 from simsched.schedulers.ios.tables import END_OF_STAGE, FIRST_NODE, LOOKS, Run
 
 _SPREAD: Final = 0x1E3779B97F4A7C15

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.jit import running_time
-from simsched.numeric import is_count
+from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.blocks import BLOCKS, blocks_of
@@ -21,7 +22,6 @@ from simsched.schedulers.ios.stages import Stages
 from simsched.schedulers.listing import require_choice, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageFormula, StageLatencyOption
-from simsched.schedules import Schedule
 
 STRATEGIES: Final = ("both", "parallel", "merge")
 ENDINGS: Final = ("exact", "single_root")

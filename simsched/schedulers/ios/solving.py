@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.blocks import cut, readers_within
 from simsched.schedulers.ios.merging import Merging

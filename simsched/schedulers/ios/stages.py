@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final
 
-from simsched.cluster import Device
-from simsched.costmodel import CostModel, operator_times
-from simsched.graph import OpGraph
+from simsched.model.cluster import Device
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import OpGraph
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Stage, StoppedError
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption

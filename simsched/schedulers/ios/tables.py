@@ -6,7 +6,7 @@ operator it holds all those that it reads from. Stages are taken off its end, so
 
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length
 
 FORMULA, COLLECT, LOOK_UP = range(3)
 """What `mode` asks for: costs by formula, the distinct stages only, or costs of these."""

@@ -7,16 +7,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel, operator_times, times_by_device
-from simsched.graph import OpGraph
-from simsched.graph.columns import Floats
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, operator_times, times_by_device
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling.earliest import place_earliest
 from simsched.schedulers.list_scheduling.paths import find_ranks, look_ahead
 from simsched.schedulers.list_scheduling.placing import place
 from simsched.schedulers.list_scheduling.tables import Gap, Lists
 from simsched.schedulers.listing import linked_devices, require_finite, require_streams
-from simsched.schedules import Schedule
 
 _STEPS: Final = 200_000
 """Steps after which the machine code returns for a moment, at most some tenths of a second: so that Ctrl-C is heard."""

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.jit import piece
+from simsched.base.jit import piece
 from simsched.schedulers.list_scheduling.heap import pop, push
 from simsched.schedulers.list_scheduling.placing import arrival, begin, put
 from simsched.schedulers.list_scheduling.tables import Lists

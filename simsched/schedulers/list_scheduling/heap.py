@@ -1,6 +1,6 @@
 """Binary heaps of operators: the least key first, of equal keys the first in turn."""
 
-from simsched.jit import Column, f8, i4
+from simsched.base.jit import Column, f8, i4
 
 
 def push(heap: Column[i4], n: int, i: int, key: Column[f8], turn: Column[i4]) -> None:

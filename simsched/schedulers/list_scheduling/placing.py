@@ -2,8 +2,8 @@
 
 from math import inf
 
-from simsched.jit import piece
-from simsched.lowering.sorting import sort
+from simsched.base.jit import piece
+from simsched.model.lowering.sorting import sort
 from simsched.schedulers.list_scheduling.heap import pop, push
 from simsched.schedulers.list_scheduling.streams import charge, charged_start, find_gap, use
 from simsched.schedulers.list_scheduling.tables import Lists

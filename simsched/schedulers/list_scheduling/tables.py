@@ -1,6 +1,6 @@
 """The memory of list scheduling: a graph, the devices, and what is placed."""
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length
 
 
 class Listed(Row):

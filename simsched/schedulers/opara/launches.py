@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 from simsched.schedulers.listing import readers, sources
 
 _FIRST = 2.0

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import WARP, Device, occupancy
-from simsched.errors import SchedulerError
-from simsched.graph import INTENSITIES, Kernel, OpGraph
-from simsched.graph.columns import Floats
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import WARP, Device, occupancy
+from simsched.model.graph import INTENSITIES, Kernel, OpGraph
+from simsched.model.graph.columns import Floats
 
 CLASSES: Final = ("table", "roofline", "measured", "none")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024

@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.graph import OpGraph
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import require_choice
 from simsched.schedulers.opara.launches import launch_order, searched
 from simsched.schedulers.opara.resources import CLASSES, METRICS, memory_intensive, needs
 from simsched.schedulers.opara.streams import ALLOCATIONS, allocate_streams
 from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
-from simsched.schedules import Schedule
 
 _MODES: Final = ("paper", "impl")
 _ORDERS: Final = ("resource", "graph")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from simsched.graph import OpGraph
+from simsched.model.graph import OpGraph
 
 ALLOCATIONS: Final = ("journal", "conference")
 _NOBODY: Final = -1

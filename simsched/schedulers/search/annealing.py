@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.search.candidate import Candidate, Columns
 from simsched.schedulers.search.stages import StageMoves
 from simsched.schedulers.search.walk import Walk
-from simsched.schedules import Schedule
 
 if TYPE_CHECKING:
     from simsched.simulator import Evaluator

@@ -6,9 +6,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
+from simsched.model.cluster import Cluster
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import readers, sources
-from simsched.schedules import Schedule
 
 Columns = npt.NDArray[np.int64]
 

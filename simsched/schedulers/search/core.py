@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.jit import Column, i8, piece
+from simsched.base.jit import Column, i8, piece
 from simsched.schedulers.search.model import Draw, Walked, makespan_of
 
 MOVES: Final = ("relocate", "reorder", "exchange", "follow", "chain", "cross", "gather", "clear")

@@ -6,7 +6,7 @@ launched it. What runs on a device at once slows down alike by the sum of the lo
 
 from math import inf
 
-from simsched.jit import Column, Row, Rows, Table, f8, i4, i8, length
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length
 
 
 class Op(Row):

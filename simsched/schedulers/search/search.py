@@ -5,12 +5,13 @@ from typing import Final
 
 import numpy as np
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import SchedulerError
-from simsched.graph import OpGraph
-from simsched.jit import running_time
-from simsched.numeric import is_count
+from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import EXECUTIONS, Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import require_choice, require_rng, require_streams
 from simsched.schedulers.protocol import Tools
@@ -19,7 +20,6 @@ from simsched.schedulers.search.candidate import Candidate
 from simsched.schedulers.search.stages import StageMoves
 from simsched.schedulers.search.starts import Start, most_streams, plans, require_starts, variants
 from simsched.schedulers.search.walk import Walk
-from simsched.schedules import EXECUTIONS, Schedule
 
 _STREAMS: Final = 8  # of a device at least, unless told otherwise
 _ARMS: Final = 3  # starts that are tried before one of them is followed

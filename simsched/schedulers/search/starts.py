@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster
-from simsched.costmodel import CostModel
-from simsched.errors import CostError, SchedulerError, SimschedError
-from simsched.graph import OpGraph
+from simsched.base.errors import CostError, SchedulerError, SimschedError
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import EXECUTIONS, Schedule
 from simsched.schedulers.listing import readers, sources
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.candidate import dense_streams, launch_order
-from simsched.schedules import EXECUTIONS, Schedule
 
 FAST: Final = (
     "sequential",

@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import Cluster, Device, occupancy
-from simsched.costmodel import CostModel, default_cost, operator_times
-from simsched.errors import ClusterError
-from simsched.graph import Kernel, OpGraph
+from simsched.base.errors import ClusterError
+from simsched.model.cluster import Cluster, Device, occupancy
+from simsched.model.costmodel import CostModel, default_cost, operator_times
+from simsched.model.graph import Kernel, OpGraph
 from simsched.schedulers.search.candidate import Candidate
 from simsched.schedulers.search.core import MOVES, walk
 from simsched.schedulers.search.model import Draw, Walked

@@ -3,6 +3,7 @@
 from sys import float_info
 from typing import Final
 
+from simsched.base.units import TIE
 from simsched.simulator.compiled.events import go_on, push
 from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State
 from simsched.simulator.contention import (
@@ -19,7 +20,6 @@ from simsched.simulator.contention import (
     skip_waves,
     undo_skip,
 )
-from simsched.units import TIE
 
 LEAST_UNIT: Final = float_info.min
 SHORT: Final = 100.0

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from simsched.jit import Column, Row, Rows, Table, i1, i4, i8, length, piece
-from simsched.program import BARRIER, COPY, LAUNCH, WAIT, Program
+from simsched.base.jit import Column, Row, Rows, Table, i1, i4, i8, length, piece
+from simsched.model.program import BARRIER, COPY, LAUNCH, WAIT, Program
 
 
 class Use(Row):

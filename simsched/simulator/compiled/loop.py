@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.jit import piece
+from simsched.base.jit import piece
 from simsched.simulator.compiled.blocks import end_cohorts
 from simsched.simulator.compiled.events import go_on, leave, open_instant
 from simsched.simulator.compiled.gpu import dispatch

@@ -5,9 +5,10 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.cluster import WARP, Cluster, Device
-from simsched.costmodel import CostModel
-from simsched.program import COPY, LAUNCH, Program
+from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.costmodel import CostModel
+from simsched.model.program import COPY, LAUNCH, Program
+from simsched.model.trace import Load, Trace
 from simsched.simulator.compiled import tables
 from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.run import Array, Run
@@ -16,7 +17,6 @@ from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
 from simsched.simulator.workload import Demand, Jitter, demand, factors
-from simsched.trace import Load, Trace
 
 _MOST: Final = 2**62
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own

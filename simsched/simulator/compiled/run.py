@@ -6,13 +6,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import DeadlockError, SimulationError
-from simsched.graph.columns import Floats
-from simsched.program import Program
+from simsched.base.errors import DeadlockError, SimulationError
+from simsched.model.graph.columns import Floats
+from simsched.model.program import Program
+from simsched.model.trace import Load
 from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
 from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, Point, Span, State
 from simsched.simulator.deadlock import deadlock
-from simsched.trace import Load
 
 Array = npt.NDArray[Any]
 _CURVE: Final = ("time", "sm", "dram", "warps", "active")

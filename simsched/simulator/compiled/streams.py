@@ -1,14 +1,14 @@
 """Streams of the compiled engine: a state is a place at which the process of the reference waits."""
 
-from simsched.program import LAUNCH, RECORD, WAIT
+from simsched.model.program import LAUNCH, RECORD, WAIT
+from simsched.model.trace.trace import COPY as COPY_SPAN
+from simsched.model.trace.trace import KERNEL as KERNEL_SPAN
+from simsched.model.trace.trace import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.links import start_flow
 from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 from simsched.simulator.contention import is_later
-from simsched.trace.trace import COPY as COPY_SPAN
-from simsched.trace.trace import KERNEL as KERNEL_SPAN
-from simsched.trace.trace import WAIT as WAIT_SPAN
 
 # States: NEXT, and where it waits within an instruction.
 LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(2, 10)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
+from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
 from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crossing, Crowd, Share, Work
 
 # Phases of an instant, lowest first, as in `environment`: each has a queue of those to go on.

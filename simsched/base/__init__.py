@@ -1,0 +1,1 @@
+"""What everything stands on: errors, units, files, limits, machine code."""

@@ -1,0 +1,288 @@
+"""Reading and writing whole files: nothing half-written, nothing half-understood."""
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import isinf
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn, TypeVar
+
+from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
+from simsched.base.limits import limits
+
+_REQUIRED = object()
+_LARGEST_INT = 2**63
+_CHUNK: Final = 1 << 24
+_NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
+T = TypeVar("T")
+
+
+def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
+    """Write a file whole or not at all: temporary file beside it, fsync, rename.
+
+    Raises
+    ------
+    FileError
+        If the folder does not exist or cannot be written to. The old file, if any, is kept.
+    """
+    try:
+        content = data.encode() if isinstance(data, str) else data
+        path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
+        if path.is_dir():
+            raise FileError(f"cannot write {path}: it is a folder")
+        if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
+            path.write_bytes(content)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException as error:  # also Ctrl-C: the temporary file must not stay behind
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None = None) -> bytes:
+    """Return what a file holds, or its first `most` bytes.
+
+    Parameters
+    ----------
+    limit
+        Bytes beyond which the file is refused; None for those of `simsched.limits`.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read, or is larger than anything that is read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(most) if most >= 0 else _read_whole(file, path, limit)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read_whole(file: BinaryIO, path: str | os.PathLike[str], limit: int | None) -> bytes:
+    """Return what a file holds, looking at its size first; what has none is read piece by piece."""
+    found = os.fstat(file.fileno())
+    if limit is None:
+        device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
+        limit = limits().device_nbytes if device else limits().file_nbytes
+    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+        return file.read()
+    pieces, left = [], limit + 1 if found.st_size <= limit else 0
+    while left and (piece := file.read(min(left, _CHUNK))):
+        pieces.append(piece)
+        left -= len(piece)
+    if not left:
+        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.limits` sets")
+    return b"".join(pieces)
+
+
+def decode_text(data: bytes | bytearray, source: str) -> str:
+    """Return UTF-8 text as it stands, less a byte-order mark; `source` names it in errors.
+
+    Raises
+    ------
+    FormatError
+        If it is not UTF-8; the message names the byte.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{source}: not a text file ({error.reason} at byte {error.start})") from error
+
+
+def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
+    """Return the text of a UTF-8 file; `limit` and errors are those of `read_bytes` and `decode_text`."""
+    return decode_text(read_bytes(path, limit=limit), str(path))
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Let errors of a ``with`` block, in which something is done with what was read, name where it was read from."""
+    try:
+        yield
+    except _NAMED as error:
+        raise type(error)(f"{source}: {error}") from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return what a JSON file holds; NaN, infinities, numbers beyond floats and repeated keys are refused.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If it is not JSON; the message names the line.
+    """
+    return parse_json(read_text(path), source=str(path))
+
+
+def parse_json(text: str, source: str = "JSON") -> Any:
+    """Return what a JSON text holds; `source` names it in errors."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise FormatError(f"{source}: {constant} is not a number that can be used")
+
+    def finite(number: str) -> float:
+        value = float(number)
+        if isinf(value):
+            raise FormatError(f"{source}: {number} is too large a number")
+        return value
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise FormatError(f"{source}: field {key!r} stands twice in one object")
+            found[key] = value
+        return found
+
+    try:
+        data = json.loads(text, parse_constant=refuse, parse_float=finite, object_pairs_hook=unique)
+        if "\\ud" in text.lower():  # an escaped half of a character: text that nothing can print
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
+    except json.JSONDecodeError as error:
+        raise FormatError(
+            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from error
+    except RecursionError as error:
+        raise FormatError(f"{source}: nested too deeply") from error
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{source}: {error}") from error  # e.g. an integer of over 4,300 digits
+
+
+def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
+    """Return `data` as JSON text that ends in a newline."""
+    return json.dumps(data, indent=indent, allow_nan=False) + "\n"
+
+
+def json_copy(value: Any) -> Any:
+    """Return a value as it comes back from a file: lists for tuples, and all of it copied.
+
+    Raises ValueError, TypeError or RecursionError if it is no JSON value.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
+        return value
+    if kind is list or kind is tuple:
+        # mostly sizes of windows and tensors, for which a call each would take most of the time
+        return [
+            item if type(item) is int and -_LARGEST_INT <= item <= _LARGEST_INT else json_copy(item) for item in value
+        ]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: item if type(item) is str else json_copy(item) for key, item in value.items()}
+    return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
+
+
+class Record:
+    """A JSON object that is read field by field, every field checked and accounted for.
+
+    Parameters
+    ----------
+    data
+        The decoded object.
+    where
+        How errors name it, such as ``"plan.json: placements[3]"``.
+    """
+
+    def __init__(self, data: Any, where: str) -> None:
+        if not isinstance(data, dict):
+            raise FormatError(f"{where}: expected an object, not {_kind(data)}")
+        self._data = data
+        self._where = where
+        self._seen: list[str] = []
+
+    def take(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
+        """Return a field of the given type; a missing one is an error unless `default` is given."""
+        self._seen.append(key)
+        value = self._data.get(key, _REQUIRED)
+        if value is _REQUIRED or (value is None and default is not _REQUIRED):
+            if default is _REQUIRED:
+                raise FormatError(f"{self._where}: field {key!r} is missing")
+            return default
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            try:
+                return float(value)
+            except OverflowError:
+                raise FormatError(f"{self._where}: field {key!r} is too large a number") from None
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            names = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
+            raise FormatError(f"{self._where}: field {key!r} must be {names}, not {_kind(value)}")
+        if type(value) is str and len(value) > limits().text_length:
+            most = limits().text_length
+            raise FormatError(f"{self._where}: field {key!r} has {len(value):,} characters, of which {most:,} are read")
+        return value
+
+    def records(self, key: str, default: Any = _REQUIRED) -> "list[Record]":
+        """Return a field that is a list of objects."""
+        rows = self.take(key, list, default)
+        return [Record(row, f"{self._where}: {key}[{i}]" if ":" not in self._where else f"{self._where}.{key}[{i}]")
+                for i, row in enumerate(rows)]  # fmt: skip
+
+    def build(self, make: Callable[..., T], **arguments: Any) -> T:
+        """Call `make` with what was read, and refuse fields that nobody asked for."""
+        self.done()
+        try:  # and not `naming`, since it is done for each operator
+            return make(**arguments)
+        except _NAMED as error:
+            raise type(error)(f"{self._where}: {error}") from error
+
+    def done(self) -> None:
+        """Refuse fields that nobody asked for."""
+        unknown = [key for key in self._data if key not in self._seen]
+        if unknown:
+            raise FormatError(f"{self._where}: unknown field {unknown[0]!r}; known are: {', '.join(self._seen)}")
+
+    @property
+    def where(self) -> str:
+        """How errors name this object."""
+        return self._where
+
+
+def document(data: Any, kind: str, version: int, source: str) -> Record:
+    """Return the top of a versioned document as a `Record`, its format and version checked."""
+    record = Record(data, source)
+    found = record.take("format", str)
+    if found != kind:
+        raise FormatError(f"{source}: field 'format' is {found!r}; expected {kind!r}")
+    number = record.take("version", int)
+    if number != version:
+        raise FormatError(f"{source}: field 'version' is {number}; this release reads {kind} {version}")
+    return record
+
+
+_NAMES: dict[type, str] = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
+}  # fmt: skip
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)

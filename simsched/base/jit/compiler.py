@@ -1,0 +1,615 @@
+"""A compiler for kernels: typed Python functions over tables become LLVM assembly, a piece at a time.
+
+A piece is a function of one table and all the kernels it calls. Their source is parsed by `ast`; parameters have the
+types of their annotations, locals that of what is assigned to them first. What is not in the subset is refused with
+file and line. `docs/background/kernels.md` is for readers of this file.
+"""
+
+import ast
+import builtins
+import math
+from collections.abc import Mapping, Sequence
+from struct import pack
+from types import FunctionType, ModuleType
+from typing import Any, Final, NamedTuple, cast
+
+from simsched.base.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
+from simsched.base.jit.units import CompileError, Unit, is_kernel, wrapped
+
+_NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
+_STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
+"""How numbers of tables lie in memory."""
+_INT_OPS: Final = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+    ast.LShift: "shl", ast.RShift: "ashr",
+}  # fmt: skip
+_FLOAT_OPS: Final = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_COMPARISONS: Final = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+_ROUNDED: Final = {math.floor: "floor", math.ceil: "ceil"}
+_EXACT: Final = 2**53  # whole numbers up to here are floats
+_INTRINSICS: Final = """
+declare double @llvm.floor.f64(double)
+declare double @llvm.ceil.f64(double)
+declare double @llvm.fabs.f64(double)
+declare double @llvm.sqrt.f64(double)
+declare i64 @llvm.fptosi.sat.i64.f64(double)
+"""
+
+
+class Value(NamedTuple):
+    """An operand: its type, and its text in LLVM assembly."""
+
+    kind: Any
+    text: str
+
+
+def compile_piece(entry: FunctionType, symbol: str, units: Mapping[str, Unit]) -> str:
+    """Return LLVM assembly of a function of one table and of the kernels that it calls.
+
+    Parameters
+    ----------
+    symbol
+        Its name as a symbol.
+
+    Raises
+    ------
+    CompileError
+        If something is not in the subset; the message names file, line and remedy.
+    """
+    module = _Module(units)
+    module.symbols[entry] = symbol
+    module.todo.append(entry)
+    text = [_INTRINSICS]
+    while module.todo:
+        function = module.todo.pop()
+        text += _Function(module, function).lines(external=function is entry)
+    return "\n".join([*text, *module.metadata.values(), ""])
+
+
+class _Module:
+    """What the functions of a piece share: their symbols, and who of their memory cannot be the same."""
+
+    def __init__(self, units: Mapping[str, Unit]) -> None:
+        self.units = units
+        self.symbols: dict[FunctionType, str] = {}
+        self.todo: list[FunctionType] = []
+        self.metadata = {"": "!0 = !{}", "root": '!1 = !{!"memory"}'}
+
+    def symbol(self, function: FunctionType) -> str:
+        """Return the symbol of a kernel, which is compiled in due course."""
+        if function not in self.symbols:
+            self.symbols[function] = f"{function.__module__}.{function.__qualname__}"
+            self.todo.append(function)
+        return self.symbols[function]
+
+    def tag(self, name: str) -> str:
+        """Return the mark of a field, or of columns of a type: nothing else is the same memory."""
+        if name not in self.metadata:
+            k = len(self.metadata)
+            self.metadata[name + " "] = f'!{k} = !{{!"{name}", !1, i64 0}}'
+            self.metadata[name] = f"!{k + 1} = !{{!{k}, !{k}, i64 0}}"
+        return f", !tbaa {self.metadata[name].partition(' ')[0]}"
+
+
+def _llvm(kind: Any) -> str:
+    """Return a type in LLVM assembly."""
+    if isinstance(kind, str):
+        return kind
+    return f"{{ {', '.join(map(_llvm, kind))} }}" if type(kind) is tuple else "ptr"
+
+
+def _shown(kind: Any) -> str:
+    """Return a type as a reader of the kernel knows it."""
+    if isinstance(kind, ColumnKind):
+        return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
+    if type(kind) is tuple:
+        return f"({', '.join(map(_shown, kind))})"
+    return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
+
+
+class _Function:
+    """One kernel on its way to LLVM assembly.
+
+    Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
+    """
+
+    def __init__(self, module: _Module, function: FunctionType) -> None:
+        self._module, self._function = module, function
+        self._unit = module.units[function.__code__.co_filename]
+        self._definition = self._unit.definition(function.__name__)
+        self._line = self._definition.lineno
+        self._slots: list[str] = []
+        self._code: list[str] = []
+        self._locals: dict[str, Value] = {}
+        self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
+        self._count = 0
+
+    def lines(self, *, external: bool) -> list[str]:
+        """Return the function."""
+        parameters, self._returns = self.signature(self._function)
+        for name, kind in parameters.items():
+            self._store_local(name, Value(kind, f"%p.{name}"))
+        self._block(self._definition.body)
+        if not self._ended():
+            self._code.append("  ret void" if self._returns == NONE else "  unreachable")
+        listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
+        head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
+        head += f'@"{self._module.symbols[self._function]}"({listed}) nounwind {{'
+        return [head, *self._slots, *self._code, "}"]
+
+    def signature(self, function: FunctionType) -> tuple[dict[str, Any], Any]:
+        """Return the types of parameters and result by a function's annotations."""
+        kinds = {name: kind_of(annotation) for name, annotation in function.__annotations__.items()}
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        for name in (*names, "return"):
+            if kinds.get(name) is None:
+                what = "the result" if name == "return" else f"parameter {name!r}"
+                self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
+        return {name: kinds[name] for name in names}, kinds["return"]
+
+    def _refuse(self, why: str) -> Any:
+        raise CompileError(f"{self._unit.file}:{self._line}: {why}")
+
+    # --- code
+
+    def _emit(self, kind: Any, operation: str) -> Value:
+        """Write an operation that gives a value."""
+        self._count += 1
+        self._code.append(f"  %v{self._count} = {operation}")
+        return Value(kind, f"%v{self._count}")
+
+    def _set(self, place: Value, value: Value) -> None:
+        self._code.append(f"  store {_llvm(place.kind)} {value.text}, ptr {place.text}")
+
+    def _get(self, place: Value) -> Value:
+        return self._emit(place.kind, f"load {_llvm(place.kind)}, ptr {place.text}")
+
+    def _labels(self, n: int) -> list[str]:
+        self._count += n
+        return [f"l{self._count - k}" for k in range(n)]
+
+    def _ended(self) -> bool:
+        """Return whether nothing goes on behind the last line."""
+        return bool(self._code) and self._code[-1].startswith(("  br ", "  ret "))
+
+    def _jump(self, label: str) -> None:
+        if not self._ended():
+            self._code.append(f"  br label %{label}")
+
+    def _begin(self, label: str) -> None:
+        """Begin a block; what stands before it goes on there."""
+        self._jump(label)
+        self._code.append(f"{label}:")
+
+    def _branch(self, condition: Value, then: str, otherwise: str) -> None:
+        self._code.append(f"  br i1 {condition.text}, label %{then}, label %{otherwise}")
+
+    def _slot(self, kind: Any) -> Value:
+        """Return a new place on the stack."""
+        self._count += 1
+        self._slots.append(f"  %v{self._count} = alloca {_llvm(kind)}")
+        return Value(kind, f"%v{self._count}")
+
+    # --- statements
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            self._line = statement.lineno
+            name = type(statement).__name__.lower()
+            method = getattr(self, f"_do_{name}", None)
+            if method is None or (getattr(statement, "orelse", None) and name != "if"):
+                self._refuse(f"{name}, or its else, is not compiled; {_SUBSET}")
+            cast(Any, method)(statement)
+            if self._ended():  # the rest is never run
+                return
+
+    def _do_pass(self, _node: ast.Pass) -> None:
+        pass
+
+    def _do_expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring
+            self._expr(node.value)
+
+    def _do_assign(self, node: ast.Assign | ast.AnnAssign) -> None:
+        if node.value is None:
+            self._refuse("a local without a value; assign one")
+        values = self._values(cast(ast.expr, node.value))
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            if len(names) != len(values):
+                self._refuse(f"{len(values)} values for {len(names)} names; give as many")
+            for name, value in zip(names, values, strict=True):
+                if isinstance(name, ast.Name):
+                    self._store_local(name.id, value)
+                else:
+                    self._write(*self._place(name), value)
+
+    _do_annassign = _do_assign
+
+    def _values(self, node: ast.expr) -> list[Value]:
+        """Return the values of a tuple, or the only one."""
+        if isinstance(node, ast.Tuple):
+            return [self._expr(each) for each in node.elts]
+        value = self._expr(node)
+        if type(value.kind) is not tuple:
+            return [value]
+        whole = f"extractvalue {_llvm(value.kind)} {value.text}"
+        return [self._emit(kind, f"{whole}, {k}") for k, kind in enumerate(value.kind)]
+
+    def _do_augassign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            new = self._operation(node.op, self._expr(node.target), self._expr(node.value))
+            self._store_local(node.target.id, new)
+        else:
+            place, tag = self._place(node.target)
+            self._write(place, tag, self._operation(node.op, self._read(place, tag), self._expr(node.value)))
+
+    def _do_return(self, node: ast.Return) -> None:
+        values = [] if node.value is None else self._values(node.value)
+        kinds = self._returns if type(self._returns) is tuple else (self._returns,) * (self._returns != NONE)
+        if len(values) != len(kinds):
+            self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
+        values = [self._fitting(value, kind, "the result") for value, kind in zip(values, kinds, strict=True)]
+        found = values[0] if len(values) == 1 else Value(self._returns, "undef" if values else "")
+        for k, value in enumerate(values if len(values) > 1 else []):
+            operands = f"{_llvm(found.kind)} {found.text}, {_llvm(value.kind)} {value.text}, {k}"
+            found = self._emit(found.kind, f"insertvalue {operands}")
+        self._code.append(f"  ret {_llvm(self._returns)} {found.text}")
+
+    def _do_if(self, node: ast.If) -> None:
+        then, otherwise, end = self._labels(3)
+        self._branch(self._truth(node.test), then, otherwise)
+        self._begin(then)
+        self._block(node.body)
+        self._jump(end)
+        self._begin(otherwise)
+        self._block(node.orelse)
+        self._begin(end)
+
+    def _do_while(self, node: ast.While) -> None:
+        test, body, end = self._labels(3)
+        self._begin(test)
+        self._branch(self._truth(node.test), body, end)
+        self._begin(body)
+        self._loop(node.body, test, end)
+        self._jump(test)
+        self._begin(end)
+
+    def _loop(self, body: Sequence[ast.stmt], on: str, out: str) -> None:
+        self._loops.append((on, out))
+        self._block(body)
+        self._loops.pop()
+
+    def _do_for(self, node: ast.For) -> None:
+        call, target = cast(ast.Call, node.iter), node.target
+        if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(target, ast.Name)):
+            self._refuse("for runs over range(...) only; index the column by a number")
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            self._refuse("a range has one to three bounds, without names")
+        bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
+        start, stop = bounds if len(bounds) == 2 else (Value(INT, "0"), bounds[0])
+        step = self._constant(call.args[2]) if len(call.args) == 3 else 1
+        if not isinstance(step, int) or not step:
+            self._refuse("the step of a range is a whole number, not 0, that stands in the source")
+        at = self._slot(INT)
+        test, body, on, end = self._labels(4)
+        self._set(at, start)
+        self._begin(test)
+        now = self._get(at)
+        order = "slt" if step > 0 else "sgt"
+        self._branch(self._emit(BOOL, f"icmp {order} i64 {now.text}, {stop.text}"), body, end)
+        self._begin(body)
+        self._store_local(cast(ast.Name, target).id, now)
+        self._loop(node.body, on, end)
+        self._begin(on)
+        self._set(at, self._emit(INT, f"add i64 {now.text}, {step}"))
+        self._jump(test)
+        self._begin(end)
+
+    def _do_break(self, _node: ast.Break) -> None:
+        self._jump(self._loops[-1][1])
+
+    def _do_continue(self, _node: ast.Continue) -> None:
+        self._jump(self._loops[-1][0])
+
+    # --- places
+
+    def _store_local(self, name: str, value: Value) -> None:
+        if value.kind == NONE or type(value.kind) is tuple:
+            self._refuse(f"{name!r} cannot be {_shown(value.kind)}; give each part a name")
+        if name not in self._locals:
+            self._locals[name] = self._slot(value.kind)
+        place = self._locals[name]
+        if place.kind != value.kind:
+            self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
+        self._set(place, value)
+
+    def _place(self, node: ast.expr) -> tuple[Value, str]:
+        """Return the address of a field or of a place in a column, with a number's code as type, and its name."""
+        if isinstance(node, ast.Attribute):
+            row = self._expr(node.value)
+            offset, code = getattr(row.kind, "fields", {}).get(node.attr, (0, ""))
+            place, name = f"i8, ptr {row.text}, i64 {offset}", f"{getattr(row.kind, '__name__', '')}.{node.attr}"
+        elif isinstance(node, ast.Subscript):
+            column, part = self._expr(node.value), node.slice
+            if not isinstance(column.kind, ColumnKind):
+                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+            code = name = column.kind.element
+            if isinstance(part, ast.Slice):
+                if part.lower is None or part.upper or part.step:
+                    self._refuse("a part of a column has a start only: column[start:]")
+                part, code = cast(ast.expr, part.lower), column.kind
+            i = self._fitting(self._expr(part), INT, "a place in a column")
+            place = f"[{dtype_of(column.kind.element).itemsize} x i8], ptr {column.text}, i64 {i.text}"
+        else:
+            code = ""
+        if not code:
+            self._refuse(f"{ast.unparse(node)!r} is no local, field or column")
+        return self._emit(code, f"getelementptr {place}"), name if code in _STORED else ""
+
+    def _read(self, place: Value, name: str) -> Value:
+        stored = _STORED[place.kind]
+        tag = self._module.tag(name)
+        value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}{tag}")
+        return value if stored == value.kind else self._emit(INT, f"sext {stored} {value.text} to i64")
+
+    def _write(self, place: Value, name: str, value: Value) -> None:
+        if place.kind not in _STORED:
+            self._refuse("what is written to is a local, a field or a number of a column")
+        stored = _STORED[place.kind]
+        if stored == FLOAT and value.kind in (INT, BOOL):
+            value = self._as_float(value)
+        value = self._fitting(value, FLOAT if stored == FLOAT else INT, "what is written")
+        if stored != value.kind:
+            value = self._emit(stored, f"trunc i64 {value.text} to {stored}")
+        self._code.append(f"  store {stored} {value.text}, ptr {place.text}{self._module.tag(name)}")
+
+    # --- expressions
+
+    def _expr(self, node: ast.expr) -> Value:
+        method = getattr(self, f"_get_{type(node).__name__.lower()}", None)
+        if method is None:
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
+        return cast(Value, cast(Any, method)(node))
+
+    def _static(self, node: ast.expr) -> Any:
+        """Return what a name, or an attribute of a module, stands for outside of the function; None if nothing."""
+        if isinstance(node, ast.Name) and node.id not in self._locals:
+            return self._unit.names.get(node.id, getattr(builtins, node.id, None))
+        if isinstance(node, ast.Attribute):
+            module = self._static(node.value)
+            return getattr(module, node.attr, None) if isinstance(module, ModuleType) else None
+        return None
+
+    def _constant(self, node: ast.expr) -> Any:
+        """Return a number that stands in the source, or is one of the module's; else None."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            number = self._constant(node.operand)
+            return -number if isinstance(number, int | float) else None
+        found = self._static(node)
+        return found if isinstance(found, int | float) else None
+
+    def _get_constant(self, node: ast.expr) -> Value:
+        number = self._constant(node)
+        if isinstance(number, bool):
+            return Value(BOOL, str(number).lower())
+        if isinstance(number, int) and -(2**63) <= number < 2**63:
+            return Value(INT, str(number))
+        if isinstance(number, float):
+            return Value(FLOAT, f"0x{pack('>d', number).hex()}")
+        return self._refuse(f"{ast.unparse(node)!r} is no number of 64 bits and no local; {_SUBSET}")  # type: ignore[no-any-return]
+
+    def _get_name(self, node: ast.Name) -> Value:
+        return self._get(self._locals[node.id]) if node.id in self._locals else self._get_constant(node)
+
+    def _get_attribute(self, node: ast.Attribute) -> Value:
+        if self._static(node) is not None:
+            return self._get_constant(node)
+        place, name = self._place(node)
+        if isinstance(place.kind, ColumnKind):  # addresses of columns stay what they are during a call
+            return self._emit(place.kind, f"load ptr, ptr {place.text}, !invariant.load !0")
+        return self._read(place, name)
+
+    def _get_subscript(self, node: ast.Subscript) -> Value:
+        place, name = self._place(node)
+        return self._read(place, name) if place.kind in _STORED else place
+
+    def _get_binop(self, node: ast.BinOp) -> Value:
+        return self._operation(node.op, self._expr(node.left), self._expr(node.right))
+
+    def _operation(self, op: ast.operator, a: Value, b: Value) -> Value:
+        if {a.kind, b.kind} == {BOOL} and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+            return self._emit(BOOL, f"{_INT_OPS[type(op)]} i1 {a.text}, {b.text}")
+        if not {a.kind, b.kind} <= {INT, FLOAT, BOOL}:
+            self._refuse(f"arithmetic of {_shown(a.kind)} and {_shown(b.kind)}")
+        if FLOAT in (a.kind, b.kind):
+            if type(op) not in _FLOAT_OPS:
+                self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
+            a, b = self._as_float(a), self._as_float(b)
+            return self._emit(FLOAT, f"{_FLOAT_OPS[type(op)]} double {a.text}, {b.text}")
+        a, b = self._as_int(a), self._as_int(b)
+        if isinstance(op, ast.FloorDiv | ast.Mod):
+            return self._floor_division(op, a, b)
+        if isinstance(op, ast.LShift | ast.RShift):  # the same on every processor; Python goes on beyond 63
+            b = self._emit(INT, f"and i64 {b.text}, 63")
+        if type(op) not in _INT_OPS:
+            self._refuse(f"{type(op).__name__} of whole numbers is not compiled; write float(a) / b, or a product")
+        return self._emit(INT, f"{_INT_OPS[type(op)]} i64 {a.text}, {b.text}")
+
+    def _floor_division(self, op: ast.operator, a: Value, b: Value) -> Value:
+        """Divide towards minus infinity, as Python does; LLVM divides towards 0."""
+        quotient = self._emit(INT, f"sdiv i64 {a.text}, {b.text}")
+        rest = self._emit(INT, f"srem i64 {a.text}, {b.text}")
+        signs = self._emit(INT, f"xor i64 {rest.text}, {b.text}")
+        differ = self._emit(BOOL, f"icmp slt i64 {signs.text}, 0")
+        some = self._emit(BOOL, f"icmp ne i64 {rest.text}, 0")
+        off = self._emit(BOOL, f"and i1 {some.text}, {differ.text}")
+        if isinstance(op, ast.FloorDiv):
+            return self._emit(INT, f"sub i64 {quotient.text}, {self._as_int(off).text}")
+        other = self._emit(INT, f"add i64 {rest.text}, {b.text}")
+        return self._emit(INT, f"select i1 {off.text}, i64 {other.text}, i64 {rest.text}")
+
+    def _get_unaryop(self, node: ast.UnaryOp) -> Value:
+        if isinstance(node.op, ast.Not):
+            return self._emit(BOOL, f"xor i1 {self._truth(node.operand).text}, true")
+        if self._constant(node) is not None:
+            return self._get_constant(node)
+        value = self._expr(node.operand)
+        if isinstance(node.op, ast.USub) and value.kind == FLOAT:
+            return self._emit(FLOAT, f"fneg double {value.text}")
+        if value.kind not in (INT, BOOL) or isinstance(node.op, ast.UAdd):
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
+        operation = "sub i64 0," if isinstance(node.op, ast.USub) else "xor i64 -1,"
+        return self._emit(INT, f"{operation} {self._as_int(value).text}")
+
+    def _get_boolop(self, node: ast.BoolOp) -> Value:
+        return self._truth(node, exactly=True)
+
+    def _truth(self, node: ast.expr, *, exactly: bool = False) -> Value:
+        """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
+        if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
+            end, found = self._labels(1)[0], self._slot(BOOL)
+            for k, each in enumerate(node.values):
+                self._set(found, value := self._truth(each, exactly=exactly))
+                if k + 1 < len(node.values):
+                    on = self._labels(1)[0]
+                    self._branch(value, *((on, end) if isinstance(node.op, ast.And) else (end, on)))
+                    self._begin(on)
+            self._begin(end)
+            return self._get(found)
+        value = self._expr(node)
+        if value.kind == BOOL:
+            return value
+        if exactly or value.kind not in (INT, FLOAT):
+            self._refuse(f"{ast.unparse(node)!r} is {_shown(value.kind)}, no truth; compare it")
+        return self._compare("ne", value, Value(INT, "0"))
+
+    def _get_compare(self, node: ast.Compare) -> Value:
+        left = self._expr(node.left)
+        found: Value | None = None
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if len(node.ops) > 1 and not isinstance(right, ast.Name | ast.Constant):
+                self._refuse("in a chain of comparisons only the first may be more than a name or number; use `and`")
+            value, left = self._comparison(op, left, right)
+            found = value if found is None else self._emit(BOOL, f"and i1 {found.text}, {value.text}")
+        return cast(Value, found)
+
+    def _comparison(self, op: ast.cmpop, left: Value, right: ast.expr) -> tuple[Value, Value]:
+        """Return a comparison, and its right operand."""
+        if isinstance(op, ast.Is | ast.IsNot):
+            if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
+                self._refuse("`is` asks of a column whether it is None; else compare by ==")
+            order = "eq" if isinstance(op, ast.Is) else "ne"
+            return self._emit(BOOL, f"icmp {order} ptr {left.text}, null"), left
+        if isinstance(op, ast.In | ast.NotIn):
+            # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
+            if not isinstance(right, ast.Tuple) or left.kind == FLOAT:
+                self._refuse("`in` asks of a whole number for a tuple of such, written out; else compare by ==")
+            found = Value(BOOL, "false")
+            for each in cast(ast.Tuple, right).elts:
+                same = self._compare("eq", left, self._expr(each))
+                found = self._emit(BOOL, f"or i1 {found.text}, {same.text}")
+            return (self._emit(BOOL, f"xor i1 {found.text}, true") if isinstance(op, ast.NotIn) else found), left
+        value = self._expr(right)
+        return self._compare(_COMPARISONS[type(op)], left, value), value
+
+    def _compare(self, order: str, a: Value, b: Value) -> Value:
+        if FLOAT in (a.kind, b.kind):
+            for value in (a, b):
+                if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
+                    self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
+            a, b = self._as_float(a), self._as_float(b)
+            return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
+        if not {a.kind, b.kind} <= {INT, BOOL}:
+            self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
+        a, b = self._as_int(a), self._as_int(b)
+        return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
+
+    def _get_ifexp(self, node: ast.IfExp) -> Value:
+        then, otherwise, end = self._labels(3)
+        self._branch(self._truth(node.test), then, otherwise)
+        self._begin(then)
+        value = self._expr(node.body)
+        found = self._slot(value.kind)
+        self._set(found, value)
+        self._jump(end)
+        self._begin(otherwise)
+        self._set(found, self._fitting(self._expr(node.orelse), found.kind, "the other value"))
+        self._begin(end)
+        return self._get(found)
+
+    def _get_call(self, node: ast.Call) -> Value:
+        called = self._static(node.func)
+        if is_kernel(called):
+            return self._call(cast(FunctionType, called), node)
+        arguments = [self._expr(each) for each in node.args]
+        kinds = [argument.kind for argument in arguments]
+        if node.keywords or not arguments:
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; give its parameters and result types, or {_SUBSET}")
+        first = arguments[0]
+        if called in (max, min) and len(kinds) > 1 and len(set(kinds)) == 1 and kinds[0] in (INT, FLOAT):
+            for other in arguments[1:]:  # of equal ones, and beside NaN, the first stays, as in Python
+                better = self._compare("gt" if called is max else "lt", other, first)
+                operands = f"i1 {better.text}, {first.kind} {other.text}, {first.kind} {first.text}"
+                first = self._emit(first.kind, f"select {operands}")
+            return first
+        if len(kinds) == 1:
+            if called is float and kinds[0] in (INT, FLOAT, BOOL):
+                return self._as_float(first)
+            if called is bool and kinds[0] in (INT, FLOAT, BOOL):
+                return self._compare("ne", first, Value(INT, "0"))
+            if called is wrapped and kinds[0] == INT:
+                return first
+            if called is int and kinds[0] in (INT, BOOL):
+                return self._as_int(first)
+            if called is abs and kinds[0] == FLOAT:
+                return self._emit(FLOAT, f"call double @llvm.fabs.f64(double {first.text})")
+            if called is math.sqrt and kinds[0] == FLOAT:
+                return self._emit(FLOAT, f"call double @llvm.sqrt.f64(double {first.text})")
+            if called in (int, *_ROUNDED) and kinds[0] == FLOAT:
+                if called in _ROUNDED:
+                    first = self._emit(FLOAT, f"call double @llvm.{_ROUNDED[called]}.f64(double {first.text})")
+                return self._emit(INT, f"call i64 @llvm.fptosi.sat.i64.f64(double {first.text})")
+        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(_shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
+
+    def _call(self, function: FunctionType, node: ast.Call) -> Value:
+        kinds, result = self.signature(function)
+        named = dict(zip(kinds, node.args, strict=False)) | {cast(str, each.arg): each.value for each in node.keywords}
+        if len(node.args) + len(node.keywords) != len(kinds) or set(named) != set(kinds):
+            self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them")
+        given = {name: self._fitting(self._expr(each), kinds[name], f"{name!r}") for name, each in named.items()}
+        listed = ", ".join(f"{_llvm(kinds[name])} {given[name].text}" for name in kinds)
+        call = f'call {_llvm(result)} @"{self._module.symbol(function)}"({listed})'
+        if result == NONE:
+            self._code.append(f"  {call}")
+            return Value(NONE, "")
+        return self._emit(result, call)
+
+    # --- types
+
+    def _fitting(self, value: Value, kind: Any, what: str) -> Value:
+        """Return a value that has to be of a type; a truth is a whole number where one is wanted."""
+        if value.kind == BOOL and kind == INT:
+            return self._as_int(value)
+        if value.kind != kind:
+            self._refuse(f"{what} is {_shown(value.kind)}, and has to be {_shown(kind)}; write int(...) or float(...)")
+        return value
+
+    def _as_int(self, value: Value) -> Value:
+        return value if value.kind == INT else self._emit(INT, f"zext i1 {value.text} to i64")
+
+    def _as_float(self, value: Value) -> Value:
+        if value.kind == FLOAT:
+            return value
+        if value.kind == INT and value.text.lstrip("-").isdigit():
+            return Value(FLOAT, f"0x{pack('>d', float(int(value.text))).hex()}")
+        return self._emit(FLOAT, f"sitofp i64 {self._as_int(value).text} to double")
+
+
+_SUBSET: Final = (
+    "kernels have int, float, bool, tables, rows and columns, if, while, for range, calls of kernels,"
+    " max, min, abs, floor, ceil, sqrt, int, float, bool, wrapped"
+)

@@ -1,0 +1,204 @@
+"""Pieces: kernels that Python calls, as machine code that is made when it is needed, and kept on disk.
+
+The first call takes code that LLVM has not optimised, which is there in some tenths of a second; a piece that has run
+for some tenths of a second is optimised in a thread meanwhile. Both are the same to the last bit.
+"""
+
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from types import FunctionType
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+from simsched.base.errors import SimschedError
+from simsched.base.jit import store
+from simsched.base.jit.tables import Table
+from simsched.base.jit.units import Unit, digest_of, units_of
+
+if TYPE_CHECKING:
+    from simsched.base.jit.native import Native
+
+T = TypeVar("T", bound=Table)
+
+SWITCH: Final = "SIMSCHED_JIT"
+"""Environment variable: "0" runs kernels as Python, "O0" and "O3" only unoptimised or only optimised code."""
+_PATIENCE: Final = 0.3  # s that unoptimised code runs before it is optimised
+_SILENCE: Final = 2.0  # s of compiling before a line says so
+_lock = threading.RLock()
+_seconds = 0.0  # spent in making and loading what is needed at once
+_since: float | None = None  # when that began which goes on now
+_how = os.environ.get(SWITCH, "")
+
+
+def piece(task: str) -> Callable[[Callable[[T], None]], "Piece[T]"]:
+    """Make a piece of a kernel that takes one table; `task` says what it does, in a line on stderr."""
+    return lambda function: Piece(cast(FunctionType, function), task)
+
+
+def running_time() -> float:
+    """Return the time in s of a clock that stands still while machine code is made and loaded."""
+    since = _since
+    return (perf_counter() if since is None else since) - _seconds
+
+
+@contextmanager
+def running(how: str) -> Iterator[None]:
+    """Run all pieces in one way, "0", "O0" or "O3"; in all threads, so for tests."""
+    global _how
+    before, _how = _how, how
+    try:
+        yield
+    finally:
+        _how = before
+
+
+class Piece(Generic[T]):
+    """A kernel as Python calls it, with a table; it lets other threads run.
+
+    Parameters
+    ----------
+    function
+        A kernel of one table that returns nothing.
+    task
+        What it does.
+    """
+
+    def __init__(self, function: FunctionType, task: str) -> None:
+        self.function, self.task = function, task
+        self.__doc__, self.__module__ = function.__doc__, function.__module__
+        self._run: Native | None = None
+        self._natives: dict[str, Native] = {}
+        self._spent = 0.0
+        self._improving = False
+
+    def __call__(self, table: T) -> None:
+        """Run it."""
+        if _how:
+            self._call_as(_how, table)
+        else:
+            (self._run or self._load())(table.address)
+
+    def _call_as(self, how: str, table: T) -> None:
+        if how == "0":
+            self.function(table)
+            return
+        if how not in ("O0", "O3"):
+            raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
+        if how not in self._natives:
+            with _lock, _counted(self.task):
+                self._natives[how] = self._find(how) or self._make(how)
+        self._natives[how](table.address)
+
+    def _load(self) -> "Native":
+        """Return optimised code where there is some, or else unoptimised code, which is made if need be."""
+        with _lock:
+            if self._run is None:
+                with _counted(self.task):
+                    self._run = self._find("O3")
+                    if self._run is None:
+                        self._natives["O0"] = self._find("O0") or self._make("O0")
+                        self._run = self._timed
+            return self._run
+
+    def _timed(self, address: int) -> None:
+        """Run unoptimised code; when that has taken long enough, begin to optimise."""
+        begun = perf_counter()
+        self._natives["O0"](address)
+        self._spent += perf_counter() - begun
+        if self._spent > _PATIENCE and not self._improving:
+            self._improving = True
+            threading.Thread(target=self._improve, name=f"optimise the {self.task}").start()
+
+    def _improve(self) -> None:
+        with suppress(_EndingError):
+            self._run = self._make("O3")
+
+    # --- making code
+
+    @property
+    def symbol(self) -> str:
+        """The name of its function in object code."""
+        return f"{self.function.__module__}.{self.function.__name__}"
+
+    @cached_property
+    def _units(self) -> dict[str, Unit]:
+        return units_of(self.function)
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of the sources, the tables and the compiler."""
+        text = digest_of(self._units) + Path(__file__).with_name("compiler.py").read_text(encoding="utf-8")
+        return sha256(text.encode()).hexdigest()[:24]
+
+    def assembly(self) -> str:
+        """Return the piece in LLVM assembly."""
+        from simsched.base.jit.compiler import compile_piece
+
+        return compile_piece(self.function, self.symbol, self._units)
+
+    def shipped_name(self, machine: str) -> str:
+        """Return the name of the file that a release has for a platform and machine."""
+        return f"{self.symbol}-{self.key}-{machine}.o"
+
+    def _files(self, how: str) -> list[Path]:
+        """Return where code made on this machine may be, the first choice first."""
+        from simsched.base.jit.native import this_machine
+
+        name = sha256(f"{self.key} {sys.version} {this_machine()}".encode()).hexdigest()[:24]
+        return [folder / f"{self.symbol}-{name}.{how}.o" for folder in store.folders()]
+
+    def _find(self, how: str) -> "Native | None":
+        """Return code from disk, None if there is none that is whole."""
+        from simsched.base.jit.native import link
+
+        here = f"{sys.platform}-{platform.machine().lower()}"
+        shipped = [store.SHIPPED / self.shipped_name(here)] if how == "O3" else []
+        for path in (*shipped, *self._files(how)):
+            with suppress(OSError, ValueError):
+                return link(self.symbol, store.read(path))
+        return None
+
+    def _make(self, how: str) -> "Native":
+        """Return code that is made now, and written to disk where that is possible."""
+        from simsched.base.jit import native
+
+        data = native.to_object(self.assembly(), how, go_on=_go_on)
+        for path in self._files(how):
+            with suppress(OSError):
+                store.write(path, data)
+                break
+        return native.link(self.symbol, data)
+
+
+class _EndingError(Exception):
+    """The program is over: nobody needs the code any more."""
+
+
+def _go_on() -> None:
+    """Stop a thread that makes code for a program that has ended."""
+    if not threading.main_thread().is_alive():
+        raise _EndingError
+
+
+@contextmanager
+def _counted(task: str) -> Iterator[None]:
+    """Stop the clock of `running_time`; say what is going on if it goes on for long."""
+    global _seconds, _since
+    _since = begun = perf_counter()
+    line = f"simsched: compiling the {task}, once for this machine ...\n"
+    timer = threading.Timer(_SILENCE, sys.stderr.write, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _seconds += perf_counter() - begun
+        _since = None

@@ -1,0 +1,67 @@
+"""Units of the library: microseconds, bytes and floating-point operations.
+
+A quantity given in another unit is multiplied by its constant once, where it enters
+(``Link(bandwidth=600 * GB_PER_S)``); formulas inside the library carry no factor.
+
+>>> 4 * MS, 600 * GB_PER_S, 2 * MIB
+(4000.0, 600000.0, 2097152)
+"""
+
+US = 1.0
+"""One microsecond, the unit of time."""
+MS = 1e3
+"""Microseconds in a millisecond."""
+SECOND = 1e6
+"""Microseconds in a second."""
+
+KIB = 1 << 10
+"""Bytes in a kibibyte."""
+MIB = 1 << 20
+"""Bytes in a mebibyte."""
+GIB = 1 << 30
+"""Bytes in a gibibyte."""
+
+GB_PER_S = 1e3
+"""Bytes per microsecond in one gigabyte (10^9) per second."""
+TFLOP_PER_S = 1e6
+"""FLOP per microsecond in 10^12 FLOP per second."""
+MHZ = 1.0
+"""Cycles per microsecond in one megahertz."""
+
+TIE = 1e-9
+"""Times closer than this, relatively, are the same instant ..."""
+TIE_LIMIT = 1e9
+"""... up to this time in us; later instants are as long as there, 1 us."""
+
+
+_UNITS = ((SECOND, "s"), (MS, "ms"), (US, "us"))
+
+
+def time_unit(longest: float) -> tuple[float, str]:
+    """Return the unit, in us and by name, in which times up to `longest` us read well."""
+    return next((each for each in _UNITS if longest >= each[0]), _UNITS[-1])
+
+
+def format_time(us: float) -> str:
+    """Return a time in us as text, in the unit that reads best.
+
+    >>> format_time(12.34), format_time(3456.0), format_time(2.5e6)
+    ('12.3 us', '3.456 ms', '2.500 s')
+    """
+    if us < MS:
+        return f"{us:.3g} us" if us < 100 else f"{us:.1f} us"
+    if us < SECOND:
+        return f"{us / MS:.3f} ms"
+    return f"{us / SECOND:.3f} s"
+
+
+def format_bytes(nbytes: float) -> str:
+    """Return a size in bytes as text.
+
+    >>> format_bytes(512), format_bytes(5 * MIB)
+    ('512 B', '5.0 MiB')
+    """
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:.1f} {name}"
+    return f"{nbytes:.0f} B"

@@ -1,0 +1,1 @@
+"""The four uses: comparisons, studies, what-if questions."""

@@ -1,0 +1,19 @@
+"""Several schedulers on one graph, simulated, in a table."""
+
+from simsched.base.shown import data_frame
+from simsched.experiments.comparison.compare import SETS, compare, row_of, scheduler_set
+from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.experiments.comparison.table import Comparison, operators_without_load
+
+__all__ = [
+    "SETS",
+    "Comparison",
+    "Draws",
+    "Row",
+    "Sampling",
+    "compare",
+    "data_frame",
+    "operators_without_load",
+    "row_of",
+    "scheduler_set",
+]

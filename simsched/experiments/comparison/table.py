@@ -1,0 +1,213 @@
+"""`Comparison`: rows that print as a table."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.base.units import MS, format_bytes
+from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.simulator import Makespans
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Rows of a comparison; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        What was compared.
+    rows
+        One per scheduler, in the order asked for.
+    plans, traces
+        The schedule and its simulated trace by scheduler, where there is one.
+    samples
+        The sampled makespans by scheduler; empty if none were drawn.
+    sampling
+        How they were drawn; None if they were not.
+    draws
+        Where the jitter of every schedule begins: in the samples if there are some, else in the traces.
+    cost
+        The cost model that was given; None for the times of the graph.
+    """
+
+    graph: OpGraph
+    cluster: Cluster
+    rows: tuple[Row, ...]
+    plans: Mapping[str, Schedule]
+    traces: Mapping[str, Trace]
+    samples: Mapping[str, Makespans] = field(default_factory=dict)
+    sampling: Sampling | None = None
+    draws: Draws | None = None
+    cost: CostModel | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
+        return {
+            "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
+                      "operators_without_load": operators_without_load(self.graph)},
+            "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
+            "sampling": None if self.sampling is None else asdict(self.sampling),
+            "rows": [asdict(row) for row in self.rows],
+        }  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as a JSON document, format ``simsched.comparison`` version 1.
+
+        Graphs stand in it once each, with the times that the schedules ran with where a calibration or a cost
+        model gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written as
+        they are; of more, the seed is, and they are drawn again when they are asked for.
+        """
+        from simsched.experiments.comparison.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "comparison") -> "Comparison":
+        """Make a comparison from a decoded ``simsched.comparison`` document; `source` names it in errors.
+
+        Every schedule is simulated again.
+
+        Raises
+        ------
+        FormatError
+            Also if a schedule takes another time than its row says.
+        """
+        from simsched.experiments.comparison.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the comparison to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict(), indent=None))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Comparison":
+        """Read a comparison from a JSON file; errors are those of `from_dict`."""
+        return cls.from_dict(read_json(path), str(path))
+
+    _repr_html_ = as_html
+
+    def to_dataframe(self) -> Any:
+        """Return the rows as a pandas DataFrame.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        return data_frame([asdict(row) for row in self.rows], [f.name for f in fields(Row)])
+
+    def best(self) -> Row | None:
+        """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""
+        done = [row for row in self.rows if row.makespan_us is not None]
+        return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
+
+    def table(self) -> Any:
+        """Return the comparison as a `rich.table.Table`."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        unit, name = (MS, "ms") if any((row.makespan_us or 0) >= MS for row in self.rows) else (1.0, "us")
+        title = f"{self.graph.name} on {self.cluster.name}"
+        caption = escape(self._caption()) or None
+        table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
+        table.add_column("scheduler")
+        sampled = () if self.sampling is None else (f"p50 {name}", f"p99 {name}")
+        headings = (f"makespan {name}", *sampled, f"estimate {name}", "speedup", "over bound", "streams", "devices",
+                    "syncs", "memory", "SM eff.", "search s")  # fmt: skip
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        best = self.best()
+        for row in self.rows:
+            if row.reason is not None:
+                table.add_row(escape(row.scheduler), *["-"] * len(headings), style="dim")
+                continue
+            cells = (
+                _number(row.makespan_us, unit),
+                *(_number(us, unit) for us in (row.p50_us, row.p99_us)[: len(sampled)]),
+                _number(row.estimate_us, unit),
+                _ratio(row.speedup, "x"),
+                _ratio(row.over_bound, ""),
+                str(row.streams),
+                str(row.devices),
+                str(row.syncs),
+                format_bytes(row.peak_memory_bytes or 0.0),
+                f"{100 * (row.sm_efficiency or 0):.0f} %",
+                f"{row.search_s:.3f}",
+            )
+            table.add_row(escape(row.scheduler), *cells, style="bold" if row is best else None)
+        return table
+
+    def box_plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        relative: bool | None = None,
+    ) -> Any:
+        """Draw a box per scheduler of its sampled makespans; those without a schedule are left out.
+
+        Parameters
+        ----------
+        path, ax, title, relative
+            As in `simsched.show.plot.box_plot`; the title by default says what was sampled, and how.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Those of the latencies; its `figure` is the whole picture.
+
+        Raises
+        ------
+        SimulationError
+            If there are no samples to draw.
+        FileError
+            If the suffix of the path is not known or the file cannot be written.
+        """
+        if title is None:
+            title = f"{self.graph.name} on {self.cluster.name}\n{self.sampling}"
+        return VIEWS["samples"](self.samples, path, ax=ax, title=title, relative=relative)
+
+    def _caption(self) -> str:
+        notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
+        notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
+        notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
+        unknown = operators_without_load(self.graph)
+        if unknown:
+            notes.append(
+                f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing"
+            )
+        return "\n".join(notes)
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=140, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+
+def operators_without_load(graph: OpGraph) -> int:
+    """Return how many operators have neither kernels nor a utilization, and so contend for nothing."""
+    return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0)).sum())
+
+
+def _number(us: float | None, unit: float) -> str:
+    return "-" if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
+
+
+def _ratio(value: float | None, suffix: str) -> str:
+    return "-" if value is None else f"{value:.2f}{suffix}"

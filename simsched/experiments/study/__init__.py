@@ -1,0 +1,11 @@
+"""Studies: workloads, clusters and schedulers each with each, run in parallel, resumed, brought together, tabulated.
+
+A study is a TOML file or a `Study`; `run_study` makes its rows, `Results` reads them.
+"""
+
+from simsched.experiments.study.merge import merge
+from simsched.experiments.study.results import Results
+from simsched.experiments.study.run import run_study
+from simsched.experiments.study.study import Study
+
+__all__ = ["Results", "Study", "merge", "run_study"]

@@ -1,0 +1,289 @@
+"""From what a row is of to the row: makes the graph, schedules it, simulates the schedule. Runs in workers."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.base.errors import FileError, MissingDependencyError, SchedulerError, SimschedError
+from simsched.base.jit import running_time
+from simsched.bounds import lower_bound
+from simsched.experiments.comparison import row_of
+from simsched.experiments.study.execution import TimeLimitReached, time_limited
+from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
+from simsched.experiments.study.keys import graph_digest, row_key, target_digest
+from simsched.experiments.study.targets import make_target
+from simsched.model.calibrated import Target, upon
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.schedulers import resolve, schedule, takes
+from simsched.simulator import simulate, simulate_many
+
+Row = dict[str, Any]
+Loader = Callable[..., OpGraph]
+OK, REFUSED, FAILED, TIMEOUT = "ok", "refused", "failed", "timeout"
+
+_GRAPHS_KEPT, _TARGETS_KEPT = 2, 32
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]+")
+_RESULTS: Final = (
+    "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
+    "sm_utilization", "sm_efficiency",
+)  # fmt: skip  # of a row of a comparison
+_MENDABLE: Final = (FileError, MissingDependencyError)  # what may be otherwise when it is run again
+_draws = cache(partial(takes, option="rng"))
+
+
+@cache
+def _require_importable(scheduler: str) -> None:
+    """Refuse a scheduler that is not on this machine: no scheduler refused anything."""
+    try:
+        resolve(scheduler)
+    except SchedulerError as error:
+        raise MissingDependencyError(str(error)) from None
+
+
+@dataclass(slots=True)
+class _Measured:
+    """A graph as measured on a target, and what rows of it share: found when first asked for."""
+
+    graph: OpGraph
+    serial_us: float
+    bound_us: float | None = None
+    baselines: dict[Hashable, float | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Instance:
+    """A graph with its digest, and as measured on each target, by digest of the target."""
+
+    graph: OpGraph
+    digest: str
+    on: dict[str, _Measured] = field(default_factory=dict)
+
+
+class _Kept:
+    """The last few values made, by key: rows of one unit that come in several batches share a graph."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the value of a key, made now if it is not kept."""
+        found = self._values.pop(key, None)
+        if found is None:
+            found = make()
+        self._values[key] = found
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
+        return found
+
+
+_instances = _Kept(_GRAPHS_KEPT)
+_targets = _Kept(_TARGETS_KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Makes rows of what they are of; can be sent to other processes.
+
+    Parameters
+    ----------
+    load
+        Makes the graph of a kind and its parameters, `seed` among them.
+    folder
+        What files of the study are relative to.
+    version
+        Of this library.
+    time_limit
+        Seconds that a row may take, graph and all; None: as long as it takes.
+    run
+        Different for every run: what a process keeps of another, whose files may have held other things, is not used.
+    """
+
+    load: Loader
+    folder: str
+    version: str
+    time_limit: float | None
+    run: str
+
+    def __call__(self, specs: Sequence[RowSpec]) -> list[list[Row]]:
+        """Return the rows of each: one, or none where there is one of the same content already."""
+        return [self.rows(spec) for spec in specs]
+
+    def rows(self, spec: RowSpec) -> list[Row]:
+        """Return the row of one, or nothing if it is known."""
+        if spec.known is not None and spec.known == row_key(spec, self.version, None, None):
+            return []
+        start = running_time()
+        row: Row = {}
+        reason: str | None
+        try:
+            with time_limited(self.time_limit):
+                if not self._fill(spec, row):
+                    return []
+        except TimeLimitReached:
+            status, reason = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
+        except SimschedError as error:
+            mends = isinstance(error, _MENDABLE) or ("graph" not in row and _names_a_file(spec))
+            status, reason = FAILED if mends else REFUSED, str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit, a panic of a library, ...
+            status, reason = FAILED, _one_line(error)
+        else:
+            status, reason = OK, None
+        row["wall.row_s"] = running_time() - start
+        return [self._complete(spec, row, status, reason)]
+
+    def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
+        """Return the row of what took its process with it."""
+        if timed_out:
+            return [self._complete(spec, {}, TIMEOUT, "did not heed the time limit; its process was ended")]
+        reason = "the process that ran it died, of too little memory or of a crash"
+        return [self._complete(spec, {}, FAILED, reason)]
+
+    def _complete(self, spec: RowSpec, row: Row, status: str, reason: str | None) -> Row:
+        """Return a row with all that is known of it before, in the order of its columns."""
+        key = row.pop("key", None) or row_key(spec, self.version, None, None)
+        head = {"key": key, "unit": spec.unit, "index": spec.index, "status": status, "reason": reason}
+        return head | spec.columns() | row
+
+    def _fill(self, spec: RowSpec, row: Row) -> bool:
+        """Fill a row as far as it goes; return whether it is a new one."""
+        target, target_name = self._target(spec.cluster)
+        instance = self._instance(spec)
+        row["key"] = row_key(spec, self.version, instance.digest, target_name)
+        if row["key"] == spec.known:
+            return False
+        row |= {"graph": instance.digest, "ops": len(instance.graph), "edges": len(instance.graph.src)}
+        measured = instance.on.get(target_name)
+        if measured is None:
+            measured = instance.on[target_name] = _measure(instance.graph, target)
+        row |= _results(spec, measured, target)
+        return True
+
+    def _target(self, point: Point) -> tuple[Target, str]:
+        def make() -> tuple[Target, str]:
+            target = make_target(point, self.folder)
+            return target, target_digest(target)
+
+        found: tuple[Target, str] = _targets.get((self.run, tuple(point.items())), make)
+        return found
+
+    def _instance(self, spec: RowSpec) -> _Instance:
+        def make() -> _Instance:
+            parameters = dict(spec.workload)
+            kind = file_or_kind(parameters.pop("kind"), self.folder)
+            graph = self.load(kind, **{"seed": seed_of(spec.root, spec.instance, GRAPH), **parameters})
+            return _Instance(graph, graph_digest(graph))
+
+        found: _Instance = _instances.get((self.run, spec.unit), make)
+        return found
+
+
+def _names_a_file(spec: RowSpec) -> bool:
+    return "file" in spec.cluster or _is_path(spec.workload["kind"])
+
+
+def file_or_kind(kind: str, folder: str) -> str:
+    """Return the kind of a workload, or if it has a name as only files have one, the path from the study's folder."""
+    return str(Path(folder, kind)) if _is_path(kind) else kind
+
+
+def _is_path(kind: str) -> bool:
+    return bool(Path(kind).suffix) or Path(kind).name != kind
+
+
+def _measure(graph: OpGraph, target: Target) -> _Measured:
+    measured, cluster = upon(target, graph)
+    return _Measured(measured, float(operator_times(measured, cluster.devices[0]).sum()))
+
+
+def _results(spec: RowSpec, measured: _Measured, target: Target) -> Row:
+    """Return the columns of results and of wall times."""
+    settings = spec.simulation
+    options = dict(spec.choice.options)
+    _require_importable(spec.choice.scheduler)
+    if "rng" not in options and _draws(spec.choice.scheduler):
+        options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
+    start = running_time()
+    plan = schedule(measured.graph, target, spec.choice.scheduler, **options)
+    scheduled = running_time()
+    trace = _simulate(plan, target, spec)
+    if spec.choice.scheduler == "sequential" and not options:  # what all others are measured by
+        measured.baselines[tuple(settings.items())] = trace.makespan
+    drawn = None
+    if "samples" in settings:
+        drawn = simulate_many(
+            trace.program, target, settings["samples"], jitter=settings["jitter"],
+            rng=seed_of(spec.root, spec.instance, JITTER),
+        )  # fmt: skip
+    end = running_time()
+    found = row_of("", plan, trace, _baseline(spec, measured, target), scheduled - start, 0.0)
+    row: Row = {name: getattr(found, name) for name in _RESULTS}
+    row["bound_us"] = bound = _bound(plan, measured, target) if settings["bound"] else None
+    row["over_bound"] = trace.makespan / bound if bound else None
+    row["estimate_speedup"] = measured.serial_us / plan.estimate if plan.estimate else None
+    row["stages"] = _n_stages(plan)
+    if drawn is not None:
+        row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
+    row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
+    row |= {"wall.search_s": scheduled - start, "wall.simulate_s": end - scheduled}
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _simulate(plan: Schedule, target: Target, spec: RowSpec) -> Trace:
+    settings: Mapping[str, Any] = spec.simulation
+    how = {name: settings[name] for name in ("threads", "transfers", "events") if name in settings}
+    program = plan.lower(target, **how)
+    jitter = None if "samples" in settings else settings.get("jitter")
+    rng = None if jitter is None else seed_of(spec.root, spec.instance, JITTER)
+    return simulate(program, target, jitter=jitter, rng=rng, engine=settings["engine"])
+
+
+def _baseline(spec: RowSpec, measured: _Measured, target: Target) -> float | None:
+    """Return the makespan of one operator after the other in us, or None if that cannot be."""
+    point = tuple(spec.simulation.items())
+    if point not in measured.baselines:
+        try:
+            trace = _simulate(schedule(measured.graph, target, "sequential"), target, spec)
+            measured.baselines[point] = trace.makespan
+        except SimschedError:  # a row of `sequential` says why
+            measured.baselines[point] = None
+    return measured.baselines[point]
+
+
+def _bound(plan: Schedule, measured: _Measured, target: Target) -> float:
+    """Return the lower bound of the graph that a schedule runs, which may be a rewritten one."""
+    if plan.graph is not measured.graph:
+        return lower_bound(plan.graph, target)
+    if measured.bound_us is None:
+        measured.bound_us = lower_bound(plan.graph, target)
+    return measured.bound_us
+
+
+def _n_stages(plan: Schedule) -> int | None:
+    """Return the number of stages over all devices, None of a schedule that has none."""
+    return len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as JSON has it: Python's own, None if it is not finite."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if type(value) is float and not isfinite(value) else value
+
+
+def _one_line(error: BaseException) -> str:
+    """Return what went wrong on one line, the same each time."""
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))

@@ -1,0 +1,10 @@
+"""Many independent items on whatever there is to run them: this process, a pool of processes, Dask, an Executor.
+
+It knows nothing of what the items are. `run_batches` keeps what is done as it comes, whatever dies meanwhile.
+"""
+
+from simsched.experiments.study.execution.limits import TimeLimitReached, time_limited
+from simsched.experiments.study.execution.loop import run_batches
+from simsched.experiments.study.execution.pools import Pool, pool_of
+
+__all__ = ["Pool", "TimeLimitReached", "pool_of", "run_batches", "time_limited"]

@@ -1,0 +1,182 @@
+"""Reading the tables of a study: every field known and every value possible, or one line that says why not."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import isfinite, prod
+from typing import Any, Final
+
+from simsched.base.errors import StudyError, UnknownNameError
+from simsched.base.numeric import is_count
+from simsched.model.lowering.lowering import OPTIONS
+
+Value = str | int | float | bool
+Table = dict[str, Any]
+
+_MOST_BITS: Final = 128  # of whole numbers
+_MOST_SECONDS: Final = 10_000_000
+ENGINES: Final = ("compiled", "reference")
+NESTED: Final = ("device", "links")  # tables inside
+CLUSTER_FIELDS: Final = ("gpu", "gpus", "link", "gpus_per_node", "file", "overheads", *NESTED)
+SIMULATION_FIELDS: Final = ("engine", "jitter", "samples", "threads", "transfers", "events", "bound")
+EXECUTION_FIELDS: Final = ("time_limit",)
+SIMULATION_DEFAULTS: Final[Mapping[str, Value]] = {
+    "engine": "compiled", "threads": "device", "transfers": "async", "bound": True,
+}  # fmt: skip
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {"engine": ENGINES, **OPTIONS}
+
+
+def known_only(source: str, table: Mapping[str, Any], known: Sequence[str], of: str = "") -> None:
+    """Refuse fields that are none of the known."""
+    unknown = [key for key in table if key not in known]
+    if unknown:
+        raise StudyError(f"{source}: unknown field {unknown[0]!r}{of}; known are: {', '.join(known)}")
+
+
+def tables(source: str, name: str, given: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return a table, or an array of tables, as a tuple of at least one."""
+    found = [given] if isinstance(given, Mapping) else given
+    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(t, Mapping) for t in found):
+        raise StudyError(f"{source}: {name!r} must be a table, [{name}], or several, [[{name}]]")
+    if not found:
+        raise StudyError(f"{source}: there is no [{name}]; give at least one")
+    for table in found:
+        require_names(source, name, table)
+    return tuple(found)
+
+
+def require_names(source: str, name: str, table: Mapping[Any, Any]) -> None:
+    """Refuse fields whose names are no texts."""
+    bad = next((key for key in table if not isinstance(key, str) or not key), None)
+    if bad is not None:
+        raise StudyError(f"{source}: a field of {name} is called {bad!r}; a name is a text that is not empty")
+
+
+def swept(source: str, field: str, given: Any) -> Any:
+    """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
+    if isinstance(given, list | tuple):
+        if not given:
+            raise StudyError(f"{source}: {field} is an empty list; give at least one value, or leave it out")
+        found = [list(map(_checked(source, field), v)) if isinstance(v, list | tuple) else _value(source, field, v)
+                 for v in given]  # fmt: skip
+        value, times = Counter(map(json.dumps, found)).most_common(1)[0]
+        if times > 1:
+            raise StudyError(f"{source}: {field} has {value} twice, so its rows would count twice; remove one")
+        return found
+    return _value(source, field, given)
+
+
+def _checked(source: str, field: str) -> Any:
+    return lambda value: _value(source, field, value)
+
+
+def _value(source: str, field: str, given: Any) -> Any:
+    """Return one value, numpy's as Python's."""
+    if hasattr(given, "item") and not isinstance(given, str):
+        given = given.item()
+    if isinstance(given, int) and given.bit_length() > _MOST_BITS:  # which Python may refuse to print
+        raise StudyError(f"{source}: {field} is a number of {given.bit_length()} bits, of which {_MOST_BITS} are read")
+    if not isinstance(given, Value) or (isinstance(given, float) and not isfinite(given)):
+        raise StudyError(f"{source}: {field} must be a text, a finite number, true or false, or a list, not {given!r}")
+    return given
+
+
+def values(table: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the values that a field takes: those of a list, or the one."""
+    given = table[key]
+    return given if isinstance(given, list) else [given]
+
+
+def n_points(table: Mapping[str, Any]) -> int:
+    """Return how many points a table has, of which there may be too many to make them."""
+    inner = [value for key in NESTED if isinstance(table.get(key), Mapping) for value in table[key].values()]
+    return prod(len(value) for value in [*table.values(), *inner] if isinstance(value, list))
+
+
+def workload_table(source: str, given: Mapping[str, Any]) -> Table:
+    """Return a ``[workload]`` as checked."""
+    if "kind" not in given:
+        raise StudyError(f"{source}: [workload] has no 'kind'; give a random family, a network or a file")
+    table = {key: swept(source, f"{key!r} of [workload]", value) for key, value in given.items()}
+    bad = next((kind for kind in values(table, "kind") if not isinstance(kind, str) or not kind), None)
+    if bad is not None:
+        raise StudyError(f"{source}: 'kind' of [workload] must be a text such as \"layered\", not {bad!r}")
+    return table
+
+
+def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
+    """Return a ``[cluster]`` as checked: a preset, or a file."""
+    from simsched.model.cluster import DEVICES, LINKS
+
+    known_only(source, given, CLUSTER_FIELDS, " of [cluster]")
+    table: Table = {}
+    for key, value in given.items():
+        if key not in NESTED:
+            table[key] = swept(source, f"{key!r} of [cluster]", value)
+            continue
+        if not isinstance(value, Mapping):
+            raise StudyError(f"{source}: {key!r} of [cluster] must be a table such as {{launch = 0.0}}, not {value!r}")
+        require_names(source, f"'{key}'", value)
+        table[key] = {name: swept(source, f"'{key}.{name}' of [cluster]", v) for name, v in value.items()}
+    if ("gpu" in table) == ("file" in table):
+        raise StudyError(f"{source}: [cluster] needs either 'gpu', a preset, or 'file', a cluster or calibration")
+    if "file" in table:
+        preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in table), None)
+        if preset is not None:
+            raise StudyError(f"{source}: {preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
+    else:
+        table.setdefault("gpus", 1)
+    for key, known in (("gpu", DEVICES), ("link", LINKS)):
+        asked = values(table, key) if key in table else []
+        unknown = next((name for name in asked if not isinstance(name, str) or name not in known), None)
+        if unknown is not None:
+            raise StudyError(f"{source}: {UnknownNameError(key, str(unknown), list(known))}")
+    _each(source, "cluster", table, "overheads", lambda v: isinstance(v, bool), "true or false")
+    _each(source, "cluster", table, "file", lambda v: isinstance(v, str) and v, "the path of a file")
+    for key in ("gpus", "gpus_per_node"):
+        _each(source, "cluster", table, key, lambda v: is_count(v, 1), "a whole number of at least 1")
+    return table
+
+
+def simulation_table(source: str, given: Any) -> Table:
+    """Return the ``[simulation]`` as checked, defaults written out."""
+    if not isinstance(given, Mapping):
+        raise StudyError(f"{source}: 'simulation' must be a table, [simulation]")
+    known_only(source, given, SIMULATION_FIELDS, " of [simulation]")
+    full = {**SIMULATION_DEFAULTS, **given}
+    table = {key: swept(source, f"{key!r} of [simulation]", full[key]) for key in SIMULATION_FIELDS if key in full}
+    for key, known in _CHOICES.items():
+        _each(source, "simulation", table, key, lambda v, known=known: v in known, f"one of: {', '.join(known)}")
+    _each(source, "simulation", table, "bound", lambda v: isinstance(v, bool), "true or false")
+    _each(source, "simulation", table, "samples", lambda v: is_count(v, 1), "a whole number of at least 1")
+    _each(source, "simulation", table, "jitter", _is_amount, "a number of at least 0, such as 0.02")
+    if "samples" in table and "jitter" not in table:
+        raise StudyError(f"{source}: [simulation] has 'samples' but no 'jitter', so all would be alike; give one")
+    if "samples" in table and "reference" in values(table, "engine"):
+        raise StudyError(f"{source}: samples are drawn by the compiled engine; leave out 'engine' or 'samples'")
+    return table
+
+
+def execution_table(source: str, given: Any) -> Table:
+    """Return the ``[execution]`` as checked."""
+    if not isinstance(given, Mapping):
+        raise StudyError(f"{source}: 'execution' must be a table, [execution]")
+    known_only(source, given, EXECUTION_FIELDS, " of [execution]")
+    limit = given.get("time_limit")
+    if limit is not None and not (_is_amount(limit) and 0 < limit <= _MOST_SECONDS):
+        raise StudyError(
+            f"{source}: 'time_limit' of [execution] must be seconds, more than 0 and at most {_MOST_SECONDS:,}, "
+            f"not {limit!r}"
+        )
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _each(source: str, name: str, table: Table, key: str, holds: Any, phrase: str) -> None:
+    """Refuse a value of a field that does not hold."""
+    for value in values(table, key) if key in table else ():
+        if isinstance(value, list) or not holds(value):
+            raise StudyError(f"{source}: {key!r} of [{name}] must be {phrase}, not {value!r}")

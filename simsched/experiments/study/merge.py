@@ -1,0 +1,70 @@
+"""Rows of several folders, or of the shards of one, in one file."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from simsched.base.errors import StudyError
+from simsched.experiments.study.results import Results
+from simsched.experiments.study.store import (
+    all_rows,
+    appending,
+    prepare,
+    read_rows,
+    read_study,
+    require_same,
+    rows_file,
+    union,
+)
+
+
+def merge(
+    folders: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], out: str | os.PathLike[str] | None = None
+) -> Results:
+    """Bring the rows of one study together: of shards, of other machines, of interrupted runs.
+
+    Parameters
+    ----------
+    folders
+        Where they are, in one file or several each.
+    out
+        The folder that gets all of them in one file, ``rows.jsonl``; it may be one of them, and of a single
+        folder it is that one unless another is given. Rows that it has already stay.
+
+    Returns
+    -------
+    Results
+        Of `out`.
+
+    Raises
+    ------
+    StudyError
+        If they are not of one study and version, two rows disagree in columns other than wall times, or a run is
+        writing to `out`.
+
+    Notes
+    -----
+    Files of shards in `out` stay where they are; they say nothing that ``rows.jsonl`` does not.
+    """
+    given = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+    if not given:
+        raise StudyError("there are no folders to merge; give at least one")
+    if out is None and len(given) > 1:
+        raise StudyError("say which folder gets the rows of all: pass `out`")
+    paths = [Path(folder) for folder in given]
+    target = paths[0] if out is None else Path(out)
+    study, version = read_study(paths[0])
+    for path in paths[1:]:
+        other, theirs = read_study(path)
+        require_same(other, study, path)
+        if theirs != version:
+            raise StudyError(f"{path}: its rows are of simsched {theirs}, those of {paths[0]} of {version}")
+    prepare(study, target, version)
+    path = target / rows_file()
+    with appending(path) as file:
+        there = {row["index"]: row for row in read_rows(path)}
+        found = union((str(folder), all_rows(folder, study)) for folder in [target, *paths])
+        file.append([row for row in found if there.get(row["index"]) != row])
+    results = Results.open(target)
+    results.save(target)
+    return results

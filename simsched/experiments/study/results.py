@@ -1,0 +1,189 @@
+"""`Results`: the rows of a study, as CSV, Parquet, data frame and tables."""
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from simsched.base.errors import MissingDependencyError
+from simsched.base.io import write_file
+from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.experiments.study.store import WALL, all_rows, read_study
+from simsched.experiments.study.study import Study
+
+_FIRST: Final = ("key", "unit", "index", "status", "reason")
+_GROUPS: Final = ("workload.", "seed", "cluster.", "simulation.", "scheduler", "option.")
+_LAST: Final = ("search.", WALL)
+_LARGEST: Final = 2**63
+
+
+@dataclass(frozen=True)
+class Results:
+    """The rows of a study, finished or not.
+
+    Parameters
+    ----------
+    study
+        What they are of.
+    rows
+        Those that there are, by index.
+    folder
+        Where they are from, None if from nowhere.
+    """
+
+    study: Study
+    rows: tuple[Mapping[str, Any], ...]
+    folder: Path | None = None
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Results":
+        """Read what a folder holds, also while a run is writing to it.
+
+        Raises
+        ------
+        StudyError
+            If it is not the folder of a study, or files of rows disagree.
+        FormatError
+            If a line is no row.
+        """
+        path = Path(folder)
+        study, _ = read_study(path)
+        return cls(study, tuple(all_rows(path, study)), path)
+
+    def __len__(self) -> int:
+        """Return how many rows the study has, those included that are not there yet."""
+        return len(self.study)
+
+    def __repr__(self) -> str:
+        return f"Results({self.study.name!r}, {len(self.rows)} of {len(self)} rows)"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of any row: what the row is, what it is of, facts and results, searches, wall times."""
+        seen = list(dict.fromkeys(name for row in self.rows for name in row))
+        groups = [[name for name in seen if _is_of(name, group)] for group in (*_FIRST, *_GROUPS)]
+        last = [[name for name in seen if _is_of(name, group)] for group in _LAST]
+        known = {name for group in (*groups, *last) for name in group}
+        rest = [name for name in seen if name not in known]
+        return tuple(chain(*groups, rest, *last))
+
+    def to_csv(self, deterministic: bool = True) -> str:
+        """Return the rows as CSV, with or without wall times.
+
+        Numbers are written so that they read back the same. Without wall times the text of a study is the same
+        whatever machine of one kind, executor, number of workers or order it was run on.
+        """
+        columns = [name for name in self.columns if not deterministic or not name.startswith(WALL)]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in self.rows)
+        return text.getvalue()
+
+    def to_parquet(self) -> bytes:
+        """Return the rows as a Parquet file, wall times and all.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise MissingDependencyError("Parquet needs pyarrow: pip install 'simsched[parquet]'") from None
+        columns = {name: _column([row.get(name) for row in self.rows]) for name in self.columns}
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), sink)
+        found: bytes = sink.getvalue().to_pybytes()
+        return found
+
+    def to_dataframe(self) -> Any:
+        """Return the rows as a pandas DataFrame.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        return data_frame(self.rows, self.columns)
+
+    _repr_html_ = as_html
+
+    def table(self) -> Any:
+        """Return means over the instances of every point and scheduler as a `rich.table.Table`."""
+        from simsched.experiments.study.tables import means_table
+
+        return means_table(self)
+
+    def counts(self) -> list[dict[str, Any]]:
+        """Return for each scheduler how many rows there are, are missing and came to what, and their wall time in s."""
+        from simsched.experiments.study.tables import status_counts
+
+        return status_counts(self)
+
+    def status(self) -> Any:
+        """Return `counts` as a `rich.table.Table`, with the first reasons of rows without a result."""
+        from simsched.experiments.study.tables import status_table
+
+        return status_table(self)
+
+    def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
+        """Draw the figures that the study asks for, or those that suit it; return their files.
+
+        Parameters
+        ----------
+        folder
+            Where to; by default the folder ``figures`` in that of the study.
+        format
+            ``"png"``, ``"svg"`` or ``"pdf"``.
+
+        Raises
+        ------
+        StudyError
+            If there is nothing to draw, or a figure asks for columns that no row has.
+        FileError
+            If the format is not known or a file cannot be written.
+        """
+        from simsched.experiments.study.grid import swept_columns
+
+        into = Path(self.folder or ".", "figures") if folder is None else folder
+        files: list[Path] = VIEWS["study"](self.rows, self.study.figure, swept_columns(self.study), into, format)
+        return files
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``rows.csv``, and ``rows.parquet`` where pyarrow is installed, whole or not at all."""
+        write_file(Path(folder, "rows.csv"), self.to_csv(deterministic=False))
+        try:
+            content = self.to_parquet()
+        except MissingDependencyError:
+            return
+        write_file(Path(folder, "rows.parquet"), content)
+
+
+def _is_of(name: str, group: str) -> bool:
+    return name.startswith(group) if group.endswith(".") else name == group
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _column(values: Sequence[Any]) -> list[Any]:
+    """Return values as one kind: those of several kinds, such as numbers and texts, as texts."""
+    given = [value for value in values if value is not None]
+    kinds = {type(value) for value in given}
+    if kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given)):
+        return [None if value is None else float(value) for value in values]
+    if len(kinds) > 1:
+        return [None if value is None else _cell(value) for value in values]
+    return list(values)

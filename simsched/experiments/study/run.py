@@ -1,0 +1,163 @@
+"""`run_study`: the rows of a study that are not there yet, on whatever executes them."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version as installed
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from simsched.base.errors import SimschedError, StudyError
+from simsched.base.numeric import is_count
+from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind
+from simsched.experiments.study.execution import pool_of, run_batches
+from simsched.experiments.study.grid import all_points, rows_of
+from simsched.experiments.study.results import Results
+from simsched.experiments.study.store import SETTLED, all_rows, appending, prepare, rows_file
+from simsched.experiments.study.study import Study
+from simsched.experiments.study.targets import require_targets
+from simsched.schedulers import resolve
+
+
+def run_study(
+    study: Study,
+    folder: str | os.PathLike[str],
+    *,
+    load: Loader,
+    executor: Any = "processes",
+    workers: int | None = None,
+    shard: tuple[int, int] | str | None = None,
+    retry: bool = False,
+    check: Callable[..., None] | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> Results:
+    """Run what is missing of a study, and write it to a folder.
+
+    Parameters
+    ----------
+    study
+        What to run.
+    folder
+        Where its rows are, or will be: ``study.json``, and a line of ``rows.jsonl`` for each, on disk as soon as it
+        is done. At the end also ``rows.csv`` and, where pyarrow is installed, ``rows.parquet``.
+    load
+        ``load(kind, seed=..., **parameters)`` returns the graph of a workload: `workloads.load_kind`, or a function of
+        yours that other processes can import. It leaves the seed alone where it draws nothing.
+    executor
+        ``"serial"``, ``"processes"``, ``"dask"`` (a cluster on this machine), the address of a Dask scheduler such as
+        ``"tcp://host:8786"``, or any `concurrent.futures.Executor`. No influence on the rows but on their wall times.
+    workers
+        Processes; by default one per core.
+    shard
+        ``(i, n)`` or ``"i/n"``, i from 1 to n, or 0 for n: part i alone, in a file of its own. The parts may run at
+        once and into folders of their own or into one; see `merge`.
+    retry
+        Run rows again that failed or took too long.
+    check
+        ``check(kind, **parameters)``, called for every workload before any row runs, raises an error if `load` is
+        going to: `workloads.check_kind`.
+    progress
+        Called with how many rows are done, how many there are to do, and how many of those done have no result.
+
+    Returns
+    -------
+    Results
+        All rows of the folder.
+
+    Raises
+    ------
+    StudyError
+        If the folder holds another study, is being written to, a workload or cluster cannot be made, or a scheduler
+        cannot be imported.
+    FileError
+        If the folder cannot be written to.
+
+    Notes
+    -----
+    A row is run again only if what it is made from has changed: its key is the sha256 of the graph's content, of that
+    of the cluster or calibration, of scheduler and options, seed, simulation and version. Graphs are made again to see.
+    A scheduler of yours goes by its name: use another folder, or another name, where its code has changed.
+    """
+    part = _shard(shard)
+    require_targets(all_points(study.cluster), study.folder, study.source)
+    _check_workloads(study, check)
+    _check_schedulers(study)
+    version = installed("simsched")
+    path = prepare(study, folder, version)
+    with appending(path / rows_file(part), retry=retry) as file:
+        before = [row for row in all_rows(path, study) if not retry or row["status"] in SETTLED]
+        # those that are known are looked at first: from then on it goes as fast as it will
+        specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
+        specs.sort(key=lambda spec: spec.known is None)
+        told = _Told(progress, {spec.index for spec in specs}, before)
+        limit = study.execution.get("time_limit")
+        evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
+        preload = ["simsched.experiments.study.evaluate", load.__module__]
+        with pool_of(executor, workers, preload=[name for name in preload if name != "__main__"]) as pool:
+            run_batches(
+                specs, evaluate, pool, keep=file.append, group=attrgetter("group"),
+                died=evaluate.died, time_limit=limit, progress=told,
+            )  # fmt: skip
+        told.end(len(specs))
+    results = Results.open(path)
+    results.save(path)
+    return results
+
+
+class _Told:
+    """Tells how far a run is, with those rows that were there before."""
+
+    def __init__(
+        self, progress: Callable[[int, int, int], None] | None, asked: set[int], before: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._progress = progress
+        self._without = sum(row["status"] != OK for row in before if row["index"] in asked)
+        self._done = -1
+
+    def __call__(self, done: int, total: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._done = done
+        self._without += sum(row["status"] != OK for row in rows)
+        if self._progress is not None:
+            self._progress(done, total, self._without)
+
+    def end(self, total: int) -> None:
+        """Tell that all is done, unless that has been told."""
+        if self._done < total:
+            self(total, total, [])
+
+
+def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    parts: Any = given.split("/") if isinstance(given, str) else given
+    try:
+        i, n = (int(part) for part in parts)
+    except (TypeError, ValueError):
+        i, n = -1, 0
+    if not is_count(n, 1) or not 0 <= i <= n:
+        raise StudyError(f"a shard is i/n, part i of n with i from 1 to n, not {given!r}")
+    return i or n, n
+
+
+def _check_workloads(study: Study, check: Callable[..., None] | None) -> None:
+    """Refuse workloads whose file is not there, or that the loader is going to refuse."""
+    for point in all_points(study.workload):
+        kind = file_or_kind(point["kind"], os.path.realpath(study.folder))
+        if kind != point["kind"] and not Path(kind).is_file():
+            raise StudyError(f"{study.source}: [workload]: there is no file {kind}")
+        if check is None:
+            continue
+        try:
+            check(kind, **{key: value for key, value in point.items() if key != "kind"})
+        except SimschedError as error:
+            raise StudyError(f"{study.source}: [workload]: {error}") from error
+
+
+def _check_schedulers(study: Study) -> None:
+    """Refuse schedulers that cannot be imported."""
+    for name in dict.fromkeys(choice.scheduler for choice in study.choices):
+        try:
+            resolve(name)
+        except SimschedError as error:
+            raise StudyError(f"{study.source}: {error}") from error

@@ -1,0 +1,308 @@
+"""The folder of a study: its resolved configuration, and rows in lines that are there whole or not at all."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from simsched.base.errors import FileError, FormatError, StudyError
+from simsched.base.io import document, dump_json, read_bytes, read_json, write_file
+from simsched.base.numeric import is_count, is_number
+from simsched.experiments.study.study import Study
+
+FORMAT, VERSION = "simsched.study", 1
+STUDY: Final = "study.json"
+WALL: Final = "wall."
+"""What names of columns that are no results begin with: wall times."""
+_SHARD: Final = re.compile(r"rows\.shard-([0-9]+)-of-([0-9]+)\.jsonl")
+STATUSES: Final = ("ok", "refused", "failed", "timeout")
+SETTLED: Final = ("ok", "refused")
+"""What becomes of a row that comes out the same whenever it is run."""
+
+_NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
+
+_LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
+_line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_held: list[str] = []  # files that this process has locked
+
+Row = Mapping[str, Any]
+
+
+def rows_file(shard: tuple[int, int] | None = None) -> str:
+    """Return the name of the file that rows go to, which is a shard's own."""
+    return "rows.jsonl" if shard is None else f"rows.shard-{shard[0]}-of-{shard[1]}.jsonl"
+
+
+def deterministic(row: Row) -> dict[str, Any]:
+    """Return the columns of a row that are the same whenever and wherever it is run."""
+    return {name: value for name, value in row.items() if not name.startswith(WALL)}
+
+
+def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
+    """Make the folder of a study, and write down what is going to be run.
+
+    Raises
+    ------
+    StudyError
+        If the folder holds another study, or rows of another version; the message says what differs.
+    FileError
+        If it cannot be made or written to.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {path}: {error.strerror or error}") from error
+    new = {"format": FORMAT, "version": VERSION, "simsched": version,
+           "folder": os.path.realpath(study.folder), "study": study.to_dict()}  # fmt: skip
+    rows = rows_paths(path)  # looked for first: another shard may be beginning, too
+    if (path / STUDY).exists():
+        old, written_by = read_study(path)
+        require_same(old, study, path)
+        if written_by != version:
+            raise StudyError(f"{path}: its rows are of simsched {written_by}, not {version}; use another folder")
+        if old == study and os.path.realpath(old.folder) == new["folder"]:
+            return path
+    elif rows:
+        raise StudyError(f"{path}: there are rows but no {STUDY} that says of what; use another folder")
+    write_file(path / STUDY, dump_json(new))
+    return path
+
+
+def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
+    """Return the study of a folder, and the version of the library that its rows are of."""
+    path = Path(folder, STUDY)
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or a folder that may not be looked into
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not there:
+        raise StudyError(f"{folder}: not the folder of a study, since it has no {STUDY}; run one into it")
+    top = document(read_json(path), FORMAT, VERSION, str(path))
+    version, home = top.take("simsched", str), top.take("folder", str)
+    study = Study.from_dict(top.take("study", dict), str(path), home)
+    top.done()
+    return study, version
+
+
+def require_same(old: Study, new: Study, folder: str | os.PathLike[str]) -> None:
+    """Refuse a study of which a folder's rows are not."""
+    key = old.difference(new)
+    if key is not None:
+        mine, theirs = (json.dumps(study.to_dict()[key]) for study in (new, old))
+        at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
+        begin = max(0, at - 30) if min(len(mine), len(theirs)) > 60 else 0
+        there, here = (f"{'...' if begin else ''}{text[begin : begin + 60]}" for text in (theirs, mine))
+        raise StudyError(
+            f"{folder}: holds another study: {key!r} is {there} there and {here} in {new.source}; use another folder"
+        )
+
+
+def rows_paths(folder: Path) -> list[Path]:
+    """Return the files with rows of a folder: the whole study's, then those of shards by number."""
+    shards = [(match, path) for path in folder.iterdir() if (match := _SHARD.fullmatch(path.name))]
+    found = [path for _, path in sorted(shards, key=lambda pair: (int(pair[0][2]), int(pair[0][1])))]
+    whole = folder / rows_file()
+    return [whole, *found] if whole.exists() else found
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file; a last line that was not written whole is left out.
+
+    Of rows of one index the last counts, since a file that the study names may have changed.
+
+    Raises
+    ------
+    StudyError
+        If a row stands twice and the two disagree.
+    FormatError
+        If a line is no row; the message names it.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(_whole_lines(read_bytes(path)), 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not _is_row(row):
+            raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume")
+        old = found.pop(row["index"], None)
+        found[row["index"]] = row if old is None or old["key"] != row["key"] else _agreed(old, row, str(path))
+    return list(found.values())
+
+
+def _is_row(row: Any) -> bool:
+    """Return whether a decoded line has what is read from every row."""
+    return (
+        isinstance(row, dict)
+        and is_count(row.get("index"))
+        and all(isinstance(row.get(name), str) for name in ("key", "unit", "scheduler"))
+        and row.get("status") in STATUSES
+        and isinstance(row.get("reason", 0), str | None)
+        and all(row.get(name) is None or (is_number(row[name]) and abs(row[name]) <= _LARGEST) for name in _NUMBERS)
+    )
+
+
+def _whole_lines(content: bytes) -> list[bytes]:
+    """Return the lines that end; one without an end is of a writer that died."""
+    return content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+
+
+def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return one of two rows of an index: the first, but rather one that came to its end."""
+    if old["status"] not in SETTLED or new["status"] not in SETTLED:
+        return new if new["status"] in SETTLED and old["status"] not in SETTLED else old
+    mine, theirs = deterministic(old), deterministic(new)
+    if mine != theirs:
+        names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
+        raise StudyError(
+            f"{where}: row {old['index']} ({old.get('scheduler')}) stands twice and {names[0]!r} differs: "
+            f"{mine.get(names[0])!r} and {theirs.get(names[0])!r}; remove one of the two lines"
+        )
+    return old
+
+
+def union(files: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """Return the rows of several files by index; those that stand in several must agree.
+
+    Raises
+    ------
+    StudyError
+        If two that came to their end do not; the message names the row.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for where, rows in files:
+        for row in rows:
+            old = found.get(row["index"])
+            found[row["index"]] = row if old is None else _agreed(old, row, where)
+    return [found[index] for index in sorted(found)]
+
+
+def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
+    """Return the rows of all files of a folder by index.
+
+    Raises
+    ------
+    StudyError
+        If two disagree, or one is not of the study.
+    FormatError
+        If a line is no row.
+    """
+    rows = union((str(path), read_rows(path)) for path in rows_paths(folder))
+    labels, n_rows = [choice.label for choice in study.choices], len(study)
+    for row in rows:
+        index = row["index"]
+        if index >= n_rows or row["scheduler"] != labels[index % len(labels)]:  # it varies fastest
+            raise StudyError(f"{folder}: row {index} ({row['scheduler']}) is not of its study; delete it, then resume")
+    return rows
+
+
+class Appender:
+    """Appends rows to a file in whole lines; each is on disk when `append` returns. Made by `appending`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("ab")
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Append rows, all of them or none."""
+        if not rows:
+            return
+        lines = "".join(f"{_line(row)}\n" for row in rows)
+        end = self._file.tell()
+        try:
+            self._file.write(lines.encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file = _cut(self._file, self._path, end)
+            raise FileError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _cut(file: Any, path: Path, end: int) -> Any:
+    """Return a file opened anew and cut off where it ended before."""
+    with suppress(OSError):  # what it could not write, it cannot write now
+        file.close()
+    os.truncate(path, end)
+    return path.open("ab")
+
+
+@contextmanager
+def appending(path: Path, *, retry: bool = False) -> Iterator[Appender]:
+    """Open a file of rows for this process alone; what a writer that died left half-written is cut off.
+
+    Parameters
+    ----------
+    retry
+        Remove rows that failed or timed out first.
+
+    Raises
+    ------
+    StudyError
+        If another run writes to it.
+    FileError
+        If it cannot be written to.
+    """
+    with _locked(path):
+        try:
+            if path.exists():
+                content = read_bytes(path)
+                whole = content.rfind(b"\n") + 1
+                if retry:
+                    lines = [_line(row) for row in read_rows(path) if row["status"] in SETTLED]
+                    write_file(path, "".join(f"{line}\n" for line in lines))
+                elif whole < len(content):
+                    os.truncate(path, whole)
+            appender = Appender(path)
+        except OSError as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+        try:
+            yield appender
+        finally:
+            appender.close()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file of rows: a file beside it, since the file itself may be replaced.
+
+    The system gives it up when the process ends, however it does; processes that it started do not hold it.
+    """
+    name = os.path.realpath(path)
+    in_use = StudyError(f"{path}: another run is writing to it; wait for its end, or use another folder")
+    if name in _held:  # the system lets a process lock what it has locked
+        raise in_use
+    try:
+        file = path.with_name(f".{path.name}.lock").open("a+b")
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    with file:
+        try:
+            _lock(file)
+        except OSError:
+            raise in_use from None
+        _held.append(name)
+        try:
+            yield
+        finally:
+            _held.remove(name)
+
+
+def _lock(file: Any) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        import fcntl
+
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,119 @@
+"""Tables of a study's rows: means over instances, and how far it is."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from simsched.base.units import MS
+from simsched.experiments.study.choices import text_of
+from simsched.experiments.study.store import STATUSES
+
+if TYPE_CHECKING:
+    from simsched.experiments.study.results import Results
+
+_POINT = ("workload.", "cluster.", "simulation.")
+_REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
+
+
+def means(results: "Results") -> list[dict[str, Any]]:
+    """Return a row for each point and scheduler, in the order of the study.
+
+    Returns
+    -------
+    list of dict
+        The columns of the point and ``scheduler``; ``rows`` that there are, ``done`` that came to a result,
+        ``failed`` of all other ends; ``makespan_us``, ``speedup``, ``search_s`` as pairs of mean and sample
+        standard deviation over the instances, None where there is nothing.
+    """
+    names = [name for name in results.columns if name.startswith(_POINT)]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in results.rows:
+        groups.setdefault((*(row.get(name) for name in names), row["scheduler"]), []).append(row)
+    found = []
+    for point, rows in groups.items():
+        done = [row for row in rows if row["status"] == "ok"]
+        row = dict(zip([*names, "scheduler"], point, strict=True))
+        row |= {"rows": len(rows), "done": len(done), "failed": len(rows) - len(done)}
+        for name, column in (("makespan_us", "makespan_us"), ("speedup", "speedup"), ("search_s", "wall.search_s")):
+            values = [row[column] for row in done if row.get(column) is not None]
+            row[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
+        found.append(row)
+    return found
+
+
+def means_table(results: "Results") -> Any:
+    """Return `means` as a `rich.table.Table`; what is the same for all rows stands in the caption."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = means(results)
+    names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
+    varied = [name for name in names if len({row[name] for row in rows}) > 1]
+    longest = max((row["makespan_us"][0] for row in rows if row["makespan_us"]), default=0.0)
+    unit, us = (MS, "ms") if longest >= MS else (1.0, "us")
+    fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
+    title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
+    caption = Text(", ".join(fixed)) if fixed else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
+    for name in varied:
+        table.add_column(Text(name.partition(".")[2]), justify="right")
+    table.add_column("scheduler", no_wrap=True)
+    for heading in (f"makespan {us}", "speedup", "search s", "rows", "no result"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            *("-" if row[name] is None else Text(text_of(row[name])) for name in varied),
+            Text(row["scheduler"]),
+            _pair(row["makespan_us"], unit, 3 if unit == MS else 1),
+            _pair(row["speedup"], 1.0, 3),
+            _pair(row["search_s"], 1.0, 4),
+            str(row["rows"]),
+            str(row["failed"] or "-"),
+        )
+    return table
+
+
+def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
+    return "-" if value is None else f"{value[0] / unit:.{digits}f} ± {value[1] / unit:.{digits}f}"
+
+
+def status_counts(results: "Results") -> list[dict[str, Any]]:
+    """See `Results.counts`."""
+    labels = [choice.label for choice in results.study.choices]
+    expected = len(results.study) // len(labels)
+    of: dict[str, list[Mapping[str, Any]]] = {label: [] for label in labels}
+    for row in results.rows:
+        of[row["scheduler"]].append(row)
+    return [_status(label, rows, expected) for label, rows in of.items()]
+
+
+def _status(label: str, rows: Sequence[Mapping[str, Any]], expected: int) -> dict[str, Any]:
+    counts = {status: sum(row["status"] == status for row in rows) for status in STATUSES}
+    reasons = list(dict.fromkeys(row["reason"] for row in rows if row["reason"]))
+    wall_s = sum(row.get("wall.row_s") or 0.0 for row in rows)
+    return {"scheduler": label, "rows": len(rows), "missing": expected - len(rows), **counts, "wall_s": wall_s,
+            "reasons": reasons}  # fmt: skip
+
+
+def status_table(results: "Results") -> Any:
+    """See `Results.status`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = status_counts(results)
+    title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
+    notes = [_shortened(f"{row['scheduler']}: {reason}") for row in rows for reason in row["reasons"][:_REASONS]]
+    caption = Text("\n".join(notes)) if notes else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
+    table.add_column("scheduler", no_wrap=True)
+    counted = ("rows", "missing", *STATUSES)
+    for heading in (*counted, "wall s"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        counts = (str(row[name] or "-") for name in counted)
+        table.add_row(Text(row["scheduler"]), *counts, f"{row['wall_s']:.1f}")
+    return table
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -1,0 +1,277 @@
+"""`breakeven`: at which values of a parameter the better one of two plans changes."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from math import exp, inf, log, sqrt
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from simsched.base.errors import FormatError, WhatIfError
+from simsched.base.io import Record
+from simsched.base.numeric import is_number
+from simsched.base.shown import VIEWS
+from simsched.base.units import format_time
+from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
+from simsched.experiments.whatif.parameters import value_of
+from simsched.experiments.whatif.question import WhatIf, what_if
+from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.model.calibrated import Target
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.schedule import Schedule
+from simsched.schedulers import Scheduler, scheduler_name
+
+_PER_OCTAVE, _LEAST_POINTS = 4, 33  # of the grid
+_NARROW: Final = 1e-6  # relative width to which a crossing is narrowed down
+_ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Where the better plan changes.
+
+    Parameters
+    ----------
+    factor
+        Of the parameter as it is.
+    value
+        Of the parameter there, in library units; None where it is not one number.
+    better_below, better_above
+        Names of the plans with the lesser makespan.
+    """
+
+    factor: float
+    value: float | None
+    better_below: str
+    better_above: str
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BreakEven(Result):
+    """Makespans of two plans over a parameter, and where they cross; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    parameter, value
+        What was varied, and what it is in library units, None if it is not one number.
+    names
+        Of the two plans.
+    factors
+        Of the parameter, rising, shape (n,).
+    a_us, b_us
+        Makespans in us, shape (n,).
+    crossings
+        By rising factor.
+    """
+
+    FORMAT: ClassVar[str] = "breakeven"
+    graph: str
+    cluster: str
+    parameter: str
+    value: float | None
+    names: tuple[str, str]
+    factors: Floats
+    a_us: Floats
+    b_us: Floats
+    crossings: tuple[Crossing, ...]
+
+    def __post_init__(self) -> None:
+        for column in (self.factors, self.a_us, self.b_us):
+            column.flags.writeable = False
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw the makespans of both plans over the parameter; the crossings stand below. Return matplotlib axes."""
+        return VIEWS["breakeven"](self, path, ax=ax)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return a line for each crossing, or the one that there is none."""
+        if not self.crossings:
+            low, high = self.factors[0], self.factors[-1]
+            sides = np.sign(_differences(self.a_us, self.b_us))
+            better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
+            return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
+        return tuple(
+            f"{each.better_below} is better below {each.factor:.4g} times {self.parameter}"
+            f"{'' if each.value is None else f' ({with_unit(self.parameter, each.value)})'}, {each.better_above} above"
+            for each in self.crossings
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of plain values for each factor."""
+        columns = (self.factors.tolist(), self.a_us.tolist(), self.b_us.tolist())
+        names = ("factor", *(f"{name}_us" for name in self.names))
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def table(self) -> Any:
+        """Return crossings, and makespans at every octave, as a `rich.table.Table`."""
+        points = [tuple(row.values()) for row in self.records()][:: max(1, (len(self.factors) - 1) // 12)]
+        rows = [
+            (f"{factor:.4g}", format_time(a), format_time(b), "equal" if abs(a - b) <= _ALIKE * max(a, b)
+             else self.names[int(a > b)])
+            for factor, a, b in points
+        ]  # fmt: skip
+        headings = (f"{self.parameter} times", *self.names, "better")
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(self.sentences()))
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        return {
+            "graph": self.graph, "cluster": self.cluster, "parameter": self.parameter, "value": self.value,
+            "names": list(self.names), "factors": self.factors.tolist(), "a_us": self.a_us.tolist(),
+            "b_us": self.b_us.tolist(), "crossings": [asdict(each) for each in self.crossings],
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, top: Record) -> "BreakEven":
+        """Make the result of what `contents` returned."""
+        names = top.take("names", list)
+        columns = {
+            key: np.array(numbers(top.take(key, list), f"{top.where}: {key}")) for key in ("factors", "a_us", "b_us")
+        }
+        crossings = [
+            row.build(
+                Crossing, factor=row.take("factor", float), value=row.take("value", float, None),
+                better_below=row.take("better_below", str), better_above=row.take("better_above", str),
+            )
+            for row in top.records("crossings")
+        ]  # fmt: skip
+        if [type(name) for name in names] != [str, str]:
+            raise FormatError(f"{top.where}: names must be two texts")
+        factors = columns["factors"]
+        if len(factors) < 2 or any(len(column) != len(factors) for column in columns.values()) or factors[0] <= 0:
+            raise FormatError(f"{top.where}: factors, a_us and b_us must be of one length, and factors positive")
+        return top.build(
+            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), parameter=top.take("parameter", str),
+            value=top.take("value", float, None), names=(names[0], names[1]), crossings=tuple(crossings), **columns,
+        )  # fmt: skip
+
+
+def breakeven(
+    parameter: str,
+    plan_a: Schedule | str | Scheduler,
+    plan_b: Schedule | str | Scheduler,
+    cluster: Target,
+    *,
+    low: float = 1 / 64,
+    high: float = 64.0,
+    cost: CostModel | None = None,
+    graph: OpGraph | None = None,
+) -> BreakEven:
+    """Find the values of a parameter at which the better one of two plans changes.
+
+    Parameters
+    ----------
+    parameter
+        One that takes factors, as `WhatIf.set` does: ``"link.bandwidth"``, ``"overhead.launch"``, ...
+    plan_a, plan_b
+        Schedules, which stay as they are; or schedulers by name or function, which schedule anew for every value.
+    cluster, cost
+        As in `simulate`.
+    low, high
+        The factors of the parameter between which crossings are looked for.
+    graph
+        What schedulers schedule; by default that of the other plan.
+
+    Returns
+    -------
+    BreakEven
+
+    Raises
+    ------
+    WhatIfError
+        If the parameter takes no factors or is 0, the factors are not positive or not rising, or two schedulers come
+        without a graph.
+    UnknownNameError
+        If there is no such parameter or scheduler.
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+
+    Notes
+    -----
+    Both are simulated on a grid of at least 33 factors, evenly spaced in their logarithms, four or more for each
+    doubling. Where another plan is better than at the last point at which one was, the place is narrowed down to 1e-6
+    of it. So two crossings between neighbours of the grid are missed. Makespans within 1e-9 are equal: where both plans
+    are equal over a stretch there is no crossing, unless one was better before and the other is behind, which is then
+    said to cross where the stretch ends. Plans made anew may differ from value to value and cross in a jump. Edges with
+    an exact `transfer` take no notice of links.
+
+    A fork of which both sides take 50 us: on one device 100 us, on two 50 us and a copy of 20,000 bytes. They are even
+    at 400 bytes per us:
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=50.0), ss.Operator("b", time=50.0), ss.Operator("join", time=0.0)],
+    ...                    [ss.Edge("a", "join"), ss.Edge("b", "join", nbytes=20_000)])
+    >>> cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=1600.0, latency=0.0)
+    >>> one = ss.schedule(graph, cluster, "sequential")
+    >>> two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1"), ss.Placement("join")])
+    >>> breakeven("link.bandwidth", one, two, cluster).sentences()
+    ('sequential is better below 0.25 times link.bandwidth (0.4 GB/s), custom above',)
+    """
+    if not all(is_number(x) for x in (low, high)) or not 0 < low < high < inf:
+        raise WhatIfError(f"factors must be positive and rise from low to high, not {low!r} and {high!r}")
+    if is_taken_as_is(parameter):
+        raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
+    graphs = [each.graph for each in (plan_a, plan_b) if isinstance(each, Schedule)]
+    shared = graph if graph is not None else graphs[0] if graphs else None
+    asked = [_question(each, shared, cluster, cost) for each in (plan_a, plan_b)]
+    names = [plan.scheduler if isinstance(plan, Schedule) else scheduler_name(plan) for plan in (plan_a, plan_b)]
+    if names[0] == names[1]:
+        names[1] += " (2)"
+    value = value_of(asked[0], parameter)
+    if value == 0:
+        raise WhatIfError(f"{parameter} is 0 and stays so under any factor: change it to something first")
+    points = max(_LEAST_POINTS, round(_PER_OCTAVE * log(high / low, 2)) + 1)
+    factors = np.exp(np.linspace(log(low), log(high), points))
+    factors[0], factors[-1] = low, high
+
+    def both(factor: float) -> tuple[float, float]:
+        a, b = (each.set(parameter, factor).makespan for each in asked)
+        return a, b
+
+    us = np.array([both(factor) for factor in factors.tolist()])  # (n_factors, 2)
+    sides = np.sign(_differences(us[:, 0], us[:, 1]))
+    decided = np.flatnonzero(sides)
+    crossings = []
+    for i, j in zip(decided[:-1].tolist(), decided[1:].tolist(), strict=True):
+        if sides[i] != sides[j]:
+            at = _narrowed(both, float(factors[i]), float(factors[j]), float(sides[j]))
+            below, above = (names[int(sides[k] > 0)] for k in (i, j))
+            crossings.append(Crossing(at, None if value is None else at * value, below, above))
+    return BreakEven(
+        asked[0].graph.name, asked[0].cluster.name, parameter, value, (names[0], names[1]), factors, us[:, 0].copy(),
+        us[:, 1].copy(), tuple(crossings),
+    )  # fmt: skip
+
+
+def _question(
+    plan: Schedule | str | Scheduler, graph: OpGraph | None, cluster: Target, cost: CostModel | None
+) -> WhatIf:
+    if isinstance(plan, Schedule):
+        return what_if(plan, cluster, cost=cost)
+    if graph is None:
+        raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
+    return what_if(graph, cluster, True, scheduler=plan, cost=cost)
+
+
+def _differences(a_us: Floats, b_us: Floats) -> Floats:
+    """Return by how much the first plan takes longer, 0 where both take as long but for rounding."""
+    over = a_us - b_us
+    alike: Floats = np.where(np.abs(over) <= _ALIKE * np.maximum(a_us, b_us), 0.0, over)
+    return alike
+
+
+def _narrowed(both: Callable[[float], tuple[float, float]], low: float, high: float, side: float) -> float:
+    """Return the factor from which on a side is the better one: at `low` it is not, at `high` it is."""
+    while high / low - 1 > _NARROW:
+        middle = sqrt(low * high)
+        a, b = both(middle)
+        if np.sign(_differences(np.array(a), np.array(b))) == side:
+            high = middle
+        else:
+            low = middle
+    return exp((log(low) + log(high)) / 2)

@@ -1,0 +1,251 @@
+"""`Change`: one thing that is to be different, by the name of a parameter and a value."""
+
+import re
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any, Final
+
+from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.base.io import json_copy
+from simsched.base.numeric import is_count, is_number
+from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
+from simsched.model.cluster import DEVICES, Device, Link
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.schedule import EXECUTIONS
+
+DEVICE_FIELDS: Final = tuple(
+    field.name
+    for field in fields(Device)
+    if (field.type in (int, float) and field.name not in OVERHEADS) or field.name == "peak"
+)
+"""Numbers of a `Device` other than what it costs to issue and order work; `peak` stands for that of every dtype."""
+LINK_FIELDS: Final = tuple(field.name for field in fields(Link) if field.type is float)
+REBUILD: Final = "rebuild."
+_EDITS: Final = ("fuse", "remove")
+_MOST_GPUS: Final = 4096
+_AS_THEY_ARE: Final = ("gpus", "device", "execution", "contention", *_EDITS)
+_FACTORS: Final = (
+    *(f"link.{name}" for name in LINK_FIELDS), *(f"device.{name}" for name in DEVICE_FIELDS), "overhead",
+    *(f"overhead.{name}" for name in OVERHEADS), "interference", "operators.speed",
+)  # fmt: skip
+_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
+
+_US_UNITS: Final = {"us": US, "ms": MS, "s": SECOND}
+_RATE_UNITS: Final = {"B/us": 1.0, "GB/s": GB_PER_S}
+_UNITS: Final[dict[str, dict[str, float]]] = (
+    {"link.latency": _US_UNITS, "link.bandwidth": _RATE_UNITS, "device.bandwidth": _RATE_UNITS}
+    | {"device.copy_rate": _RATE_UNITS, "device.clock": {"MHz": MHZ}}
+    | {"device.peak": {"FLOP/us": 1.0, "TFLOP/s": TFLOP_PER_S}}
+    | {f"overhead.{name}": _US_UNITS for name in OVERHEADS}
+    | {"overhead": _US_UNITS}
+)
+_SHOWN_IN: Final = ("us", "GB/s", "MHz", "TFLOP/s")  # of the units of a parameter
+_QUANTITY: Final = re.compile(r"([-+0-9.eE]*[0-9.])\s*([A-Za-z/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    """A value in library units, as opposed to a factor; see `absolute`."""
+
+    value: float
+
+
+def absolute(value: float) -> Absolute:
+    """Return a value that a parameter is to have, in library units, where a bare number would be a factor.
+
+    >>> import simsched as ss
+    >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
+    >>> asked.overhead(launch=ss.absolute(5.0)).cluster.devices[0].launch
+    5.0
+    """
+    return Absolute(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is to be different.
+
+    Parameters
+    ----------
+    parameter
+        Such as ``"link.bandwidth"``; see `WhatIf.set`.
+    value
+        A factor of what there is, or the value itself; names of operators for ``"fuse"`` and ``"remove"``.
+    is_absolute
+        Whether it is the value itself, in library units.
+
+    >>> print(Change("link.bandwidth", 2.0), Change("gpus", 4, True))
+    link.bandwidth*=2 gpus=4
+    """
+
+    parameter: str
+    value: Any
+    is_absolute: bool = False
+
+    def __str__(self) -> str:
+        if isinstance(self.value, tuple):
+            return f"{self.parameter}={','.join(self.value)}"
+        text = f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+        if isinstance(self.value, float) and float(text) != self.value:
+            text = repr(self.value)
+        return f"{self.parameter}{'=' if self.is_absolute else '*='}{text}"
+
+    def of(self, value: float) -> float:
+        """Return what becomes of a number."""
+        number = float(self.value)
+        return number if self.is_absolute or not number else value * number  # not inf x 0
+
+
+def make_change(parameter: str, value: Any) -> Change:
+    """Return a checked change of a parameter; a bare number is a factor where the parameter takes factors.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such parameter, preset or execution.
+    WhatIfError
+        If the value does not suit it.
+    """
+    if is_taken_as_is(parameter):
+        given = value.value if isinstance(value, Absolute) else value
+        return Change(parameter, _as_it_is(parameter, given), True)
+    if parameter not in _FACTORS and speed_of(parameter) is None:
+        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *_FACTORS, *_PATTERNS])
+    number = value.value if isinstance(value, Absolute) else value
+    if not is_number(number) or not (isfinite(number) and number >= 0):
+        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {number!r}")
+    if speed_of(parameter) is not None and number == 0:
+        raise WhatIfError(f"{parameter}: a speed must be positive; `remove` takes operators out")
+    return Change(parameter, float(number), isinstance(value, Absolute))
+
+
+def is_taken_as_is(parameter: str) -> bool:
+    """Return whether a parameter takes its values as they are, never as factors."""
+    return parameter in _AS_THEY_ARE or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+
+
+def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
+    """Return the kind and the name of the operators whose speed a parameter is, None for any; None if it is no speed.
+
+    >>> speed_of("operators.conv.speed"), speed_of("operator.a.speed"), speed_of("operators.speed"), speed_of("gpus")
+    (('conv', None), (None, 'a'), (None, None), None)
+    """
+    if parameter == "operators.speed":
+        return None, None
+    for start, place in (("operators.", 0), ("operator.", 1)):
+        name = parameter.removeprefix(start).removesuffix(".speed")
+        if name and parameter == f"{start}{name}.speed":
+            return (name, None) if place == 0 else (None, name)
+    return None
+
+
+def _as_it_is(parameter: str, value: Any) -> Any:
+    if parameter == "gpus":
+        if not is_count(value, 1):
+            raise WhatIfError(f"gpus: give a whole number of at least 1, not {value!r}")
+        if value > _MOST_GPUS:
+            raise WhatIfError(f"gpus: at most {_MOST_GPUS}, not {value!r}")
+        return int(value)
+    if parameter == "contention":
+        if value not in (0, 1):
+            raise WhatIfError(f"contention: give 0 or 1, not {value!r}")
+        return bool(value)
+    if parameter in _EDITS:
+        return _names(parameter, value)
+    known = {"device": list(DEVICES), "execution": list(EXECUTIONS)}.get(parameter)
+    if known is not None:
+        if value not in known:
+            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), known)
+        return value
+    try:
+        return json_copy(value)
+    except (TypeError, ValueError, RecursionError):
+        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}") from None
+
+
+def _names(parameter: str, value: Any) -> tuple[str, ...]:
+    least = 2 if parameter == "fuse" else 1
+    try:
+        names = tuple(dict.fromkeys((value,) if isinstance(value, str) else value))
+    except TypeError:
+        names = ()
+    if not all(isinstance(name, str) for name in names) or len(names) < least:
+        raise WhatIfError(f"{parameter}: give the names of at least {least} operators, not {value!r}")
+    return names
+
+
+def parse_change(text: str) -> Change:
+    """Return the change that a text stands for: ``PARAMETER*=FACTOR`` or ``PARAMETER=VALUE``.
+
+    Parameters
+    ----------
+    text
+        Such as ``link.bandwidth*=2``, ``gpus=4``, ``device=h100``, ``overhead.launch=5us`` or
+        ``link.bandwidth=600GB/s``; a value without a unit is in library units. The names after ``fuse=``
+        and ``remove=`` are separated by commas.
+
+    Raises
+    ------
+    WhatIfError
+        If it is not of that form, the unit is none of the parameter's, or the value does not suit it.
+    UnknownNameError
+        If there is no such parameter.
+
+    >>> parse_change("link.bandwidth=600GB/s")
+    Change(parameter='link.bandwidth', value=600000.0, is_absolute=True)
+    """
+    parameter, equals, value = (part.strip() for part in text.partition("="))
+    factor = parameter.endswith("*")
+    parameter = parameter.removesuffix("*").rstrip()
+    if not equals or not parameter or not value:
+        raise WhatIfError(f"{text!r}: expected PARAMETER*=FACTOR or PARAMETER=VALUE, such as link.bandwidth*=2")
+    if is_taken_as_is(parameter):
+        if factor:
+            raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
+        return make_change(parameter, value.split(",") if parameter in _EDITS else _plain(value))
+    if parameter not in _FACTORS and speed_of(parameter) is None:
+        return make_change(parameter, value)  # which says what is known
+    number = _number(text, value, {} if factor else _UNITS.get(parameter, {}))
+    return make_change(parameter, number if factor else Absolute(number))
+
+
+def shown_unit(parameter: str) -> tuple[str, float]:
+    """Return the unit in which values of a parameter are shown, and what it is in library units; of some ("", 1)."""
+    units = _UNITS.get(parameter, {})
+    return next(((name, units[name]) for name in _SHOWN_IN if name in units), ("", 1.0))
+
+
+def with_unit(parameter: str, value: float) -> str:
+    """Return a value of a parameter, which is in library units, with its unit, as `parse_change` reads it.
+
+    >>> with_unit("link.bandwidth", 12000.0), with_unit("overhead.launch", 4.0), with_unit("gpus", 4)
+    ('12 GB/s', '4 us', '4')
+    """
+    unit, scale = shown_unit(parameter)
+    return f"{value / scale:.6g} {unit}".rstrip()
+
+
+def _number(text: str, value: str, units: dict[str, float]) -> float:
+    unit, quantity = 1.0, _QUANTITY.fullmatch(value)
+    if quantity is not None:
+        value, name = quantity.groups()
+        if name not in units:
+            known = f"known are: {', '.join(units)}" if units else "it takes none"
+            raise WhatIfError(f"{text!r}: unit {name!r} does not suit; {known}")
+        unit = units[name]
+    try:
+        return float(value) * unit
+    except ValueError:
+        raise WhatIfError(f"{text!r}: {value!r} is no number") from None
+
+
+def _plain(text: str) -> Any:
+    """Return the number or the truth value that a text is, else the text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

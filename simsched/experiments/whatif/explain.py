@@ -1,0 +1,249 @@
+"""`explain`: in words, what bounds a schedule and what would help most."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from simsched.base.errors import FormatError
+from simsched.base.io import Record
+from simsched.base.shown import VIEWS
+from simsched.base.units import format_time
+from simsched.bounds import Bounds, bounds
+from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.suggestions import (
+    LEAST_GAIN,
+    Suggestion,
+    kinds_on_path,
+    operators_on_path,
+    suggestions,
+)
+from simsched.model.calibrated import Target, upon
+from simsched.model.costmodel import CostModel
+from simsched.model.trace import Trace
+from simsched.simulator import simulate
+
+if TYPE_CHECKING:
+    from simsched.model.schedule import Schedule
+
+_CLOSE: Final = 1.05  # times the lower bound that are as good as it
+_FULL: Final = 0.9  # of the issue slots, from which on a device is full
+_MUCH: Final = 0.01  # of the makespan, from which on a cause is named
+_NAMED: Final = 3  # causes, kinds and operators
+_BLAMES: Final[Mapping[str, str]] = {
+    "compute": "kernels computing",
+    "contention": "kernels held up by others that run beside them",
+    "launch": "the host launching kernels and copies",
+    "sync": "the host issuing events and waiting at barriers",
+    "transfer": "copies between devices",
+    "dependency": "gaps on the device between a kernel and the one that waits for it",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Result):
+    """What bounds a schedule, in words; prints as them.
+
+    Parameters
+    ----------
+    graph, cluster, scheduler
+        Names of what ran, on what, and of who made the plan.
+    makespan_us, bound_us
+        Simulated makespan, and a lower bound of any schedule's, in us.
+    blame
+        us by cause on the critical path.
+    sentences
+        In words: how long it takes, what that goes to, which operators, how far from the bound, how busy the devices
+        are, and what bounds it.
+    suggestions
+        What would help most, from the largest gain; at most three, none that gains less than 0.5 %.
+    """
+
+    FORMAT: ClassVar[str] = "explanation"
+    graph: str
+    cluster: str
+    scheduler: str
+    makespan_us: float
+    bound_us: float
+    blame: Mapping[str, float]
+    sentences: tuple[str, ...]
+    suggestions: tuple[Suggestion, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((*self.sentences, *self._advice()))
+
+    __repr__ = __str__
+
+    def _advice(self) -> list[str]:
+        if not self.suggestions:
+            return [f"None of the changes that were tried gains {LEAST_GAIN:.1%} or more."]
+        lines = ["What would help most, each simulated on its own:"]
+        for i, each in enumerate(self.suggestions, 1):
+            kind = "plan" if each.doable else "wish"
+            lines.append(f"{i}. ({kind}) {each.text}: {format_time(each.makespan_us)}, {each.gain:.1%} less.")
+        return lines
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the suggestions as plain values by column."""
+        return [asdict(each) for each in self.suggestions]
+
+    def table(self) -> Any:
+        """Return the suggestions as a `rich.table.Table`, with the sentences below."""
+        rows = [
+            (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
+            for each in self.suggestions
+        ]
+        title = f"{self.scheduler} of {self.graph} on {self.cluster}"
+        note = "\n".join(self.sentences if rows else (*self.sentences, *self._advice()))
+        return table_of(title, ("change", "takes", "makespan", "gain"), rows, note=note)
+
+    def plot(self, path: Any = None, *, ax: Any = None) -> Any:
+        """Draw what the critical path consists of as bars; return the matplotlib axes."""
+        return VIEWS["explanation"](self, path, ax=ax)
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        return {
+            "graph": self.graph, "cluster": self.cluster, "scheduler": self.scheduler, "makespan_us": self.makespan_us,
+            "bound_us": self.bound_us, "blame": dict(self.blame), "sentences": list(self.sentences),
+            "suggestions": self.records(),
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, top: Record) -> "Explanation":
+        """Make the result of what `contents` returned."""
+        sentences, blame = top.take("sentences", list), top.take("blame", dict)
+        if not all(isinstance(each, str) for each in sentences):
+            raise FormatError(f"{top.where}: sentences must be texts")
+        us = numbers(list(blame.values()), f"{top.where}: blame")
+        found = [
+            row.build(
+                Suggestion, text=row.take("text", str), makespan_us=row.take("makespan_us", float),
+                gain=row.take("gain", float), doable=row.take("doable", bool),
+            )
+            for row in top.records("suggestions")
+        ]  # fmt: skip
+        return top.build(
+            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), scheduler=top.take("scheduler", str),
+            makespan_us=top.take("makespan_us", float), bound_us=top.take("bound_us", float),
+            blame=dict(zip(blame, us, strict=True)), sentences=tuple(sentences), suggestions=tuple(found),
+        )  # fmt: skip
+
+
+def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) -> Explanation:
+    """Say what bounds a schedule, and what would help most.
+
+    Parameters
+    ----------
+    plan, cluster, cost
+        As in `simulate`.
+
+    Returns
+    -------
+    Explanation
+        The same text for the same plan.
+
+    Raises
+    ------
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+
+    Notes
+    -----
+    Every suggestion is simulated, alone, on the plan as it is. Tried are, of what the plan decides: launching it as a
+    captured graph, events in the place of barriers, fewer events, and the best plan of any scheduler but those that
+    search (`ios`, `autograph`, `search`). And of what it does not: the heaviest kind of operator on the critical path
+    twice as quick, launches, events or barriers free, no interference, no contention, links twice as wide, twice the
+    SMs, twice the DRAM bandwidth. The three that gain most are told. What a plan can do is told apart from wishes, and
+    where it is not among the three the best of it takes the place of the third: a reader wants something to do.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
+    >>> [(each.text, each.makespan_us) for each in found.suggestions if each.doable]
+    [('schedule it with greedy', 30.0)]
+    """
+    plan, bare = upon(cluster, plan)
+    trace = simulate(plan, bare, cost)
+    limits = bounds(plan.graph, bare, cost)
+    path = trace.critical_path()
+    sentences = [
+        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace.makespan, limits), _busy(trace),
+        _verdict(path.shares, trace, limits),
+    ]  # fmt: skip
+    return Explanation(
+        plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(path.blame),
+        tuple(each for each in sentences if each), suggestions(plan, bare, cost, trace) if trace.makespan > 0 else (),
+    )  # fmt: skip
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _what(plan: "Schedule", trace: Trace) -> str:
+    how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
+    streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
+    return (
+        f"{plan.scheduler} runs {_counted(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
+        f"of {trace.cluster.name}, {how}, in {format_time(trace.makespan)}."
+    )
+
+
+def _blamed(shares: Mapping[str, float]) -> str:
+    named = sorted(((share, name) for name, share in shares.items() if share >= _MUCH), key=lambda each: -each[0])
+    if not named:
+        return ""
+    return "Of that " + ", ".join(f"{share:.0%} is {_BLAMES[name]}" for share, name in named[:_NAMED]) + "."
+
+
+def _operators(trace: Trace) -> list[str]:
+    kinds, operators = kinds_on_path(trace), operators_on_path(trace)
+    if not operators:
+        return []
+    most = [f"{name} {us / trace.makespan:.0%}" for name, us in list(kinds.items())[:_NAMED]]
+    longest = [f"{name} ({format_time(us)})" for name, us in list(operators.items())[:_NAMED]]
+    verb = "is" if len(operators) == 1 else "are"
+    text = f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {', '.join(longest)}."
+    return [f"By kind, of the makespan: {', '.join(most)}.", text] if len(kinds) > 1 else [text]
+
+
+def _distance(makespan: float, limits: Bounds) -> str:
+    if not limits.best > 0:
+        return ""
+    sources = {
+        "the longest path of operators": limits.critical_path, "the work for the issue slots": limits.sm_work,
+        "the traffic of DRAM": limits.dram_work, "the room for thread blocks": limits.residency,
+    }  # fmt: skip
+    source = max(sources, key=lambda each: sources[each])
+    return (
+        f"No schedule takes less than {format_time(limits.best)} ({source}); this one takes "
+        f"{makespan / limits.best:.2f} times that."
+    )
+
+
+def _busy(trace: Trace) -> str:
+    if not len(trace.graph.kernel_blocks) and np.isnan(trace.graph.utilization).all():
+        return "How much of the devices the operators fill is not known: they have neither kernels nor a utilization."
+    return (
+        f"{trace.sm_efficiency():.0%} of the SMs have work on average, and {trace.sm_utilization():.0%} of the issue "
+        "slots are in use."
+    )
+
+
+def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
+    host = shares["launch"] + shares["sync"]
+    most = max(shares, key=lambda each: shares[each])
+    if host >= max(shares["compute"], shares["contention"], shares["transfer"], shares["dependency"]) and host > 0:
+        return "It is bound by the host, which issues more slowly than the device computes."
+    if most == "transfer":
+        return "It is bound by copies between devices."
+    if most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL):
+        return "It is bound by the device: kernels side by side want more than there is."
+    if trace.makespan <= _CLOSE * limits.best:
+        return "It is bound by its own critical path: no other plan is much quicker, only quicker operators are."
+    if most == "dependency":
+        return "It is bound by the gaps between dependent kernels."
+    return "It is bound by the operators one after the other on its critical path; another plan could overlap more."

@@ -1,0 +1,372 @@
+"""`what_if`: a schedule, a cluster, and what is to be different."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from simsched.base.errors import ClusterError, ScheduleError, WhatIfError
+from simsched.experiments.whatif.answer import Answer, Case, Outcome
+from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
+from simsched.experiments.whatif.world import Ground, World, make_world, selected
+from simsched.model.calibrated import Target
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.schedulers import SCHEDULERS, Scheduler
+
+if TYPE_CHECKING:
+    from simsched.experiments.whatif import Explanation, Sensitivity, Sweep
+
+Number = float | Absolute
+
+
+def what_if(
+    plan_or_graph: Schedule | OpGraph,
+    cluster: Target,
+    reschedule: bool = False,
+    *,
+    scheduler: str | Scheduler | None = None,
+    options: Mapping[str, Any] | None = None,
+    cost: CostModel | None = None,
+    load: Callable[..., OpGraph] | None = None,
+) -> "WhatIf":
+    """Begin a question: what would be if something were different.
+
+    Parameters
+    ----------
+    plan_or_graph
+        What runs: a schedule, or a graph, which the scheduler makes one of.
+    cluster
+        What it runs on: a cluster, or a calibration, whose times of operators and fitted parameters are taken.
+    reschedule
+        Whether the plan is made anew after the changes; else the same plan runs in the changed world.
+    scheduler
+        A name or a function as `schedule` takes it, and its `options`. By default the one that made the plan, or
+        ``"lios"``. A plan over a graph that its scheduler rewrote is re-scheduled over the rewritten graph.
+    options
+        The scheduler's own.
+    cost
+        Time of an operator alone on a device in us; by default its `time`, else a roofline.
+    load
+        A function from keyword parameters to a graph, for `WhatIf.rebuild`.
+
+    Returns
+    -------
+    WhatIf
+        Nothing is computed until something of it is asked for.
+
+    Raises
+    ------
+    WhatIfError
+        If what is given is neither a schedule nor a graph.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", "conv", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+    >>> asked = ss.what_if(graph, ss.Cluster.preset("a100").without_overheads()).operators(kind="conv", speed=2.0)
+    >>> asked.makespan_before, asked.makespan, asked.difference
+    (40.0, 25.0, -15.0)
+    """
+    if not isinstance(plan_or_graph, Schedule | OpGraph):
+        raise WhatIfError(f"ask of a schedule or a graph, not of {type(plan_or_graph).__name__}")
+    if scheduler is None:
+        made_by = plan_or_graph.scheduler if isinstance(plan_or_graph, Schedule) else ""
+        scheduler = made_by if made_by in SCHEDULERS else "lios"
+    ground = Ground(plan_or_graph, cluster, scheduler, dict(options or {}), cost, load)
+    return WhatIf(ground, rescheduled=bool(reschedule))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WhatIf(Outcome):
+    """A question of what would be if something were different, and its answer; made by `what_if`.
+
+    Each method that changes something returns a longer question. Numbers are factors of what there is; `absolute`
+    makes them values in library units. What is not said to change stays. Answers are computed when they are asked
+    for, once; all times are in us.
+
+    Notes
+    -----
+    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind, one
+    after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
+    one parameter multiply; of values that are taken as they are the last counts.
+    """
+
+    ground: Ground
+    changes: tuple[Change, ...] = ()
+    rescheduled: bool = False
+
+    def __repr__(self) -> str:
+        subject, cluster = self.ground.subject, self.ground.cluster.name
+        name = subject.name if isinstance(subject, OpGraph) else subject.graph.name
+        what = ", ".join(map(str, self.changes)) or "no change"
+        return f"WhatIf({name!r} on {cluster!r}: {what}{', re-scheduled' if self.rescheduled else ''})"
+
+    # what is to be different
+
+    def set(self, parameter: str, value: Any) -> "WhatIf":
+        """Change a parameter by its name.
+
+        Parameters
+        ----------
+        parameter
+            ``gpus``, ``device``, ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which
+            take values as they are; or ``link.bandwidth``, ``link.latency``, ``device.FIELD``, ``overhead``,
+            ``overhead.launch`` and the like, ``interference``, ``operators.speed``, ``operators.KIND.speed`` or
+            ``operator.NAME.speed``, which take factors, and `absolute` values.
+        value
+            What the parameter takes.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such parameter, preset, kind or operator.
+        WhatIfError
+            If the value does not suit it.
+        """
+        change = make_change(parameter, value)
+        shaped = any(c.parameter.startswith(REBUILD) or c.parameter in ("fuse", "remove") for c in self.changes)
+        if speed_of(parameter) is not None and not shaped:
+            selected(self.ground.graph, change)
+        return replace(self, changes=(*self.changes, change))
+
+    def _set_all(self, values: Mapping[str, Any]) -> "WhatIf":
+        asked = self
+        for parameter, value in values.items():
+            if value is not None:
+                asked = asked.set(parameter, value)
+        return asked
+
+    def device(self, model: str | None = None, **factors: Number) -> "WhatIf":
+        """Put another card in the place of every device, or change numbers of the devices there are.
+
+        Parameters
+        ----------
+        model
+            A preset, see `DEVICES`: limits, rates and memory are its own; names, links, costs of issuing, hardware
+            queues, interference and how slots are shared stay. Kernels keep their grids.
+        **factors
+            By field of `Device`. ``sms`` and ``clock`` take ``peak`` with them, which is SMs x lanes x 2 x clock;
+            whole numbers are rounded, to at least 1.
+
+        Notes
+        -----
+        Operators follow the rates: time' = time * roofline(new device) / roofline(old device), or what the cost model
+        says itself where it tells the devices apart. One with a `time` but neither FLOP nor bytes stays.
+        """
+        return self._set_all({"device": model} | {f"device.{name}": value for name, value in factors.items()})
+
+    def gpus(self, n: int) -> "WhatIf":
+        """Have so many devices.
+
+        More are copies of those there are, wired as a preset is; a kept plan does not use them. Fewer are the first
+        ones; a kept plan that uses others cannot run.
+
+        >>> import simsched as ss
+        >>> graph = ss.OpGraph([ss.Operator(name, time=8.0, utilization=1.0) for name in "ab"])
+        >>> free = ss.Cluster.preset("a100").without_overheads()
+        >>> asked = ss.what_if(graph, free, reschedule=True, scheduler="hios-lp").gpus(2)
+        >>> asked.difference, asked.direct, asked.rescheduling
+        (-8.0, 0.0, -8.0)
+        """
+        return self.set("gpus", n)
+
+    def link(self, *, bandwidth: Number | None = None, latency: Number | None = None) -> "WhatIf":
+        """Change every link: a copy takes latency' + bytes / bandwidth'; exact transfer times stay."""
+        return self._set_all({"link.bandwidth": bandwidth, "link.latency": latency})
+
+    def operators(self, *names: str, kind: str | None = None, speed: Number) -> "WhatIf":
+        """Make operators quicker: time' = time / speed.
+
+        Parameters
+        ----------
+        *names
+            Those that are meant; by default all, or all of a kind.
+        kind
+            Those of this kind.
+        speed
+            How many times as quick; `absolute` ones are relative to the time before any change.
+        """
+        if names and kind is not None:
+            raise WhatIfError("operators: give names or a kind, not both")
+        if names:
+            return self._set_all({f"operator.{name}.speed": speed for name in names})
+        return self.set("operators.speed" if kind is None else f"operators.{kind}.speed", speed)
+
+    def overhead(self, each: Number | None = None, /, **factors: Number) -> "WhatIf":
+        """Change what it costs to issue and order work: all of it, or by name (``launch``, ``record``, ...)."""
+        return self._set_all({"overhead": each} | {f"overhead.{name}": value for name, value in factors.items()})
+
+    def execution(self, how: str) -> "WhatIf":
+        """Run the placements with ``"stages"``, ``"events"`` or as a captured ``"graph"``.
+
+        Devices, streams and launch order stay. Stages are the plan's own where they serve, else they are made
+        from the launch order, see `simsched.experiments.whatif.rewiring.staged`.
+        """
+        return self.set("execution", how)
+
+    def rebuild(self, **parameters: Any) -> "WhatIf":
+        """Load the graph anew: ``load(**parameters)``, those of earlier calls included.
+
+        A plan is kept if the names of the operators are the same; else it has to be made anew.
+        """
+        return self._set_all({f"{REBUILD}{name}": value for name, value in parameters.items()})
+
+    def fuse(self, names: Sequence[str]) -> "WhatIf":
+        """Make one operator of several.
+
+        FLOP add up, bytes lose the tensors between the members, and the time follows the roofline: time' =
+        sum of times * roofline(fused) / sum of rooflines; `rewiring.fused` has the rest. A plan is
+        kept: the operator has the place of the first member launched. No path may lead out of them and back in.
+
+        >>> import simsched as ss
+        >>> graph = ss.OpGraph([ss.Operator("a", time=8.0), ss.Operator("b", time=2.0)], [ss.Edge("a", "b", 1e6)])
+        >>> ss.what_if(graph, ss.Cluster.preset("a100")).fuse(["a", "b"]).graph["a+b"].time
+        10.0
+        """
+        return self.set("fuse", names)
+
+    def remove(self, *names: str) -> "WhatIf":
+        """Take operators out: an edge leads from each producer of one to each of its consumers, with what it read."""
+        return self.set("remove", names)
+
+    def interference(self, factor: Number) -> "WhatIf":
+        """Change how much kernels slow each other: every entry of `Device.interference` by the factor.
+
+        An `absolute` value is the largest entry, to which the others keep their proportion.
+        """
+        return self.set("interference", factor)
+
+    def contention(self, on: bool) -> "WhatIf":
+        """Let kernels share the device, or run each at its solo rate: `Device.contention`."""
+        return self.set("contention", on)
+
+    # what there is then
+
+    @cached_property
+    def base(self) -> "WhatIf":
+        """The question without changes."""
+        return replace(self, changes=()) if self.changes else self
+
+    @cached_property
+    def world(self) -> World:
+        """Cluster, graph and cost model after the changes."""
+        return make_world(self.ground, self.changes)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster after the changes."""
+        return self.world.cluster
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph after the changes, before a scheduler rewrites it."""
+        return self.world.graph
+
+    @property
+    def cost(self) -> CostModel | None:
+        """The cost model after the changes; None is the default one."""
+        return self.world.cost
+
+    @cached_property
+    def plan(self) -> Schedule:
+        """The schedule after the changes: made anew, or the one there was."""
+        return self.world.reschedule() if self.rescheduled else self.world.kept
+
+    @property
+    def before(self) -> Trace:
+        """What ran when before the changes, with the plan there was."""
+        return self.ground.trace
+
+    @property
+    def trace_before(self) -> Trace:
+        """The same as `before`."""
+        return self.before
+
+    @property
+    def trace_kept(self) -> Trace | None:
+        """The same as `kept`."""
+        return self.kept
+
+    @property
+    def trace_after(self) -> Trace:
+        """The same as `after`."""
+        return self.after
+
+    @cached_property
+    def kept(self) -> Trace | None:
+        """What would run when after the changes if the plan stayed; None if it cannot."""
+        if not self.rescheduled:
+            return self.after
+        try:
+            return self.ground.run(self.world.kept, self.cluster, self.cost)
+        except (WhatIfError, ScheduleError, ClusterError):
+            return None
+
+    @cached_property
+    def after(self) -> Trace:
+        """What would run when after the changes."""
+        return self.ground.run(self.plan, self.cluster, self.cost)
+
+    @property
+    def rescheduling_alone(self) -> float:
+        """What re-scheduling would do without any change: the makespan then, less the one before; 0 if not asked."""
+        return self.base.makespan - self.makespan_before if self.rescheduled else 0.0
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know besides: what did not respond, what is not used."""
+        from simsched.experiments.whatif.notes import notes_of
+
+        return notes_of(self)
+
+    def answer(self) -> Answer:
+        """Return the answer, which can be kept in a file."""
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> Answer:
+        before, after = (
+            Case.of(self.before, self.ground.plan, self.ground.cost),
+            Case.of(self.after, self.plan, self.cost),
+        )
+        kept: Case | None = after
+        if self.rescheduled:
+            kept = None if self.kept is None else Case.of(self.kept, self.world.kept, self.cost)
+        texts = tuple(map(str, self.changes))
+        return Answer(before, kept, after, texts, self.notes, self.rescheduled, self.rescheduling_alone)
+
+    def table(self) -> Any:
+        """Return makespan and blame before and after as a `rich.table.Table`."""
+        return self.answer().table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
+        return self.answer().to_dict()
+
+    # further questions
+
+    def sweep(
+        self,
+        parameter: str,
+        values: Sequence[Any],
+        parameter2: str | None = None,
+        values2: Sequence[Any] | None = None,
+    ) -> "Sweep":
+        """Return the makespans for several values of one parameter or of two; see `sweep`."""
+        from simsched.experiments.whatif.sweep import sweep
+
+        return sweep(self, parameter, values, parameter2, values2)
+
+    def sensitivity(self, **options: Any) -> "Sensitivity":
+        """Return how the makespan responds to every parameter; see `simsched.experiments.whatif.sensitivity`."""
+        from simsched.experiments.whatif.sensitivity import sensitivity
+
+        return sensitivity(self, **options)
+
+    def explain(self) -> "Explanation":
+        """Return in words what bounds the schedule, and what would help most; see `explain`."""
+        from simsched.experiments.whatif.explain import explain
+
+        return explain(self.plan, self.cluster, self.cost)

@@ -1,0 +1,212 @@
+"""`robust`: which of several schedules is the best one when operator times vary from run to run."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simsched.base.errors import FormatError, SimulationError
+from simsched.base.io import Record
+from simsched.base.numeric import is_count
+from simsched.base.shown import VIEWS
+from simsched.base.units import format_time
+from simsched.experiments.comparison.rows import Sampling
+from simsched.experiments.whatif.results import Result, named_plans, numbers, require_some, table_of
+from simsched.model.calibrated import Target, bare
+from simsched.model.costmodel import CostModel
+from simsched.model.schedule import Schedule
+from simsched.simulator import Makespans, simulate_many
+from simsched.simulator.workload import Jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Robust:
+    """What the makespans of one schedule came to.
+
+    Parameters
+    ----------
+    name
+        Of the schedule.
+    p50_us, p95_us, p99_us
+        Percentiles of its makespans in us.
+    mean_us, std_us
+        Mean and standard deviation in us.
+    wins
+        Part of the draws, in [0, 1], in which it was the quickest; of equal ones the first wins.
+    """
+
+    name: str
+    p50_us: float
+    p95_us: float
+    p99_us: float
+    mean_us: float
+    std_us: float
+    wins: float
+
+
+@dataclass(frozen=True, repr=False)
+class Robustness(Result):
+    """Schedules under operator times that vary; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    rows
+        One for each schedule, in the order given.
+    sampling
+        How makespans were drawn.
+    samples
+        The makespans by schedule, in us, in the order of the draws.
+    """
+
+    FORMAT: ClassVar[str] = "robustness"
+    graph: str
+    cluster: str
+    rows: tuple[Robust, ...]
+    sampling: Sampling
+    samples: Mapping[str, tuple[float, ...]]
+
+    def best(self, percentile: float = 95) -> Robust:
+        """Return the row of the schedule with the least percentile; of equal ones the first.
+
+        Raises
+        ------
+        SimulationError
+            If the percentile is not in [0, 100].
+        """
+        if not 0 <= percentile <= 100:
+            raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
+        return min(self.rows, key=lambda row: float(np.percentile(self.samples[row.name], percentile)))
+
+    def box_plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw a box for each schedule (see `simsched.show.plot.box_plot`); return the matplotlib axes."""
+        drawn = {name: Makespans(np.array(values)) for name, values in self.samples.items()}
+        return VIEWS["samples"](drawn, path, ax=ax, title=f"{self.graph} on {self.cluster}\n{self.sampling}")
+
+    plot = box_plot
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values by column."""
+        return [asdict(row) for row in self.rows]
+
+    def table(self) -> Any:
+        """Return the rows as a `rich.table.Table`; the best by p95 is set off."""
+        rows = [
+            (row.name, *(format_time(us) for us in (row.p50_us, row.p95_us, row.p99_us, row.mean_us, row.std_us)),
+             f"{row.wins:.1%}")
+            for row in self.rows
+        ]  # fmt: skip
+        headings = ("schedule", "p50", "p95", "p99", "mean", "std", "wins")
+        best = self.rows.index(self.best())
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=str(self.sampling), best=best)
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        return {
+            "graph": self.graph,
+            "cluster": self.cluster,
+            "sampling": asdict(self.sampling),
+            "rows": self.records(),
+            "samples": {name: list(values) for name, values in self.samples.items()},
+        }
+
+    @classmethod
+    def read(cls, top: Record) -> "Robustness":
+        """Make the result of what `contents` returned."""
+        rows = [
+            row.build(Robust, name=row.take("name", str), **{key: row.take(key, float) for key in _NUMBERS})
+            for row in top.records("rows")
+        ]
+        drawn = top.take("samples", dict)
+        sampled = Record(top.take("sampling", dict), f"{top.where}: sampling")
+        sampling = sampled.build(
+            Sampling, n=sampled.take("n", int), jitter=sampled.take("jitter", (float, dict)),
+            seed=sampled.take("seed", int, None),
+        )  # fmt: skip
+        samples = {name: numbers(values, f"{top.where}: samples of {name!r}") for name, values in drawn.items()}
+        if not rows or [row.name for row in rows] != list(samples) or not all(samples.values()):
+            raise FormatError(f"{top.where}: there must be rows, and samples of each, in the same order")
+        return top.build(
+            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), rows=tuple(rows), sampling=sampling,
+            samples=samples,
+        )  # fmt: skip
+
+
+_NUMBERS = ("p50_us", "p95_us", "p99_us", "mean_us", "std_us", "wins")
+
+
+def robust(
+    plans: Mapping[str, Schedule] | Sequence[Schedule],
+    cluster: Target,
+    *,
+    jitter: Jitter,
+    samples: int,
+    rng: np.random.Generator | int,
+    workers: int = 1,
+    cost: CostModel | None = None,
+) -> Robustness:
+    """Simulate schedules many times with operator times that vary, all with the same draws.
+
+    Parameters
+    ----------
+    plans
+        Schedules by name, or one after the other: then they have their schedulers' names.
+    cluster, jitter, cost
+        As in `simulate`.
+    samples
+        Simulations of each schedule.
+    rng
+        Generator or seed, from which one seed is drawn for all schedules.
+    workers
+        Threads that simulate at a time; the result is the same for any number.
+
+    Returns
+    -------
+    Robustness
+        Draw i of one schedule has the operator times of draw i of any other, as long as they run the same graph: so
+        `wins` compares them run by run. A schedule that runs a rewritten graph has draws of its own.
+
+    Raises
+    ------
+    WhatIfError
+        If there are no plans.
+    SimulationError
+        If `jitter`, `samples`, `workers` or `rng` is missing or out of range.
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+
+    Notes
+    -----
+    O(samples E log E) for each schedule of E instructions.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plans = [ss.schedule(graph, cluster, name) for name in ("sequential", "lios")]
+    >>> found = robust(plans, cluster, jitter=0.1, samples=200, rng=0)
+    >>> found.best().name, [row.wins for row in found.rows]
+    ('lios', [0.0, 1.0])
+    """
+    found = named_plans(plans)
+    require_some(found)
+    if rng is None:
+        raise SimulationError("draws are random: pass `rng`, a numpy Generator or a seed")
+    given = int(rng) if is_count(rng) else None  # type: ignore[arg-type]
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    drawn = {
+        name: simulate_many(plan, cluster, samples, cost, jitter=jitter, rng=seed, workers=workers)
+        for name, plan in found.items()
+    }
+    quickest = np.array([each.values for each in drawn.values()]).argmin(axis=0)  # (n_samples,)
+    rows = [
+        Robust(name, each.p50, each.p95, each.p99, each.mean, each.std, float((quickest == i).mean()))
+        for i, (name, each) in enumerate(drawn.items())
+    ]
+    plain = {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
+    return Robustness(
+        next(iter(found.values())).graph.name, bare(cluster).name, tuple(rows), Sampling(int(samples), plain, given),
+        {name: tuple(each.values.tolist()) for name, each in drawn.items()},
+    )  # fmt: skip

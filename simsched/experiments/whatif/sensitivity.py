@@ -1,0 +1,263 @@
+"""`sensitivity`: how much the makespan responds to each parameter."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.io import Record
+from simsched.base.numeric import is_number
+from simsched.base.shown import VIEWS
+from simsched.base.units import format_time
+from simsched.experiments.whatif.changes import REBUILD, absolute, with_unit
+from simsched.experiments.whatif.parameters import numeric_parameters, value_of
+from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.results import Result, table_of
+from simsched.model.calibrated import Target
+from simsched.model.cluster import Device
+from simsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from simsched.experiments.whatif.question import WhatIf
+
+_WHOLE: Final = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
+_SHOWN: Final = 15  # bars of a tornado chart
+_LEAST: Final = 1e-9  # elasticities and changes below this are none
+
+
+@dataclass(frozen=True, slots=True)
+class Elasticity:
+    """How the makespan responds to one parameter.
+
+    Parameters
+    ----------
+    parameter
+        Its name.
+    value
+        What it is, in library units; None where it is not one number.
+    elasticity
+        Per cent that the makespan changes by when the parameter grows by one per cent.
+    low_us, high_us
+        Makespans in us with the parameter at its low and its high.
+    low, high
+        The low and the high as factors of what it is.
+    """
+
+    parameter: str
+    value: float | None
+    elasticity: float
+    low_us: float
+    high_us: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False)
+class Sensitivity(Result):
+    """How the makespan responds to every parameter; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    rows
+        By falling size of their elasticity.
+    base_us
+        Makespan in us with all parameters as they are.
+    notes
+        Parameters left out, with the reason.
+    """
+
+    FORMAT: ClassVar[str] = "sensitivity"
+    graph: str
+    cluster: str
+    rows: tuple[Elasticity, ...]
+    base_us: float
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, parameter: str) -> Elasticity:
+        """Return the row of a parameter."""
+        found = next((row for row in self.rows if row.parameter == parameter), None)
+        if found is None:
+            raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
+        return found
+
+    def tornado(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw a bar for each of the parameters that move the makespan most; return the matplotlib axes.
+
+        Bars reach from the makespan at the low to that at the high of the parameter, around the makespan as it is; the
+        side of the low is hatched. Parameters that move nothing are left out, and all behind the first fifteen.
+        """
+        return VIEWS["sensitivity"](self, self.moving()[:_SHOWN], path, ax)
+
+    plot = tornado
+
+    def moving(self) -> list[Elasticity]:
+        """Return the rows of parameters that move the makespan."""
+        least = _LEAST * self.base_us
+        return [
+            row
+            for row in self.rows
+            if abs(row.elasticity) > _LEAST or max(abs(us - self.base_us) for us in (row.low_us, row.high_us)) > least
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values by column."""
+        return [asdict(row) for row in self.rows]
+
+    def table(self) -> Any:
+        """Return the rows that move the makespan as a `rich.table.Table`."""
+        moving = self.moving()
+        rows = [
+            (row.parameter, "-" if row.value is None else with_unit(row.parameter, row.value), f"{row.elasticity:+.4f}",
+             f"{row.low:.3g} .. {row.high:.3g}", f"{format_time(row.low_us)} .. {format_time(row.high_us)}")
+            for row in moving
+        ]  # fmt: skip
+        still = len(self.rows) - len(moving)
+        notes = [f"makespan {format_time(self.base_us)}", *self.notes]
+        if still:
+            notes.insert(1, f"{still} more change nothing")
+        headings = ("parameter", "value", "elasticity", "factors", "makespan")
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes))
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        return {
+            "graph": self.graph, "cluster": self.cluster, "base_us": self.base_us, "notes": list(self.notes),
+            "rows": self.records(),
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, top: Record) -> "Sensitivity":
+        """Make the result of what `contents` returned."""
+        rows = [
+            row.build(
+                Elasticity, parameter=row.take("parameter", str), value=row.take("value", float, None),
+                **{key: row.take(key, float) for key in _NUMBERS},
+            )
+            for row in top.records("rows")
+        ]  # fmt: skip
+        notes = top.take("notes", list)
+        if not all(isinstance(note, str) for note in notes):
+            raise FormatError(f"{top.where}: notes must be texts")
+        return top.build(
+            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), rows=tuple(rows),
+            base_us=top.take("base_us", float), notes=tuple(notes),
+        )  # fmt: skip
+
+
+_NUMBERS: Final = ("elasticity", "low_us", "high_us", "low", "high")
+
+
+def sensitivity(
+    plan_or_whatif: "Schedule | WhatIf",
+    cluster: Target | None = None,
+    *,
+    parameters: Sequence[str] | None = None,
+    per_operator: bool = False,
+    step: float = 0.01,
+    swing: float = 0.2,
+) -> Sensitivity:
+    """Return the elasticity of the makespan to every parameter, ranked.
+
+    Parameters
+    ----------
+    plan_or_whatif, cluster
+        A schedule and what it runs on, or a question, which brings its own.
+    parameters
+        Names as `WhatIf.set` takes them; by default those that could matter, see `numeric_parameters`.
+    per_operator
+        Whether each operator's speed is a parameter, too.
+    step
+        Elasticities are measured between factors of 1 - `step` and 1 + `step`.
+    swing
+        Lows and highs are at factors of 1 - `swing` and 1 + `swing`.
+
+    Returns
+    -------
+    Sensitivity
+        Rows by falling size of the elasticity, equal ones in the order of the parameters.
+
+    Raises
+    ------
+    WhatIfError
+        If a step is not in (0, 1), the makespan is 0, a schedule comes without a cluster, or a parameter that was
+        named cannot be moved.
+    UnknownNameError
+        If there is no such parameter, operator or kind.
+
+    Notes
+    -----
+    The elasticity is (ln M+ - ln M-) / (ln f+ - ln f-), M the makespan and f the factor above and below 1. Where the
+    makespan has a kink - another operator comes to be the last, say - it lies between those of the two sides. Whole
+    numbers, such as `sms`, move by at least 1; the factor that was really taken counts. A side that cannot be taken -
+    more than the whole of a part - is replaced by the makespan as it is, the factor 1. A parameter that is 0 stays 0
+    under any factor: its elasticity is 0. Times, overheads, latencies and the inverse of rates together have an
+    elasticity of 1: a world in which all of it takes twice as long takes twice as long. Four simulations per
+    parameter.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> found = sensitivity(ss.schedule(graph, cluster, "lios"), cluster, per_operator=True)
+    >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows]
+    [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
+    """
+    for name, part in (("step", step), ("swing", swing)):
+        if not is_number(part) or not 0 < part < 1:
+            raise WhatIfError(f"{name} must be a number between 0 and 1, not {part!r}")
+    asked = _question(plan_or_whatif, cluster)
+    base = asked.makespan
+    if not base > 0:
+        raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
+    names = numeric_parameters(asked, per_operator=per_operator) if parameters is None else tuple(parameters)
+    rows: list[Elasticity] = []
+    notes: list[str] = []
+    for name in dict.fromkeys(names):
+        points = [_moved(asked, name, part) for part in (-step, step, -swing, swing)]
+        refusal = next((point for point in points if isinstance(point, str)), None)
+        if refusal is not None and all(isinstance(point, str) for point in points[:2]):
+            if parameters is not None:
+                raise WhatIfError(f"{name} cannot be moved: {refusal}")
+            notes.append(f"{name}: {refusal}")
+            continue
+        below, above, low, high = ((1.0, base) if isinstance(point, str) else point for point in points)
+        slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
+        rows.append(Elasticity(name, value_of(asked, name), slope, low[1], high[1], low[0], high[0]))
+    rows.sort(key=lambda row: -abs(row.elasticity))
+    return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
+
+
+def _question(plan_or_whatif: "Schedule | WhatIf", cluster: Target | None) -> "WhatIf":
+    if not isinstance(plan_or_whatif, Schedule):
+        return plan_or_whatif
+    if cluster is None:
+        raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
+    return what_if(plan_or_whatif, cluster)
+
+
+def _moved(asked: "WhatIf", parameter: str, part: float) -> tuple[float, float] | str:
+    """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
+    factor, value = 1.0 + part, value_of(asked, parameter)
+    new: Any = factor
+    rebuilt = parameter.startswith(REBUILD)
+    if rebuilt:
+        if value is None:
+            return "its value is not known"
+        if value == 0:
+            return factor, asked.makespan
+        new = value * factor
+    if value is not None and isfinite(value) and value > 0 and (parameter in _WHOLE or (rebuilt and value % 1 == 0)):
+        least = round(value) + (1 if part > 0 else -1)
+        whole = max(least, round(value * factor)) if part > 0 else min(least, round(value * factor))
+        if whole < 1:
+            return f"it is {value:g}, and there can be no less of it"
+        factor, new = whole / value, whole if rebuilt else absolute(whole)
+    try:
+        return factor, asked.set(parameter, new).makespan
+    except LookupError:
+        raise
+    except SimschedError as error:
+        return str(error)

@@ -1,0 +1,284 @@
+"""`sweep`: makespans over values of one parameter, or of two."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.io import Record, json_copy
+from simsched.base.numeric import is_number
+from simsched.base.shown import VIEWS
+from simsched.base.units import format_time
+from simsched.experiments.whatif.changes import Absolute, is_taken_as_is, shown_unit, with_unit
+from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.model.graph.columns import Floats
+
+if TYPE_CHECKING:
+    from simsched.experiments.whatif.question import WhatIf
+
+_ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
+_ABSOLUTE: Final = "absolute"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sweep(Result):
+    """Makespans over one parameter or two; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster, scheduler
+        Names of what ran, on what, and of who made the plan.
+    parameter, values
+        What was varied, and its values: factors, ``{"absolute": x}``, or what else the parameter takes.
+    parameter2, values2
+        The same of the second parameter; None if there is none.
+    makespan_us
+        In us, shape (n,), or (n, m) with two parameters; NaN where the question was refused.
+    reasons
+        Why, as (i, j, text) with the places of the values; j is 0 where there is one parameter.
+    base_us
+        Makespan in us without the changes of the sweep.
+    """
+
+    FORMAT: ClassVar[str] = "sweep"
+    graph: str
+    cluster: str
+    scheduler: str
+    parameter: str
+    values: tuple[Any, ...]
+    parameter2: str | None
+    values2: tuple[Any, ...] | None
+    makespan_us: Floats
+    reasons: tuple[tuple[int, int, str], ...]
+    base_us: float
+
+    def __post_init__(self) -> None:
+        self.makespan_us.flags.writeable = False
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw makespans as a line, of values with names as bars, of two parameters as a map; return matplotlib axes.
+
+        The thin line is the makespan without changes. Numbers that span more than a factor of eight stand on a
+        logarithmic axis; what was refused is left out.
+        """
+        return VIEWS["sweep"](self, path, ax=ax)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of plain values for each point."""
+        why = {(i, j): text for i, j, text in self.reasons}
+        rows = []
+        for i, value in enumerate(self.values):
+            for j, value2 in enumerate(self.values2 or (None,)):
+                us = float(self.makespan_us[i] if self.values2 is None else self.makespan_us[i, j])
+                row = {self.parameter: _shown(value)}
+                if self.parameter2 is not None:
+                    row[self.parameter2] = _shown(value2)
+                rows.append(row | {"makespan_us": None if np.isnan(us) else us, "reason": why.get((i, j))})
+        return rows
+
+    def table(self) -> Any:
+        """Return makespans as a `rich.table.Table`: a row per value, a column per second value."""
+        still = bool(np.all(np.abs(self.makespan_us - self.base_us) <= _ALIKE * self.base_us))
+        same = [f"{' and '.join(filter(None, (self.parameter, self.parameter2)))} changed nothing"] if still else []
+        note = "\n".join([f"{format_time(self.base_us)} without changes", *same, *self._refusals()])
+        title = f"{self.graph} on {self.cluster}"
+        if self.values2 is None:
+            rows = [
+                (
+                    _text(self.parameter, value),
+                    _cell(us),
+                    "-" if np.isnan(us) else f"{self.base_us / us:.2f}x" if us else "-",
+                )
+                for value, us in zip(self.values, self.makespan_us.tolist(), strict=True)
+            ]
+            return table_of(
+                title,
+                (self.parameter, "makespan", "speedup"),
+                rows,
+                note=note,
+                best=int(np.nanargmin(self.makespan_us)),
+            )
+        headings = (
+            self.parameter,
+            *(f"{self.parameter2} {_text(str(self.parameter2), value)}" for value in self.values2),
+        )
+        cells = [
+            (_text(self.parameter, value), *map(_cell, row))
+            for value, row in zip(self.values, self.makespan_us.tolist(), strict=True)
+        ]
+        return table_of(title, headings, cells, note=note)
+
+    def _refusals(self) -> list[str]:
+        lines = []
+        for i, j, text in self.reasons:
+            second = (
+                "" if self.values2 is None else f", {self.parameter2} {_text(str(self.parameter2), self.values2[j])}"
+            )
+            lines.append(f"{self.parameter} {_text(self.parameter, self.values[i])}{second}: {text}")
+        return lines
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        us = self.makespan_us
+        return {
+            "graph": self.graph,
+            "cluster": self.cluster,
+            "scheduler": self.scheduler,
+            "parameter": self.parameter,
+            "values": list(self.values),
+            "parameter2": self.parameter2,
+            "values2": None if self.values2 is None else list(self.values2),
+            "makespan_us": np.where(np.isnan(us), None, us.astype(object)).tolist(),  # type: ignore[call-overload]
+            "reasons": [list(each) for each in self.reasons],
+            "base_us": self.base_us,
+        }
+
+    @classmethod
+    def read(cls, top: Record) -> "Sweep":
+        """Make the result of what `contents` returned."""
+        values, values2 = tuple(top.take("values", list)), top.take("values2", list, None)
+        parameter2, given = top.take("parameter2", str, None), top.take("makespan_us", list)
+        rows = [given] if values2 is None else given
+        columns = len(values) if values2 is None else len(values2)
+        us = [_floats(row, columns, f"{top.where}: makespan_us") for row in rows]
+        if (
+            not values
+            or not columns
+            or (parameter2 is None) != (values2 is None)
+            or len(us) != (1 if values2 is None else len(values))
+        ):
+            raise FormatError(f"{top.where}: makespan_us must hold a number for each of the values")
+        found = np.array(us[0] if values2 is None else us)
+        if np.isnan(found).all():
+            raise FormatError(f"{top.where}: makespan_us must hold at least one number")
+        reasons = [_reason(each, found.shape, top.where) for each in top.take("reasons", list)]
+        return top.build(
+            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), scheduler=top.take("scheduler", str),
+            parameter=top.take("parameter", str),
+            values=values, parameter2=parameter2, values2=None if values2 is None else tuple(values2),
+            makespan_us=found, reasons=tuple(reasons), base_us=top.take("base_us", float),
+        )  # fmt: skip
+
+
+def sweep(
+    asked: "WhatIf",
+    parameter: str,
+    values: Sequence[Any],
+    parameter2: str | None = None,
+    values2: Sequence[Any] | None = None,
+) -> Sweep:
+    """Ask a question for each of some values of a parameter, or for all pairs of two.
+
+    Parameters
+    ----------
+    asked
+        A question; its changes stay, and what is swept comes on top of them.
+    parameter, values
+        As `WhatIf.set` takes them: factors, `absolute` values, presets, ...
+    parameter2, values2
+        A second parameter, or None.
+
+    Returns
+    -------
+    Sweep
+        Points that are refused - fewer devices than the plan uses, say - are NaN, with the reason.
+
+    Raises
+    ------
+    WhatIfError
+        If there are no values, a second parameter has none or values have none, or all points are refused.
+    UnknownNameError
+        If there is no such parameter, preset, operator or kind.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+    >>> asked = ss.what_if(graph, ss.Cluster.preset("a100").without_overheads())
+    >>> sweep(asked, "operators.speed", [1, 2, 4]).makespan_us.tolist()
+    [40.0, 20.0, 10.0]
+    """
+    if (parameter2 is None) != (values2 is None):
+        raise WhatIfError("a second parameter and its values belong together: give both or neither")
+    for name, given in ((parameter, values), (parameter2, values2)):
+        if given is not None and (isinstance(given, str) or not len(given)):
+            raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    seconds = [None] if values2 is None else list(values2)
+    found = np.full((len(values), len(seconds)), np.nan)
+    reasons: list[tuple[int, int, str]] = []
+    for i, value in enumerate(values):
+        for j, second in enumerate(seconds):
+            try:
+                point = asked.set(parameter, value)
+                found[i, j] = (point if parameter2 is None else point.set(parameter2, second)).makespan
+            except LookupError:
+                raise
+            except SimschedError as error:
+                reasons.append((i, j, str(error)))
+    if np.isnan(found).all():
+        raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
+    return Sweep(
+        asked.graph.name, asked.cluster.name, asked.plan.scheduler, parameter, tuple(map(_plain, values)), parameter2,
+        None if values2 is None else tuple(map(_plain, values2)), found[:, 0] if values2 is None else found,
+        tuple(reasons), asked.makespan,
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON."""
+    return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
+
+
+def _shown(value: Any) -> Any:
+    """Return the number of an absolute value, any other as it is."""
+    return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
+
+
+def _text(parameter: str, value: Any) -> str:
+    shown = _shown(value)
+    if shown is value:
+        return f"{value:g}" if is_number(value) else str(value)
+    text = with_unit(parameter, shown)
+    return text if " " in text else f"={text}"
+
+
+def _cell(us: float) -> str:
+    return "-" if np.isnan(us) else format_time(us)
+
+
+def places_of(parameter: str, values: Sequence[Any]) -> list[Any]:
+    """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
+    if all(map(is_number, values)):
+        return list(values)
+    scale = shown_unit(parameter)[1]
+    plain = _all_absolute(values)
+    return [_shown(value) / scale if plain else _text(parameter, value) for value in values]
+
+
+def _all_absolute(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, dict) and is_number(_shown(value)) for value in values)
+
+
+def axis_of(parameter: str, values: Sequence[Any]) -> str:
+    """Return what an axis is called."""
+    factors = all(is_number(value) for value in values) and not is_taken_as_is(parameter)
+    unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
+    return f"{parameter} ({unit})" if unit else parameter
+
+
+def _floats(row: Any, length: int, where: str) -> list[float]:
+    """Return numbers of a document, NaN for null."""
+    if not isinstance(row, list) or len(row) != length:
+        raise FormatError(f"{where} must be lists of {length} numbers")
+    known = iter(numbers([us for us in row if us is not None], where))
+    return [np.nan if us is None else next(known) for us in row]
+
+
+def _reason(value: Any, shape: tuple[int, ...], where: str) -> tuple[int, int, str]:
+    sizes = (*shape, 1)
+    if isinstance(value, list) and [type(each) for each in value] == [int, int, str]:
+        i, j, text = value
+        if 0 <= i < sizes[0] and 0 <= j < sizes[1]:
+            return i, j, text
+    raise FormatError(f"{where}: reasons must be lists of two places and a text, not {value!r}")

@@ -1,0 +1,303 @@
+"""`throughput`: how many requests per second a plan serves, several of them in flight."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from simsched.base.errors import WhatIfError
+from simsched.base.io import Record
+from simsched.base.numeric import is_count
+from simsched.base.shown import VIEWS
+from simsched.base.units import SECOND, format_time
+from simsched.experiments.whatif.in_flight import repeated
+from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel
+from simsched.model.graph.columns import Floats
+from simsched.model.program import COPY, Program
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.model.trace.trace import HOST, KERNEL
+from simsched.simulator import simulate
+from simsched.simulator.baking import placed_operator_times
+from simsched.simulator.simulate import program_for
+
+_logger = logging.getLogger(__name__)
+
+SATURATED: Final = 0.95
+"""Part of the time from which on a resource counts as what bounds the throughput."""
+_ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
+_LEAST: Final = 32  # requests at first
+_ENOUGH: Final = 2**16  # instructions of all requests beyond which no more are added to let the period settle
+_MOST: Final = 2**24  # instructions that are still simulated
+_EXACT, _SETTLED = 1e-9, 3e-3  # relative differences
+_LONGEST: Final = 256  # requests in a pattern
+
+
+@dataclass(frozen=True, repr=False)
+class Throughput(Result):
+    """What a plan comes to with several requests in flight; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    in_flight
+        Requests under way at a time.
+    requests_per_s, period_us
+        Requests that end per second, and the mean time in us from the end of one to that of the next.
+    latency_us
+        Time in us from the begin of a request, which is the end of the one whose place it takes, to its end.
+    alone_us
+        Makespan in us of one request on an idle cluster.
+    bound_by
+        What is busy all the time, in words; ``latency: ...`` where nothing is, in stages ``latency and barriers: ...``.
+    shares
+        Part of the time, in [0, 1], that each resource was busy.
+    requests
+        Requests that were simulated.
+    settled
+        Whether the period had settled by then (see `throughput`).
+    trace
+        Of all of them; None once read from a file.
+    """
+
+    FORMAT: ClassVar[str] = "throughput"
+    graph: str
+    cluster: str
+    in_flight: int
+    requests_per_s: float
+    period_us: float
+    latency_us: float
+    alone_us: float
+    bound_by: str
+    shares: Mapping[str, float]
+    requests: int
+    settled: bool
+    trace: Trace | None = field(default=None, compare=False)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the figures as one row of plain values."""
+        return [{key: value for key, value in self.contents().items() if key != "shares"}]
+
+    def table(self) -> Any:
+        """Return the figures as a `rich.table.Table`."""
+        rows = [
+            ("requests per second", f"{self.requests_per_s:,.1f}"),
+            ("period", format_time(self.period_us)),
+            ("latency", format_time(self.latency_us)),
+            ("alone", format_time(self.alone_us)),
+            *((f"{name} busy", f"{share:.1%}") for name, share in self.shares.items()),
+        ]
+        note = f"bound by {self.bound_by}" + ("" if self.settled else "; the period had not settled")
+        title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
+        return table_of(title, ("", "value"), rows, note=note)
+
+    def plot(self, path: Any = None, *, ax: Any = None) -> Any:
+        """Draw how busy each resource was as bars; return the matplotlib axes."""
+        return VIEWS["throughput"](self, path, ax=ax)
+
+    def contents(self) -> dict[str, Any]:
+        """Return what the document holds."""
+        return {**{key: getattr(self, key) for key in _FIELDS}, "shares": dict(self.shares)}
+
+    @classmethod
+    def read(cls, top: Record) -> "Throughput":
+        """Make the result of what `contents` returned."""
+        found: dict[str, Any] = {key: top.take(key, kind) for key, kind in _FIELDS.items()}
+        shares = top.take("shares", dict)
+        values = numbers(list(shares.values()), f"{top.where}: shares")
+        return top.build(cls, **found, shares=dict(zip(shares, values, strict=True)))
+
+
+_FIELDS: Final[dict[str, type]] = {
+    "graph": str, "cluster": str, "in_flight": int, "requests_per_s": float, "period_us": float, "latency_us": float,
+    "alone_us": float, "bound_by": str, "requests": int, "settled": bool,
+}  # fmt: skip
+
+
+def throughput(
+    plan: Schedule | Program, cluster: Target, in_flight: int = 1, cost: CostModel | None = None
+) -> Throughput:
+    """Return how many requests a plan serves per second in a closed loop.
+
+    Parameters
+    ----------
+    plan, cluster, cost
+        As in `simulate`.
+    in_flight
+        Requests under way at a time: as one ends the next one begins.
+
+    Returns
+    -------
+    Throughput
+
+    Raises
+    ------
+    WhatIfError
+        If `in_flight` is no whole number of at least 1, requests are too large to run so many of them, or they take
+        no time.
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+
+    Notes
+    -----
+    *What runs* is the program of the plan once per request. Each of the `in_flight` slots has streams of its own; the
+    host threads issue request after request, as far ahead as they can: nothing but a barrier or a sync holds them up.
+    Request r + `in_flight` waits on the device for the end of request r. With one in flight the period is thus the
+    makespan of a request whose launches were issued in time, or what the host takes to issue it, if that is longer;
+    on a cluster without overheads it is the makespan. Slots share the device, the hardware queues that streams map
+    onto, the links and the host threads. The first requests begin spread over the time that one takes alone: some that
+    began together could stay in step for ever, all of them now on one device, now on another.
+
+    *Joining* takes no operator, and no event where a request begins and ends on one stream. Otherwise of the streams
+    on which a request ends the last waits for the others, and the streams on which the next one begins wait for it:
+    one record and one wait for each of them, which host and device pay for (`record`, `wait`, `hop`), on other
+    devices too: that a request has ended is a message of no bytes, not a copy.
+
+    *Stages* keep their barriers. One host thread per device issues all requests, and a barrier waits for all that runs
+    on its device, of other requests too: on one device they overlap by no more than the last stage of one and the first
+    of the next, on several as a pipeline.
+
+    *A captured graph* is launched once per request. The simulator captures all requests as one graph, which is launched
+    once; what the host takes for each is an operator without load of the length `graph_launch`, on a stream of its
+    own, that the request waits for. So a request begins no earlier than `graph_node` after its launch, and after
+    the end of the one whose place it takes: nothing is known of what the device itself needs between two graphs.
+
+    *The period* is measured between the ends of requests, in order of time, without the first of them and without those
+    that have fewer beside them at the end. Where the ends repeat to 1e-9 after some number of requests, the period is
+    that of the pattern. Otherwise it is the mean over the last two thirds, in whole multiples of `in_flight` requests,
+    if both halves of these agree to 0.3 %; if they do not, twice as many requests are simulated, up to some
+    65,000 instructions (then `settled` is False).
+
+    *Bound by* is the resource with the largest share of busy time if that is 95 % or more: a host thread, the issue
+    slots of the SMs, DRAM, or a direction of a link; else latency: requests wait for themselves, in stages at the
+    barriers of others, too.
+    O(R E log E) for R requests of E instructions.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=20.0)], [ss.Edge("a", "b")])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> found = throughput(ss.schedule(graph, cluster, "sequential"), cluster, in_flight=4)
+    >>> round(found.requests_per_s), found.latency_us, found.bound_by
+    (80000, 50.0, 'latency: nothing is busy all the time')
+    """
+    if not is_count(in_flight, 1):
+        raise WhatIfError(f"in_flight must be a whole number of at least 1, not {in_flight!r}")
+    asked, bare = upon(cluster, plan)
+    program = program_for(asked, bare)
+    least = _FEWEST * in_flight
+    if least * len(program) > _MOST:
+        fit = _MOST // (_FEWEST * len(program))
+        raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
+    alone = simulate(program, bare, cost).makespan
+    times = placed_operator_times(program, bare, cost)
+    starts = np.arange(in_flight) * alone / in_flight
+    captured = program.execution == "graph" and bare.devices[program.device[0]].graph_launch > 0
+    requests, most = max(_LEAST, _ROUNDS * in_flight), max(least, _ENOUGH // len(program))
+    while True:
+        requests = min(requests, most)
+        many = repeated(program, times, starts, requests, _launch_time(program, bare) if captured else None)
+        trace = simulate(many, bare)
+        ends = _ends(trace, requests, len(program.graph))[: requests - in_flight + 1]
+        period, first, settled = steady_period(ends, in_flight)
+        if settled or requests == most:
+            break
+        requests *= 2
+    if not settled:
+        _logger.info("throughput of %s: the period had not settled after %d requests", program.graph.name, requests)
+    if not period > 0:
+        raise WhatIfError(f"requests of graph {program.graph.name!r} take no time: there is no throughput to speak of")
+    shares = _busy(trace, float(ends[first]), float(ends[-1]), requests * period) | _link_shares(program, bare, period)
+    if program.execution == "graph":
+        shares = {"host thread": min(1.0, bare.devices[program.device[0]].graph_launch / period)} | shares
+    return Throughput(
+        program.graph.name, bare.name, int(in_flight), SECOND / period, period, in_flight * period, alone,
+        _bound_by(shares, program.execution), shares, requests, settled, trace,
+    )  # fmt: skip
+
+
+def _launch_time(program: Program, cluster: Cluster) -> float:
+    """Return how long an operator takes that stands for a launch of a graph: `graph_node` comes before each."""
+    device = cluster.devices[program.device[0]]
+    return max(0.0, float(device.graph_launch - device.graph_node))
+
+
+def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
+    """Return when requests ended, from the first to the last, shape (requests,)."""
+    found = np.zeros(requests)
+    mine = np.flatnonzero((trace.kind == KERNEL) & (trace.op < requests * n_ops))
+    np.maximum.at(found, trace.op[mine] // n_ops, trace.end[mine])
+    return np.sort(found)
+
+
+def steady_period(ends: Floats, in_flight: int) -> tuple[float, int, bool]:
+    """Return the period in us of requests that end at some times, where it was measured from, and if it has settled.
+
+    Three requests that end together every 30 us:
+
+    >>> steady_period(np.repeat(np.arange(1.0, 20.0) * 30.0, 3), in_flight=3)
+    (10.0, 53, True)
+    """
+    n, rounding = len(ends), _EXACT * float(ends[-1])
+    for m in range(1, min(n // 3, _LONGEST) + 1):
+        over = ends[m:] - ends[:-m]
+        if np.ptp(over[-max(2 * m, n // 3) :]) <= rounding:
+            return float(over[-1]) / m, n - 1 - m, True
+    third = n // 3 // in_flight * in_flight
+    whole = ends[n - 1 - third * np.arange(3)]  # the last first
+    later, earlier = -np.diff(whole)
+    settled = bool(abs(later - earlier) <= _SETTLED * max(later, earlier))
+    return float(whole[0] - whole[2]) / (2 * third), n - 1 - 2 * third, settled
+
+
+def _busy(trace: Trace, start: float, end: float, whole: float) -> dict[str, float]:
+    """Return the part of a time during which devices were busy, and that of the whole during which hosts were."""
+    program, found = trace.program, {}
+    hosts = np.flatnonzero(trace.kind == HOST)
+    thread = np.searchsorted(program.thread_ptr, trace.item[hosts], side="right") - 1
+    issuing = trace.end[hosts] - trace.start[hosts]  # of all requests: hosts are ahead of the device
+    for t, (a, b) in enumerate(pairwise(program.thread_ptr.tolist())):
+        if a < b and program.execution != "graph":
+            own = "" if len(program.thread_ptr) == 2 else f" of {program.devices[program.device[a]]}"
+            before = 0.0 if program.lead is None else float(program.lead[a:b].sum())
+            found[f"host thread{own}"] = min(1.0, (float(issuing[thread == t].sum()) + before) / whole)
+    for d in np.flatnonzero(np.bincount(trace.device[trace.kind == KERNEL])).tolist():
+        load, own = trace.loads[d], "" if len(program.devices) == 1 else f" of {program.devices[d]}"
+        pieces = np.diff(np.clip(np.append(load.time, np.inf), start, end))
+        for name, column in (("issue slots of the SMs", load.sm), ("DRAM", load.dram)):
+            found[f"{name}{own}"] = float(pieces @ np.minimum(1.0, column)) / (end - start)
+    return found
+
+
+def _link_shares(program: Program, cluster: Cluster, period: float) -> dict[str, float]:
+    """Return the part of the bytes that each direction of a link could move which it moves."""
+    moved = np.flatnonzero(np.isnan(program.copies.transfer))
+    if not len(moved):
+        return {}
+    rows = np.flatnonzero(program.action == COPY)
+    source = np.empty(len(rows), np.int64)
+    source[program.argument[rows]] = program.device[rows]
+    routes = cluster.routes(source[moved], program.copies.device[moved])
+    nbytes = np.zeros(len(cluster.channels))
+    np.add.at(nbytes, routes.channel, np.repeat(program.copies.nbytes[moved], np.diff(routes.channel_ptr)))
+    return {
+        f"link {a} -> {b}": min(1.0, float(total) / (bandwidth * period))
+        for (a, b, bandwidth), total in zip(cluster.channels, nbytes, strict=True)
+        if total > 0
+    }
+
+
+def _bound_by(shares: Mapping[str, float], execution: str) -> str:
+    """Return in words what is busy all the time, or that nothing is."""
+    name = max(shares, key=lambda each: shares[each])
+    if shares[name] >= SATURATED:
+        return f"{name} ({shares[name]:.0%} busy)"
+    most = f", {name} the most ({shares[name]:.0%})" if shares[name] > 0 else ""
+    waits = "latency and barriers" if execution == "stages" else "latency"
+    return f"{waits}: nothing is busy all the time{most}"

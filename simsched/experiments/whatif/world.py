@@ -1,0 +1,239 @@
+"""The world that changes lead to: cluster, graph and cost model, and the plan carried over to it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
+from simsched.experiments.whatif.changes import REBUILD, Change, speed_of
+from simsched.experiments.whatif.costs import Speeds, changed_cost
+from simsched.experiments.whatif.devices import changed_cluster
+from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, removed, renamed
+from simsched.model.calibrated import Target, bare, upon
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Indices
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.schedulers import Scheduler, schedule
+from simsched.simulator import simulate
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a question is about: all that stays the same while changes are added.
+
+    Parameters
+    ----------
+    subject, target
+        What runs, and on what, as given.
+    scheduler, options
+        Who makes plans, and with which options.
+    cost, load
+        As in `what_if`.
+    """
+
+    subject: Schedule | OpGraph
+    target: Target
+    scheduler: str | Scheduler
+    options: Mapping[str, Any]
+    cost: CostModel | None
+    load: Callable[..., OpGraph] | None
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster itself."""
+        return bare(self.target)
+
+    @cached_property
+    def graph(self) -> OpGraph:
+        """What runs, with the times that were measured of a calibrated target."""
+        return upon(self.target, self.subject if isinstance(self.subject, OpGraph) else self.subject.graph)[0]
+
+    @cached_property
+    def plan(self) -> Schedule:
+        """The schedule before any change."""
+        if isinstance(self.subject, Schedule):
+            return upon(self.target, self.subject)[0]
+        plan = schedule(self.graph, self.target, self.scheduler, self.cost, **self.options)
+        return upon(self.target, plan)[0]
+
+    @cached_property
+    def trace(self) -> Trace:
+        """That of the schedule before any change."""
+        return simulate(self.plan, self.cluster, self.cost)
+
+    def run(self, plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Trace:
+        """Return what would run when; the program of the first plan serves on all clusters of the same devices."""
+        if plan is self.plan and list(cluster.index) == list(self.cluster.index):
+            return simulate(self.trace.program, cluster, cost)
+        return simulate(plan, cluster, cost)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What changes make of the ground, short of schedules.
+
+    Parameters
+    ----------
+    ground
+        What there was.
+    changes
+        See `make_world` for the order in which they are made.
+    cluster, graph, cost
+        What there is instead.
+    scheduling_cost
+        What a scheduler is told of times: of operators that it makes, too.
+    speeds
+        How many times as quick operators are.
+    rewirings
+        How the graph came about, once it was rebuilt.
+    """
+
+    ground: Ground
+    changes: tuple[Change, ...]
+    cluster: Cluster
+    graph: OpGraph
+    cost: CostModel | None
+    scheduling_cost: CostModel | None
+    speeds: Speeds
+    rewirings: tuple[Rewiring, ...] = field(repr=False, default=())
+
+    @property
+    def execution(self) -> str | None:
+        """The execution asked for, or None."""
+        return next((c.value for c in reversed(self.changes) if c.parameter == "execution"), None)
+
+    @cached_property
+    def kept(self) -> Schedule:
+        """The plan that there was, carried over.
+
+        Raises
+        ------
+        WhatIfError
+            If it cannot be, or cannot run there.
+        """
+        plan = self.ground.plan
+        gone = [name for name in plan.devices_used if name not in self.cluster.index]
+        if gone:
+            raise WhatIfError(
+                f"the plan uses {', '.join(gone)}, which {self.cluster.name!r} does not have; "
+                "ask with reschedule=True (--reschedule)"
+            )
+        try:
+            if any(change.parameter.startswith(REBUILD) for change in self.changes):
+                plan = renamed(plan, self.graph_rebuilt)
+            elif self.rewirings and plan.graph.names != self.graph_rebuilt.names:
+                raise WhatIfError(
+                    f"the plan runs a graph that {plan.scheduler} rewrote: ask of the plan in the place of the graph, "
+                    "or with reschedule=True (--reschedule)"
+                )
+            for rewiring in self.rewirings:
+                plan = carried(plan, rewiring)
+            return plan if self.execution is None else executed(plan, self.execution)
+        except ScheduleError as error:
+            raise WhatIfError(f"the plan cannot be kept: {error}; ask with reschedule=True (--reschedule)") from error
+
+    @property
+    def graph_rebuilt(self) -> OpGraph:
+        """The graph before operators were fused and removed."""
+        return self.rewirings[0].before if self.rewirings else self.graph
+
+    def reschedule(self) -> Schedule:
+        """Return the plan that the scheduler makes of the changed graph on the changed cluster."""
+        ground = self.ground
+        plan = schedule(self.graph, self.cluster, ground.scheduler, self.scheduling_cost, **ground.options)
+        if plan.graph is not self.graph:  # operators that the scheduler made were not measured
+            plan = upon(ground.target, plan)[0]
+        return plan if self.execution is None else executed(plan, self.execution)
+
+
+def make_world(ground: Ground, changes: Sequence[Change]) -> World:
+    """Return the world after some changes.
+
+    Notes
+    -----
+    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind,
+    one after the other: ``rebuild``; ``fuse``, ``remove`` and speeds of operators; ``gpus``; ``device`` presets; all
+    other numbers. So those that have nothing to do with each other can be asked for in any order.
+
+    Raises
+    ------
+    WhatIfError
+        If one of them cannot be made.
+    UnknownNameError
+        If an operator or a kind is not there.
+    """
+    graph = ground.graph
+    rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
+    if rebuilt:
+        graph = _rebuilt(ground, rebuilt)
+    speeds, rewirings, made = Speeds(graph, np.ones(len(graph))), list[Rewiring](), list[str]()
+    for change in changes:
+        if change.parameter in ("fuse", "remove"):
+            rewiring = _rewired(ground, speeds.graph, change)
+            made += [rewiring.made] if rewiring.made is not None else []
+            speeds = _speeds_over(ground, speeds, rewiring)
+            rewirings.append(rewiring)
+        elif speed_of(change.parameter) is not None:
+            speeds = speeds.changed(change, selected(speeds.graph, change))
+    cluster = changed_cluster(ground.cluster, changes)
+    names = tuple(made)
+    cost = changed_cost(ground.cost, ground.cluster, cluster, speeds, names)
+    base = ground.cost
+    if base is None and not isinstance(ground.target, Cluster):
+        base = ground.target  # operators that a scheduler makes cost as measured
+    scheduling_cost = cost if base is ground.cost else changed_cost(base, ground.cluster, cluster, speeds, names)
+    return World(ground, tuple(changes), cluster, speeds.graph, cost, scheduling_cost, speeds, tuple(rewirings))
+
+
+def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
+    if ground.load is None:
+        raise WhatIfError("rebuild: pass `load`, a function of such parameters that returns an OpGraph")
+    try:
+        graph = ground.load(**parameters)
+    except TypeError as error:
+        raise WhatIfError(f"rebuild: {error}") from error
+    if not isinstance(graph, OpGraph):
+        raise WhatIfError(f"rebuild: `load` returned {type(graph).__name__}, not an OpGraph")
+    return upon(ground.target, graph)[0]
+
+
+def _rewired(ground: Ground, graph: OpGraph, change: Change) -> Rewiring:
+    if change.parameter == "remove":
+        return removed(graph, change.value)
+    device = ground.cluster.devices[0]
+    times = operator_times(graph, device, ground.cost)
+    return fused(graph, change.value, times, device, measured=ground.cost is not None)
+
+
+def _speeds_over(ground: Ground, speeds: Speeds, rewiring: Rewiring) -> Speeds:
+    """Return the speeds after a rewiring; members of one operator take the time that they would take one by one."""
+    if speeds.all_as_before:
+        return Speeds(rewiring.graph, np.ones(len(rewiring.graph)), speeds.changes)
+    times = operator_times(speeds.graph, ground.cluster.devices[0], ground.cost)
+    values = np.ones(len(rewiring.graph))
+    for i, rows in enumerate(map(list, rewiring.members)):
+        mine, whole = speeds.values[rows], times[rows].sum()
+        values[i] = mine[0] if (mine == mine[0]).all() or not whole else whole / (times[rows] / mine).sum()
+    return Speeds(rewiring.graph, values, speeds.changes)
+
+
+def selected(graph: OpGraph, change: Change) -> Indices:
+    """Return the operators whose speed a change is of; a name or kind that is not there is refused."""
+    kind, name = speed_of(change.parameter) or (None, None)
+    if name is not None:
+        if name not in graph.index:
+            raise UnknownNameError("operator", name, list(graph.names))
+        return np.array([graph.index[name]])
+    if kind is None:
+        return np.arange(len(graph))
+    codes, kinds = graph.labels("kind")
+    rows = np.flatnonzero(codes == kinds.index(kind)) if kind in kinds else np.zeros(0, np.int64)
+    if not len(rows):
+        raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
+    return rows

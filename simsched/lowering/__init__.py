@@ -1,5 +1,0 @@
-"""From a `Schedule` to the `Program` that runs it."""
-
-from simsched.lowering.lowering import Lowering, lower
-
-__all__ = ["Lowering", "lower"]

@@ -1,0 +1,1 @@
+"""The nouns: graphs, clusters, costs, profiles, schedules, programs, traces."""

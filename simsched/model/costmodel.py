@@ -1,0 +1,181 @@
+"""How long an operator takes alone: the `CostModel` protocol and the default, a roofline."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, Protocol
+
+import numpy as np
+
+from simsched.base.errors import CostError
+from simsched.model.cluster import PRIORS, WARP, Cluster, Device
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats, Indices
+
+# What tuned libraries reach of the datasheet rates, the time of a kernel that does nothing, and how many times the
+# warps that keep issue slots busy it takes to keep DRAM busy.
+COMPUTE_EFFICIENCY: Final = PRIORS["compute_efficiency"].value
+TENSOR_EFFICIENCY: Final = PRIORS["tensor_efficiency"].value
+MEMORY_EFFICIENCY: Final = PRIORS["memory_efficiency"].value
+SHORTEST_KERNEL: Final = PRIORS["shortest_kernel"].value
+DRAM_WARPS: Final = PRIORS["dram_warps"].value
+
+
+class CostModel(Protocol):
+    """Anything that answers how many us an operator takes alone on a device."""
+
+    def __call__(self, op: Operator, device: Device) -> float:
+        """Return a time in us, finite and not negative."""
+        ...
+
+
+def default_cost(op: Operator, device: Device) -> float:
+    """Return the operator's own `time`, or where it has none `roofline`, in us."""
+    return roofline(op, device) if op.time is None else op.time
+
+
+def roofline(op: Operator, device: Device) -> float:
+    """Estimate the time of an operator alone on a device in us.
+
+    Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP rate of the dtype x 0.9
+    (x 0.6 if it is above that of fp32: tensor cores), and DRAM bandwidth x 0.8. A grid too small for the device gets
+    a part in proportion: w warps in all reach ``w / (SMs * saturating_warps)`` of the FLOP rate and
+    ``w / (2.5 * SMs * saturating_warps)`` of the bandwidth, at most all of them, and of the FLOP rate the
+    `efficiency` of the kernel. Each kernel adds 2 us.
+
+    >>> op = Operator("copy", nbytes=1.2e9)
+    >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
+    314.5
+    """
+    compute, memory = op.flops / _flop_rate(device, op.dtype), op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY)
+    if not op.kernels:
+        return SHORTEST_KERNEL + max(compute, memory)
+    total, full = 0.0, device.sms * device.saturating_warps
+    for kernel in op.kernels:
+        part = kernel.blocks * -(-kernel.threads // WARP) / full
+        total += SHORTEST_KERNEL + kernel.share * max(
+            compute / kernel.efficiency / min(1.0, part), memory / min(1.0, part / DRAM_WARPS)
+        )
+    return total
+
+
+def _flop_rate(device: Device, dtype: str) -> float:
+    """Return the FLOP per us that tuned libraries reach where the grid is large enough."""
+    peak = device.peak_rate(dtype)
+    return peak * (TENSOR_EFFICIENCY if peak > device.peak["fp32"] else COMPUTE_EFFICIENCY)
+
+
+def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
+    """Return `roofline` of some operators of a graph, shape of `ops`."""
+    codes, texts = graph.labels("dtype")
+    rate = np.array([_flop_rate(device, text or "fp32") for text in texts])[codes[ops]]
+    with np.errstate(over="ignore"):
+        compute: Floats = graph.flops[ops] / rate
+        memory: Floats = graph.nbytes[ops] / (device.bandwidth * MEMORY_EFFICIENCY)
+        first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
+        if not n_kernels.any():
+            whole: Floats = SHORTEST_KERNEL + np.maximum(compute, memory)
+            return whole
+        row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
+        k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
+        known = n_kernels[row] > 0
+        k = k[known]
+        compute, memory = compute[row], memory[row]
+        share, part = np.ones(len(row)), np.full(len(row), np.inf)  # of the warps that fill the device
+        share[known] = graph.kernel_share[k]
+        compute[known] /= graph.kernel_efficiency[k]
+        warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
+        part[known] = warps / (device.sms * device.saturating_warps)
+        times = np.zeros(len(ops))
+        longer = np.maximum(compute / np.minimum(1.0, part), memory / np.minimum(1.0, part / DRAM_WARPS))
+        np.add.at(times, row, SHORTEST_KERNEL + share * longer)
+    return times
+
+
+def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None, ops: Indices | None = None) -> Floats:
+    """Return the time of operators alone on a device, in us, shape of `ops`; None for all.
+
+    Raises
+    ------
+    CostError
+        If the model answers with NaN, infinity, a negative number or no number at all.
+    """
+    rows = np.arange(len(graph)) if ops is None else ops
+    if cost is None or cost is default_cost:
+        times = graph.time[rows]
+        unknown = np.flatnonzero(np.isnan(times))
+        if len(unknown):
+            times[unknown] = rooflines(graph, rows[unknown], device)
+        return times
+    known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
+    if known is not None:
+        times = np.array(known(graph, device, rows), np.float64)
+        bad = ~((times >= 0) & (times < np.inf))
+        if bad.any():
+            i = rows[int(np.argmax(bad))]
+            raise CostError(f"the cost model gives no time of operator {graph.names[i]!r} on {device.model}")
+        return times
+    times = np.empty(len(rows))
+    for k, i in enumerate(rows.tolist()):
+        answer = cost(graph.operator(i), device)
+        try:
+            times[k] = answer
+        except (TypeError, ValueError):
+            times[k] = np.nan
+        if not 0 <= times[k] < np.inf:
+            raise CostError(f"the cost model says operator {graph.names[i]!r} takes {answer!r} us on {device.model}")
+    return times
+
+
+def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> list[Floats]:
+    """Return `operator_times` for each device of the cluster; with the default model, equal devices share one array."""
+    if cost is not None and cost is not default_cost:
+        return [operator_times(graph, device, cost) for device in cluster.devices]
+    known = [operator_times(graph, device) for device in cluster.kinds]
+    return [known[kind] for kind in cluster.kind.tolist()]
+
+
+def placed_times(
+    graph: OpGraph, cluster: Cluster, ops: Indices, device: Indices, cost: CostModel | None = None
+) -> Floats:
+    """Return the time in us of each of `ops` alone on the device that stands beside it, by position in the cluster.
+
+    A cost model is asked once for each operator and device that occur together; see `operator_times`.
+    """
+    if cost is not None and cost is not default_cost:
+        times = np.empty(len(ops))
+        for d, rows in _by_value(device):
+            asked, back = np.unique(ops[rows], return_inverse=True)
+            times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
+        return times
+    times = graph.time[ops]
+    unknown = np.flatnonzero(np.isnan(times))
+    if len(unknown):
+        for kind, among in _by_value(cluster.kind[device[unknown]]):
+            rows = unknown[among]
+            times[rows] = rooflines(graph, ops[rows], cluster.kinds[kind])
+    return times
+
+
+def _by_value(values: Indices) -> Iterator[tuple[int, Indices]]:
+    """Yield each value and the rows that hold it."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(values)]
+    for start, end in pairwise(starts):
+        yield int(ordered[start]), order[start:end]
+
+
+def transfer_times(graph: OpGraph, cluster: Cluster) -> Floats:
+    """Return the time of every edge between the first two devices, uncontended, in us, shape (n_edges,).
+
+    Schedulers that know one transfer time per edge use it; zeros if there is only one device.
+    """
+    if len(cluster) == 1:
+        return np.zeros(len(graph.src))
+    times = np.array(graph.edge_transfer)
+    unknown = np.isnan(times)
+    if unknown.any():
+        first, second = cluster.devices[0], cluster.devices[1]
+        route = cluster.route(first.name, second.name)
+        times[unknown] = route.latency + graph.edge_nbytes[unknown] / min(route.bandwidth, first.copy_rate)
+    return times

@@ -1,0 +1,239 @@
+"""Columns behind the rows of graphs and schedules: views, and arrays made from values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import GraphError
+from simsched.base.limits import limits
+from simsched.base.numeric import whole_numbers
+from simsched.model.graph.names import Numbered, Positions
+from simsched.model.graph.operator import RULES, Edge, Kernel
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Indices = npt.NDArray[Any]
+"""Whole numbers kept as 32 bits, or as 64 where they may need them: make them 64 before multiplying."""
+
+_NONE = float("nan")
+_LAST_NARROW = 2**29
+_DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
+COSTS = tuple(_DEFAULTS)
+"""Columns of numbers that an operator has."""
+
+
+class Repeated(NamedTuple):
+    """A column of equal rows, as it is pickled."""
+
+    row: npt.NDArray[Any]
+    length: int
+
+
+def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column of equal rows as a read-only view of one row, any other as it is."""
+    if len(values) < 2 or not values.flags.c_contiguous:
+        return values
+    bits = values.view(f"i{values.itemsize}")  # NaN equals itself, and 0.0 is not -0.0
+    if bits[0] != bits[-1] or (bits != bits[0]).any():
+        return values
+    return np.broadcast_to(values[0], values.shape)
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values of a column once each, rising; for this alone `numpy.unique` loads masked arrays first."""
+    rising = np.sort(values)
+    found: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
+    return found
+
+
+def packed(value: Any) -> Any:
+    """Return a value of an object's state for pickling; `unpacked` undoes it."""
+    if isinstance(value, np.ndarray) and value.strides == (0,) and len(value) > 1:
+        return Repeated(value[:1].copy(), len(value))
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """Return what `packed` was given."""
+    return np.broadcast_to(value.row[0], (value.length,)) if isinstance(value, Repeated) else value
+
+
+def index_type(end: int) -> type[np.signedinteger[Any]]:
+    """Return the type of indices below `end`: 32 bits where sums of a few of them still fit."""
+    return np.int32 if end <= _LAST_NARROW else np.int64
+
+
+def narrow(values: npt.NDArray[Any], end: int) -> Indices:
+    """Return a copy of indices below `end`, as small as they may be."""
+    return values.astype(index_type(end))
+
+
+def optional(value: float) -> float | None:
+    """Return a value of a column, None for NaN."""
+    return None if np.isnan(value) else float(value)
+
+
+def column(values: Iterable[float | None]) -> Floats:
+    """Return values as a column, NaN for None."""
+    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+
+
+def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
+    """Return an array of n rows, or a scalar repeated, as a column."""
+    try:
+        given = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
+    if given.ndim == 0:
+        return np.broadcast_to(given.copy(), (n,))
+    if given.shape != (n,):
+        raise GraphError(f"column {name!r} must have {n} rows, not {given.shape}")
+    return given.copy()
+
+
+def first_bad(values: Floats, rule: str, none_allowed: bool) -> tuple[int, str] | None:
+    """Return the first row that breaks a rule, and how."""
+    holds, phrase = RULES[rule]
+    few = values[:1] if values.strides == (0,) else values
+    good = holds(few) | (np.isnan(few) if none_allowed else False)
+    if good.all():
+        return None
+    i = int(np.argmin(good))
+    return i, f"{phrase}, not {float(values[i])!r}"
+
+
+def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+    """Return texts as codes, and the text of each code, in order of first appearance."""
+    codes: dict[str | None, int] = {}
+    column = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
+    return column, tuple(codes)
+
+
+def index_of(names: Sequence[str]) -> Mapping[str, int]:
+    """Return the position of each name; one that stands twice is refused."""
+    if isinstance(names, Numbered):
+        return Positions(names)
+    index = {name: i for i, name in enumerate(names)}
+    if len(index) != len(names):
+        twice = next(name for i, name in enumerate(names) if index[name] != i)
+        raise GraphError(f"operator {twice!r} stands twice; names must be unique")
+    return index
+
+
+def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Indices:
+    """Return the operator index of one end of every edge; an unknown name is refused."""
+    try:
+        return narrow(np.array([index[getattr(edge, end)] for edge in edges], np.int64), len(index))
+    except KeyError:
+        edge = next(edge for edge in edges if getattr(edge, end) not in index)
+        raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
+
+
+def kind_column(names: Sequence[str], kind: Any) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return kinds as a column of codes and the codes' texts; given is one text, or such a pair."""
+    try:
+        given, texts = (0, (kind,)) if isinstance(kind, str) else kind
+        codes, texts = whole_numbers(given), tuple(texts)
+    except (TypeError, ValueError):
+        raise GraphError(f"kind must be a text or a pair (codes, texts), not {kind!r}") from None
+    if not all(isinstance(text, str) and text for text in texts):
+        raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
+    if codes is None or codes.shape not in ((), (len(names),)):
+        raise GraphError(f"the codes of kinds must be {len(names)} whole numbers, one for each operator")
+    outside = (codes < 0) | (codes >= len(texts))
+    if outside.any():
+        i = int(np.argmax(outside))
+        raise GraphError(f"operator {names[i]!r}: kind {int(codes.flat[i])} is none of the {len(texts)} texts")
+    return np.broadcast_to(codes.astype(np.int32), (len(names),)), texts
+
+
+def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
+    """Return kernels by columns."""
+    columns: dict[str, npt.NDArray[Any]] = {
+        key: np.array([getattr(kernel, key) for kernel in kernels], np.int64)
+        for key in ("blocks", "threads", "registers", "shared_memory")
+    }
+    for key in ("share", "efficiency"):
+        columns[key] = np.array([getattr(kernel, key) for kernel in kernels], np.float64)
+    return columns
+
+
+def repeated_kernels(
+    n: int, codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
+) -> tuple[Ints, dict[str, npt.NDArray[Any]]]:
+    """Return where the kernels of each of n operators begin, and kernels by columns, given a code of each operator."""
+    if not kinds:
+        return np.broadcast_to(np.int64(0), n + 1), kernel_columns([])
+    code = whole_numbers(codes)
+    if code is None or code.shape != (n,) or not 0 <= code.min() <= code.max() < len(kinds):
+        raise GraphError(f"kernels need a code from 0 to {len(kinds) - 1} for each of the {n} operators")
+    size = np.array([len(kernels) for kernels in kinds], np.int64)
+    ptr = np.concatenate([[0], np.cumsum(size[code])])
+    rows = np.repeat((np.cumsum(size) - size)[code] - ptr[:-1], size[code]) + np.arange(ptr[-1])
+    columns = kernel_columns([kernel for kernels in kinds for kernel in kernels])
+    return ptr, {key: values[rows] for key, values in columns.items()}
+
+
+def shared_details(n: int, codes: Sequence[int], attributes: Sequence[Mapping[str, Any]]) -> dict[int, tuple[Any, ...]]:
+    """Return the details of n operators that have attributes alone, given a code of each."""
+    if not attributes:
+        return {}
+    if len(codes) != n or not 0 <= min(codes) <= max(codes) < len(attributes):
+        raise GraphError(f"attributes need a code from 0 to {len(attributes) - 1} for each of the {n} operators")
+    shared = [(MappingProxyType(dict(each)), (), None) for each in attributes]
+    return {i: shared[code] for i, code in enumerate(codes)}
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Refuse names that are none."""
+    if isinstance(names, Numbered):
+        return
+    bad = next((text for text in names if not isinstance(text, str) or not text), None)
+    if bad is not None:
+        raise GraphError(f"an operator's name must be a text that is not empty, not {bad!r}")
+    longest = max(names, key=len, default="")
+    if len(longest) > limits().text_length:
+        raise GraphError(f"operator {longest!r}: its name has more than {limits().text_length:,} characters")
+
+
+def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Indices, Indices]:
+    """Return the ends of edges as columns of operator indices."""
+    source, target = whole_numbers(src), whole_numbers(dst)
+    if source is None or target is None:
+        raise GraphError("src and dst must hold indices of operators, which are whole numbers")
+    if source.shape != target.shape or source.ndim != 1:
+        raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
+    if len(source) and not all(end.min() >= 0 and end.max() < len(names) for end in (source, target)):
+        outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= len(names))
+        edge = int(np.argmax(outside))
+        raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {len(names)}")
+    return narrow(source, len(names)), narrow(target, len(names))
+
+
+def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
+    """Return the columns of `COSTS`, those not given at their defaults."""
+    unknown = [key for key in costs if key not in COSTS]
+    if unknown:
+        raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
+    columns = {}
+    for key, default in _DEFAULTS.items():
+        columns[key] = spread(costs.get(key, default), len(names), key)
+        bad = first_bad(columns[key], "utilization" if key == "utilization" else "cost", bool(np.isnan(default)))
+        if bad is not None:
+            raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
+    return columns
+
+
+def edge_columns(
+    names: Sequence[str], src: Indices, dst: Indices, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return the bytes and the exact transfer times of edges as columns."""
+    columns = spread(nbytes, len(src), "edge_nbytes"), spread(transfer, len(src), "edge_transfer")
+    for key, values in zip(("nbytes", "transfer"), columns, strict=True):
+        bad = first_bad(values, "cost", key == "transfer")
+        if bad is not None:
+            raise GraphError(f"edge {names[int(src[bad[0]])]} -> {names[int(dst[bad[0]])]}: {key} {bad[1]}")
+    return columns

@@ -1,0 +1,154 @@
+"""What the shape of a graph says: longest paths, width, blocks."""
+
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import GraphError
+from simsched.model.graph.columns import Floats, Indices, column, first_bad
+from simsched.model.graph.opgraph import OpGraph
+
+_EDGES_AT_A_TIME: Final = 65536
+
+
+def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that ends with it (itself included), shape (n_ops,).
+
+    Parameters
+    ----------
+    weights
+        Weight of each operator, shape (n_ops,).
+    edge_weights
+        Weight of each edge, shape (n_edges,); None for zero.
+
+    Notes
+    -----
+    O(V + E), or O(V + E log E) if the edges are not given by rising producer.
+    """
+    return _sweep(graph, weights, edge_weights, backwards=False)
+
+
+def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
+
+    With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
+    """
+    return _sweep(graph, weights, edge_weights, backwards=True)
+
+
+def _sweep(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
+    weight = np.asarray(weights, np.float64)
+    extra = None if edge_weights is None else np.asarray(edge_weights, np.float64)
+    rows = _by_producer(graph)
+    near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    longest = np.zeros(len(graph))  # path up to the operator, itself not included
+    before = longest.data  # read and written as Python's numbers
+    for start in range(0, len(near), _EDGES_AT_A_TIME):
+        piece: Any = slice(start, start + _EDGES_AT_A_TIME)
+        if backwards:
+            piece = np.arange(len(near) - 1 - start, max(-1, len(near) - 1 - piece.stop), -1)
+        piece = piece if rows is None else rows[piece]
+        u = near[piece]
+        beside = repeat(0.0) if extra is None else extra[piece].tolist()
+        for i, j, own, us in zip(u.tolist(), far[piece].tolist(), weight[u].tolist(), beside, strict=False):
+            through = before[i] + own + us
+            if through > before[j]:
+                before[j] = through
+    return longest + weight
+
+
+def _by_producer(graph: OpGraph) -> Indices | None:
+    """Return the edges by topological position of their producers; None if that is how they stand."""
+    position = np.empty(len(graph), graph.order_index.dtype)
+    position[graph.order_index] = np.arange(len(graph))
+    turn = position[graph.src]
+    return None if (turn[1:] >= turn[:-1]).all() else np.argsort(turn, kind="stable")
+
+
+def longest_path(graph: OpGraph, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
+    """See `OpGraph.longest_path`."""
+    column = _weights(graph, weights)
+    length = longest_to(graph, column)
+    ptr, edges = graph.incoming
+    at = int(np.argmax(length))
+    total, path = float(length[at]), [graph.names[at]]
+    while ptr[at] < ptr[at + 1]:
+        producers = graph.src[edges[ptr[at] : ptr[at + 1]]].tolist()
+        at = max(sorted(set(producers)), key=lambda i: length[i])
+        path.append(graph.names[at])
+    return total, tuple(reversed(path))
+
+
+def _weights(graph: OpGraph, weights: Mapping[str, float] | None) -> Floats:
+    if weights is None:
+        if np.isnan(graph.time).any():
+            name = graph.names[int(np.argmax(np.isnan(graph.time)))]
+            raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
+        return graph.time
+    missing = [name for name in graph.names if name not in weights]
+    if missing:
+        raise GraphError(f"weights lack operator {missing[0]!r}")
+    found = column(weights[name] for name in graph.names)
+    bad = first_bad(found, "cost", none_allowed=False)
+    if bad is not None:
+        raise GraphError(f"weight of operator {graph.names[bad[0]]!r} {bad[1]}")
+    return found
+
+
+def width(graph: OpGraph) -> int:
+    """Return the size of a largest set of operators of which none depends on another.
+
+    By Dilworth's theorem this is the least number of chains that cover the graph, n minus a
+    maximum matching of its transitive closure. The closure is not built: a matching edge
+    u -> w of the closure is a unit of flow that may pass through the operators between u and w,
+    so the flow network has V + E arcs (scipy's Dinic).
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    n = len(graph)
+    pairs = np.unique(np.stack([graph.src, graph.dst], axis=1), axis=0)  # (unique edges, 2)
+    if len(pairs) == 0:
+        return n
+    vertex = np.arange(n)
+    left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
+    rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right])
+    cols = np.concatenate([left, pairs[:, 1] + n, left, np.full(n, sink)])
+    capacity = np.concatenate([np.ones(n), np.full(len(pairs), n), np.full(n, n), np.ones(n)])
+    network = coo_array((capacity.astype(np.int32), (rows, cols)), shape=(2 * n + 2, 2 * n + 2)).tocsr()
+    return n - int(maximum_flow(network, source, sink, method="dinic").flow_value)
+
+
+def blocks(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
+    """Return the graph in pieces, each in topological order; see `OpGraph.blocks`.
+
+    Operators that carry a label are grouped by it. The others are cut behind each operator that
+    every path from an input to an output passes through: the dominators of a virtual exit.
+    """
+    pieces: dict[object, list[str]] = {}
+    piece_of = _single_entry_pieces(graph) if any(graph.label("block", i) is None for i in range(len(graph))) else []
+    for i in graph.order_index.tolist():
+        label = graph.label("block", i)
+        pieces.setdefault(piece_of[i] if label is None else label, []).append(graph.names[i])
+    return tuple(tuple(piece) for piece in pieces.values())
+
+
+def _single_entry_pieces(graph: OpGraph) -> list[int]:
+    n = len(graph)
+    place = np.empty(n, np.int64)
+    place[graph.order_index] = np.arange(n)
+    inputs, outputs = (place[[graph.index[name] for name in names]] for names in (graph.inputs, graph.outputs))
+    # what leads over an operator in a topological order leads past it: edges, and those from an entry and to an exit
+    begins = np.bincount(np.concatenate([place[graph.src], outputs]) + 1, minlength=n + 1)
+    begins[0] += len(inputs)
+    over = np.cumsum(begins)[:n] - np.cumsum(np.bincount(np.concatenate([place[graph.dst], inputs]), minlength=n))
+    cut = (over == 0).tolist()
+    # a cut operator is comparable to every other one, so any topological order has its block before it
+    piece, piece_of = 0, [0] * n
+    for i, last in zip(graph.order_index.tolist(), cut, strict=True):
+        piece_of[i] = piece
+        piece += last
+    return piece_of

@@ -1,0 +1,232 @@
+"""From a `Schedule` to the `Program` that runs it."""
+
+from collections.abc import Sequence
+from typing import Final, NoReturn, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import ScheduleError
+from simsched.model.cluster import Cluster
+from simsched.model.feasibility import launch_position
+from simsched.model.graph import OpGraph
+from simsched.model.lowering.core import plan, write
+from simsched.model.lowering.tables import Candidate, Clock
+from simsched.model.program import LAUNCH, Copies, Launches, Program
+from simsched.model.schedule import EVENT_PLANS, EXECUTIONS, Schedule
+
+OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
+
+_LARGEST: Final = 2**31 - 1
+_ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
+
+
+def lower(schedule: Schedule, cluster: Cluster, *, threads: str, transfers: str, events: str) -> Program:
+    """See `Schedule.lower`."""
+    options = (threads, transfers, events)
+    _check_options(schedule.execution, *options)
+    kept = schedule.__dict__.get("_lowered")
+    if kept is not None and kept[0] is cluster and kept[1] == options:
+        return cast(Program, kept[2])
+    schedule.check(cluster)
+    if threads == "one":
+        _require_one_thread_order(schedule)
+    names = tuple(device.name for device in cluster.devices)
+    device = schedule.device
+    if names[: len(schedule.devices)] != schedule.devices:
+        device = np.array([cluster.index.get(name, -1) for name in schedule.devices], np.int32)[device]
+    lowering = Lowering(
+        schedule.graph, names, schedule.execution, threads=threads, transfers=transfers, events=events
+    )  # fmt: skip
+    program = lowering.program(schedule.op, device, schedule.stream, schedule.stage, schedule.priority)
+    schedule.__dict__["_lowered"] = (cluster, options, program)
+    return program
+
+
+def _check_options(execution: str, threads: str, transfers: str, events: str) -> None:
+    for name, value in (("threads", threads), ("transfers", transfers), ("events", events)):
+        if value not in OPTIONS[name]:
+            raise ScheduleError(f"unknown {name} {value!r}; known are: {', '.join(OPTIONS[name])}")
+    if execution == "graph" and transfers == "blocking":
+        raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
+
+
+def _require_one_thread_order(schedule: Schedule) -> None:
+    position = launch_position(schedule)
+    late = position[schedule.graph.src] > position[schedule.graph.dst]
+    if late.any():
+        edge = schedule.graph.edge(int(np.argmax(late)))
+        raise ScheduleError(f"one host thread cannot launch {edge.dst!r} before {edge.src!r}, which it reads from")
+
+
+class Lowering:
+    """What lowers one candidate after the other over one graph: for search loops.
+
+    Parameters
+    ----------
+    graph
+        The graph that every candidate schedules.
+    devices
+        Names of the cluster's devices, in its order.
+    execution
+        As in `Schedule`.
+    threads, transfers, events
+        As in `Schedule.lower`.
+
+    Raises
+    ------
+    ScheduleError
+        If the execution or an option is unknown.
+
+    Notes
+    -----
+    The graph's columns are prepared once, O(V + E log E); a candidate then costs about 0.1 us per
+    operator and edge, and no Python object for any of them. Several threads may lower at a time,
+    each with a `Lowering` of its own.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        devices: Sequence[str],
+        execution: str = "events",
+        *,
+        threads: str = "device",
+        transfers: str = "async",
+        events: str = "minimal",
+    ) -> None:
+        if execution not in EXECUTIONS:
+            raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
+        _check_options(execution, threads, transfers, events)
+        self.graph, self.devices, self.execution = graph, tuple(devices), execution
+        self._launches = Launches(graph)
+        n, one_thread = len(graph), threads == "one" or execution == "graph"
+        (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
+        self._threads = 1 if one_thread else len(self.devices)
+        self._table = table = Candidate(
+            n_ops=n, n_edges=len(graph.src), n_devices=len(self.devices), one_thread=one_thread,
+            blocking=transfers == "blocking", minimal=events == "minimal", staged=execution == "stages",
+            src=_small(graph.src), dst=_small(graph.dst), launch_ptr=self._launches.ptr,
+            out_ptr=out_ptr, out_edge=_small(out_edge), in_ptr=in_ptr, in_edge=_small(in_edge),
+            bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
+        )  # fmt: skip
+        table["size"][:], table.n_sizes = _sizes(graph)
+        self._has_host = execution != "graph" and bool(graph.host.any())
+
+    @property
+    def launch_ptr(self) -> npt.NDArray[np.int64]:
+        """Where the launches of each operator begin, shape (n_ops + 1,)."""
+        return self._launches.ptr
+
+    def program(
+        self,
+        op: npt.ArrayLike,
+        device: npt.ArrayLike,
+        stream: npt.ArrayLike,
+        stage: npt.ArrayLike = 0,
+        priority: npt.ArrayLike = 0,
+    ) -> Program:
+        """Return the program of a candidate, without the proof of `Schedule.check` that it can run.
+
+        Parameters
+        ----------
+        op, device, stream, stage, priority
+            Columns in launch order, as in `Schedule`, numbers below 2^31; `device` by position among
+            the devices of this lowering. Scalars are spread.
+
+        Raises
+        ------
+        ScheduleError
+            If the rows do not place each operator once on a device and stream that can be.
+
+        Notes
+        -----
+        What `Schedule.lower` returns for a schedule that it accepts. `stage` counts for execution
+        in stages alone. The program is the caller's; nothing that later candidates do changes it.
+        """
+        table = self._table
+        table["op"][:], table["device"][:], table["stream"][:] = op, device, stream
+        if self.execution == "stages":
+            table["stage"][:] = stage
+        self._plan()
+        n_copies, n_rows = table.n_copies, table.n_rows
+        table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
+        table["action"] = action = np.empty(n_rows, np.int8)
+        table["place"] = place = np.empty((3, n_rows), np.int32)
+        table["copies"] = ends = np.empty((2, n_copies), np.int32)
+        write(table)
+        np.maximum.accumulate(thread_ptr, out=thread_ptr)  # a device without operators ends where the one before does
+        edge = table["sent"]["edge"][:n_copies]
+        return Program.of_columns(
+            self.graph,
+            self.devices,
+            self.execution,
+            thread_ptr,
+            action,
+            *place,
+            copies=Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge]),
+            n_events=table.n_op_events + n_copies,
+            priority=self._by_operator(priority),
+            launches=self._launches,
+            lead=self._lead(action, place[2]) if self._has_host else None,
+        )
+
+    def _lead(self, action: npt.NDArray[np.int8], argument: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+        """Return the host time before each instruction: that of an operator passes before its first launch."""
+        before = np.zeros(len(self._launches.op))
+        before[self.launch_ptr[:-1]] = self.graph.host
+        return np.where(action == LAUNCH, before[np.where(action == LAUNCH, argument, 0)], 0.0)
+
+    def _plan(self) -> None:
+        """Find what the program has, with more room for clocks where they need it."""
+        table = self._table
+        table.full = 0
+        plan(table)
+        if table.wrong >= 0:
+            self._refuse(table.wrong)
+        while table.full:
+            clocks, top = table["clocks"], table.top
+            table.room = 2 * max(table.room, top + table.n_lanes)
+            table["clocks"] = np.empty(table.room, Clock.dtype)
+            table["clocks"][:top] = clocks[:top]
+            plan(table)
+        if table.top_stream > _LARGEST:
+            raise ScheduleError("the streams of copies come behind those of operators and would be beyond 2^31")
+
+    def _by_operator(self, priority: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        if np.ndim(priority) == 0:
+            return np.full(len(self.graph), priority, np.int64)
+        found = np.empty(len(self.graph), np.int64)
+        found[self._table["op"]] = priority
+        return found
+
+    def _refuse(self, at: int) -> NoReturn:
+        op, device, stream = (int(self._table[key][at]) for key in ("op", "device", "stream"))
+        raise ScheduleError(
+            f"row {at} of a candidate places operator {op} on device {device}, stream {stream}: operators are 0 to "
+            f"{len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, and streams not negative"
+        )
+
+
+def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
+    """Return the rank of each edge by size and exact time (those without come first), and the end of the ranks.
+
+    Ranks of edges with an exact time are odd.
+    """
+    n, exact = len(graph.src), graph.edge_transfer
+    known = exact >= 0.0
+    keys = [key for key in (np.where(known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
+    if not keys:
+        return int(n > 0 and known[0]), 2
+    order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
+    new = np.zeros(n, np.bool_)
+    for key in keys:
+        ranked = key[order]
+        new[1:] |= ranked[1:] != ranked[:-1]
+    rank = np.empty(n, np.int32)
+    rank[order] = 2 * np.cumsum(new)
+    return rank + known, int(rank[order[-1]]) + 2
+
+
+def _small(column: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    return np.ascontiguousarray(column, np.int32)

@@ -1,0 +1,208 @@
+"""What was measured: operators, the kernels they launched, and the copies they made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor
+from sys import float_info
+from typing import Any, Final
+
+from simsched.base.errors import CostError
+from simsched.base.numeric import is_count, is_number
+from simsched.model.cluster import WARP, Device, occupancy
+from simsched.model.graph import Kernel
+
+COPY_KINDS: Final = ("memcpy", "memset")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Samples in a nutshell: how many, and their 10th, 50th and 90th percentile in us."""
+
+    n: int
+    median: float
+    p10: float
+    p90: float
+
+
+def quantile(samples: Sequence[float], part: float) -> float:
+    """Return the value below which lies a `part` of the samples, linear between two of them.
+
+    >>> quantile([4.0, 1.0, 2.0], 0.5), quantile([10.0, 20.0], 0.25)
+    (2.0, 12.5)
+    """
+    ordered = sorted(samples)
+    place = part * (len(ordered) - 1)
+    below = floor(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low + (high - low) * (place - below)
+
+
+def checked_times(samples: Any, subject: str) -> tuple[float, ...]:
+    """Return samples as floats, each of them checked."""
+    if isinstance(samples, str) or not isinstance(samples, Sequence):
+        raise CostError(f"{subject}: samples must be a sequence of times in us, not {samples!r}")
+    if not samples:
+        raise CostError(f"{subject}: there must be at least one sample")
+    for sample in samples:
+        if not is_number(sample) or not 0 <= sample <= float_info.max:
+            raise CostError(f"{subject}: a sample must be a finite time in us that is not negative, not {sample!r}")
+    return tuple(map(float, samples))
+
+
+def require_text(value: Any, what: str) -> None:
+    """Refuse anything but a text that is not empty and can be written to a file."""
+    if not isinstance(value, str) or not value:
+        raise CostError(f"{what} must be a text that is not empty, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise CostError(f"{what} holds half of a character: {value!a}") from None
+
+
+class _Sampled:
+    """Statistics of anything that has samples."""
+
+    __slots__ = ()
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Median of the samples in us."""
+        return quantile(self.samples, 0.5)
+
+    @property
+    def summary(self) -> Summary:
+        """Number, median, 10th and 90th percentile of the samples."""
+        return Summary(len(self.samples), self.median, quantile(self.samples, 0.1), quantile(self.samples, 0.9))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredKernel(_Sampled):
+    """A kernel that an operator launched.
+
+    Parameters
+    ----------
+    name
+        As the profiler prints it.
+    samples
+        Its time on the device in us, one per iteration, in their order.
+    launch
+        Blocks, threads, registers and shared memory, or None if they are not known. Its `share`
+        says nothing: the part of the operator's time follows from the samples.
+    stream
+        The stream it ran on.
+
+    Raises
+    ------
+    CostError
+        If a sample is no finite time, or there is none.
+    """
+
+    name: str
+    samples: tuple[float, ...]
+    launch: Kernel | None = None
+    stream: int = 0
+
+    def __post_init__(self) -> None:
+        require_text(self.name, "a kernel's name")
+        object.__setattr__(self, "samples", checked_times(self.samples, f"kernel {self.name!r}"))
+        if not is_count(self.stream):
+            raise CostError(f"kernel {self.name!r}: stream must be a whole number, not {self.stream!r}")
+
+    def occupancy(self, device: Device) -> float:
+        """Return the part of the warps of an SM that it can keep resident, in (0, 1].
+
+        The blocks that an SM holds, as `simsched.model.cluster.occupancy` counts them from registers, shared
+        memory and threads, or as many as the grid has for each SM if those are fewer.
+
+        Raises
+        ------
+        CostError
+            If its launch is not known.
+        ClusterError
+            If not even one block fits.
+
+        Examples
+        --------
+        >>> from simsched import Cluster
+        >>> kernel = MeasuredKernel("gemm", (50.0,), Kernel(2160, threads=256, registers=32, shared_memory=67_584))
+        >>> kernel.occupancy(Cluster.preset("a100").devices[0])  # 2 blocks of 8 warps of 64
+        0.25
+        """
+        if self.launch is None:
+            raise CostError(f"kernel {self.name!r}: its grid was not recorded, so its occupancy is not known")
+        blocks = min(occupancy(device, self.launch).blocks, self.launch.blocks / device.sms)
+        return blocks * -(-self.launch.threads // WARP) / (device.threads_per_sm // WARP)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCopy(_Sampled):
+    """Memory that an operator had copied or set.
+
+    Parameters
+    ----------
+    kind
+        ``"memcpy"`` or ``"memset"``.
+    name
+        As the profiler prints it, such as ``"Memcpy HtoD (Pinned -> Device)"``.
+    samples
+        Its time on the device in us, one per iteration, in their order.
+    nbytes
+        Bytes moved or set, or None if they are not known.
+    stream
+        The stream it ran on.
+    """
+
+    kind: str
+    name: str
+    samples: tuple[float, ...]
+    nbytes: float | None = None
+    stream: int = 0
+
+    def __post_init__(self) -> None:
+        require_text(self.name, "a copy's name")
+        if self.kind not in COPY_KINDS:
+            raise CostError(f"copy {self.name!r}: kind must be one of {', '.join(COPY_KINDS)}, not {self.kind!r}")
+        object.__setattr__(self, "samples", checked_times(self.samples, f"copy {self.name!r}"))
+        if self.nbytes is not None:
+            if not (is_number(self.nbytes) and 0 <= self.nbytes <= float_info.max):
+                raise CostError(f"copy {self.name!r}: nbytes must be finite and not negative, not {self.nbytes!r}")
+            object.__setattr__(self, "nbytes", float(self.nbytes))
+        if not is_count(self.stream):
+            raise CostError(f"copy {self.name!r}: stream must be a whole number, not {self.stream!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOperator(_Sampled):
+    """An operator that ran at least once.
+
+    Parameters
+    ----------
+    name
+        That of the operator in its graph, or one that the importer made.
+    samples
+        Its time in us, one per iteration, in their order; 0 for one that had the device do nothing.
+    kernels
+        What it launched, in order; empty if it launched nothing or that is not known.
+    copies
+        What it had copied or set, in order.
+    """
+
+    name: str
+    samples: tuple[float, ...]
+    kernels: tuple[MeasuredKernel, ...] = ()
+    copies: tuple[MeasuredCopy, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_text(self.name, "an operator's name")
+        subject = f"operator {self.name!r}"
+        object.__setattr__(self, "samples", checked_times(self.samples, subject))
+        object.__setattr__(self, "kernels", tuple(self.kernels))
+        object.__setattr__(self, "copies", tuple(self.copies))
+        parts: tuple[MeasuredKernel | MeasuredCopy, ...] = (*self.kernels, *self.copies)
+        for part in parts:
+            if len(part.samples) != len(self.samples):
+                raise CostError(
+                    f"{subject}: {part.name!r} has {len(part.samples)} samples where the operator has "
+                    f"{len(self.samples)}; there must be one per iteration"
+                )

@@ -1,0 +1,270 @@
+"""`Profile`: measured times of operators, which serves as a cost model."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+from simsched.base.errors import CostError
+from simsched.base.numeric import is_count
+from simsched.model.cluster import Cluster, Device
+from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model.profile.device import MeasuredDevice
+from simsched.model.profile.measured import MeasuredKernel, MeasuredOperator, require_text
+from simsched.model.profile.replay import Replay
+
+if TYPE_CHECKING:
+    from simsched.model.costmodel import CostModel
+
+# a kernel too short for its time to be seen still has a share, because a share is never 0
+_SMALLEST_SHARE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where measured times came from.
+
+    Parameters
+    ----------
+    source
+        The file or the backend.
+    profiler
+        The tool and its version.
+    cuda_runtime, cuda_driver
+        Versions, as the profiler prints them.
+    date
+        Of the measurement, ISO 8601, UTC.
+    iterations
+        How many were measured and kept.
+    discarded
+        How many came before them and were left out.
+    """
+
+    source: str | None = None
+    profiler: str | None = None
+    cuda_runtime: str | None = None
+    cuda_driver: str | None = None
+    date: str | None = None
+    iterations: int = 1
+    discarded: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("iterations", "discarded"):
+                if not is_count(value):
+                    raise CostError(f"provenance: {field.name} must be a whole number, not {value!r}")
+            elif value is not None:
+                require_text(value, f"provenance: {field.name}")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Measured times of operators, their kernels and copies, and where they came from.
+
+    A cost model: ``profile(op, device)`` is the median time of the operator of that name, whatever
+    the device that is asked about; times of another device are the business of a calibration.
+
+    Parameters
+    ----------
+    operators
+        What was measured; a name stands once.
+    device
+        What it ran on, or None if that is not known (or was the CPU).
+    provenance
+        Where the times came from.
+    runs
+        Schedules that were run whole, to identify parameters of the device and times of operators in place.
+    graph
+        What was profiled, as the backend ran it: with the kernels that it launched.
+    cluster
+        What it ran on as the backend describes it before anything is fitted, or None if there was no backend.
+
+    Raises
+    ------
+    CostError
+        If there is no operator, or a name stands twice.
+
+    Examples
+    --------
+    >>> profile = Profile((MeasuredOperator("conv", (11.0, 10.0, 30.0)),))
+    >>> profile(Operator("conv", flops=1e9), device=None), profile["conv"].summary.p10
+    (11.0, 10.2)
+    >>> profile.apply(OpGraph([Operator("conv")]))["conv"].time
+    11.0
+    """
+
+    operators: tuple[MeasuredOperator, ...]
+    device: MeasuredDevice | None = None
+    provenance: Provenance = Provenance()
+    runs: tuple[Replay, ...] = ()
+    graph: OpGraph | None = None
+    cluster: Cluster | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", tuple(self.operators))
+        object.__setattr__(self, "runs", tuple(self.runs))
+        if not self.operators:
+            raise CostError("a profile needs at least one operator")
+        seen: dict[str, None] = {}
+        for op in self.operators:
+            if op.name in seen:
+                raise CostError(f"operator {op.name!r} stands twice in the profile")
+            seen[op.name] = None
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each operator by its name."""
+        return {op.name: i for i, op in enumerate(self.operators)}
+
+    def __repr__(self) -> str:
+        return f"Profile({len(self)} operators{self._origin})"
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.index
+
+    def __getitem__(self, name: str) -> MeasuredOperator:
+        """Return what was measured of an operator."""
+        found = self.index.get(name)
+        if found is None:
+            raise CostError(f"the profile{self._origin} has no operator {name!r}; it has {self._some()}")
+        return self.operators[found]
+
+    def __call__(self, op: Operator, device: Device | None, *, fallback: "CostModel | None" = None) -> float:
+        """Return the median time of the operator of that name in us.
+
+        Parameters
+        ----------
+        op
+            Asked about; its name counts.
+        device
+            Asked of `fallback`; measured times are what they are.
+        fallback
+            Cost model for operators that were not measured; ``partial(profile, fallback=roofline)``
+            is a cost model with it.
+
+        Raises
+        ------
+        CostError
+            If the operator was not measured and there is no fallback.
+        """
+        found = self.index.get(op.name)
+        if found is not None:
+            return self.operators[found].median
+        if fallback is None or device is None:
+            raise CostError(
+                f"operator {op.name!r} was not measured: the profile{self._origin} has {self._some()}; "
+                f"give fallback= a cost model, or profile the graph under its own names"
+            )
+        return fallback(op, device)
+
+    def apply(self, graph: OpGraph, *, partial: bool = False) -> OpGraph:
+        """Return the graph with measured times and kernels in place of what it had.
+
+        Parameters
+        ----------
+        graph
+            Its operators are looked up by name; what else was measured does not matter.
+        partial
+            Whether operators that were not measured stay as they are; otherwise they are an error.
+
+        Raises
+        ------
+        CostError
+            If an operator was not measured and `partial` is false.
+
+        Notes
+        -----
+        `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
+        each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
+        """
+        return OpGraph([self._measured(op, graph, partial) for op in graph.operators], graph.edges, graph.name)
+
+    def _measured(self, op: Operator, graph: OpGraph, partial: bool) -> Operator:
+        if op.name not in self.index:
+            if partial:
+                return op
+            raise CostError(
+                f"operator {op.name!r} of graph {graph.name!r} was not measured: the profile{self._origin} has "
+                f"{self._some()}; partial=True leaves such operators as they are"
+            )
+        found = self[op.name]
+        kernels = _with_shares(found.kernels)
+        return replace(op, time=found.median, kernels=kernels or op.kernels)
+
+    def joined(self, other: "Profile") -> "Profile":
+        """Return what both hold: the operators and runs of this one, then those of the other.
+
+        The graph is that of the first that has one; so are device, cluster and provenance.
+
+        Raises
+        ------
+        CostError
+            If an operator was measured in both, or they were measured on different devices.
+        """
+        if self.device is not None and other.device is not None and self.device.name != other.device.name:
+            raise CostError(
+                f"profiles of two devices cannot be joined: {self.device.name!r}{self._origin} and "
+                f"{other.device.name!r}{other._origin}"
+            )
+        return replace(
+            self,
+            operators=(*self.operators, *other.operators),
+            device=self.device or other.device,
+            runs=(*self.runs, *other.runs),
+            graph=self.graph or other.graph,
+            cluster=self.cluster or other.cluster,
+        )
+
+    @property
+    def _origin(self) -> str:
+        return f" from {self.provenance.source}" if self.provenance.source else ""
+
+    def _some(self) -> str:
+        names = [op.name for op in self.operators[:3]]
+        return ", ".join(map(repr, names)) + (f" and {len(self) - 3} more" if len(self) > 3 else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as a JSON document, format ``simsched.profile`` version 1."""
+        from simsched.model.profile.convert import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "profile") -> "Profile":
+        """Make a profile from a decoded ``simsched.profile`` document; `source` names it in errors."""
+        from simsched.model.profile.convert import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the profile to a JSON file, whole or not at all."""
+        from simsched.base.io import dump_json, write_file
+
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Profile":
+        """Read a profile from a JSON file."""
+        from simsched.base.io import read_json
+
+        return cls.from_dict(read_json(path), str(path))
+
+
+def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:
+    """Return the launches with their shares of the time, or nothing if one is not known."""
+    medians = [kernel.median for kernel in kernels]
+    longest = max(medians, default=0.0) or 1.0
+    parts = [max(median / longest, _SMALLEST_SHARE) for median in medians]  # of the longest: no sum overflows
+    total = fsum(parts)
+    found = []
+    for kernel, part in zip(kernels, parts, strict=True):
+        if kernel.launch is None:
+            return ()
+        found.append(replace(kernel.launch, share=part / total))
+    return tuple(found)

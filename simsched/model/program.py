@@ -1,0 +1,444 @@
+"""`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import ProgramError
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.numeric import freeze
+from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph.columns import Floats, Ints, optional
+
+Small = npt.NDArray[np.int32]
+LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
+ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One thing a host thread does.
+
+    Parameters
+    ----------
+    action
+        ``launch`` a kernel, ``record`` an event behind the work of a stream, make a stream
+        ``wait`` for an event, ``copy`` to another device, ``barrier``: wait until the compute
+        streams of the device have drained, or ``sync``: block the host until an event has run.
+    device, stream
+        Where. A barrier and a sync name no stream (-1).
+    argument
+        Row of the launches, of the copies, or number of the event; -1 for a barrier.
+    lead, own
+        Host time in us before it begins, and of its own in place of what the device says, or None.
+    """
+
+    action: str
+    device: str
+    stream: int
+    argument: int
+    lead: float = 0.0
+    own: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies between devices, by columns.
+
+    Parameters
+    ----------
+    op
+        Operator whose output is copied.
+    device
+        Where it goes, as an index into the program's devices.
+    nbytes, transfer
+        Size in bytes, and exact time in us or NaN (see `Edge`).
+    """
+
+    op: Small
+    device: Small
+    nbytes: Floats
+    transfer: Floats
+
+
+def launch_ptr(graph: OpGraph) -> Ints:
+    """Return where the launches of each operator begin, shape (n_ops + 1,): one per kernel, at least one."""
+    return np.concatenate([[0], np.cumsum(np.maximum(1, np.diff(graph.kernel_ptr)))])
+
+
+class Launches:
+    """The launches of a graph, one per kernel of an operator and at least one, by columns.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+
+    Notes
+    -----
+    Programs over one graph may share them; `op` and `kernel` are made when they are asked for.
+    """
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.ptr: Ints = launch_ptr(graph)
+
+    @cached_property
+    def op(self) -> Small:
+        """The operator of each launch."""
+        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
+
+    @cached_property
+    def kernel(self) -> Small:
+        """Which kernel of its operator each launch is."""
+        return np.arange(len(self.op), dtype=np.int32) - self.ptr[:-1].astype(np.int32)[self.op]
+
+
+class Program:
+    """Instructions for the host threads of a cluster, over the graph they run.
+
+    Parameters
+    ----------
+    graph
+        The graph whose kernels are launched.
+    devices
+        Names of the cluster's devices; instructions refer to them by position.
+    execution
+        As in `Schedule`. For ``"graph"`` there is one thread, whose instructions are captured
+        and launched as a whole.
+    thread_ptr
+        Instructions of thread t are rows ``thread_ptr[t]`` to ``thread_ptr[t + 1]``.
+    action, device, stream, argument
+        Columns of `Instruction`, by code.
+    copies
+        The copies that ``copy`` instructions refer to.
+    n_events
+        Events are numbered from 0.
+    priority
+        Stream priority of each operator, shape (n_ops,); the lower number is served first.
+    lead, own
+        Host time in us that passes before each instruction begins, and that it takes itself in place of what its
+        device says (NaN: as it says); a blocking one takes it once nothing blocks it. None: no lead, nothing of its
+        own. A captured graph has neither.
+
+    Raises
+    ------
+    ProgramError
+        If a number is too large for its column.
+
+    Notes
+    -----
+    Columns are contiguous: `action` of 8 bits, `thread_ptr` of 64, the others of 32. Row l of the
+    launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]``; those of operator i are
+    rows ``launch_ptr[i]`` to ``launch_ptr[i + 1]``, one if it has no kernels. `check` is called by
+    whoever makes a program.
+    """
+
+    graph: OpGraph
+    devices: tuple[str, ...]
+    execution: str
+    thread_ptr: Ints
+    action: npt.NDArray[np.int8]
+    device: Small
+    stream: Small
+    argument: Small
+    copies: Copies
+    n_events: int
+    priority: Ints
+    lead: Floats | None
+    own: Floats | None
+    _launches: Launches
+    _checked: bool
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        devices: Sequence[str],
+        execution: str,
+        thread_ptr: npt.ArrayLike,
+        action: npt.ArrayLike,
+        device: npt.ArrayLike,
+        stream: npt.ArrayLike,
+        argument: npt.ArrayLike,
+        copies: Copies,
+        n_events: int,
+        priority: npt.ArrayLike = 0,
+        lead: npt.ArrayLike | None = None,
+        own: npt.ArrayLike | None = None,
+    ) -> None:
+        self.__dict__.update(
+            graph=graph,
+            devices=tuple(devices),
+            execution=execution,
+            thread_ptr=np.array(thread_ptr, np.int64),
+            action=_compact(action, np.int8, "action"),
+            device=_compact(device, np.int32, "device"),
+            stream=_compact(stream, np.int32, "stream"),
+            argument=_compact(argument, np.int32, "argument"),
+            copies=Copies(
+                _compact(copies.op, np.int32, "op"),
+                _compact(copies.device, np.int32, "device"),
+                np.array(copies.nbytes, np.float64),
+                np.array(copies.transfer, np.float64),
+            ),
+            n_events=n_events,
+            priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
+            lead=None if lead is None else np.array(lead, np.float64),
+            own=None if own is None else np.array(own, np.float64),
+            _launches=Launches(graph),
+            _checked=False,
+        )
+        self._freeze()
+
+    @classmethod
+    def of_columns(
+        cls,
+        graph: OpGraph,
+        devices: tuple[str, ...],
+        execution: str,
+        thread_ptr: Ints,
+        action: npt.NDArray[np.int8],
+        device: Small,
+        stream: Small,
+        argument: Small,
+        *,
+        copies: Copies,
+        n_events: int,
+        priority: Ints,
+        launches: Launches,
+        lead: Floats | None = None,
+        own: Floats | None = None,
+    ) -> "Program":
+        """Make a program of columns that have their types and are known to pass `check`; they become its own."""
+        program = cls.__new__(cls)
+        program.__dict__.update(
+            graph=graph, devices=devices, execution=execution, thread_ptr=thread_ptr, action=action, device=device,
+            stream=stream, argument=argument, copies=copies, n_events=n_events, priority=priority, lead=lead, own=own,
+            _launches=launches, _checked=True,
+        )  # fmt: skip
+        program._freeze()
+        return program
+
+    def over(self, graph: OpGraph) -> "Program":
+        """Return the program over another graph that differs in what its operators cost, not in what is launched.
+
+        Raises
+        ------
+        ProgramError
+            If operators have other names, or launch other numbers of kernels.
+        """
+        if graph is self.graph:
+            return self
+        if graph.names != self.graph.names or not np.array_equal(launch_ptr(graph), self.launch_ptr):
+            raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
+        return Program.of_columns(
+            graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream, self.argument,
+            copies=self.copies, n_events=self.n_events, priority=self.priority, launches=self._launches,
+            lead=self.lead, own=self.own,
+        )  # fmt: skip
+
+    def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
+        """Return the program with other host times of its instructions, see the parameters of `Program`."""
+        return Program(
+            self.graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream,
+            self.argument, self.copies, self.n_events, self.priority, lead, own,
+        ).check()  # fmt: skip
+
+    def _freeze(self) -> None:
+        """Make the columns read-only: engines keep what they make of a program."""
+        freeze(self.__dict__)
+        copies = self.copies
+        for column in (copies.op, copies.device, copies.nbytes, copies.transfer):
+            column.flags.writeable = False
+
+    @property
+    def launch_ptr(self) -> Ints:
+        """Where the launches of each operator begin, shape (n_ops + 1,)."""
+        return self._launches.ptr
+
+    @property
+    def launch_op(self) -> Small:
+        """The operator of each launch."""
+        return self._launches.op
+
+    @property
+    def launch_kernel(self) -> Small:
+        """Which kernel of its operator each launch is."""
+        return self._launches.kernel
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_plan"}
+
+    def __repr__(self) -> str:
+        threads = len(self.thread_ptr) - 1
+        return f"Program({self.graph.name!r}, {len(self)} instructions, {threads} threads, {self.execution!r})"
+
+    @property
+    def threads(self) -> tuple[Rows[Instruction], ...]:
+        """The instructions of each host thread."""
+
+        def view(start: int, end: int) -> Rows[Instruction]:
+            return Rows(end - start, lambda i: self._instruction(start + i))
+
+        bounds = self.thread_ptr.tolist()
+        return tuple(view(a, b) for a, b in pairwise(bounds))
+
+    def _instruction(self, i: int) -> Instruction:
+        return Instruction(
+            ACTIONS[self.action[i]], self.devices[self.device[i]], int(self.stream[i]), int(self.argument[i]),
+            0.0 if self.lead is None else float(self.lead[i]),
+            None if self.own is None else optional(self.own[i]),
+        )  # fmt: skip
+
+    @property
+    def n_syncs(self) -> int:
+        """Waits, barriers and host syncs in the program."""
+        return sum(int(np.count_nonzero(self.action == code)) for code in (WAIT, BARRIER, SYNC))
+
+    def check(self) -> "Program":
+        """Prove that each kernel is launched once, in order, and that events are used as CUDA allows.
+
+        Raises
+        ------
+        ProgramError
+            If a launch or copy stands twice or nowhere, kernels of an operator are out of order,
+            an event is recorded twice, or a thread waits for an event that it records later.
+
+        Notes
+        -----
+        An event that is never recorded is allowed here: the simulator finds the deadlock.
+        """
+        if self._checked:
+            return self
+        self._check_columns()
+        names = self.graph.names
+        place = self._places(LAUNCH, len(self.launch_op))
+        op = self.launch_op
+        swapped = np.flatnonzero(place[1:] < place[:-1])
+        swapped = swapped[op[swapped + 1] == op[swapped]]
+        self._places(COPY, len(self.copies.op))
+        if len(swapped):
+            raise ProgramError(f"kernels of {names[op[swapped[0]]]!r} are launched out of order")
+        if self.n_events > len(self):
+            raise ProgramError(f"{self.n_events} events are more than the {len(self)} instructions could use")
+        for code in (RECORD, WAIT, SYNC):
+            self._require_range(self.argument[self.action == code], self.n_events, "event")
+        self._check_records()
+        self._checked = True
+        return self
+
+    def _places(self, code: int, count: int) -> Small:
+        """Return which instruction launches or copies each row; one that stands twice or nowhere is refused."""
+        rows, place = self._rows_of(code)
+        self._require_range(rows, count, ACTIONS[code])
+        found = np.full(count, -1, np.int32)
+        found[rows] = place
+        if len(rows) != count or (found < 0).any():
+            times = np.bincount(rows, minlength=count)
+            row = int(np.argmax(times != 1))
+            op = self.launch_op[row] if code == LAUNCH else self.copies.op[row]
+            raise ProgramError(
+                f"{ACTIONS[code]} of {self.graph.names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}"
+            )
+        return found
+
+    def _rows_of(self, code: int) -> tuple[Small, Small]:
+        """Return the arguments of the instructions of an action, and their places."""
+        places = np.flatnonzero(self.action == code).astype(np.int32)
+        return self.argument[places], places
+
+    def _check_columns(self) -> None:
+        n, ptr = len(self.action), self.thread_ptr
+        if any(len(column) != n for column in (self.device, self.stream, self.argument)):
+            raise ProgramError("the columns of a program must have one row per instruction")
+        if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
+            raise ProgramError(f"thread_ptr must rise from 0 to {n}, the number of instructions")
+        self._require_range(self.action, len(ACTIONS), "instruction")
+        self._require_range(self.device, len(self.devices), "device")
+        on_stream = self.action < BARRIER  # neither a barrier nor a sync
+        if (on_stream & (self.stream < 0)).any():
+            raise ProgramError("an instruction other than barrier and sync needs a stream")
+        if self.execution == "graph" and not on_stream.all():
+            raise ProgramError("a captured graph cannot hold barriers or host syncs")
+        if self.execution == "graph" and len(ptr) != 2:
+            raise ProgramError(f"a captured graph has one thread, not {len(ptr) - 1}")
+        for name, column in (("lead", self.lead), ("own", self.own)):
+            self._check_host_times(name, column)
+        copies = self.copies
+        if any(len(column) != len(copies.op) for column in (copies.device, copies.nbytes, copies.transfer)):
+            raise ProgramError("the columns of the copies must have one row per copy")
+        self._require_range(copies.op, len(self.graph), "operator")
+        self._require_range(copies.device, len(self.devices), "device")
+
+    def _check_host_times(self, name: str, times: Floats | None) -> None:
+        if times is None:
+            return
+        if self.execution == "graph":
+            raise ProgramError(f"instructions of a captured graph have no host time, and so no {name!r}")
+        if len(times) != len(self.action):
+            raise ProgramError(f"column {name!r} must have one row per instruction")
+        bad = ~((times >= 0) & (times < np.inf)) & ~(np.isnan(times) & (name == "own"))
+        if bad.any():
+            raise ProgramError(f"{name!r} of an instruction must be finite and not negative, not {times[bad][0]}")
+
+    def _require_range(self, rows: npt.NDArray[Any], end: int, what: str) -> None:
+        if rows.size and not 0 <= rows.min() <= rows.max() < end:
+            bad = rows[(rows < 0) | (rows >= end)][0]
+            raise ProgramError(f"there is no {what} {bad}: the program has {end}")
+
+    def _check_records(self) -> None:
+        events, places = self._rows_of(RECORD)
+        recorded = np.full(self.n_events, -1, np.int32)
+        recorded[events] = places
+        if len(events) > np.count_nonzero(recorded >= 0):
+            twice = np.bincount(events, minlength=self.n_events) > 1
+            raise ProgramError(f"event {int(np.argmax(twice))} is recorded twice")
+        early = [places[:0]]
+        for code in (WAIT, SYNC):
+            events, places = self._rows_of(code)
+            later = np.flatnonzero(recorded[events] > places)
+            at, place = recorded[events[later]], places[later]
+            threads = [np.searchsorted(self.thread_ptr, rows, side="right") for rows in (at, place)]
+            early.append(place[threads[0] == threads[1]])
+        first = np.concatenate(early)
+        if len(first):
+            raise ProgramError(f"event {self.argument[first.min()]} is waited for before the same thread records it")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the program and its graph as a JSON document, format ``simsched.program`` version 1."""
+        from simsched.model.program_json import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = "program") -> "Program":
+        """Make a program from a decoded ``simsched.program`` document and check it; `source` names it in errors."""
+        from simsched.model.program_json import from_dict
+
+        return from_dict(data, source)
+
+    def save(self, path: str) -> None:
+        """Write the program and its graph to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str) -> "Program":
+        """Read a program from a JSON file."""
+        return cls.from_dict(read_json(path), str(path))
+
+
+def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of whole numbers with few bits each."""
+    column = np.asarray(values)
+    if column.dtype != dtype and column.size:
+        limits = np.iinfo(dtype)
+        if not limits.min <= column.min() <= column.max() <= limits.max:
+            raise ProgramError(f"column {name!r} must hold whole numbers from {limits.min} to {limits.max}")
+    return np.array(column, dtype, order="C")

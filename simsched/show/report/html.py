@@ -1,0 +1,203 @@
+"""Blocks as HTML: every text escaped, every number once for people and once for sorting."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from itertools import count
+from math import isnan
+from typing import Any, Final
+
+from simsched.base.errors import ReportError
+from simsched.base.numeric import is_number
+from simsched.show.report.gantt import gantt_data
+from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+
+MOST_ROWS: Final = 5000
+"""Rows of a table that are shown."""
+_DEEPEST: Final = 6  # heading
+_ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+
+
+def plain(text: str) -> str:
+    """Return a text for Plotly, to which ``<``, ``&`` and ``%{`` mean something.
+
+    >>> plain("a<b> %{y}")
+    'a&lt;b&gt; &#37;{y}'
+    """
+    return escape(text, quote=False).replace("%{", "&#37;{")
+
+
+def json_text(value: Any) -> str:
+    r"""Return JSON that may stand in a script element: no text in it can end the element.
+
+    >>> json_text({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+
+    Raises
+    ------
+    ReportError
+        If a number in it is not finite.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise ReportError(
+            "a figure holds a number that is not finite; leave it out, or give None in its place"
+        ) from None
+    return text.translate(_ESCAPES)
+
+
+class Writer:
+    """Turns blocks into HTML; elements are numbered in the order in which they are written."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self.contents: list[tuple[str, str]] = []
+        self.draws = False
+
+    def section(self, section: Section, level: int = 2) -> str:
+        """Return a section under a heading of a level, 2 for those of the page."""
+        name = f"s{next(self._numbers)}"
+        if level == 2:
+            self.contents.append((name, section.title))
+        inner = "\n".join(self.block(block, level + 1) for block in section.blocks)
+        h = min(level, _DEEPEST)
+        return (
+            f'<section class="level{level}" aria-labelledby="{name}"><h{h} id="{name}" tabindex="-1">'
+            f"{escape(section.title)}</h{h}>\n{inner}</section>"
+        )
+
+    def block(self, block: Block, level: int) -> str:
+        """Return a block whose headings, if it has any, are of a level."""
+        match block:
+            case Text():
+                return f'<p class="{block.tone}">{escape(block.text)}</p>'
+            case Pairs():
+                return self._pairs(block)
+            case Table():
+                return self._table(block)
+            case Figure():
+                return self._figure(block)
+            case Gantt():
+                return self._gantt(block)
+            case Tabs():
+                return self._tabs(block, level)
+            case Section():
+                return self.section(block, level)
+        raise ReportError(f"a section consists of texts, tables, figures and the like, not of {type(block).__name__}")
+
+    def _pairs(self, pairs: Pairs) -> str:
+        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs.rows)
+        name = f"p{next(self._numbers)}"
+        return (
+            f'<div class="pairs"><p class="caption" id="{name}">{escape(pairs.caption)}</p>'
+            f'<dl aria-labelledby="{name}">{rows}</dl></div>'
+        )
+
+    def _table(self, table: Table) -> str:
+        name = f"t{next(self._numbers)}"
+        shown = table.rows[:MOST_ROWS]
+        numeric = [any(is_number(row[c]) for row in shown) for c in range(len(table.columns))]
+        head = "".join(
+            f'<th scope="col"{" class=num" if numeric[c] else ""} aria-sort="none">'
+            f'<button type="button" class="sort">{escape(column.heading)}<span aria-hidden="true"></span></button></th>'
+            for c, column in enumerate(table.columns)
+        )
+        body = "\n".join(_row(table, i, row, numeric) for i, row in enumerate(shown))
+        notes = [table.note] if table.note else []
+        if len(table.rows) > MOST_ROWS:
+            notes.append(f"the first {MOST_ROWS:,} of {len(table.rows):,} rows")
+        note = f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
+        return (
+            f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{name}"><table>'
+            f'<caption id="{name}">{escape(table.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}\n</tbody></table></div>{note}"
+        )
+
+    def _figure(self, figure: Figure) -> str:
+        self.draws = True
+        name = f"f{next(self._numbers)}"
+        note = f'<p class="note">{escape(figure.note)}</p>' if figure.note else ""
+        data = json_text({"data": figure.data, "layout": figure.layout})
+        return (
+            f'<figure class="chart"><figcaption id="{name}-c">{escape(figure.title)}</figcaption>'
+            f'<div class="plot" id="{name}" data-kind="figure" role="img" aria-label="{escape(figure.summary)}" '
+            f'style="height:{figure.height}px"><p class="unseen">{escape(figure.summary)}</p></div>{note}'
+            f'<script type="application/json" id="{name}-d">{data}</script></figure>'
+        )
+
+    def _gantt(self, chart: Gantt) -> str:
+        self.draws = True
+        name = f"g{next(self._numbers)}"
+        found = gantt_data(chart)
+        n = len(found["bars"]["row"])
+        title = escape(chart.title)
+        summary = f"{len(found['rows'])} rows, {n} bars"
+        notes = found.pop("notes")
+        left_out = f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
+        button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}">{2}</button>'
+        buttons = [("in", "Zoom in", "+"), ("out", "Zoom out", "\u2212"), ("left", "Earlier", "\u25c0"),
+                   ("right", "Later", "\u25b6"), ("all", "Whole run", "Reset")]  # fmt: skip
+        toggles = [("path", "Critical path", "true")]
+        if any(row["what"] == "host" for row in found["rows"]):
+            toggles.append(("host", "Host threads", "false"))
+        pressed = "".join(f'<button type="button" data-do="{do}" aria-pressed="{on}">{text}</button>'
+                          for do, text, on in toggles)  # fmt: skip
+        return (
+            f'<figure class="chart gantt"><figcaption id="{name}-c">{title}</figcaption>'
+            f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
+            f"{''.join(button.format(*each) for each in buttons)}{pressed}</div>"
+            f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
+            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p></div>{left_out}'
+            f'<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
+            "<kbd>+</kbd> <kbd>\u2212</kbd> to zoom, <kbd>\u2190</kbd> <kbd>\u2192</kbd> to move, <kbd>0</kbd> for the "
+            "whole run, <kbd>n</kbd> <kbd>p</kbd> for the next and the previous bar of a row, "
+            "<kbd>\u2191</kbd> <kbd>\u2193</kbd> for another row, <kbd>Esc</kbd> to put its details away.</p>"
+            f'<p class="spoken" aria-live="polite"></p>'
+            f'<script type="application/json" id="{name}-d">{json_text(found)}</script></figure>'
+        )
+
+    def _tabs(self, tabs: Tabs, level: int) -> str:
+        name = f"b{next(self._numbers)}"
+        h = min(level, _DEEPEST)
+        buttons, panels = [], []
+        for i, (label, blocks) in enumerate(tabs.panels):
+            here = not i
+            buttons.append(
+                f'<button type="button" role="tab" id="{name}-t{i}" aria-controls="{name}-p{i}" '
+                f'aria-selected="{str(here).lower()}" tabindex="{0 if here else -1}">{escape(label)}</button>'
+            )
+            inner = "\n".join(self.block(block, level + 1) for block in blocks)
+            panels.append(
+                f'<div role="tabpanel" id="{name}-p{i}" aria-labelledby="{name}-t{i}"{"" if here else " hidden"}>'
+                f'<h{h} class="printed">{escape(label)}</h{h}>{inner}</div>'
+            )
+        return (
+            f'<div class="tabs"><div role="tablist" aria-label="{escape(tabs.label)}">{"".join(buttons)}</div>\n'
+            + "\n".join(panels)
+            + "</div>"
+        )
+
+
+def _key(value: float | None) -> str:
+    """Return what JavaScript reads as the same number; nothing for what is missing."""
+    if value is None or isnan(value):
+        return ""
+    return repr(float(value)).replace("inf", "Infinity")
+
+
+def _row(table: Table, index: int, row: Sequence[Any], numeric: Sequence[bool]) -> str:
+    best = index == table.best
+    cells = [
+        _cell(column, value, numeric[c], f"\u2605 {table.mark}" if best and not c else "", head=not c)
+        for c, (column, value) in enumerate(zip(table.columns, row, strict=True))
+    ]
+    return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
+
+
+def _cell(column: Column, value: Any, numeric: bool, mark: str, *, head: bool) -> str:
+    tag = 'th scope="row"' if head else "td"
+    look = ' class="num"' if numeric else ""
+    key = f' data-v="{_key(value)}"' if value is None or is_number(value) else ""
+    badge = f' <span class="mark">{escape(mark)}</span>' if mark else ""
+    return f"<{tag}{look}{key}>{escape(column.show(value))}{badge}</{'th' if head else 'td'}>"

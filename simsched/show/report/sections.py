@@ -1,0 +1,220 @@
+"""What a report consists of: sections of texts, tables, figures and Gantt charts, before they are HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from simsched.base.errors import ReportError
+from simsched.base.numeric import is_number
+from simsched.base.units import MS
+from simsched.model.trace import Trace
+
+_LONG: Final = 10**15  # whole numbers from here on are rounded
+_WHOLE, _HUGE = 1e6, 1e12
+TONES: Final = ("plain", "lead", "note", "warning")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph.
+
+    Parameters
+    ----------
+    text
+        Plain text; nothing in it is taken for HTML.
+    tone
+        ``"plain"``, ``"lead"`` (what the section comes to), ``"note"`` or ``"warning"``.
+    """
+
+    text: str
+    tone: str = "plain"
+
+    def __post_init__(self) -> None:
+        if self.tone not in TONES:
+            raise ReportError(f"tone must be one of {', '.join(TONES)}, not {self.tone!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names and what they stand for, one line each; all plain text."""
+
+    caption: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    heading
+        What it is, with the unit.
+    digits
+        After the point, for numbers; None prints six of them, as few as need be.
+    scale
+        Numbers are divided by it to be shown, such as 1000 for ms.
+    suffix
+        Behind every number, such as ``"x"`` or ``" %"``.
+    """
+
+    heading: str
+    digits: int | None = None
+    scale: float = 1.0
+    suffix: str = ""
+
+    def show(self, value: Any) -> str:
+        """Return a cell as text; a dash stands for None and for what is not a number."""
+        if value is None or value != value:
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if not is_number(value):
+            return str(value)
+        if isinstance(value, int) and self.scale == 1.0:
+            return (f"{value:,}" if abs(value) < _LONG else f"{float(value):.4g}") + self.suffix
+        shown = value / self.scale
+        if self.digits is not None:
+            shown = round(shown, self.digits) or 0.0  # no minus before a zero
+        text = _shortest(shown) if self.digits is None else f"{shown:,.{self.digits}f}"
+        return text + self.suffix
+
+
+def _shortest(value: float) -> str:
+    """Return a number to six digits, without an exponent below 10^12."""
+    return f"{value:,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:,.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that readers can sort.
+
+    Parameters
+    ----------
+    caption
+        What it shows.
+    columns
+        The first holds the names of the rows.
+    rows
+        Cells: numbers, texts, or None for what is missing, which sorts last.
+    best
+        Index of the row to mark, None for none.
+    mark
+        What the mark says.
+    note
+        Below the table.
+
+    Raises
+    ------
+    ReportError
+        If a row has more or fewer cells than there are columns.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    best: int | None = None
+    mark: str = "best"
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for i, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ReportError(
+                    f"table {self.caption!r}: row {i} has {len(row)} cells where there are {len(self.columns)} columns"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure as Plotly takes it.
+
+    Parameters
+    ----------
+    title
+        Above it.
+    data
+        Traces. Texts in it are HTML to Plotly: names that came from elsewhere go through `plain`.
+    layout
+        Without colours of text, axes and grounds: those follow the theme.
+    summary
+        What it shows in a sentence, for those who cannot see it, and in place of it where there is no JavaScript.
+    height
+        Pixels.
+    note
+        Below it.
+    """
+
+    title: str
+    data: tuple[Mapping[str, Any], ...]
+    layout: Mapping[str, Any]
+    summary: str
+    height: int = 340
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """What ran when, with load curves below on the same axis of time.
+
+    Parameters
+    ----------
+    title
+        Above it.
+    trace
+        Simulated, or measured where there is nothing else.
+    measured
+        Of the same program: each of its rows stands below the simulated one. None if there is none.
+    """
+
+    title: str
+    trace: Trace
+    measured: Trace | None = None
+
+    def __post_init__(self) -> None:
+        if self.measured is not None and len(self.measured.program) != len(self.trace.program):
+            raise ReportError(f"{self.title}: the measured trace is of another program than the simulated one")
+
+
+@dataclass(frozen=True, slots=True)
+class Tabs:
+    """Alternatives of which one is seen at a time, and all are printed: (label, blocks) each; the first is open."""
+
+    label: str
+    panels: "tuple[tuple[str, tuple[Block, ...]], ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report under a heading; it may have parts itself.
+
+    Parameters
+    ----------
+    title
+        The heading, plain text.
+    blocks
+        In order.
+    """
+
+    title: str
+    blocks: "tuple[Block, ...]" = field(default=())
+
+
+Block = Text | Pairs | Table | Figure | Gantt | Tabs | Section
+"""What a section consists of."""
+
+
+def time_column(heading: str, values: Sequence[float | None]) -> Column:
+    """Return the column of times given in us, in ms where one of them reaches 1 ms.
+
+    >>> time_column("makespan", [20.0, 3000.0]).show(3000.0), time_column("makespan", [20.0]).heading
+    ('3.000', 'makespan (us)')
+    """
+    if any(abs(us or 0.0) >= MS for us in values):
+        return Column(f"{heading} (ms)", 3, MS)
+    return Column(f"{heading} (us)", 1)
+
+
+def percent_column(heading: str) -> Column:
+    """Return a column of fractions, shown in per cent."""
+    return Column(heading, 1, 0.01, " %")
