@@ -15,7 +15,8 @@ from simsched.model.costmodel import operator_times
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.profile import MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
-from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 
 SEQUENTIAL_ORDERS: Final = 5

@@ -15,7 +15,7 @@ from simsched.base.errors import BackendError, ClusterError, CostError, FormatEr
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.profile import MeasuredOperator, Profile, Replay
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 from simsched.model.trace import COPY, KERNEL, measured_trace
 
 

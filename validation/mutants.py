@@ -26,7 +26,7 @@ import numpy as np
 import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, read_json, write_file
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 from simsched.schedulers import SCHEDULERS, schedule
 from validation.mutations import MUTATIONS, Draft
 from validation.schedule_oracle import fault

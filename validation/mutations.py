@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import simsched as ss
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 
 _ODD: Final = (-1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31)
 

@@ -14,8 +14,7 @@ from simsched.calibration.parameters import PARAMETERS
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile.measured import checked_times
-from simsched.model.program import Copies, Program
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS, Copies, Program
 
 FORMAT, VERSION = "simsched.calibration", 1
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority")

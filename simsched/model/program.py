@@ -1,21 +1,24 @@
 """`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import ProgramError
-from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.kinds import Among, Amount, Count, Range
 from simsched.base.numeric import freeze
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Floats, Ints, optional
+from simsched.model.graph.columns import column as column_of
 
 Small = npt.NDArray[np.int32]
+EXECUTIONS: Final = ("stages", "events", "graph")
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
 
@@ -44,6 +47,115 @@ class Instruction:
     argument: int
     lead: float = 0.0
     own: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row(Checked):
+    """One thing a host thread does.
+
+    Parameters
+    ----------
+    do
+        launch a kernel, record an event behind the work of a stream, make a stream wait for an event, copy to another
+        device, barrier: wait until the streams of the device have drained, or sync: block the host until an event ran.
+    device, stream
+        Where; a barrier and a sync name no stream.
+    op
+        The operator that is launched, or whose output is copied.
+    kernel
+        Which kernel of the operator.
+    priority
+        Stream priority of the operator; the lower number is served first.
+    to
+        The device that a copy goes to.
+    nbytes, transfer
+        Size of a copy in bytes, and its exact time in us, if it has one.
+    event
+        Number of the event, from 0.
+    lead
+        Host time in us that passes before it begins.
+    own
+        Host time in us in place of what the device says.
+    """
+
+    SUBJECT, ERROR = "{0.do}", ProgramError
+    do: Annotated[str, Among(ACTIONS)]
+    device: str
+    stream: Annotated[int, Range(-1, 2**31 - 1)] = brief(-1)
+    op: str | None = brief(None)
+    kernel: Count | None = brief(None)
+    priority: Annotated[int, Range(1 - 2**31, 2**31 - 1)] | None = brief(None)
+    to: str | None = brief(None)
+    nbytes: Amount | None = brief(None)
+    transfer: Amount | None = brief(None)
+    event: Annotated[int, Range(0, 2**31 - 1)] | None = brief(None)
+    lead: Amount = brief(0.0)
+    own: Amount | None = brief(None)
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        for name in _NEEDS[self.do]:
+            if getattr(self, name) in (None, -1):
+                raise self.refusal(f"{name} is missing")
+        for name in ("stream", "op", "kernel", "priority", "to", "nbytes", "transfer", "event"):
+            if getattr(self, name) not in (None, -1) and name not in (*_NEEDS[self.do], *_MAY_HAVE.get(self.do, ())):
+                raise self.refusal(f"it takes no {name}")
+
+    def argument(
+        self, graph: OpGraph, ptr: Ints, number: Mapping[str, int], copies: list[tuple[float, ...]], priority: Ints
+    ) -> int:
+        """Return the row of the launches or copies, or the event, that it is about."""
+        for device in (self.device, self.to):
+            if device is not None and device not in number:
+                raise ProgramError(f"unknown device {device!r}; known are: {', '.join(number)}")
+        if self.op is None:
+            return -1 if self.event is None else self.event
+        if self.op not in graph.index:
+            raise ProgramError(f"{self.op!r} names no operator of graph {graph.name!r}")
+        op = graph.index[self.op]
+        if self.do == "launch":
+            kernel = self.kernel or 0
+            if kernel >= ptr[op + 1] - ptr[op]:
+                raise ProgramError(f"operator {self.op!r} has no kernel {kernel}")
+            priority[op] = self.priority or 0
+            return int(ptr[op]) + kernel
+        if self.to == self.device:
+            raise ProgramError(f"a copy goes to another device, not to {self.to!r} again")
+        exact = np.nan if self.transfer is None else self.transfer
+        copies.append((op, number[str(self.to)], self.nbytes or 0.0, exact))
+        return len(copies) - 1
+
+
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "launch": ("stream", "op"), "record": ("stream", "event"), "wait": ("stream", "event"),
+    "copy": ("stream", "op", "to", "nbytes"), "barrier": (), "sync": ("event",),
+}  # fmt: skip
+_MAY_HAVE: Final[Mapping[str, tuple[str, ...]]] = {"launch": ("kernel", "priority"), "copy": ("transfer",)}
+
+
+@dataclass(kw_only=True)
+class _File:
+    """What the hosts issue, instruction by instruction.
+
+    Parameters
+    ----------
+    execution
+        stages, events, or graph: captured once and launched as a whole.
+    devices
+        Names of the cluster's devices.
+    events
+        How many events there are; they are numbered from 0.
+    graph
+        The graph whose kernels are launched.
+    threads
+        Instructions of each host thread.
+    """
+
+    execution: Annotated[str, Among(EXECUTIONS)]
+    devices: tuple[str, ...]
+    events: Count
+    graph: OpGraph
+    threads: tuple[tuple[_Row, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +210,7 @@ class Launches:
         return np.arange(len(self.op), dtype=np.int32) - self.ptr[:-1].astype(np.int32)[self.op]
 
 
-class Program:
+class Program(Document):
     """Instructions for the host threads of a cluster, over the graph they run.
 
     Parameters
@@ -138,6 +250,7 @@ class Program:
     whoever makes a program.
     """
 
+    FORMAT, FILE = "simsched.program", _File
     graph: OpGraph
     devices: tuple[str, ...]
     execution: str
@@ -411,27 +524,64 @@ class Program:
         if len(first):
             raise ProgramError(f"event {self.argument[first.min()]} is waited for before the same thread records it")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the program and its graph as a JSON document, format ``simsched.program`` version 1."""
-        from simsched.model.program_json import to_dict
+    def to_file(self) -> _File:
+        """Return it as its file has it."""
+        rows = tuple(tuple(self._row(each) for each in thread) for thread in self.threads)
+        return _File(
+            execution=self.execution, devices=self.devices, events=self.n_events, graph=self.graph, threads=rows
+        )
 
-        return to_dict(self)
+    def _row(self, each: Instruction) -> _Row:
+        fields: dict[str, Any] = {"lead": each.lead, "own": each.own}
+        if each.stream >= 0:
+            fields["stream"] = each.stream
+        if each.action == "launch":
+            op = self.launch_op[each.argument]
+            fields["op"], fields["priority"] = self.graph.names[op], int(self.priority[op])
+            fields["kernel"] = int(self.launch_kernel[each.argument])
+        elif each.action == "copy":
+            copies = self.copies
+            fields["op"] = self.graph.names[copies.op[each.argument]]
+            fields["to"] = self.devices[copies.device[each.argument]]
+            fields["nbytes"] = float(copies.nbytes[each.argument])
+            fields["transfer"] = optional(copies.transfer[each.argument])
+        elif each.action != "barrier":
+            fields["event"] = each.argument
+        return _Row(do=each.action, device=each.device, **fields)
 
     @classmethod
-    def from_dict(cls, data: Any, source: str = "program") -> "Program":
-        """Make a program from a decoded ``simsched.program`` document and check it; `source` names it in errors."""
-        from simsched.model.program_json import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str) -> None:
-        """Write the program and its graph to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict()))
-
-    @classmethod
-    def load(cls, path: str) -> "Program":
-        """Read a program from a JSON file."""
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(
+        cls, execution: str, devices: Sequence[str], events: int, graph: OpGraph, threads: Sequence[Sequence[_Row]]
+    ) -> "Program":
+        """Make one of what its file has, and check it."""
+        if execution == "graph" and len(threads) != 1:
+            raise ProgramError(f"a captured graph has one thread, not {len(threads)}")
+        number = {name: i for i, name in enumerate(devices)}
+        if len(number) != len(devices) or not devices:
+            twice = next((d for d in devices if devices.count(d) > 1), None)
+            raise ProgramError(f"device {twice!r} stands twice" if devices else "there are no devices")
+        ptr, priority = launch_ptr(graph), np.zeros(len(graph), np.int64)
+        rows: list[tuple[int, int, int, int]] = []
+        copies: list[tuple[float, ...]] = []
+        for t, thread in enumerate(threads):
+            for i, row in enumerate(thread):
+                try:
+                    argument = row.argument(graph, ptr, number, copies, priority)
+                except ProgramError as error:
+                    raise ProgramError(f"threads[{t}][{i}]: {error}") from None
+                rows.append((ACTIONS.index(row.do), number[row.device], row.stream, argument))
+        instructions = np.array(rows, np.int64).reshape(-1, 4).T
+        every = [row for thread in threads for row in thread]
+        lead = np.array([row.lead for row in every]) if any(row.lead for row in every) else None
+        own = [row.own for row in every]
+        columns = np.array(copies, np.float64).reshape(-1, 4).T
+        return cls(
+            graph, devices, execution, np.cumsum([0, *map(len, threads)]),
+            instructions[0], instructions[1], instructions[2], instructions[3],
+            copies=Copies(columns[0].astype(np.int32), columns[1].astype(np.int32), columns[2], columns[3]),
+            n_events=events, priority=priority, lead=lead,
+            own=column_of(own) if any(us is not None for us in own) else None,
+        ).check()  # fmt: skip
 
 
 def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:

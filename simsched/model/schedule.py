@@ -1,7 +1,7 @@
 """`Schedule`: what runs where and in which order, without times."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Checked, Document
 from simsched.base.errors import ScheduleError
-from simsched.base.io import dump_json, json_copy, read_json, write_file
+from simsched.base.io import json_copy
+from simsched.base.kinds import Amount
 from simsched.base.numeric import freeze, is_number, whole_numbers
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Indices, compact, distinct, packed, unpacked
+from simsched.model.program import EXECUTIONS
 
 if TYPE_CHECKING:
     from simsched.model.calibrated import Target
     from simsched.model.program import Program
 
-EXECUTIONS: Final = ("stages", "events", "graph")
 EVENT_PLANS: Final = ("minimal", "literal")
 _NO_SEARCH: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Checked):
     """An operator on a stream of a device.
 
     Parameters
@@ -42,6 +44,7 @@ class Placement:
         Stream priority as in CUDA: the lower number is served first.
     """
 
+    SUBJECT, ERROR = "placement of {0.op!r}", ScheduleError
     op: str
     device: str = "gpu0"
     stream: int = 0
@@ -50,7 +53,38 @@ class Placement:
     priority: int = 0
 
 
-class Schedule:
+@dataclass(kw_only=True)
+class _File:
+    """Placements in launch order over the graph they execute.
+
+    Parameters
+    ----------
+    scheduler
+        Name of the scheduler that made it.
+    execution
+        stages: barriers between stages; events: events between streams; graph: captured once, launched as a whole.
+    estimate
+        Makespan in us by the scheduler's own model; null if it has none.
+    events
+        The event plan: minimal or literal.
+    search
+        What the scheduler says of its search.
+    graph
+        What runs.
+    placements
+        One per operator, in the order in which the host launches them.
+    """
+
+    scheduler: str = "custom"
+    execution: str = "events"
+    estimate: Amount | None = None
+    events: str = "minimal"
+    search: Mapping[str, Any] = field(default_factory=dict)
+    graph: OpGraph
+    placements: Sequence[Placement]
+
+
+class Schedule(Document):
     """Placements in launch order over the graph they execute.
 
     Parameters
@@ -86,6 +120,7 @@ class Schedule:
     of equal rows is stored as one row (an array without strides).
     """
 
+    FORMAT, FILE = "simsched.schedule", _File
     graph: OpGraph
     execution: str
     estimate: float | None
@@ -332,27 +367,13 @@ class Schedule:
         """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.placements, Placement)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the schedule and its graph as a JSON document, format ``simsched.schedule`` version 1."""
-        from simsched.model.schedule_json import to_dict
-
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "schedule") -> "Schedule":
-        """Make a schedule from a decoded ``simsched.schedule`` document; `source` names it in errors."""
-        from simsched.model.schedule_json import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str) -> None:
-        """Write the schedule and its graph to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict()))
-
-    @classmethod
-    def load(cls, path: str) -> "Schedule":
-        """Read a schedule from a JSON file."""
-        return cls.from_dict(read_json(path), str(path))
+    def to_file(self) -> _File:
+        """Return it as its file has it: without wall times."""
+        search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
+        return _File(
+            scheduler=self.scheduler, execution=self.execution, estimate=self.estimate, events=self.events,
+            search=search, graph=self.graph, placements=self.placements,
+        )  # fmt: skip
 
 
 _NUMBERS = ("stream", "stage", "group", "priority")

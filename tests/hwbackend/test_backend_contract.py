@@ -20,8 +20,7 @@ from hwbackend.profiling import random_schedule
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError, SimschedError
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import LAUNCH
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS, LAUNCH
 from simsched.model.trace import COPY, KERNEL
 
 REPEATS = 3

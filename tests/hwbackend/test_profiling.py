@@ -13,7 +13,7 @@ from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.calibration import Calibration
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 
 A40 = ss.Cluster.preset("a40")
 

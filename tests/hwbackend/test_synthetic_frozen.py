@@ -20,7 +20,8 @@ import pytest
 import hwbackend
 from simsched.base.io import read_json
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
 
 FILE = Path(__file__).parent / "golden" / "synthetic_replays.json"
 PROGRAMS = 200

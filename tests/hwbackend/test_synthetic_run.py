@@ -16,8 +16,7 @@ from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import Truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError
-from simsched.model.program import RECORD, WAIT
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS, RECORD, WAIT
 from simsched.model.trace import COPY, KERNEL
 from simsched.simulator import simulate
 

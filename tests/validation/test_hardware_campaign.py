@@ -13,7 +13,7 @@ from stand_in import TINY, StandIn
 
 import hwbackend
 from simsched.base.errors import BackendError, FileError, FormatError
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
 from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, sections_of
 from validation.hardware.store import Store

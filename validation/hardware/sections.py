@@ -14,7 +14,8 @@ from simsched.base.errors import BackendError, SimschedError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import MeasuredOperator, Profile, Replay
-from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
 from validation.hardware.compiling import Compiling

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
+from simsched.base.codec import read
 from simsched.base.errors import FormatError
-from simsched.base.io import Record, parse_json, read_text, write_file
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.graph.convert import read_kernel
+from simsched.base.io import parse_json, read_text, write_file
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads.checks import shown
 from workloads.formats.reading import build, real
 
@@ -126,7 +126,7 @@ def to_dot(graph: OpGraph) -> str:
     Everything an operator and an edge has is written, as attributes in quotes; what is at its default
     is left out. O(V + E).
 
-    >>> from simsched.model.graph import Edge, Operator
+    >>> from simsched.model.graph import Edge, Kernel, Operator
     >>> print(to_dot(OpGraph([Operator("a", time=3.0), Operator("b")], [Edge("a", "b", nbytes=8)])), end="")
     digraph "graph" {
       "a" [time="3.0"];
@@ -184,7 +184,7 @@ def _structure(source: str, names: tuple[str, ...], key: str, text: str) -> Any:
     if not fits:
         raise FormatError(f"{where} must be {'an object' if key == 'attributes' else 'a list'}, not {shown(value)}")
     if key == "kernels":
-        return tuple(read_kernel(Record(row, f"{where}[{i}]")) for i, row in enumerate(value))
+        return tuple(read(Kernel, row, f"{where}[{i}]") for i, row in enumerate(value))
     return value
 
 

@@ -11,7 +11,7 @@ from simsched.base.numeric import is_count, is_number
 from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Device, Link
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.schedule import EXECUTIONS
+from simsched.model.program import EXECUTIONS
 
 DEVICE_FIELDS: Final = tuple(
     field.name

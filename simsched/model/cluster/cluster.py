@@ -1,7 +1,6 @@
 """`Cluster`: devices and the topology of links between them."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -9,7 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Checked, Document
 from simsched.base.errors import ClusterError, UnknownNameError
+from simsched.base.kinds import Amount, Rate
 from simsched.base.numeric import is_count
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
@@ -39,7 +40,49 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class _Wired(Checked):
+    """A link and what it joins.
+
+    Parameters
+    ----------
+    ends
+        Names of two devices, or of a device and a switch.
+    bandwidth
+        Bytes per us, in each direction if duplex.
+    latency
+        Time in us that a copy spends before its first byte moves.
+    duplex
+        Whether each direction has the bandwidth to itself.
+    """
+
+    SUBJECT, ERROR = "link", ClusterError
+    ends: tuple[str, str]
+    bandwidth: Rate
+    latency: Amount = 0.0
+    duplex: bool = True
+
+
+@dataclass(kw_only=True)
+class _File:
+    """Devices and the links between them.
+
+    Parameters
+    ----------
+    name
+        How tables call the cluster.
+    devices
+        The GPUs; their order breaks ties.
+    links
+        What joins them.
+    """
+
+    name: str = "cluster"
+    devices: tuple[Device, ...]
+    links: tuple[_Wired, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster(Checked, Document):
     """Devices and the links between them.
 
     Parameters
@@ -62,22 +105,19 @@ class Cluster:
     (['gpu0', 'gpu1'], 2.0)
     """
 
+    SUBJECT, ERROR, FORMAT, FILE = "cluster {0.name!r}", ClusterError, "simsched.cluster", _File
     devices: tuple[Device, ...]
     links: tuple[Wire, ...] = ()
     name: str = "cluster"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "devices", tuple(self.devices))
-        object.__setattr__(self, "links", tuple(self.links))
+        Checked.__post_init__(self)
         if not self.devices:
             raise ClusterError("a cluster needs at least one device")
         if len(self.index) != len(self.devices):
             names = [device.name for device in self.devices]
             raise ClusterError(f"device {next(n for n in names if names.count(n) > 1)!r} stands twice")
-        for wire in self.links:
-            if not isinstance(wire, tuple) or len(wire) != 3 or not isinstance(wire[2], Link):
-                raise ClusterError(f"a link is given as (end, end, Link(...)), not {wire!r}")
-            a, b, _ = wire
+        for a, b, _ in self.links:
             if a == b:
                 raise ClusterError(f"link {a} - {b} joins an end with itself")
 
@@ -257,31 +297,17 @@ class Cluster:
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the cluster as a JSON document, format ``simsched.cluster`` version 1."""
-        from simsched.model.cluster.convert import to_dict
-
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "cluster") -> "Cluster":
-        """Make a cluster from a decoded ``simsched.cluster`` document; `source` names it in errors."""
-        from simsched.model.cluster.convert import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the cluster to a JSON file, whole or not at all."""
-        from simsched.base.io import dump_json, write_file
-
-        write_file(path, dump_json(self.to_dict()))
+    def to_file(self) -> _File:
+        """Return it as its file has it."""
+        links = tuple(_Wired((a, b), link.bandwidth, link.latency, link.duplex) for a, b, link in self.links)
+        return _File(name=self.name, devices=self.devices, links=links)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Cluster":
-        """Read a cluster from a JSON file."""
-        from simsched.base.io import read_json
-
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":
+        """Make one of what its file has."""
+        return cls(
+            devices, tuple((*each.ends, Link(each.bandwidth, each.latency, each.duplex)) for each in links), name
+        )
 
 
 def _changed(part: Part, changes: Mapping[str, Any]) -> Part:

@@ -1,19 +1,21 @@
 """A GPU and a link, as the simulator sees them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
-from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Final
 
+from simsched.base.codec import Checked
 from simsched.base.errors import ClusterError
-from simsched.base.numeric import is_count, is_number
+from simsched.base.kinds import Amount, Bytes, Fraction, Name, Part, Range, Rate, Size
 
 Interference = tuple[tuple[float, float], tuple[float, float]]
+LARGEST_SPREAD: Final = 0.5
+"""Most that the times of a kernel's blocks may vary by: the early ones end after some time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(Checked):
     """A GPU: its limits, its rates, and what each action on it costs.
 
     Parameters
@@ -75,84 +77,50 @@ class Device:
         False lets every kernel run at its solo rate, without residency limits.
     """
 
-    name: str
+    SUBJECT, ERROR = "device {0.name!r}", ClusterError
+    RETIRED = ("sm_sensitivity", "dram_sensitivity")
+    name: Name
     model: str
-    sms: int
-    threads_per_sm: int
-    blocks_per_sm: int
-    registers_per_sm: int
-    shared_memory_per_sm: int
-    shared_memory_per_block: int
-    shared_memory_reserved: int
-    shared_memory_granularity: int
-    clock: float
-    peak: Mapping[str, float] = field(hash=False)
-    bandwidth: float
-    memory: float
-    l2: float
-    copy_engines: int
-    copy_rate: float = inf
-    resident_kernels: int = 128
-    connections: int = 32
-    launch: float = 4.0
-    record: float = 1.0
-    wait: float = 1.3
-    copy: float = 4.5
-    barrier: float = 10.0
-    gap: float = 0.9
-    hop: float = 2.0
-    graph_launch: float = 6.0
-    graph_node: float = 0.9
-    launch_latency: float = 0.0
-    interference: Interference = ((0.06, 0.03), (0.03, 0.06))
-    interleave: float = 0.0
-    saturating_warps: float = 24.0
-    least_sm_share: float = 0.1
-    block_spread: float = 0.08
-    kernel_latency: float = 0.0
+    sms: Size
+    threads_per_sm: Size
+    blocks_per_sm: Size
+    registers_per_sm: Size
+    shared_memory_per_sm: Bytes
+    shared_memory_per_block: Bytes
+    shared_memory_reserved: Bytes
+    shared_memory_granularity: Annotated[int, Range(0, above=True), Fraction()]
+    clock: Rate
+    peak: Mapping[str, Rate] = field(hash=False)
+    bandwidth: Rate
+    memory: Rate
+    l2: Amount
+    copy_engines: Size
+    copy_rate: Annotated[float, Range(0, above=True, infinite=True)] = inf
+    resident_kernels: Size = 128
+    connections: Size = 32
+    launch: Amount = 4.0
+    record: Amount = 1.0
+    wait: Amount = 1.3
+    copy: Amount = 4.5
+    barrier: Amount = 10.0
+    gap: Amount = 0.9
+    hop: Amount = 2.0
+    graph_launch: Amount = 6.0
+    graph_node: Amount = 0.9
+    launch_latency: Amount = 0.0
+    interference: tuple[tuple[Amount, Amount], tuple[Amount, Amount]] = ((0.06, 0.03), (0.03, 0.06))
+    interleave: Part = 0.0
+    saturating_warps: Rate = 24.0
+    least_sm_share: Part = 0.1
+    block_spread: Annotated[float, Range(0, LARGEST_SPREAD)] = 0.08
+    kernel_latency: Amount = 0.0
     contention: bool = True
-    max_registers_per_block: int = field(default=65536)
+    max_registers_per_block: Size = field(default=65536)
 
     def __post_init__(self) -> None:
-        for name in ("copy_rate", *_COUNTS, *_RATES, *_TIMES, *_PARTS):
-            self._require(name, is_number(getattr(self, name)), "must be a number")
-        for name in _COUNTS:
-            self._require(name, getattr(self, name) >= 1, "must be at least 1")
-            self._require(name, is_count(getattr(self, name)), "must be a whole number")
-        for name in _RATES:
-            self._require(name, 0 < getattr(self, name) < inf, "must be positive and finite")
-        self._require("copy_rate", self.copy_rate > 0, "must be positive")
-        for name in _TIMES:
-            self._require(name, 0 <= getattr(self, name) < inf, "must be finite and not negative")
-        self._require("block_spread", self.block_spread <= LARGEST_SPREAD, f"must be at most {LARGEST_SPREAD}")
-        for name in _PARTS:
-            self._require(name, 0 <= getattr(self, name) <= 1, "must be in [0, 1]")
-        self._require(
-            "interference",
-            len(self.interference) == 2
-            and all(isinstance(row, Sequence) and len(row) == 2 for row in self.interference),
-            "must be 2 x 2",
-        )
-        self._require(
-            "interference",
-            all(is_number(x) and 0 <= x < inf for row in self.interference for x in row),
-            "must be finite and not negative",
-        )
-        self._require(
-            "peak",
-            "fp32" in self.peak and all(is_number(x) and 0 < x < inf for x in self.peak.values()),
-            "must be positive and finite, and name fp32",
-        )
-        object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
-
-    def _require(self, name: str, holds: bool, phrase: str) -> None:
-        if not holds:
-            raise ClusterError(f"device {self.name!r}: {name} {phrase}, not {getattr(self, name)!r}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # a mapping proxy cannot be pickled, and studies send clusters to other processes
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return (_rebuild, ({**values, "peak": dict(self.peak)},))
+        Checked.__post_init__(self)
+        if "fp32" not in self.peak:
+            raise self.refusal(f"peak must name fp32, not {', '.join(self.peak) or 'nothing'}")
 
     def peak_rate(self, dtype: str) -> float:
         """Return the FLOP per us for a dtype; one without hardware of its own runs as fp32."""
@@ -163,26 +131,9 @@ class Device:
         return max(0.0, self.launch_latency - call)
 
 
-_COUNTS = (
-    "sms",
-    "threads_per_sm",
-    "blocks_per_sm",
-    "registers_per_sm",
-    "copy_engines",
-    "resident_kernels",
-    "connections",
-    "max_registers_per_block",
-)
-_RATES = ("clock", "bandwidth", "memory", "saturating_warps", "shared_memory_granularity")
-_TIMES = (
+OVERHEADS: Final = (
     "launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency",
-    "kernel_latency",
-    "l2", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
 )  # fmt: skip
-_PARTS = ("interleave", "least_sm_share", "block_spread")
-LARGEST_SPREAD = 0.5
-"""Most that the times of a kernel's blocks may vary by: the early ones end after some time."""
-OVERHEADS = _TIMES[:10]
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 
 
@@ -195,12 +146,8 @@ def traits(device: Device) -> tuple[Any, ...]:
     return (*values, tuple(sorted(device.peak.items())), tuple(map(tuple, device.interference)))
 
 
-def _rebuild(values: dict[str, Any]) -> Device:
-    return Device(**values)
-
-
 @dataclass(frozen=True, slots=True)
-class Link:
+class Link(Checked):
     """A connection between two devices, or between a device and a switch.
 
     Parameters
@@ -213,12 +160,7 @@ class Link:
         Whether each direction has the bandwidth to itself.
     """
 
-    bandwidth: float
-    latency: float = 0.0
+    SUBJECT, ERROR = "link", ClusterError
+    bandwidth: Rate
+    latency: Amount = 0.0
     duplex: bool = True
-
-    def __post_init__(self) -> None:
-        if not is_number(self.bandwidth) or not 0 < self.bandwidth < inf:
-            raise ClusterError(f"link: bandwidth must be positive and finite, not {self.bandwidth!r}")
-        if not is_number(self.latency) or not 0 <= self.latency < inf:
-            raise ClusterError(f"link: latency must be finite and not negative, not {self.latency!r}")

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import GraphError
+from simsched.base.kinds import Range
 from simsched.base.limits import limits
 from simsched.base.numeric import whole_numbers
 from simsched.model.graph.names import Numbered, Positions
-from simsched.model.graph.operator import RULES, Edge, Kernel
+from simsched.model.graph.operator import Edge, Kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -19,6 +20,7 @@ Indices = npt.NDArray[Any]
 """Whole numbers kept as 32 bits, or as 64 where they may need them: make them 64 before multiplying."""
 
 _NONE = float("nan")
+AMOUNT, _SHARE = Range(0), Range(0, 1, above=True)
 _LAST_NARROW = 2**29
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
 COSTS = tuple(_DEFAULTS)
@@ -94,15 +96,14 @@ def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
     return given.copy()
 
 
-def first_bad(values: Floats, rule: str, none_allowed: bool) -> tuple[int, str] | None:
-    """Return the first row that breaks a rule, and how."""
-    holds, phrase = RULES[rule]
+def first_bad(values: Floats, span: Range, none_allowed: bool) -> tuple[int, str] | None:
+    """Return the first row that lies outside of a range, and what it must be."""
     few = values[:1] if values.strides == (0,) else values
-    good = holds(few) | (np.isnan(few) if none_allowed else False)
+    good = span.holds(few) | (np.isnan(few) if none_allowed else False)
     if good.all():
         return None
     i = int(np.argmin(good))
-    return i, f"{phrase}, not {float(values[i])!r}"
+    return i, f"{span.phrase()}, not {float(values[i])!r}"
 
 
 def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
@@ -221,7 +222,7 @@ def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> di
     columns = {}
     for key, default in _DEFAULTS.items():
         columns[key] = spread(costs.get(key, default), len(names), key)
-        bad = first_bad(columns[key], "utilization" if key == "utilization" else "cost", bool(np.isnan(default)))
+        bad = first_bad(columns[key], _SHARE if key == "utilization" else AMOUNT, bool(np.isnan(default)))
         if bad is not None:
             raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
     return columns
@@ -233,7 +234,7 @@ def edge_columns(
     """Return the bytes and the exact transfer times of edges as columns."""
     columns = spread(nbytes, len(src), "edge_nbytes"), spread(transfer, len(src), "edge_transfer")
     for key, values in zip(("nbytes", "transfer"), columns, strict=True):
-        bad = first_bad(values, "cost", key == "transfer")
+        bad = first_bad(values, AMOUNT, key == "transfer")
         if bad is not None:
             raise GraphError(f"edge {names[int(src[bad[0]])]} -> {names[int(dst[bad[0]])]}: {key} {bad[1]}")
     return columns

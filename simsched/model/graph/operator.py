@@ -1,15 +1,14 @@
 """The rows of an `OpGraph`: operators, the kernels they launch, and the edges between them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from math import inf, prod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from simsched.base.codec import Checked, brief
 from simsched.base.errors import GraphError
-from simsched.base.io import json_copy
-from simsched.base.limits import limits
-from simsched.base.numeric import LARGEST_COUNT, is_count, is_number
+from simsched.base.kinds import Among, Amount, Count, Name, Range, Share, Size
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
@@ -17,52 +16,9 @@ DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
 )
 _SHARE_TOLERANCE = 1e-9
 
-# Each rule reads a float or a whole numpy column: one meaning for rows and for columns.
-RULES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
-    {
-        "cost": (lambda x: (x >= 0) & (x < inf), "must be finite and not negative"),
-        "utilization": (lambda x: (x > 0) & (x <= 1), "must be in (0, 1]"),
-        "positive count": (lambda x: x >= 1, "must be at least 1"),
-        "count": (lambda x: x >= 0, "must be finite and not negative"),
-        "share": (lambda x: (x > 0) & (x <= 1), "must be in (0, 1]"),
-    }
-)
-
-
-def _refuse(subject: str, name: str, value: object, rule: str) -> None:
-    if rule == "cost" and type(value) is float and 0.0 <= value < inf:  # nearly always
-        return
-    holds, phrase = RULES[rule]
-    if not is_number(value) or not holds(value):
-        raise GraphError(f"{subject}: {name} {phrase}, not {value!r}")
-    if rule.endswith("count") and not is_count(value):
-        raise GraphError(f"{subject}: {name} must be a whole number up to 2^53, not {value!r}")
-
-
-def _json_values(values: Mapping[str, Any], subject: str) -> dict[str, Any]:
-    """Return attributes as they come back from a file: lists for tuples, and all of them copied."""
-    try:
-        copied: dict[str, Any] = json_copy(dict(values))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise GraphError(f"{subject}: attributes must be JSON values: {error}") from None
-    return copied
-
-
-def _shape(shape: Any, subject: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(shape)
-    except TypeError:
-        sizes = (None,)
-    for size in sizes:
-        if type(size) is int and 1 <= size <= LARGEST_COUNT:  # nearly always
-            continue
-        if isinstance(shape, str) or not is_count(size, 1):
-            raise GraphError(f"{subject}: a shape is a sequence of whole numbers of at least 1, not {shape!r}")
-    return tuple(map(int, sizes))
-
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Checked):
     """One kernel that an operator launches.
 
     Parameters
@@ -81,25 +37,17 @@ class Kernel:
         Part of the FLOP rate of tuned kernels at which it can do the operator's work.
     """
 
-    blocks: int
-    threads: int = 256
-    registers: int = 32
-    shared_memory: int = 0
-    share: float = 1.0
-    efficiency: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("blocks", "threads", "registers"):
-            _refuse("kernel", name, getattr(self, name), "positive count")
-        if self.threads > 1024:
-            raise GraphError(f"kernel: threads must be at most 1024 per block, not {self.threads}")
-        _refuse("kernel", "shared_memory", self.shared_memory, "count")
-        _refuse("kernel", "share", self.share, "share")
-        _refuse("kernel", "efficiency", self.efficiency, "share")
+    SUBJECT, ERROR = "kernel", GraphError
+    blocks: Size
+    threads: Annotated[int, Range(1, 1024)] = 256
+    registers: Size = 32
+    shared_memory: Count = 0
+    share: Share = 1.0
+    efficiency: Share = brief(1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Checked):
     """An operator of a model: a vertex of the graph.
 
     Parameters
@@ -139,56 +87,28 @@ class Operator:
         If a value is out of range; the message names the operator and the value.
     """
 
-    name: str
-    kind: str = "op"
-    flops: float = 0.0
-    nbytes: float = 0.0
-    weight_nbytes: float = 0.0
-    time: float | None = None
-    kernels: tuple[Kernel, ...] = ()
-    utilization: float | None = None
-    intensity: str | None = None
-    dtype: str = "fp32"
-    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    input_shapes: tuple[tuple[int, ...], ...] = ()
-    output_shape: tuple[int, ...] | None = None
-    block: str | None = None
-    host: float = 0.0
+    SUBJECT, ERROR = "operator {0.name!r}", GraphError
+    name: Name
+    kind: Name = "op"
+    flops: Amount = brief(0.0)
+    nbytes: Amount = brief(0.0)
+    weight_nbytes: Amount = brief(0.0)
+    time: Amount | None = brief(None)
+    kernels: tuple[Kernel, ...] = brief(())
+    utilization: Share | None = brief(None)
+    intensity: Annotated[str, Among(INTENSITIES)] | None = brief(None)
+    dtype: Annotated[str, Among(DTYPE_NBYTES)] = brief("fp32")
+    attributes: Mapping[str, Any] = brief(dict, hash=False)
+    input_shapes: tuple[tuple[Size, ...], ...] = brief(())
+    output_shape: tuple[Size, ...] | None = brief(None)
+    block: Name | None = brief(None)
+    host: Amount = brief(0.0)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise GraphError(f"an operator's name must be a text that is not empty, not {self.name!r}")
-        if len(self.name) > limits().text_length:
-            raise GraphError(f"operator {self.name!r}: its name has more than {limits().text_length:,} characters")
-        subject = f"operator {self.name!r}"
-        for text in ("kind", "block"):
-            value = getattr(self, text)
-            if not (isinstance(value, str) and value) and not (text == "block" and value is None):
-                raise GraphError(f"{subject}: {text} must be a text that is not empty, not {value!r}")
-        for cost in ("flops", "nbytes", "weight_nbytes", "host"):
-            _refuse(subject, cost, getattr(self, cost), "cost")
-        if self.time is not None:
-            _refuse(subject, "time", self.time, "cost")
-        if self.utilization is not None:
-            _refuse(subject, "utilization", self.utilization, "utilization")
-        if self.intensity is not None and self.intensity not in INTENSITIES:
-            raise GraphError(f"{subject}: intensity must be 'compute', 'memory' or None, not {self.intensity!r}")
-        if not isinstance(self.dtype, str) or self.dtype not in DTYPE_NBYTES:
-            raise GraphError(f"{subject}: unknown dtype {self.dtype!r}; known are: {', '.join(DTYPE_NBYTES)}")
-        if self.kernels and abs(sum(k.share for k in self.kernels) - 1.0) > _SHARE_TOLERANCE:
-            total = sum(k.share for k in self.kernels)
-            raise GraphError(f"{subject}: the shares of its kernels must add up to 1, not {total!r}")
-        object.__setattr__(self, "kernels", tuple(self.kernels))
-        object.__setattr__(self, "attributes", MappingProxyType(_json_values(self.attributes, subject)))
-        object.__setattr__(self, "input_shapes", tuple(_shape(shape, subject) for shape in self.input_shapes))
-        if self.output_shape is not None:
-            object.__setattr__(self, "output_shape", _shape(self.output_shape, subject))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # a mapping proxy cannot be pickled, and studies send graphs to other processes
-        values = [getattr(self, f.name) for f in fields(self)]
-        values[[f.name for f in fields(self)].index("attributes")] = dict(self.attributes)
-        return (Operator, tuple(values))
+        Checked.__post_init__(self)
+        total = sum(kernel.share for kernel in self.kernels)
+        if self.kernels and abs(total - 1.0) > _SHARE_TOLERANCE:
+            raise self.refusal(f"the shares of its kernels must add up to 1, not {total!r}")
 
     @property
     def output_nbytes(self) -> float | None:
@@ -199,7 +119,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Checked):
     """A tensor that one operator reads from another.
 
     Parameters
@@ -213,13 +133,8 @@ class Edge:
         `nbytes` and the links. An exact transfer loads no link, copy engine or DRAM.
     """
 
-    src: str
-    dst: str
-    nbytes: float = 0.0
-    transfer: float | None = None
-
-    def __post_init__(self) -> None:
-        subject = f"edge {self.src} -> {self.dst}"
-        _refuse(subject, "nbytes", self.nbytes, "cost")
-        if self.transfer is not None:
-            _refuse(subject, "transfer", self.transfer, "cost")
+    SUBJECT, ERROR = "edge {0.src} -> {0.dst}", GraphError
+    src: Name
+    dst: Name
+    nbytes: Amount = 0.0
+    transfer: Amount | None = brief(None)

@@ -1,12 +1,14 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Document
 from simsched.base.errors import GraphError
 from simsched.base.numeric import freeze
 from simsched.base.shown import as_html, frame_of
@@ -25,6 +27,7 @@ from simsched.model.graph.columns import (
     index_of,
     kernel_columns,
     kind_column,
+    optional,
     packed,
     repeated_kernels,
     require_names,
@@ -34,11 +37,29 @@ from simsched.model.graph.columns import (
 from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.model.graph.ordering import describe_cycle, grouped, topological_order
-from simsched.model.graph.rows import edge_of, operator_of
 from simsched.model.graph.views import Rows
 
 
-class OpGraph:
+@dataclass(kw_only=True)
+class _File:
+    """A model as a directed acyclic graph of operators.
+
+    Parameters
+    ----------
+    name
+        How tables and errors call the graph.
+    operators
+        The vertices; their order breaks every tie.
+    edges
+        The tensors between them; parallel edges are allowed.
+    """
+
+    name: str = "graph"
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+class OpGraph(Document):
     """A model as a directed acyclic graph of operators.
 
     Parameters
@@ -71,6 +92,7 @@ class OpGraph:
     (('a', 'b'), 2, 1)
     """
 
+    FORMAT, FILE = "simsched.graph", _File
     flops: Floats
     nbytes: Floats
     weight_nbytes: Floats
@@ -264,11 +286,11 @@ class OpGraph:
 
     def operator(self, i: int) -> Operator:
         """Return operator number `i`."""
-        return operator_of(self, i)
+        return _operator_of(self, i)
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
-        return edge_of(self, e)
+        return _edge_of(self, e)
 
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""
@@ -368,39 +390,74 @@ class OpGraph:
 
         networkx keeps edges by their producer, so `from_networkx` may give them back in another order.
         """
-        from simsched.model.graph.convert import to_networkx
+        import networkx as nx
 
-        return to_networkx(self)
+        result: Any = nx.MultiDiGraph(name=self.name)
+        for op in self.operators:
+            result.add_node(op.name, **{field.name: getattr(op, field.name) for field in fields(Operator)[1:]})
+        for edge in self.edges:
+            result.add_edge(edge.src, edge.dst, nbytes=edge.nbytes, transfer=edge.transfer)
+        return result
 
     @classmethod
     def from_networkx(cls, graph: Any, name: str | None = None) -> "OpGraph":
         """Make a graph from a networkx digraph whose attributes are fields of the rows."""
-        from simsched.model.graph.convert import from_networkx
+        if not graph.is_directed():
+            raise GraphError("the networkx graph is not directed; operators need to know which reads from which")
+        operators = [
+            Operator(name=str(node), **_known(values, Operator, 1, f"node {node!r}"))
+            for node, values in graph.nodes(data=True)
+        ]
+        edges = [
+            Edge(str(u), str(v), **_known(values, Edge, 2, f"edge {u} -> {v}"))
+            for u, v, values in graph.edges(data=True)
+        ]
+        return cls(operators, edges, name or str(graph.graph.get("name") or "graph"))
 
-        return from_networkx(graph, name)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the graph as a JSON document, format ``simsched.graph`` version 1."""
-        from simsched.model.graph.convert import to_dict
+def _operator_of(graph: OpGraph, i: int) -> Operator:
+    """Return operator number `i`."""
+    attributes, input_shapes, output_shape = graph._details.get(i, ({}, (), None))
+    code = int(graph.intensity[i])
+    return Operator(
+        name=graph.names[i],
+        kind=graph.label("kind", i) or "op",
+        flops=float(graph.flops[i]),
+        nbytes=float(graph.nbytes[i]),
+        weight_nbytes=float(graph.weight_nbytes[i]),
+        time=optional(graph.time[i]),
+        kernels=tuple(
+            Kernel(
+                int(graph.kernel_blocks[k]),
+                int(graph.kernel_threads[k]),
+                int(graph.kernel_registers[k]),
+                int(graph.kernel_shared_memory[k]),
+                float(graph.kernel_share[k]),
+                float(graph.kernel_efficiency[k]),
+            )
+            for k in range(graph.kernel_ptr[i], graph.kernel_ptr[i + 1])
+        ),
+        utilization=optional(graph.utilization[i]),
+        intensity=None if code < 0 else INTENSITIES[code],
+        dtype=graph.label("dtype", i) or "fp32",
+        attributes=attributes,
+        input_shapes=input_shapes,
+        output_shape=output_shape,
+        block=graph.label("block", i),
+        host=float(graph.host[i]),
+    )
 
-        return to_dict(self)
 
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "graph") -> "OpGraph":
-        """Make a graph from a decoded ``simsched.graph`` document; `source` names it in errors."""
-        from simsched.model.graph.convert import from_dict
+def _edge_of(graph: OpGraph, e: int) -> Edge:
+    """Return edge number `e`."""
+    src, dst = graph.names[graph.src[e]], graph.names[graph.dst[e]]
+    return Edge(src, dst, float(graph.edge_nbytes[e]), optional(graph.edge_transfer[e]))
 
-        return from_dict(data, source)
 
-    def save(self, path: str) -> None:
-        """Write the graph to a JSON file, whole or not at all."""
-        from simsched.base.io import dump_json, write_file
-
-        write_file(path, dump_json(self.to_dict()))
-
-    @classmethod
-    def load(cls, path: str) -> "OpGraph":
-        """Read a graph from a JSON file."""
-        from simsched.base.io import read_json
-
-        return cls.from_dict(read_json(path), str(path))
+def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
+    """Return attributes of a networkx node or edge, all of which must be fields of a row but the first ones."""
+    names = tuple(field.name for field in fields(row))
+    unknown = [key for key in values if key not in names[skipped:]]
+    if unknown:
+        raise GraphError(f"{subject}: unknown attribute {unknown[0]!r}; known are: {', '.join(names)}")
+    return dict(values)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import GraphError
-from simsched.model.graph.columns import Floats, Indices, column, first_bad
+from simsched.model.graph.columns import AMOUNT, Floats, Indices, column, first_bad
 from simsched.model.graph.opgraph import OpGraph
 
 _EDGES_AT_A_TIME: Final = 65536
@@ -92,7 +92,7 @@ def _weights(graph: OpGraph, weights: Mapping[str, float] | None) -> Floats:
     if missing:
         raise GraphError(f"weights lack operator {missing[0]!r}")
     found = column(weights[name] for name in graph.names)
-    bad = first_bad(found, "cost", none_allowed=False)
+    bad = first_bad(found, AMOUNT, none_allowed=False)
     if bad is not None:
         raise GraphError(f"weight of operator {graph.names[bad[0]]!r} {bad[1]}")
     return found

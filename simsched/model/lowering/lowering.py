@@ -12,8 +12,8 @@ from simsched.model.feasibility import launch_position
 from simsched.model.graph import OpGraph
 from simsched.model.lowering.core import plan, write
 from simsched.model.lowering.tables import Candidate, Clock
-from simsched.model.program import LAUNCH, Copies, Launches, Program
-from simsched.model.schedule import EVENT_PLANS, EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS, LAUNCH, Copies, Launches, Program
+from simsched.model.schedule import EVENT_PLANS, Schedule
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 

@@ -11,7 +11,8 @@ from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
-from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import require_choice, require_rng, require_streams
 from simsched.schedulers.protocol import Tools

@@ -11,7 +11,8 @@ from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
-from simsched.model.schedule import EXECUTIONS, Schedule
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import readers, sources
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.candidate import dense_streams, launch_order

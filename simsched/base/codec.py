@@ -1,0 +1,335 @@
+"""Data classes to JSON and back, checked, and described as JSON Schema: all three from their type hints.
+
+A hint says what a field may hold, and a `Checked` class holds every value to it, however it comes: a document is read
+into plain values, and the class that is made of them refuses what is wrong.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, field, fields, is_dataclass
+from inspect import cleandoc
+from math import inf
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from simsched.base.errors import BackendError, DeadlockError, FormatError
+from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.kinds import (
+    Among,
+    Array,
+    Either,
+    Filled,
+    Fraction,
+    Gaps,
+    Kind,
+    Many,
+    Maybe,
+    Number,
+    OneOf,
+    Range,
+    Refused,
+    Several,
+    Table,
+    Text,
+    Truth,
+    called,
+    or_null,
+)  # fmt: skip
+
+_NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
+_BRIEF: Final = "brief"
+T = TypeVar("T")
+D = TypeVar("D", bound="Document")
+
+
+def brief(default: Any, **options: Any) -> Any:
+    """Return a field of a data class that is left out of documents where it is at its default, or its ``default()``."""
+    given = {"default_factory": default} if isinstance(default, type) else {"default": default}
+    return field(**given, metadata={_BRIEF: True}, **options)
+
+
+def kind_of(hint: Any) -> Kind:
+    """Return what a type hint stands for."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    notes: tuple[Any, ...] = ()
+    if origin is Annotated:
+        hint, *marks = arguments
+        notes, origin, arguments = tuple(marks), get_origin(hint), get_args(hint)
+    if hint in (int, float):
+        whole = hint is int and not any(isinstance(each, Fraction) for each in notes)
+        return Number(whole, next((each for each in notes if isinstance(each, Range)), Range()))
+    if hint is str and notes and isinstance(notes[0], Among):
+        return OneOf(notes[0].texts)
+    if hint is str:
+        return Text(any(isinstance(each, Filled) for each in notes))
+    if hint is bool:
+        return Truth()
+    if origin in (Union, UnionType):
+        others = [kind_of(each) for each in arguments if each is not NoneType]
+        kind = others[0] if len(others) == 1 else Either(others)
+        return Maybe(kind) if NoneType in arguments else kind
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return Several([kind_of(each) for each in arguments])
+    if origin in (tuple, list, Sequence):
+        return Many(kind_of(arguments[0]))
+    if origin in (dict, Mapping):
+        return Table(kind_of(arguments[1]))
+    if origin is np.ndarray:
+        whole = np.int64 in get_args(arguments[1]) or np.int32 in get_args(arguments[1])
+        return Array(whole, any(isinstance(each, Gaps) for each in notes))
+    return Kind() if hint is Any else _Object(hint)
+
+
+class _Object(Kind):
+    """An instance of a class whose fields have hints."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self._cls = cls
+
+    def take(self, value: Any) -> Any:
+        if not isinstance(value, self._cls):
+            raise Refused(f"must be {_article(self._cls.__name__)}", value)
+        return value
+
+    def write(self, value: Any) -> Any:
+        return value.to_dict() if isinstance(value, Document) else write(value)
+
+    def read(self, value: Any, where: str) -> Any:
+        return self._cls.from_dict(value, where) if issubclass(self._cls, Document) else read(self._cls, value, where)
+
+    def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
+        name = self._cls.__name__
+        if name not in parts:
+            parts[name] = {}
+            parts[name] = _described(self._cls, parts)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _article(name: str) -> str:
+    return f"a{'n' if name[0] in 'AEIOU' else ''} {name}"
+
+
+# Classes whose fields have hints ------------------------------------------------------------------
+
+
+class _Field:
+    """A field of a class: its name, what it may hold, and what is there if nothing is given.
+
+    `settled` is that default if it is taken as it is, so that it needs no second look.
+    """
+
+    __slots__ = ("brief", "default", "kind", "name", "settled")
+
+    def __init__(self, name: str, kind: Kind, default: Any, brief: bool) -> None:
+        self.name, self.kind, self.default, self.brief = name, kind, default, brief
+        self.settled = default if isinstance(default, bool | int | float | str | tuple | NoneType) else MISSING
+
+
+_FIELDS: dict[Any, tuple[_Field, ...]] = {}  # by class
+
+
+def fields_of(cls: Any) -> tuple[_Field, ...]:
+    """Return the fields of a data class or a named tuple, by their hints."""
+    if cls not in _FIELDS:
+        _FIELDS[cls] = _find_fields(cls)
+    return _FIELDS[cls]
+
+
+def _find_fields(cls: Any) -> tuple[_Field, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    found = []
+    if is_dataclass(cls):
+        for each in fields(cls):
+            if each.init:
+                default = each.default if each.default_factory is MISSING else each.default_factory()
+                found.append(_Field(each.name, kind_of(hints[each.name]), default, _BRIEF in each.metadata))
+    else:
+        defaults = cls._field_defaults
+        found = [_Field(name, kind_of(hints[name]), defaults.get(name, MISSING), False) for name in cls._fields]
+    return tuple(found)
+
+
+class Checked:
+    """A frozen data class whose every field is what its hint says, however it was made.
+
+    A class says in `SUBJECT` how errors name it, such as ``"operator {0.name!r}"``, and in `ERROR` what they are. What
+    comes in another form than the hint says is kept as the hint says: a tuple, a read-only mapping or array.
+    """
+
+    __slots__ = ()
+    SUBJECT: ClassVar[str]
+    ERROR: ClassVar[Callable[[str], Exception]]
+
+    def __post_init__(self) -> None:
+        for each in fields_of(type(self)):
+            value = getattr(self, each.name)
+            if value is each.settled:
+                continue
+            try:
+                taken = each.kind.take(value)
+            except Refused as refused:
+                raise self.refusal(refused.says(each.name)) from None
+            if taken is not value:
+                object.__setattr__(self, each.name, taken)
+
+    def refusal(self, text: str) -> Exception:
+        """Return the error that this cannot be, for a reason."""
+        return type(self).ERROR(f"{self.SUBJECT.format(self)}: {text}")
+
+    def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again; mapping proxies have no pickle
+        values = {each.name: getattr(self, each.name) for each in fields_of(type(self))}
+        return _again, (type(self), {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()})
+
+
+def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
+    return cls(**values)
+
+
+def write(owner: Any) -> dict[str, Any]:
+    """Return an instance as a JSON object: its fields in their order, then what its class names in `DERIVED`."""
+    source = owner.to_file() if hasattr(owner, "to_file") else owner
+    found = {}
+    for each in fields_of(_file_of(type(owner))):
+        value = getattr(source, each.name)
+        if not (each.brief and value == each.default):
+            found[each.name] = each.kind.write(value)
+    return found | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
+
+
+def read(cls: type[T], data: Any, where: str) -> T:
+    """Make an instance of a JSON object.
+
+    Raises
+    ------
+    FormatError
+        If it is no object, a field is missing or not known, or holds something of another kind. What a class
+        refuses is an error of the class, after the place in the document.
+    """
+    if not isinstance(data, dict):
+        raise FormatError(f"{where}: expected an object, not {called(data)}")
+    values, known = {}, fields_of(_file_of(cls))
+    for each in known:
+        value = data.get(each.name, MISSING)
+        infinite = isinstance(each.kind, Number) and each.kind.read(None, where) == inf
+        if value is MISSING or (value is None and each.default is not MISSING and not infinite):
+            if each.default is MISSING:
+                raise FormatError(f"{where}: field {each.name!r} is missing")
+            continue
+        try:
+            found = each.kind.read(value, _inside(where, each.name))
+            values[each.name] = each.kind.take(found) if hasattr(cls, "FILE") else found
+        except Refused as refused:
+            raise FormatError(f"{where}: {refused.says(each.name)}") from None
+    names = [each.name for each in known]
+    left = [name for name in data if name not in names and name not in _left_out(cls)]
+    if left:
+        raise FormatError(f"{where}: unknown field {left[0]!r}; known are: {', '.join(names)}")
+    try:
+        make: Callable[..., T] = getattr(cls, "from_file", cls)
+        return make(**values)
+    except _NAMED as error:
+        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
+
+
+def _file_of(cls: Any) -> Any:
+    """Return the class that has the fields of a class's file."""
+    return getattr(cls, "FILE", cls)
+
+
+def _left_out(cls: type[Any]) -> tuple[str, ...]:
+    """Return fields that are written for others, or that releases before wrote: they are not read."""
+    return (*getattr(cls, "DERIVED", ()), *getattr(cls, "RETIRED", ()))
+
+
+def _inside(where: str, name: str) -> str:
+    return f"{where}.{name}" if ":" in where else f"{where}: {name}"
+
+
+# Documents ----------------------------------------------------------------------------------------
+
+
+class Document:
+    """What has a file of its own: a JSON object with a format and a version before its fields.
+
+    A class may say in `FILE` which class has the fields of its file, if they are not its own, and turn itself into
+    them and back by ``to_file()`` and ``from_file(**fields)``.
+    """
+
+    __slots__ = ()
+    FORMAT: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+    INDENT: ClassVar[int | None] = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON document of its format."""
+        return {"format": self.FORMAT, "version": self.VERSION, **write(self)}
+
+    @classmethod
+    def from_dict(cls: type[D], data: Any, source: str | None = None) -> D:
+        """Make one of a decoded document of its format; `source` names it in errors."""
+        where = cls.FORMAT.rpartition(".")[2] if source is None else source
+        return read(cls, body(data, cls.FORMAT, cls.VERSION, where), where)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a JSON file, whole or not at all."""
+        write_file(path, dump_json(self.to_dict(), indent=self.INDENT))
+
+    @classmethod
+    def load(cls: type[D], path: str | os.PathLike[str]) -> D:
+        """Read it from a JSON file."""
+        return cls.from_dict(read_json(path), str(path))
+
+
+def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
+    """Return a document without its format and version, both checked."""
+    if not isinstance(data, dict):
+        raise FormatError(f"{where}: expected an object, not {called(data)}")
+    for name, expected, phrase in (
+        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
+    ):  # fmt: skip
+        if name not in data:
+            raise FormatError(f"{where}: field {name!r} is missing")
+        if data[name] != expected or type(data[name]) is not type(expected):
+            raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
+    return {name: value for name, value in data.items() if name not in ("format", "version")}
+
+
+def schema_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a class, draft 2020-12: descriptions are those of its docstring."""
+    parts: dict[str, Any] = {}
+    found = _described(cls, parts)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, **({"$defs": parts} if parts else {})}
+
+
+def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    if issubclass(cls, Document):
+        properties = {"format": {"const": cls.FORMAT}, "version": {"const": cls.VERSION}}
+    required, said = list(properties), _parameters(_file_of(cls)) or _parameters(cls)
+    for each in fields_of(_file_of(cls)):
+        found = each.kind.schema(parts)
+        if each.default is MISSING:
+            required.append(each.name)
+        else:
+            found = or_null(found)
+        properties[each.name] = {"description": said.get(each.name, each.name), **found}
+    for name in _left_out(cls):
+        properties[name] = {"description": "Not read."}
+    return {
+        "title": cls.__name__, "description": cleandoc(cls.__doc__ or "").split("\n")[0], "type": "object",
+        "required": required, "properties": properties, "additionalProperties": False,
+    }  # fmt: skip
+
+
+def _parameters(cls: type[Any]) -> dict[str, str]:
+    """Return what the docstring of a class says of its parameters, by name."""
+    text = cleandoc(cls.__doc__ or "")
+    section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+$|\Z)", text, re.M | re.S)
+    found: dict[str, str] = {}
+    for names, said in re.findall(r"^(\w[\w, ]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
+        for name in names.split(", "):
+            found[name] = " ".join(said.split())
+    return found
