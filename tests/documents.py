@@ -6,8 +6,7 @@ import numpy as np
 
 import simsched as ss
 from hwbackend.accuracy import Accuracy, Outcome, Round
-from simsched.calibration import Calibration
-from simsched.calibration.calibration import ParameterRow, Residual
+from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import Run
 from simsched.model.graph import Kernel
 from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance

@@ -74,7 +74,7 @@ def kind_of(hint: Any) -> Kind:
     if origin is tuple and arguments[-1] is not Ellipsis:
         return Several([kind_of(each) for each in arguments])
     if origin in (tuple, list, Sequence):
-        return Many(kind_of(arguments[0]))
+        return Many(kind_of(arguments[0]), filled=any(isinstance(each, Filled) for each in notes))
     if origin in (dict, Mapping):
         return Table(kind_of(arguments[1]))
     if origin is np.ndarray:
@@ -194,7 +194,7 @@ def write(owner: Any) -> dict[str, Any]:
     found = {}
     for each in fields_of(_file_of(type(owner))):
         value = getattr(source, each.name)
-        if not (each.brief and value == each.default):
+        if not each.brief or isinstance(value, np.ndarray) or value != each.default:
             found[each.name] = each.kind.write(value)
     return found | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
 
@@ -211,6 +211,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise FormatError(f"{where}: expected an object, not {called(data)}")
     values, known = {}, fields_of(_file_of(cls))
+    checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for each in known:
         value = data.get(each.name, MISSING)
         infinite = isinstance(each.kind, Number) and each.kind.read(None, where) == inf
@@ -220,7 +221,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
             continue
         try:
             found = each.kind.read(value, _inside(where, each.name))
-            values[each.name] = each.kind.take(found) if hasattr(cls, "FILE") else found
+            values[each.name] = found if checks else each.kind.take(found)
         except Refused as refused:
             raise FormatError(f"{where}: {refused.says(each.name)}") from None
     names = [each.name for each in known]

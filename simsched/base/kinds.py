@@ -38,7 +38,7 @@ class Range:
 
 
 class Filled:
-    """A text that is not empty."""
+    """A text or list that is not empty."""
 
 
 class Gaps:
@@ -252,12 +252,14 @@ class Either(Kind):
 class Many(Kind):
     """A tuple of as many as there are."""
 
-    def __init__(self, item: Kind) -> None:
-        self._item = item
+    def __init__(self, item: Kind, filled: bool = False) -> None:
+        self._item, self._filled = item, filled
 
     def take(self, value: Any) -> Any:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise Refused("must be a list", value)
+        if self._filled and not value:
+            raise Refused("must not be empty", value)
         take, found = self._item.take, []
         try:
             for each in value:
@@ -275,7 +277,8 @@ class Many(Kind):
         return [self._item.read(each, f"{where}[{i}]") for i, each in enumerate(value)]
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "array", "items": self._item.schema(parts)}
+        found = {"type": "array", "items": self._item.schema(parts)}
+        return found | {"minItems": 1} if self._filled else found
 
 
 class Several(Kind):

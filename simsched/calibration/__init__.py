@@ -5,8 +5,9 @@ returns is a cost model, has the fitted cluster, and says how far it can be trus
 """
 
 from simsched.calibration.calibrate import calibrate, recalibrate
-from simsched.calibration.calibration import Calibration, Error, ParameterRow, Residual
-from simsched.calibration.evidence import ALONE, MICROBENCHMARKS
+from simsched.calibration.calibration import Calibration, Error
+from simsched.calibration.evidence import ALONE, MICROBENCHMARKS, Residual
+from simsched.calibration.parameters import ParameterRow
 from simsched.calibration.targets import read_target
 
 __all__ = [

@@ -8,8 +8,8 @@ import numpy as np
 
 from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
-from simsched.calibration.calibration import FITTED, HELD_OUT, Calibration, Residual, scales_of
-from simsched.calibration.evidence import MICROBENCHMARKS, Run, runs_of, with_shares
+from simsched.calibration.calibration import Calibration, scales_of
+from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, Residual, Run, runs_of, with_shares
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
 from simsched.calibration.rows import beliefs_of, identified, updated, with_rows

@@ -1,18 +1,19 @@
 """`Calibration`: a cluster whose parameters and operator times were fitted to measurements."""
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
 
-from simsched.base.io import dump_json, read_json, write_file
-from simsched.calibration.evidence import MICROBENCHMARKS, Run
+from simsched.base.codec import Checked, Document
+from simsched.base.errors import CalibrationError
+from simsched.base.kinds import Amount
+from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, Residual, Run
+from simsched.calibration.file import CalibrationFile, RunFile
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
-from simsched.calibration.parameters import PARAMETERS, RATES, Belief
+from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
 from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import default_cost, roofline
 from simsched.model.graph import Operator, OpGraph
@@ -20,58 +21,9 @@ from simsched.model.graph.columns import Floats, Indices
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01
-FITTED, HELD_OUT = "fit", "held-out"
-NORMAL_95: Final = 1.96
-"""Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
 
 
-class ParameterRow(NamedTuple):
-    """A parameter of the devices after a fit.
-
-    Parameters
-    ----------
-    name
-        Field of `Device`, or ``interference.compute.memory``, ``link.bandwidth`` and the like.
-    value, prior
-        Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
-    low, high
-        Between which it lies with 95 %, by the fit or by what was believed beforehand.
-    identified
-        Whether measurements said enough of it.
-    note
-        Why not, or an empty text.
-    """
-
-    name: str
-    value: float
-    prior: float
-    low: float
-    high: float
-    identified: bool
-    note: str = ""
-
-    @property
-    def belief(self) -> Belief:
-        """What it says of the parameter on the scale on which it is fitted."""
-        low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
-        return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
-
-
-class Residual(NamedTuple):
-    """A run as it was measured and as the calibrated simulator predicts it: makespans in us.
-
-    `role` is ``"fit"``, or ``"held-out"`` for a run that no fit has seen.
-    """
-
-    name: str
-    measured: float
-    predicted: float
-    role: str = FITTED
-
-    @property
-    def error(self) -> float:
-        """Predicted over measured, less 1."""
-        return self.predicted / self.measured - 1.0
+_KEPT: Final = tuple(each.name for each in fields(CalibrationFile) if each.name != "runs")
 
 
 class Error(NamedTuple):
@@ -83,7 +35,7 @@ class Error(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(Checked, Document):
     """What was fitted to measurements of a device: a cluster, and a cost model.
 
     Parameters
@@ -118,11 +70,13 @@ class Calibration:
     roofline time does.
     """
 
+    SUBJECT, ERROR, FORMAT, INDENT = "calibration", CalibrationError, "simsched.calibration", None
+    FILE = CalibrationFile
     cluster: Cluster
     prior: Cluster
     graph: OpGraph | None
-    times: Mapping[str, float]
-    scales: Mapping[str, float]
+    times: Mapping[str, Amount]
+    scales: Mapping[str, Amount]
     parameters: tuple[ParameterRow, ...]
     residuals: tuple[Residual, ...]
     microbenchmarked: tuple[ParameterRow, ...] = ()
@@ -133,14 +87,12 @@ class Calibration:
     _known: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("times", "scales", "provenance"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Calibration, (
-            self.cluster, self.prior, self.graph, dict(self.times), dict(self.scales), self.parameters,
-            self.residuals, self.microbenchmarked, self.runs, self.held_out, dict(self.provenance),
-        )  # fmt: skip
+        Checked.__post_init__(self)
+        foreign = next((name for name in self.times if self.graph is None or name not in self.graph.index), None)
+        if foreign is not None:
+            raise CalibrationError(f"there is a time of operator {foreign!r}, which is not in the graph")
+        if len(self.held_out) != len(self.runs):
+            raise CalibrationError(f"held_out must say of each of the {len(self.runs)} runs whether it was")
 
     def __repr__(self) -> str:
         fitted = sum(row.identified for row in self.parameters)
@@ -288,27 +240,22 @@ class Calibration:
                 lines.append(f"{row.name} is fitted as {row.value:.4g}, but the device is said to have {row.prior:.4g}")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the calibration as a JSON document, format ``simsched.calibration`` version 1."""
-        from simsched.calibration.convert import to_dict
-
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "calibration") -> "Calibration":
-        """Make a calibration from a decoded ``simsched.calibration`` document; `source` names it in errors."""
-        from simsched.calibration.convert import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict(), indent=None))
+    def to_file(self) -> CalibrationFile:
+        """Return it as its file has it."""
+        own = {name: getattr(self, name) for name in _KEPT}
+        return CalibrationFile(**own, runs=tuple(RunFile.of(run) for run in self.runs))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Calibration":
-        """Read a calibration from a JSON file."""
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(
+        cls, prior: Cluster, graph: OpGraph | None = None, runs: Sequence[RunFile] = (), **own: Any
+    ) -> "Calibration":
+        """Make one of what its file has; parameters that the model had before are left out."""
+        if runs and graph is None:
+            raise CalibrationError("field 'graph' is missing, but there are runs of it")
+        made = tuple(run.made(graph, prior) for run in runs if graph is not None)
+        for name in ("parameters", "microbenchmarked"):
+            own[name] = tuple(row for row in own.get(name, ()) if row.name not in RETIRED)
+        return cls(prior=prior, graph=graph, runs=made, **{"residuals": (), **own})
 
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:

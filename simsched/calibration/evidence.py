@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
+from simsched.base.kinds import Among
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Ints
@@ -61,6 +62,26 @@ class FixedTimes:
         """Return the times of some operators of the graph in us, shape of `ops`."""
         found: Floats = self._times[ops]
         return found
+
+
+FITTED, HELD_OUT = "fit", "held-out"
+
+
+class Residual(NamedTuple):
+    """A run as it was measured and as the calibrated simulator predicts it: makespans in us.
+
+    `role` is ``"fit"``, or ``"held-out"`` for a run that no fit has seen.
+    """
+
+    name: str
+    measured: float
+    predicted: float
+    role: Annotated[str, Among((FITTED, HELD_OUT))] = FITTED
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1.0
 
 
 @dataclass(frozen=True, eq=False)

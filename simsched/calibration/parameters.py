@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, isfinite, log
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
+from simsched.base.kinds import Among
 from simsched.model.cluster import Cluster
 
 SMALLEST: Final = 1e-3
@@ -176,3 +177,41 @@ def inflated(beliefs: Mapping[str, Belief]) -> dict[str, Belief]:
         name: Belief(belief.mean, min(hypot(belief.spread, PARAMETERS[name].in_place), PARAMETERS[name].spread))
         for name, belief in beliefs.items()
     }
+
+
+NORMAL_95: Final = 1.96
+"""Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
+RETIRED: Final = ("sm_sensitivity", "dram_sensitivity")
+"""Parameters of earlier models, which older files have."""
+
+
+class ParameterRow(NamedTuple):
+    """A parameter of the devices after a fit.
+
+    Parameters
+    ----------
+    name
+        Field of `Device`, or ``interference.compute.memory``, ``link.bandwidth`` and the like.
+    value, prior
+        Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
+    low, high
+        Between which it lies with 95 %, by the fit or by what was believed beforehand.
+    identified
+        Whether measurements said enough of it.
+    note
+        Why not, or an empty text.
+    """
+
+    name: Annotated[str, Among((*PARAMETERS, *RETIRED))]
+    value: float
+    prior: float
+    low: float
+    high: float
+    identified: bool
+    note: str = ""
+
+    @property
+    def belief(self) -> Belief:
+        """What it says of the parameter on the scale on which it is fitted."""
+        low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
+        return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from simsched.calibration.calibration import NORMAL_95, ParameterRow
 from simsched.calibration.fitting import Fit
-from simsched.calibration.parameters import PARAMETERS, Belief, prior_beliefs, values_of, with_values
+from simsched.calibration.parameters import (
+    NORMAL_95,
+    PARAMETERS,
+    Belief,
+    ParameterRow,
+    prior_beliefs,
+    values_of,
+    with_values,
+)
 from simsched.model.cluster import Cluster
 
 

@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.calibration.calibration import ParameterRow, Residual
-from simsched.calibration.evidence import ALONE, Run, Times, Values
+from simsched.calibration.evidence import ALONE, Residual, Run, Times, Values
 from simsched.calibration.fitting import Residuals, fit
-from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, with_values
+from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, ParameterRow, with_values
 from simsched.calibration.rows import beliefs_of, identified, prior_rows, updated, with_rows
 from simsched.calibration.solo import Signature, SoloRuns, signature
 from simsched.model.cluster import Cluster

@@ -10,8 +10,7 @@ import simsched as ss
 import workloads
 from hwbackend.accuracy import load_accuracy, validate
 from simsched.base.errors import FileError, FormatError
-from simsched.calibration import Calibration
-from simsched.calibration.calibration import ParameterRow
+from simsched.calibration import Calibration, ParameterRow
 from simsched.cli.run import run
 from simsched.model.profile import MeasuredOperator
 

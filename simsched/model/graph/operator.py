@@ -42,7 +42,7 @@ class Kernel(Checked):
     threads: Annotated[int, Range(1, 1024)] = 256
     registers: Size = 32
     shared_memory: Count = 0
-    share: Share = 1.0
+    share: Share = brief(1.0)
     efficiency: Share = brief(1.0)
 
 

@@ -3,15 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from sys import float_info
 from types import MappingProxyType
 from typing import Final
 
+from simsched.base.codec import Checked, brief
 from simsched.base.errors import CostError
-from simsched.base.numeric import is_count, is_number
+from simsched.base.kinds import Name, Rate, Size
 from simsched.model.cluster import DEVICES, Device
 from simsched.model.cluster.presets import make_device
-from simsched.model.profile.measured import require_text
 
 _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -23,7 +22,7 @@ LIMITS: Final = ("sms", "threads_per_sm", "registers_per_sm", "shared_memory_per
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredDevice:
+class MeasuredDevice(Checked):
     """A device by its name and its limits, those that are known.
 
     Parameters
@@ -47,28 +46,21 @@ class MeasuredDevice:
     34000000000.0
     """
 
-    name: str
-    sms: int | None = None
-    compute_capability: str | None = None
-    threads_per_sm: int | None = None
-    registers_per_sm: int | None = None
-    shared_memory_per_sm: int | None = None
-    shared_memory_per_block: int | None = None
-    memory: float | None = None
+    SUBJECT, ERROR = "device {0.name!r}", CostError
+    name: Name
+    sms: Size | None = brief(None)
+    compute_capability: str | None = brief(None)
+    threads_per_sm: Size | None = brief(None)
+    registers_per_sm: Size | None = brief(None)
+    shared_memory_per_sm: Size | None = brief(None)
+    shared_memory_per_block: Size | None = brief(None)
+    memory: Rate | None = brief(None)
 
     def __post_init__(self) -> None:
-        require_text(self.name, "a device's name")
-        for name in LIMITS:
-            value = getattr(self, name)
-            if value is not None and not is_count(value, 1):
-                raise CostError(f"device {self.name!r}: {name} must be a whole number of at least 1, not {value!r}")
+        Checked.__post_init__(self)
         found = self.compute_capability
-        if found is not None and not (isinstance(found, str) and _CAPABILITY.fullmatch(found)):
-            raise CostError(f"device {self.name!r}: compute_capability must be like '8.0', not {found!r}")
-        if self.memory is not None:
-            if not (is_number(self.memory) and 0 < self.memory <= float_info.max):
-                raise CostError(f"device {self.name!r}: memory must be positive and finite, not {self.memory!r}")
-            object.__setattr__(self, "memory", float(self.memory))  # also as JSON has it: a large whole number is not
+        if found is not None and not _CAPABILITY.fullmatch(found):
+            raise self.refusal(f"compute_capability must be like '8.0', not {found!r}")
 
     @property
     def preset(self) -> str | None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
-from sys import float_info
-from typing import Any, Final
+from typing import Annotated, Final
 
+from simsched.base.codec import Checked, brief
 from simsched.base.errors import CostError
-from simsched.base.numeric import is_count, is_number
+from simsched.base.kinds import Among, Amount, Count, Filled, Name
 from simsched.model.cluster import WARP, Device, occupancy
 from simsched.model.graph import Kernel
 
@@ -37,29 +37,11 @@ def quantile(samples: Sequence[float], part: float) -> float:
     return low + (high - low) * (place - below)
 
 
-def checked_times(samples: Any, subject: str) -> tuple[float, ...]:
-    """Return samples as floats, each of them checked."""
-    if isinstance(samples, str) or not isinstance(samples, Sequence):
-        raise CostError(f"{subject}: samples must be a sequence of times in us, not {samples!r}")
-    if not samples:
-        raise CostError(f"{subject}: there must be at least one sample")
-    for sample in samples:
-        if not is_number(sample) or not 0 <= sample <= float_info.max:
-            raise CostError(f"{subject}: a sample must be a finite time in us that is not negative, not {sample!r}")
-    return tuple(map(float, samples))
+Times = Annotated[tuple[Amount, ...], Filled()]
+"""Measured times in us, at least one."""
 
 
-def require_text(value: Any, what: str) -> None:
-    """Refuse anything but a text that is not empty and can be written to a file."""
-    if not isinstance(value, str) or not value:
-        raise CostError(f"{what} must be a text that is not empty, not {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise CostError(f"{what} holds half of a character: {value!a}") from None
-
-
-class _Sampled:
+class _Sampled(Checked):
     """Statistics of anything that has samples."""
 
     __slots__ = ()
@@ -98,16 +80,11 @@ class MeasuredKernel(_Sampled):
         If a sample is no finite time, or there is none.
     """
 
-    name: str
-    samples: tuple[float, ...]
-    launch: Kernel | None = None
-    stream: int = 0
-
-    def __post_init__(self) -> None:
-        require_text(self.name, "a kernel's name")
-        object.__setattr__(self, "samples", checked_times(self.samples, f"kernel {self.name!r}"))
-        if not is_count(self.stream):
-            raise CostError(f"kernel {self.name!r}: stream must be a whole number, not {self.stream!r}")
+    SUBJECT, ERROR = "kernel {0.name!r}", CostError
+    name: Name
+    samples: Times
+    launch: Kernel | None = brief(None)
+    stream: Count = 0
 
     def occupancy(self, device: Device) -> float:
         """Return the part of the warps of an SM that it can keep resident, in (0, 1].
@@ -153,23 +130,12 @@ class MeasuredCopy(_Sampled):
         The stream it ran on.
     """
 
-    kind: str
-    name: str
-    samples: tuple[float, ...]
-    nbytes: float | None = None
-    stream: int = 0
-
-    def __post_init__(self) -> None:
-        require_text(self.name, "a copy's name")
-        if self.kind not in COPY_KINDS:
-            raise CostError(f"copy {self.name!r}: kind must be one of {', '.join(COPY_KINDS)}, not {self.kind!r}")
-        object.__setattr__(self, "samples", checked_times(self.samples, f"copy {self.name!r}"))
-        if self.nbytes is not None:
-            if not (is_number(self.nbytes) and 0 <= self.nbytes <= float_info.max):
-                raise CostError(f"copy {self.name!r}: nbytes must be finite and not negative, not {self.nbytes!r}")
-            object.__setattr__(self, "nbytes", float(self.nbytes))
-        if not is_count(self.stream):
-            raise CostError(f"copy {self.name!r}: stream must be a whole number, not {self.stream!r}")
+    SUBJECT, ERROR = "copy {0.name!r}", CostError
+    kind: Annotated[str, Among(COPY_KINDS)]
+    name: Name
+    samples: Times
+    nbytes: Amount | None = brief(None)
+    stream: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +154,18 @@ class MeasuredOperator(_Sampled):
         What it had copied or set, in order.
     """
 
-    name: str
-    samples: tuple[float, ...]
-    kernels: tuple[MeasuredKernel, ...] = ()
-    copies: tuple[MeasuredCopy, ...] = ()
+    SUBJECT, ERROR = "operator {0.name!r}", CostError
+    name: Name
+    samples: Times
+    kernels: tuple[MeasuredKernel, ...] = brief(())
+    copies: tuple[MeasuredCopy, ...] = brief(())
 
     def __post_init__(self) -> None:
-        require_text(self.name, "an operator's name")
-        subject = f"operator {self.name!r}"
-        object.__setattr__(self, "samples", checked_times(self.samples, subject))
-        object.__setattr__(self, "kernels", tuple(self.kernels))
-        object.__setattr__(self, "copies", tuple(self.copies))
+        Checked.__post_init__(self)
         parts: tuple[MeasuredKernel | MeasuredCopy, ...] = (*self.kernels, *self.copies)
         for part in parts:
             if len(part.samples) != len(self.samples):
-                raise CostError(
-                    f"{subject}: {part.name!r} has {len(part.samples)} samples where the operator has "
-                    f"{len(self.samples)}; there must be one per iteration"
+                raise self.refusal(
+                    f"{part.name!r} has {len(part.samples)} samples where the operator has {len(self.samples)}; there "
+                    "must be one per iteration"
                 )

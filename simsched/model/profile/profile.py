@@ -1,19 +1,19 @@
 """`Profile`: measured times of operators, which serves as a cost model."""
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
+from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import CostError
-from simsched.base.numeric import is_count
+from simsched.base.kinds import Count, Name
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.profile.device import MeasuredDevice
-from simsched.model.profile.measured import MeasuredKernel, MeasuredOperator, require_text
-from simsched.model.profile.replay import Replay
+from simsched.model.profile.measured import MeasuredKernel, MeasuredOperator
+from simsched.model.profile.replay import NumberedRun, Replay
 
 if TYPE_CHECKING:
     from simsched.model.costmodel import CostModel
@@ -23,7 +23,7 @@ _SMALLEST_SHARE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Checked):
     """Where measured times came from.
 
     Parameters
@@ -42,26 +42,50 @@ class Provenance:
         How many came before them and were left out.
     """
 
-    source: str | None = None
-    profiler: str | None = None
-    cuda_runtime: str | None = None
-    cuda_driver: str | None = None
-    date: str | None = None
-    iterations: int = 1
-    discarded: int = 0
+    SUBJECT, ERROR = "provenance", CostError
+    source: Name | None = brief(None)
+    profiler: Name | None = brief(None)
+    cuda_runtime: Name | None = brief(None)
+    cuda_driver: Name | None = brief(None)
+    date: Name | None = brief(None)
+    iterations: Count = 1
+    discarded: Count = 0
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("iterations", "discarded"):
-                if not is_count(value):
-                    raise CostError(f"provenance: {field.name} must be a whole number, not {value!r}")
-            elif value is not None:
-                require_text(value, f"provenance: {field.name}")
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """Measured times of operators, and of schedules that ran whole.
+
+    Parameters
+    ----------
+    provenance
+        Where the times came from.
+    device
+        What it ran on.
+    operators
+        What was measured; a name stands once.
+    graph
+        What was profiled, as the backend ran it.
+    cluster
+        What it ran on as the backend describes it.
+    graphs, clusters
+        Those of the runs, each once; runs name them by their place.
+    runs
+        Schedules that ran whole.
+    """
+
+    provenance: Provenance = Provenance()
+    device: MeasuredDevice | None = brief(None)
+    operators: tuple[MeasuredOperator, ...]
+    graph: OpGraph | None = brief(None)
+    cluster: Cluster | None = brief(None)
+    graphs: tuple[OpGraph, ...] = brief(())
+    clusters: tuple[Cluster, ...] = brief(())
+    runs: tuple[NumberedRun, ...] = brief(())
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Checked, Document):
     """Measured times of operators, their kernels and copies, and where they came from.
 
     A cost model: ``profile(op, device)`` is the median time of the operator of that name, whatever
@@ -96,6 +120,7 @@ class Profile:
     11.0
     """
 
+    SUBJECT, ERROR, FORMAT, FILE = "profile", CostError, "simsched.profile", _File
     operators: tuple[MeasuredOperator, ...]
     device: MeasuredDevice | None = None
     provenance: Provenance = Provenance()
@@ -104,8 +129,7 @@ class Profile:
     cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "operators", tuple(self.operators))
-        object.__setattr__(self, "runs", tuple(self.runs))
+        Checked.__post_init__(self)
         if not self.operators:
             raise CostError("a profile needs at least one operator")
         seen: dict[str, None] = {}
@@ -229,31 +253,27 @@ class Profile:
         names = [op.name for op in self.operators[:3]]
         return ", ".join(map(repr, names)) + (f" and {len(self) - 3} more" if len(self) > 3 else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the profile as a JSON document, format ``simsched.profile`` version 1."""
-        from simsched.model.profile.convert import to_dict
-
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "profile") -> "Profile":
-        """Make a profile from a decoded ``simsched.profile`` document; `source` names it in errors."""
-        from simsched.model.profile.convert import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the profile to a JSON file, whole or not at all."""
-        from simsched.base.io import dump_json, write_file
-
-        write_file(path, dump_json(self.to_dict()))
+    def to_file(self) -> _File:
+        """Return it as its file has it: graphs and clusters, which most runs share, stand there once each."""
+        graphs = {id(run.program.graph): run.program.graph for run in self.runs}
+        clusters = {id(run.cluster): run.cluster for run in self.runs}
+        place = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
+        runs = tuple(NumberedRun.of(run, place[id(run.program.graph)], place[id(run.cluster)]) for run in self.runs)
+        return _File(
+            provenance=self.provenance, device=self.device, operators=self.operators, graph=self.graph,
+            cluster=self.cluster, graphs=tuple(graphs.values()), clusters=tuple(clusters.values()), runs=runs,
+        )  # fmt: skip
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Profile":
-        """Read a profile from a JSON file."""
-        from simsched.base.io import read_json
-
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(
+        cls,
+        graphs: Sequence[OpGraph] = (),
+        clusters: Sequence[Cluster] = (),
+        runs: Sequence[NumberedRun] = (),
+        **own: Any,
+    ) -> "Profile":
+        """Make one of what its file has."""
+        return cls(**own, runs=tuple(run.made(i, graphs, clusters) for i, run in enumerate(runs)))
 
 
 def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:

@@ -1,28 +1,69 @@
 """`Replay`: measured runs of one program."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError
-from simsched.base.io import Record, document, dump_json, naming, read_json, write_file
-from simsched.base.numeric import is_number
+from simsched.base.codec import Checked, Document
+from simsched.base.errors import CostError, FormatError
+from simsched.base.io import naming
+from simsched.base.kinds import Amount, Count, Name
 from simsched.model.cluster import Cluster
-from simsched.model.profile.measured import Summary, checked_times, quantile, require_text
+from simsched.model.graph import OpGraph
+from simsched.model.profile.measured import Summary, Times, quantile
 from simsched.model.program import Program
 from simsched.model.trace import COPY, KERNEL, Trace, measured_trace
 
-FORMAT, VERSION = "simsched.replay", 1
 _PICOSECONDS: Final = 6  # digits after the point that a time in us is written with
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Run(Checked):
+    """Measured runs of a program.
+
+    Parameters
+    ----------
+    name
+        What was run.
+    latency
+        us of each repeat, in the order in which they ran.
+    launches, copies
+        Start and end in us of each, time 0 being when the host began.
+    max_relative_error
+        Largest difference of an output from that of sequential execution, over its largest value.
+    environment
+        What it ran on and with: backend, device, driver, versions, date, commit.
+    """
+
+    SUBJECT, ERROR = "run {0.name!r}", CostError
+    name: Name = "replay"
+    latency: Times
+    launches: tuple[tuple[Amount, Amount], ...] = ()
+    copies: tuple[tuple[Amount, Amount], ...] = ()
+    max_relative_error: Amount | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(_Run):
+    """Measured runs of one program.
+
+    Parameters
+    ----------
+    cluster
+        What it ran on, as the backend describes it.
+    program
+        What ran.
+    """
+
+    cluster: Cluster
+    program: Program
+
+
 @dataclass(frozen=True)
-class Replay:
+class Replay(Checked, Document):
     """Measured runs of one program.
 
     Parameters
@@ -45,19 +86,13 @@ class Replay:
         If a latency is no finite time, or there is none.
     """
 
-    latency: tuple[float, ...]
+    SUBJECT, ERROR, FORMAT, INDENT = "replay {0.name!r}", CostError, "simsched.replay", None
+    FILE = _File
+    latency: Times
     trace: Trace
     environment: Mapping[str, str] = field(default_factory=dict)
-    max_relative_error: float | None = None
-    name: str = "replay"
-
-    def __post_init__(self) -> None:
-        require_text(self.name, "a replay's name")
-        object.__setattr__(self, "latency", checked_times(self.latency, f"replay {self.name!r}"))
-        object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Replay, (self.latency, self.trace, dict(self.environment), self.max_relative_error, self.name)
+    max_relative_error: Amount | None = None
+    name: Name = "replay"
 
     def __repr__(self) -> str:
         return f"Replay({self.name!r}, {len(self.latency)} repeats, median {self.median:.6g} us)"
@@ -82,80 +117,68 @@ class Replay:
         """Number, median, 10th and 90th percentile of the latencies in us."""
         return Summary(len(self.latency), self.median, quantile(self.latency, 0.1), quantile(self.latency, 0.9))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the replay as a JSON document, format ``simsched.replay`` version 1."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "cluster": self.cluster.to_dict(),
-            **run_to_dict(self),
-            "program": self.program.to_dict(),
-        }
+    def to_file(self) -> _File:
+        """Return it as its file has it."""
+        return _File(cluster=self.cluster, program=self.program, **_measured(self))
 
     @classmethod
-    def from_dict(cls, data: Any, source: str = "replay") -> "Replay":
-        """Make a replay from a decoded ``simsched.replay`` document; `source` names it in errors."""
-        top = document(data, FORMAT, VERSION, source)
-        cluster = Cluster.from_dict(top.take("cluster", dict), f"{source}: cluster")
-        program = Program.from_dict(top.take("program", dict), f"{source}: program")
-        return read_run(top, program, cluster)
+    def from_file(
+        cls, program: Program, cluster: Cluster, launches: Any = (), copies: Any = (), **own: Any
+    ) -> "Replay":
+        """Make one of what its file has."""
+        return cls(trace=measured_trace(program, cluster, launches, copies), **own)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict(), indent=None))
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedRun(_Run):
+    """Measured runs of a program among others.
+
+    Parameters
+    ----------
+    graph, cluster
+        Places in the lists of graphs and clusters.
+    program
+        What ran: a document of a program without its graph.
+    """
+
+    graph: Count
+    cluster: Count
+    program: Mapping[str, Any]
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Replay":
-        """Read a replay from a JSON file."""
-        return cls.from_dict(read_json(path), str(path))
+    def of(cls, replay: Replay, graph: int, cluster: int) -> "NumberedRun":
+        """Return a replay, given the places of its graph and cluster."""
+        program = replay.program.to_dict()
+        del program["graph"]
+        return cls(graph=graph, cluster=cluster, program=program, **_measured(replay))
+
+    def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
+        """Return the replay; runs of one graph share it."""
+        for number, parts, what in ((self.graph, graphs, "graph"), (self.cluster, clusters, "cluster")):
+            if number >= len(parts):
+                raise FormatError(f"runs[{place}]: there is no {what} {number}; the file has {len(parts)}")
+        graph, cluster = graphs[self.graph], clusters[self.cluster]
+        program = Program.from_dict({**self.program, "graph": graph.to_dict()}, f"runs[{place}]: program").over(graph)
+        with naming(f"runs[{place}]"):
+            trace = measured_trace(program, cluster, self.launches, self.copies)
+        return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
 
 
-def run_to_dict(replay: Replay) -> dict[str, Any]:
-    """Return what a replay holds besides its program and cluster."""
+def _measured(replay: Replay) -> dict[str, Any]:
+    """Return what a replay holds besides its program and cluster; times to a picosecond."""
     return {
-        "name": replay.name,
-        "latency": list(replay.latency),
+        "name": replay.name, "latency": replay.latency, "max_relative_error": replay.max_relative_error,
+        "environment": replay.environment,
         "launches": _times(replay.trace, KERNEL, len(replay.program.launch_op)),
         "copies": _times(replay.trace, COPY, len(replay.program.copies.op)),
-        "max_relative_error": replay.max_relative_error,
-        "environment": dict(replay.environment),
-    }
-
-
-def read_run(row: Record, program: Program, cluster: Cluster) -> Replay:
-    """Make a replay from what `run_to_dict` returned."""
-    environment = row.take("environment", dict, {})
-    if not all(isinstance(text, str) for text in environment.values()):
-        raise FormatError(f"{row.where}: field 'environment' must hold texts")
-    error = row.take("max_relative_error", float, None)
-    if error is not None and not (isfinite(error) and error >= 0):
-        raise FormatError(f"{row.where}: field 'max_relative_error' must be finite and not negative, not {error!r}")
-    launches, copies = (_read_times(row, key) for key in ("launches", "copies"))
-    with naming(row.where):
-        trace = measured_trace(program, cluster, launches, copies)
-    return row.build(
-        Replay,
-        latency=tuple(row.take("latency", list)),
-        trace=trace,
-        environment=environment,
-        max_relative_error=error,
-        name=row.take("name", str, "replay"),
-    )
+    }  # fmt: skip
 
 
 def _times(trace: Trace, kind: int, count: int) -> list[list[float]]:
-    """Return start and end of each launch or copy in us, to a picosecond."""
+    """Return start and end of each launch or copy in us."""
     found = np.zeros((count, 2))
     rows = np.flatnonzero(trace.kind == kind)
     found[trace.item[rows], 0] = trace.start[rows]
     found[trace.item[rows], 1] = trace.end[rows]
     times: list[list[float]] = found.round(_PICOSECONDS).tolist()
-    return times
-
-
-def _read_times(row: Record, key: str) -> list[list[float]]:
-    times: list[list[float]] = row.take(key, list, [])
-    for pair in times:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))):
-            raise FormatError(f"{row.where}: field {key!r} must hold pairs of start and end in us, not {pair!r:.40}")
     return times
