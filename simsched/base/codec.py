@@ -177,7 +177,7 @@ class Checked:
 
     def refusal(self, text: str) -> Exception:
         """Return the error that this cannot be, for a reason."""
-        return type(self).ERROR(f"{self.SUBJECT.format(self)}: {text}")
+        return type(self).ERROR(f"{self.SUBJECT.format(self):.200}: {text}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again; mapping proxies have no pickle
         values = {each.name: getattr(self, each.name) for each in fields_of(type(self))}

@@ -122,12 +122,12 @@ class Number(Kind):
     def take(self, value: Any) -> Any:
         if type(value) is float and not self._whole and self._least < value < self._span.most:  # nearly always
             return value
-        if not is_number(value) or value != value:
-            raise Refused("must be a whole number" if self._whole else "must be a number", value)
+        if not is_number(value):
+            raise Refused(self._phrase if self._whole else "must be a number", value)
         if not self._span.holds(value):
             raise Refused(self._phrase, value)
         if self._whole and not is_count(abs(value)):
-            raise Refused(f"{self._phrase} up to 2^53", value)
+            raise Refused(self._phrase + (" up to 2^53" if abs(value) > LARGEST_COUNT else ""), value)
         return value.item() if isinstance(value, np.generic) else value
 
     def write(self, value: Any) -> Any:

@@ -93,19 +93,22 @@ class RunFile:
         return cls(
             name=run.name, latency=run.latency, launches=run.launches.ravel(), execution=program.execution,
             n_events=program.n_events, lead=program.lead, own=program.own,
-            copies=CopiesFile(op=copies.op.astype(np.int64), device=copies.device.astype(np.int64), nbytes=copies.nbytes, transfer=copies.transfer,
-                              times=run.copies.ravel()),
+            copies=CopiesFile(
+                op=copies.op.astype(np.int64), device=copies.device.astype(np.int64), nbytes=copies.nbytes,
+                transfer=copies.transfer, times=run.copies.ravel(),
+            ),
             **{name: np.asarray(getattr(program, name)) for name in _COLUMNS},
         )  # fmt: skip
 
     def made(self, graph: OpGraph, cluster: Cluster) -> Run:
         """Return the run of a graph on a cluster."""
         copies = self.copies
+        op, device = copies.op.astype(np.int32), copies.device.astype(np.int32)
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
         try:
             program = Program(
                 graph, [device.name for device in cluster.devices], self.execution, **columns, n_events=self.n_events,
-                copies=Copies(copies.op.astype(np.int32), copies.device.astype(np.int32), copies.nbytes, copies.transfer), lead=self.lead, own=self.own,
+                copies=Copies(op, device, copies.nbytes, copies.transfer), lead=self.lead, own=self.own,
             ).check()  # fmt: skip
         except ValueError as error:
             raise CalibrationError(f"run {self.name!r}: {error}") from None

@@ -26,29 +26,6 @@ def wired(devices, *links):
 # Devices -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "field", ["sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "copy_engines", "connections"]
-)
-@pytest.mark.parametrize("value", [0, -1, NAN])
-def test_counts_of_a_device(field, value):
-    with pytest.raises(ClusterError, match=f"device 'gpu0': {field} must be at least 1, not {value!r}"):
-        replace(A100, **{field: value})
-
-
-@pytest.mark.parametrize("field", ["sms", "blocks_per_sm", "copy_engines"])
-@pytest.mark.parametrize("value", [INF, 2.5])
-def test_counts_of_a_device_are_whole(field, value):
-    with pytest.raises(ClusterError, match=f"device 'gpu0': {field}"):
-        replace(A100, **{field: value})
-
-
-@pytest.mark.parametrize("field", ["clock", "bandwidth", "memory", "copy_rate", "saturating_warps"])
-@pytest.mark.parametrize("value", [0, -1.0, NAN])
-def test_rates_of_a_device(field, value):
-    with pytest.raises(ClusterError, match=f"device 'gpu0': {field} must be positive"):
-        replace(A100, **{field: value})
-
-
 def test_one_number_of_a_device_may_be_infinite(tmp_path):
     """Files cannot hold infinities: what says of copies that nothing limits them stands there as null."""
     numbers = [one.name for one in fields(A100) if type(getattr(A100, one.name)) in (int, float)]
@@ -65,38 +42,9 @@ def test_one_number_of_a_device_may_be_infinite(tmp_path):
     assert Cluster.load(tmp_path / "free.json") == free
 
 
-@pytest.mark.parametrize("field", OVERHEADS)
-@pytest.mark.parametrize("value", [-0.1, NAN, INF])
-def test_overheads_of_a_device(field, value):
-    with pytest.raises(ClusterError, match=f"device 'gpu0': {field} must be finite and not negative, not {value!r}"):
-        replace(A100, **{field: value})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("interleave", -0.1),
-        ("interleave", 1.1),
-        ("interleave", NAN),
-        ("interference", ((0.0,),)),
-        ("interference", ((0.0, 0.0),)),
-        ("interference", ((0.0, -1.0), (0.0, 0.0))),
-        ("interference", ((0.0, NAN), (0.0, 0.0))),
-        ("peak", {}),
-        ("peak", {"fp16": 1.0}),
-        ("peak", {"fp32": 0.0}),
-        ("peak", {"fp32": 1.0, "fp16": NAN}),
-    ],
-)
-def test_other_fields_of_a_device(field, value):
-    with pytest.raises(ClusterError, match=f"device 'gpu0': {field} must be"):
-        replace(A100, **{field: value})
-
-
-@pytest.mark.parametrize("field", ["launch", "sms", "bandwidth"])
-def test_a_field_that_is_no_number(field):
-    with pytest.raises(ClusterError, match=field):
-        replace(A100, **{field: "4"})
+def test_a_device_names_the_rate_of_fp32():
+    with pytest.raises(ClusterError, match="device 'gpu0': peak must name fp32, not fp16"):
+        replace(A100, peak={"fp16": 1.0})
 
 
 def test_a_device_cannot_be_changed():
@@ -113,18 +61,6 @@ def test_peak_rate_of_a_dtype_without_hardware_is_that_of_fp32():
 
 
 # Links and clusters ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, NAN, INF])
-def test_bandwidth_of_a_link(value):
-    with pytest.raises(ClusterError, match="link: bandwidth must be positive and finite"):
-        Link(value)
-
-
-@pytest.mark.parametrize("value", [-1.0, NAN, INF])
-def test_latency_of_a_link(value):
-    with pytest.raises(ClusterError, match="link: latency must be finite and not negative"):
-        Link(1.0, value)
 
 
 def test_a_cluster_needs_devices_of_different_names():

@@ -56,10 +56,11 @@ def test_negative_numbers(field):
 
 
 @pytest.mark.parametrize("field", ["stream", "stage", "group", "priority"])
-@pytest.mark.parametrize("value", [1.5, 1.0, "1", None, 2**31, -(2**31), float("nan")])
-def test_numbers_are_whole_and_of_32_bits(field, value):
+def test_numbers_are_whole_and_of_32_bits(field):
+    with pytest.raises(ScheduleError, match=f"placement of 'b': {field} must be a whole number, not 1.5"):
+        Placement("b", **{field: 1.5})
     with pytest.raises(ScheduleError, match=f"column '{field}' must hold whole numbers below 2\\^31"):
-        Schedule(made("ab"), [Placement("a"), Placement("b", **{field: value})])
+        Schedule(made("ab"), [Placement("a"), Placement("b", **{field: 2**31})])
 
 
 def test_a_negative_priority_is_allowed():

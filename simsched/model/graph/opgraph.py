@@ -459,5 +459,5 @@ def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> 
     names = tuple(field.name for field in fields(row))
     unknown = [key for key in values if key not in names[skipped:]]
     if unknown:
-        raise GraphError(f"{subject}: unknown attribute {unknown[0]!r}; known are: {', '.join(names)}")
+        raise GraphError(f"{subject}: unknown attribute {unknown[0]!r}; known are: {', '.join(names[skipped:])}")
     return dict(values)
