@@ -158,35 +158,27 @@ def spoilt(change):
     return data
 
 
+def test_reading_simulates_nothing():
+    """A file of another release opens, whatever its model said: traces are simulated when somebody asks for them."""
+    data = spoilt(lambda d: d["rows"][0].update(makespan_us=31.0))
+    found = Comparison.from_dict(data)
+    assert found.rows[0].makespan_us == 31.0
+    assert "31.0" in repr(found)
+    assert found.traces["lios"].makespan == pytest.approx(30.0, rel=0.5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["rows"][0].update(makespan_us=31.0), "takes 30.000000 us, and its row says 31.0 us"),
-        (lambda d: d["rows"][0].update(makespan_us=None), "a row has either a makespan_us or a reason"),
-        (lambda d: d["rows"][0].update(speedup=-1.0), "speedup must be finite and not negative"),
-        (lambda d: d["rows"][0].update(p50_us=float("inf")), "p50_us must be finite and not negative"),
-        (lambda d: d["rows"][0].update(streams=1.5), "'streams' must be a whole number"),
-        (lambda d: d["rows"][0].update(extra=1), "unknown field 'extra'"),
+        (lambda d: d["rows"][0].update(makespan_us=None), "there is either a makespan_us or a reason"),
         (lambda d: d["rows"][1].update(scheduler="lios"), "one schedule for each row"),
         (lambda d: d["plans"].clear(), "one schedule for each row"),
-        (lambda d: d["plans"]["lios"].update(graph=1), r"plans\['lios'\]: there is no graph 1; the file has 1"),
-        (lambda d: d["plans"]["lios"].update(graph=FORK.to_dict()), "'graph' must be a whole number"),
-        (lambda d: d["plans"].update(lios=[]), "expected an object"),
+        (lambda d: d["plans"]["lios"].update(graph=1), "there is no graph 1; the file has 1"),
         (lambda d: d["plans"]["lios"]["placements"].pop(), "is placed nowhere"),
-        (lambda d: d.update(graph=-1), "there is no graph -1"),
         (lambda d: d.update(graphs=[]), "there is no graph 0; the file has 0"),
         (lambda d: d.update(draws=None), "'draws' the jitter of 'sampling'"),
-        (lambda d: d["draws"].update(seed=-1), "seed must not be negative"),
-        (lambda d: d["draws"].update(jitter={"b": "x"}), "jitter must be a number"),
-        (lambda d: d["draws"].update(jitter={"b": 1}, extra=2), "unknown field 'extra'"),
-        (lambda d: d["sampling"].update(n=0), "n must be from 1 to"),
-        (lambda d: d["sampling"].update(n=10**9), "n must be from 1 to"),
         (lambda d: d["samples"]["lios"].pop(), "as many makespans as 'sampling' says"),
-        (lambda d: d["samples"].update(lios=["x"] * 3), "as many makespans as 'sampling' says"),
         (lambda d: d["samples"].update(nobody=[1.0] * 3), "'samples' must hold those of schedules"),
-        (lambda d: d["cluster"]["devices"].clear(), "c.json: cluster: "),
-        (lambda d: d.update(version=2), "this release reads simsched.comparison 1"),
-        (lambda d: d.update(extra=1), "unknown field 'extra'"),
     ],
 )
 def test_what_was_spoilt_is_refused(change, message):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from numbers import Integral
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from simsched.base.io import json_copy
 from simsched.base.limits import limits
-from simsched.base.numeric import LARGEST_COUNT, is_count, is_number
+from simsched.base.numeric import LARGEST_COUNT, is_number
 
 
 class Range:
@@ -25,10 +26,10 @@ class Range:
 
     def phrase(self, whole: bool = False) -> str:
         """Return what a number must be, in words."""
+        if whole and self.most < inf:
+            return f"must be a whole number from {self.least:,} to {self.most:,}"
         if whole:
-            return "must be a whole number" + (f" of at least {self.least:g}" if self.least > 0 else "") + (
-                f" and at most {self.most:g}" if self.most < inf else ""
-            )  # fmt: skip
+            return "must be a whole number" + (f" of at least {self.least:g}" if self.least > 0 else "")
         if self.most < inf:
             return f"must be in {'(' if self.above else '['}{self.least:g}, {self.most:g}]"
         if self.least:
@@ -66,6 +67,7 @@ Count = Annotated[int, Range(0)]
 Size = Annotated[int, Range(1)]
 """A whole number of at least 1."""
 Bytes = Annotated[int, Range(0), Fraction()]
+Seed = Annotated[int, Range(0, 2**64 - 1)]
 Name = Annotated[str, Filled()]
 
 
@@ -126,8 +128,10 @@ class Number(Kind):
             raise Refused(self._phrase if self._whole else "must be a number", value)
         if not self._span.holds(value):
             raise Refused(self._phrase, value)
-        if self._whole and not is_count(abs(value)):
-            raise Refused(self._phrase + (" up to 2^53" if abs(value) > LARGEST_COUNT else ""), value)
+        if self._whole and not isinstance(value, Integral):
+            raise Refused(self._phrase, value)
+        if self._whole and self._span.most == inf and abs(value) > LARGEST_COUNT:
+            raise Refused(f"{self._phrase} up to 2^53", value)
         return value.item() if isinstance(value, np.generic) else value
 
     def write(self, value: Any) -> Any:
@@ -144,7 +148,7 @@ class Number(Kind):
         if span.least > -inf or self._whole:
             found["exclusiveMinimum" if span.above else "minimum"] = self._least
         if span.most < inf or self._whole:
-            found["maximum"] = min(span.most, LARGEST_COUNT) if self._whole else span.most
+            found["maximum"] = LARGEST_COUNT if span.most == inf else span.most
         return found
 
 

@@ -101,6 +101,26 @@ class _Row(Checked):
             if getattr(self, name) not in (None, -1) and name not in (*_NEEDS[self.do], *_MAY_HAVE.get(self.do, ())):
                 raise self.refusal(f"it takes no {name}")
 
+    @classmethod
+    def of(cls, program: "Program", each: Instruction) -> "_Row":
+        """Return an instruction of a program."""
+        fields: dict[str, Any] = {"lead": each.lead, "own": each.own}
+        if each.stream >= 0:
+            fields["stream"] = each.stream
+        if each.action == "launch":
+            op = program.launch_op[each.argument]
+            fields["op"], fields["priority"] = program.graph.names[op], int(program.priority[op])
+            fields["kernel"] = int(program.launch_kernel[each.argument])
+        elif each.action == "copy":
+            copies = program.copies
+            fields["op"] = program.graph.names[copies.op[each.argument]]
+            fields["to"] = program.devices[copies.device[each.argument]]
+            fields["nbytes"] = float(copies.nbytes[each.argument])
+            fields["transfer"] = optional(copies.transfer[each.argument])
+        elif each.action != "barrier":
+            fields["event"] = each.argument
+        return cls(do=each.action, device=each.device, **fields)
+
     def argument(
         self, graph: OpGraph, ptr: Ints, number: Mapping[str, int], copies: list[tuple[float, ...]], priority: Ints
     ) -> int:
@@ -134,8 +154,8 @@ _MAY_HAVE: Final[Mapping[str, tuple[str, ...]]] = {"launch": ("kernel", "priorit
 
 
 @dataclass(kw_only=True)
-class _File:
-    """What the hosts issue, instruction by instruction.
+class Issued(Document):
+    """What the hosts issue, instruction by instruction, to run a graph that stands elsewhere.
 
     Parameters
     ----------
@@ -145,17 +165,38 @@ class _File:
         Names of the cluster's devices.
     events
         How many events there are; they are numbered from 0.
-    graph
-        The graph whose kernels are launched.
     threads
         Instructions of each host thread.
     """
 
+    FORMAT = "simsched.program"
     execution: Annotated[str, Among(EXECUTIONS)]
     devices: tuple[str, ...]
     events: Count
-    graph: OpGraph
     threads: tuple[tuple[_Row, ...], ...]
+
+    @classmethod
+    def of(cls, program: "Program") -> "Issued":
+        """Return a program without its graph."""
+        threads = tuple(tuple(_Row.of(program, each) for each in thread) for thread in program.threads)
+        return cls(execution=program.execution, devices=program.devices, events=program.n_events, threads=threads)
+
+    def made(self, graph: OpGraph) -> "Program":
+        """Return the program of a graph, checked."""
+        return Program.from_file(self.execution, self.devices, self.events, self.threads, graph)
+
+
+@dataclass(kw_only=True)
+class _File(Issued):
+    """What the hosts issue, instruction by instruction, and what it runs.
+
+    Parameters
+    ----------
+    graph
+        The graph whose kernels are launched.
+    """
+
+    graph: OpGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,32 +567,11 @@ class Program(Document):
 
     def to_file(self) -> _File:
         """Return it as its file has it."""
-        rows = tuple(tuple(self._row(each) for each in thread) for thread in self.threads)
-        return _File(
-            execution=self.execution, devices=self.devices, events=self.n_events, graph=self.graph, threads=rows
-        )
-
-    def _row(self, each: Instruction) -> _Row:
-        fields: dict[str, Any] = {"lead": each.lead, "own": each.own}
-        if each.stream >= 0:
-            fields["stream"] = each.stream
-        if each.action == "launch":
-            op = self.launch_op[each.argument]
-            fields["op"], fields["priority"] = self.graph.names[op], int(self.priority[op])
-            fields["kernel"] = int(self.launch_kernel[each.argument])
-        elif each.action == "copy":
-            copies = self.copies
-            fields["op"] = self.graph.names[copies.op[each.argument]]
-            fields["to"] = self.devices[copies.device[each.argument]]
-            fields["nbytes"] = float(copies.nbytes[each.argument])
-            fields["transfer"] = optional(copies.transfer[each.argument])
-        elif each.action != "barrier":
-            fields["event"] = each.argument
-        return _Row(do=each.action, device=each.device, **fields)
+        return _File(**vars(Issued.of(self)), graph=self.graph)
 
     @classmethod
     def from_file(
-        cls, execution: str, devices: Sequence[str], events: int, graph: OpGraph, threads: Sequence[Sequence[_Row]]
+        cls, execution: str, devices: Sequence[str], events: int, threads: Sequence[Sequence[_Row]], graph: OpGraph
     ) -> "Program":
         """Make one of what its file has, and check it."""
         if execution == "graph" and len(threads) != 1:

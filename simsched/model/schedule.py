@@ -1,7 +1,7 @@
 """`Schedule`: what runs where and in which order, without times."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import ScheduleError
 from simsched.base.io import json_copy
-from simsched.base.kinds import Amount
+from simsched.base.kinds import Amount, Count
 from simsched.base.numeric import freeze, is_number, whole_numbers
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import OpGraph, Rows
@@ -82,6 +82,24 @@ class _File:
     search: Mapping[str, Any] = field(default_factory=dict)
     graph: OpGraph
     placements: Sequence[Placement]
+
+
+@dataclass(kw_only=True)
+class NumberedPlan(_File, Document):
+    """A schedule of a graph that stands elsewhere in the document, under a number."""
+
+    FORMAT = "simsched.schedule"
+    graph: Count  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, plan: "Schedule", graph: int) -> "NumberedPlan":
+        """Return a schedule, given the number of its graph."""
+        found = plan.to_file()
+        return cls(**{each.name: getattr(found, each.name) for each in fields(_File)} | {"graph": graph})
+
+    def made(self, graph: OpGraph) -> "Schedule":
+        """Return the schedule."""
+        return Schedule(graph, self.placements, self.execution, self.estimate, self.scheduler, self.events, self.search)
 
 
 class Schedule(Document):

@@ -19,7 +19,7 @@ def test_a_refusal_names_operator_field_and_value():
         Operator("conv1", flops=NAN)
     with pytest.raises(GraphError, match=r"edge a -> b: transfer must be finite and not negative, not -1\.0"):
         Edge("a", "b", transfer=-1.0)
-    with pytest.raises(GraphError, match="kernel: threads must be a whole number of at least 1 and at most 1024"):
+    with pytest.raises(GraphError, match="kernel: threads must be a whole number from 1 to 1,024"):
         Kernel(1, threads=1025)
     with pytest.raises(GraphError, match="column 'flops' must hold numbers"):
         OpGraph.from_columns(["a"], [], [], flops=10**400)

@@ -3,7 +3,6 @@
 import pytest
 
 import simsched as ss
-from simsched.base.errors import ClusterError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Kernel, Operator, OpGraph
 
@@ -30,17 +29,3 @@ def test_a_kernel_bound_by_dram_takes_issue_slots_too(share, end):
     memory = Operator("m", time=30.0, nbytes=10.0 * cluster.devices[0].bandwidth, kernels=(Kernel(108, 384),))
     compute = Operator("c", time=10.0, flops=1e9, kernels=(Kernel(108, 768),))
     assert side_by_side(cluster, memory, compute)["c"] == pytest.approx(end)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "text"),
-    [
-        ("block_spread", 0.6, "must be at most 0.5, not 0.6"),
-        ("block_spread", -0.1, r"must be in \[0, 1\], not -0.1"),
-        ("kernel_latency", -1.0, "must be finite and not negative"),
-        ("least_sm_share", "high", "must be a number"),
-    ],
-)
-def test_values_that_cannot_be(field, value, text):
-    with pytest.raises(ClusterError, match=f"{field} {text}"):
-        device(**{field: value})

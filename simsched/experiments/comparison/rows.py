@@ -1,10 +1,16 @@
 """What a comparison consists of: a row per scheduler, and how makespans were sampled."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from simsched.base.codec import Checked
+from simsched.base.errors import SimulationError
+from simsched.base.kinds import Amount, Count, Range, Seed
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Checked):
     """What one scheduler came to.
 
     Parameters
@@ -37,27 +43,33 @@ class Row:
         Why there is no schedule; None if there is one.
     """
 
+    SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
     scheduler: str
-    makespan_us: float | None = None
-    p50_us: float | None = None
-    p95_us: float | None = None
-    p99_us: float | None = None
-    estimate_us: float | None = None
-    speedup: float | None = None
-    over_bound: float | None = None
-    streams: int | None = None
-    devices: int | None = None
-    syncs: int | None = None
-    peak_memory_bytes: float | None = None
-    sm_utilization: float | None = None
-    sm_efficiency: float | None = None
-    search_s: float | None = None
+    makespan_us: Amount | None = None
+    p50_us: Amount | None = None
+    p95_us: Amount | None = None
+    p99_us: Amount | None = None
+    estimate_us: Amount | None = None
+    speedup: Amount | None = None
+    over_bound: Amount | None = None
+    streams: Count | None = None
+    devices: Count | None = None
+    syncs: Count | None = None
+    peak_memory_bytes: Amount | None = None
+    sm_utilization: Amount | None = None
+    sm_efficiency: Amount | None = None
+    search_s: Amount | None = None
     warning: str | None = None
     reason: str | None = None
 
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if (self.makespan_us is None) != (self.reason is not None):
+            raise self.refusal("there is either a makespan_us or a reason why there is none")
+
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Checked):
     """How makespans were sampled.
 
     Parameters
@@ -70,18 +82,19 @@ class Sampling:
         The one given; None if it was a generator.
     """
 
-    n: int
-    jitter: float | dict[str, float]
-    seed: int | None
+    SUBJECT, ERROR = "sampling", SimulationError
+    n: Annotated[int, Range(1, 100_000_000)]
+    jitter: float | Mapping[str, float]
+    seed: Seed | None
 
     def __str__(self) -> str:
-        jitter = "of each operator its own" if isinstance(self.jitter, dict) else f"{100 * self.jitter:g} %"
+        jitter = "of each operator its own" if isinstance(self.jitter, Mapping) else f"{100 * self.jitter:g} %"
         seed = "" if self.seed is None else f", seed {self.seed}"
         return f"{self.n} {'sample' if self.n == 1 else 'samples'}, jitter {jitter}{seed}"
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class Draws(Checked):
     """What is drawn anew for every schedule, alike for all.
 
     Parameters
@@ -92,5 +105,6 @@ class Draws:
         Of the generator that each schedule begins with.
     """
 
-    jitter: float | dict[str, float]
-    seed: int
+    SUBJECT, ERROR = "draws", SimulationError
+    jitter: float | Mapping[str, float]
+    seed: Seed

@@ -1,26 +1,86 @@
 """`Comparison`: rows that print as a table."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.codec import Document
+from simsched.base.errors import FormatError
+from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS, format_bytes
 from simsched.experiments.comparison.rows import Draws, Row, Sampling
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model.graph.columns import Floats
+from simsched.model.graph.derived import with_times
+from simsched.model.schedule import NumberedPlan, Schedule
 from simsched.model.trace import Trace
-from simsched.simulator import Makespans
+from simsched.simulator import Makespans, simulate, simulate_many
+from simsched.simulator.baking import placed_operator_times
+
+_MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class _File:
+    """Several schedulers on one graph.
+
+    Parameters
+    ----------
+    cluster
+        What was compared on.
+    sampling
+        How makespans were sampled.
+    draws
+        Where the jitter of every schedule begins.
+    rows
+        One per scheduler, in the order asked for.
+    plans
+        The schedule of each scheduler that made one.
+    samples
+        Sampled makespans in us by scheduler.
+    graphs
+        What schedules run, each once; they name them by their place.
+    graph
+        The place of the one that was compared.
+    """
+
+    cluster: Cluster
+    sampling: Sampling | None = None
+    draws: Draws | None = None
+    rows: tuple[Row, ...]
+    plans: Mapping[str, NumberedPlan]
+    samples: Mapping[str, Floats]
+    graphs: tuple[OpGraph, ...]
+    graph: Count
+
+
+class _Later(Mapping[str, T]):
+    """What follows from schedules, by their names: what is known, and what is simulated when somebody asks for it."""
+
+    def __init__(self, plans: Mapping[str, Schedule], known: dict[str, T], make: Callable[[Schedule], T]) -> None:
+        self._plans, self._known, self._make = plans, known, make
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._known:
+            self._known[name] = self._make(self._plans[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plans)
+
+    def __len__(self) -> int:
+        return len(self._plans)
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Document):
     """Rows of a comparison; prints as a table.
 
     Parameters
@@ -41,6 +101,7 @@ class Comparison:
         The cost model that was given; None for the times of the graph.
     """
 
+    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
     graph: OpGraph
     cluster: Cluster
     rows: tuple[Row, ...]
@@ -61,40 +122,61 @@ class Comparison:
             "rows": [asdict(row) for row in self.rows],
         }  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a JSON document, format ``simsched.comparison`` version 1.
+    def to_file(self) -> _File:
+        """Return it as its file has it.
 
-        Graphs stand in it once each, with the times that the schedules ran with where a calibration or a cost
-        model gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written as
-        they are; of more, the seed is, and they are drawn again when they are asked for.
+        Graphs stand there once each, with the times that the schedules ran with where a calibration or a cost model
+        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written as they are; of
+        more, the seed is.
         """
-        from simsched.experiments.comparison.convert import to_dict
-
-        return to_dict(self)
+        graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
+        for name, plan in self.plans.items():
+            graph = self.traces[name].graph  # with the times of a calibration
+            times = None if self.cost is None else placed_operator_times(plan.over(graph), self.cluster, self.cost)
+            key = (id(graph), b"" if times is None else times.tobytes())
+            if key not in numbers:
+                numbers[key] = len(graphs)
+                graphs.append(graph if times is None else with_times(graph, times))
+            plans[name] = NumberedPlan.of(plan, numbers[key])
+        samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
+        return _File(
+            cluster=self.cluster, sampling=self.sampling, draws=self.draws, rows=self.rows, plans=plans,
+            samples=samples, graphs=tuple(graphs), graph=0,
+        )  # fmt: skip
 
     @classmethod
-    def from_dict(cls, data: Any, source: str = "comparison") -> "Comparison":
-        """Make a comparison from a decoded ``simsched.comparison`` document; `source` names it in errors.
-
-        Every schedule is simulated again.
-
-        Raises
-        ------
-        FormatError
-            Also if a schedule takes another time than its row says.
-        """
-        from simsched.experiments.comparison.convert import from_dict
-
-        return from_dict(data, source)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the comparison to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict(), indent=None))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Comparison":
-        """Read a comparison from a JSON file; errors are those of `from_dict`."""
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(
+        cls,
+        cluster: Cluster,
+        rows: Sequence[Row],
+        plans: Mapping[str, NumberedPlan],
+        samples: Mapping[str, Floats],
+        graphs: Sequence[OpGraph],
+        graph: int,
+        sampling: Sampling | None = None,
+        draws: Draws | None = None,
+    ) -> "Comparison":
+        """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
+        done = [row.scheduler for row in rows if row.makespan_us is not None]
+        if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
+            raise FormatError("'plans' must hold one schedule for each row with a makespan, under its name")
+        if (sampling is not None and draws is None and done) or not samples.keys() <= plans.keys():
+            raise FormatError("'samples' must hold those of schedules, and 'draws' the jitter of 'sampling'")
+        for name, values in samples.items():
+            if sampling is None or values.shape != (sampling.n,):
+                raise FormatError(f"samples[{name!r}] must be as many makespans as 'sampling' says")
+        for number in (graph, *(plan.graph for plan in plans.values())):
+            if not 0 <= number < len(graphs):
+                raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
+        made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
+        jitter, seed = (None, None) if sampling is not None or draws is None else (draws.jitter, draws.seed)
+        traces = _Later(made, {}, lambda plan: simulate(plan, cluster, jitter=jitter, rng=seed))
+        drawn: Mapping[str, Makespans] = {}
+        if sampling is not None and draws is not None:
+            n, jit, begin = sampling.n, draws.jitter, draws.seed
+            known = {name: Makespans(values) for name, values in samples.items()}
+            drawn = _Later(made, known, lambda plan: simulate_many(plan, cluster, n, jitter=jit, rng=begin))
+        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, draws)
 
     _repr_html_ = as_html
 

@@ -13,7 +13,7 @@ from simsched.base.kinds import Amount, Count, Name
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile.measured import Summary, Times, quantile
-from simsched.model.program import Program
+from simsched.model.program import Issued, Program
 from simsched.model.trace import COPY, KERNEL, Trace, measured_trace
 
 _PICOSECONDS: Final = 6  # digits after the point that a time in us is written with
@@ -138,28 +138,26 @@ class NumberedRun(_Run):
     graph, cluster
         Places in the lists of graphs and clusters.
     program
-        What ran: a document of a program without its graph.
+        What ran, without its graph.
     """
 
     graph: Count
     cluster: Count
-    program: Mapping[str, Any]
+    program: Issued
 
     @classmethod
     def of(cls, replay: Replay, graph: int, cluster: int) -> "NumberedRun":
         """Return a replay, given the places of its graph and cluster."""
-        program = replay.program.to_dict()
-        del program["graph"]
-        return cls(graph=graph, cluster=cluster, program=program, **_measured(replay))
+        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measured(replay))
 
     def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
         """Return the replay; runs of one graph share it."""
         for number, parts, what in ((self.graph, graphs, "graph"), (self.cluster, clusters, "cluster")):
             if number >= len(parts):
                 raise FormatError(f"runs[{place}]: there is no {what} {number}; the file has {len(parts)}")
-        graph, cluster = graphs[self.graph], clusters[self.cluster]
-        program = Program.from_dict({**self.program, "graph": graph.to_dict()}, f"runs[{place}]: program").over(graph)
+        cluster = clusters[self.cluster]
         with naming(f"runs[{place}]"):
+            program = self.program.made(graphs[self.graph])
             trace = measured_trace(program, cluster, self.launches, self.copies)
         return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
 
