@@ -13,7 +13,7 @@ MOST_POINTS: Final = 150_000
 """Rows that all edges together may pass through."""
 _POINT: Final = 12  # pixels that an edge takes where it passes through a row
 _ABREAST: Final = 12  # operators without edges in a row
-_ONE_WAY, _BOTH_WAYS = 4, 8  # sweeps, the first of each kind; more change little
+_ONE_WAY, _BOTH_WAYS = 4, 8  # pairs of sweeps, then sweeps; more change little
 
 
 class Layers(NamedTuple):
@@ -22,7 +22,7 @@ class Layers(NamedTuple):
     row: Ints
     """Row of each vertex from the top, shape (n_vertices,)."""
     x: Ints
-    """Middle of each vertex in pixels; the leftmost box begins at 0."""
+    """Middle of each vertex in pixels; the room of the leftmost begins at 0."""
     chains: list[list[int]]
     """For each edge the vertices that it passes, a row after the other."""
     aside: list[int]

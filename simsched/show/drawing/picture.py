@@ -66,10 +66,7 @@ def describe(shown: OpGraph | Schedule) -> Picture:
         raise GraphError(f"pictures are drawn of graphs and schedules, not of {type(shown).__name__}")
     graph = shown.graph if isinstance(shown, Schedule) else shown
     if len(graph) > LARGEST:
-        raise GraphError(
-            f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}; "
-            "draw a part of it, or a smaller graph of its kind"
-        )
+        raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
     counts = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
     if isinstance(shown, Schedule):
         return _of_schedule(shown, counts)
