@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,9 @@ from simsched.base.units import format_time, time_unit
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.trace.metrics import lanes
 from simsched.model.trace.trace import COPY, HOST, KERNEL, WAIT, Trace
-from simsched.show.figure import PALETTE, new_figure, require_format, save_figure, style
+from simsched.show.figure import ink, kind_colours, new_figure, paint, require_format, save_figure, style
 
-_OTHER, _COPY, _HOST, _WAIT = "#999999", "#4D4D4D", "#C8C8C8", "#BDBDBD"
-_DARK: Final = ("#0072B2",)  # white text reads better on it
+_COPY, _HOST, _WAIT = "#4D4D4D", "#C8C8C8", "#BDBDBD"
 _DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 
@@ -172,7 +171,7 @@ def _bars(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: fl
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    colour, names = kind_colours(trace)
+    colour, names = kind_colours(trace.graph)
     row = np.repeat(np.arange(len(rows)), [len(r.spans) for r in rows])
     spans = np.concatenate([r.spans for r in rows]) if rows else np.zeros(0, np.int64)
     middle = centre[row]
@@ -210,28 +209,11 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
     return np.stack([np.stack([left, right, right, left], 1), np.stack([top, top, bottom, bottom], 1)], 2)
 
 
-def kind_colours(trace: Trace) -> tuple[Ints, list[str]]:
-    """Return the colour of each operator, shape (n_ops,), and what each colour is called."""
-    graph = trace.graph
-    codes: dict[str | None, int] = {}
-    kind = np.array([codes.setdefault(graph.label("kind", i), len(codes)) for i in range(len(graph))])
-    rank = np.empty(len(codes), np.int64)
-    rank[np.argsort(-np.bincount(kind), kind="stable")] = np.arange(len(codes))
-    by_rank = [str(name) for _, name in sorted(zip(rank.tolist(), codes, strict=True))]
-    names = by_rank[: len(PALETTE)] + (["other"] if len(by_rank) > len(PALETTE) else [])
-    return np.minimum(rank, len(PALETTE))[kind], names
-
-
-def paint(code: int) -> str:
-    """Return the colour of a code of `kind_colours`."""
-    return PALETTE[code] if code < len(PALETTE) else _OTHER
-
-
 def _labels(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     left, right = ax.get_xlim()
     per_point = (right - left) * scale / _points(ax)[0]  # us
-    colour, _ = kind_colours(trace)
+    colour, _ = kind_colours(trace.graph)
     for row, y in zip(rows, centre.tolist(), strict=True):
         length = trace.end[row.spans] - trace.start[row.spans]
         work = trace.kind[row.spans] == KERNEL
@@ -242,8 +224,7 @@ def _labels(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: 
             fitting = next((text for text in (name, shorter) if len(text) * _CHARACTER * _FONT <= room), None)
             if fitting is not None:
                 x = (trace.start[i] + trace.end[i]) / 2 / scale
-                ink = "white" if paint(colour[trace.op[i]]) in _DARK else "black"
-                text = ax.text(
-                    x, y, fitting, fontsize=_FONT, ha="center", va="center_baseline", color=ink, clip_on=True
-                )
+                black_or_white = ink(paint(colour[trace.op[i]]))
+                look = {"ha": "center", "va": "center_baseline", "color": black_or_white, "clip_on": True}
+                text = ax.text(x, y, fitting, fontsize=_FONT, **look)
                 text.set_in_layout(False)  # thousands of them would slow the layout down

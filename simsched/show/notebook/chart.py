@@ -7,8 +7,9 @@ from typing import Final
 from simsched.base.units import time_unit
 from simsched.model.trace import Trace
 from simsched.model.trace.trace import COPY, KERNEL, KINDS
-from simsched.show.drawing.style import ink, printable, shortened, text_width
-from simsched.show.gantt import GanttRow, gantt_rows, kind_colours, paint, row_centres
+from simsched.show.figure import ink, kind_colours, paint
+from simsched.show.gantt import GanttRow, gantt_rows, row_centres
+from simsched.show.svg import legend, printable, shortened, text_width
 
 _WIDTH, _ROW, _TOP = 760.0, 22.0, 8.0
 _SIZE, _INSIDE = 11.0, 9.0  # of letters
@@ -30,7 +31,12 @@ def chart(trace: Trace) -> str:
     scale = (_WIDTH - left - 12) / (trace.makespan or 1.0)
     places = (_TOP + _ROW * row_centres(rows)).tolist()
     bottom = places[-1] + _ROW / 2 + 2 if places else _TOP
-    legend, height = _legend(trace, left, bottom + 34)
+    colour, names = kind_colours(trace.graph)
+    entries = [(paint(code), name) for code, name in enumerate(names)]
+    if (trace.kind == COPY).any():
+        entries.append((_COPY_FILL, "copy"))
+    meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
+    height = last + 8
     said = escape(f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {height:g}" width="{_WIDTH:g}" '
@@ -38,14 +44,13 @@ def chart(trace: Trace) -> str:
         'fill="currentColor" style="max-width:100%;height:auto">',
         *_axis(trace, left, scale, bottom),
     ]
-    colour, _ = kind_colours(trace)
     for row, label, y in zip(rows, labels, places, strict=True):
         if label:
             size = _SIZE if row.height == 1 else _INSIDE
             parts.append(f'<text x="{left - 6:.1f}" y="{y + size / 3:.1f}" font-size="{size:g}" text-anchor="end">'
                          f"{escape(printable(label))}</text>")  # fmt: skip
         parts += [_bar(trace, i, row, y, left, scale, paint(int(colour[trace.op[i]]))) for i in row.spans.tolist()]
-    return "".join([*parts, *legend, "</svg>"])
+    return "".join([*parts, meanings, "</svg>"])
 
 
 def _axis(trace: Trace, left: float, scale: float, bottom: float) -> Iterator[str]:
@@ -88,21 +93,3 @@ def _bar(trace: Trace, i: int, row: GanttRow, y: float, left: float, scale: floa
         f'{bar}<text x="{x + width / 2:.1f}" y="{y + 3:.1f}" font-size="{_INSIDE:g}" text-anchor="middle" '
         f'fill="{ink(fill)}" pointer-events="none">{escape(name)}</text>'
     )
-
-
-def _legend(trace: Trace, left: float, y: float) -> tuple[list[str], float]:
-    """Return what the colours mean, and how high the picture is with it."""
-    _, names = kind_colours(trace)
-    entries = [(paint(code), name) for code, name in enumerate(names)]
-    if (trace.kind == COPY).any():
-        entries.append((_COPY_FILL, "copy"))
-    parts, x = [], left
-    for fill, name in entries:
-        text = shortened(printable(name), _SIZE, 200)
-        taken = 30 + text_width(text, _SIZE)
-        if x > left and x + taken > _WIDTH:
-            x, y = left, y + 18
-        parts.append(f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="14" height="12" fill="{fill}"/>'
-                     f'<text x="{x + 19:.1f}" y="{y:.1f}">{escape(text)}</text>')  # fmt: skip
-        x += taken
-    return parts, y + 8

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import GraphError
 from simsched.base.units import format_bytes, format_time
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
@@ -73,11 +72,7 @@ def _graph(graph: OpGraph) -> Iterable[str]:
 def _drawing(shown: OpGraph | Schedule, graph: OpGraph) -> str:
     if len(graph) > _DRAWN or len(graph.src) > 4 * _DRAWN:
         return ""
-    try:
-        picture = to_svg(shown)
-    except GraphError:  # it cannot be drawn: the facts are shown all the same
-        return ""
-    return f'<div tabindex="0" style="max-height:640px;overflow:auto">{picture}</div>'
+    return f'<div tabindex="0" style="max-height:640px;overflow:auto">{to_svg(shown)}</div>'
 
 
 def _schedule(plan: Schedule) -> Iterable[str]:

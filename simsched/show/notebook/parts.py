@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from simsched.show.drawing.style import printable
+from simsched.show.svg import printable
 
 _SPACE = "padding:2px 10px 2px 0"
 _CAPTION = "caption-side:top;text-align:left;color:inherit"

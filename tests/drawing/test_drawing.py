@@ -1,0 +1,342 @@
+"""Pictures of graphs and schedules: what they say, and where everything lies, whatever the graph and its names."""
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs
+
+import simsched as ss
+from simsched.base.errors import FileError, GraphError
+from simsched.show.drawing import to_dot, to_svg
+from simsched.show.drawing.picture import LARGEST
+from simsched.show.figure import PALETTE, ink, paint, tinted
+from simsched.show.svg import printable, shortened, text_width
+from workloads import load, random_layered
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = ["<&\"'>", "a\x00b\x1b[31m", "]]>", "\\", 'x\\"', "&lt;&#0;", "\u202eabc", "日本" * 30, "w" * 5000, "\ud800"]
+
+
+def op(name, kind="conv", **more):
+    return ss.Operator(name, kind, **more)
+
+
+def graph_of(*edges, alone=(), name="made"):
+    names = dict.fromkeys([end for edge in edges for end in edge] + list(alone))
+    return ss.OpGraph([op(n) for n in names], [ss.Edge(s, d, nbytes=1024) for s, d in edges], name=name)
+
+
+def two_devices():
+    rows = [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", "gpu1"), ss.Placement("d")]
+    return ss.Schedule(graph_of("ab", "ac", "bd", "cd"), rows, scheduler="by hand", estimate=12.0)
+
+
+def titles(text):
+    return [each.text for each in ET.fromstring(text).iter(f"{SVG}title")]
+
+
+def texts(text):
+    return [each.text for each in ET.fromstring(text).iter(f"{SVG}text")]
+
+
+def boxes(text):
+    """Of each operator, in order: its rectangle (x, y, width, height), fill, and the texts in it."""
+    found = []
+    for group in ET.fromstring(text).iter(f"{SVG}g"):
+        if [child.tag for child in group] == [f"{SVG}title", f"{SVG}rect", f"{SVG}g"]:
+            sides = [float(group[1].get(key)) for key in ("x", "y", "width", "height")]
+            found.append((sides, group[1].get("fill"), list(group[2])))
+    return found
+
+
+def fills(text):
+    return {labels[0].text: fill for _, fill, labels in boxes(text)}
+
+
+def routes(text):
+    """Of each edge the points that its path goes through (x, y), in order."""
+    found = []
+    for group in ET.fromstring(text).iter(f"{SVG}g"):
+        if [child.tag for child in group] == [f"{SVG}title", f"{SVG}path", f"{SVG}path"]:
+            points = []
+            for mark, rest in re.findall("([MCV])([^MCV]*)", group[1].get("d")):
+                numbers = [float(number) for number in rest.split()]
+                points.append((points[-1][0], numbers[0]) if mark == "V" else tuple(numbers[-2:]))
+            found.append(points)
+    return found
+
+
+def check_geometry(graph, text):
+    """Boxes are apart; edges lead down from box to box, and lie beside the boxes of the rows that they pass."""
+    sides = np.array([each for each, _, _ in boxes(text)])
+    left, top, right, bottom = sides[:, 0], sides[:, 1], sides[:, 0] + sides[:, 2], sides[:, 1] + sides[:, 3]
+    for i in range(len(graph)):
+        beside = (left < right[i] + 9) & (right > left[i] - 9) & (top < bottom[i] + 9) & (bottom > top[i] - 9)
+        assert np.flatnonzero(beside).tolist() == [i]
+    pairs = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
+    for (u, v), points in zip(pairs, routes(text), strict=True):
+        assert points[0] == ((left[u] + right[u]) / 2, bottom[u])
+        assert points[-1] == ((left[v] + right[v]) / 2, top[v])
+        assert all(below >= above for (_, above), (_, below) in pairwise(points))
+        for x, y in points[1:-2]:
+            assert not ((left < x) & (x < right) & (top <= y) & (y <= bottom)).any()
+
+
+def test_a_picture_of_a_graph():
+    """Two kinds, the more frequent one in the first colour; shapes, or times where there are none."""
+    graph = ss.OpGraph(
+        [op("a", output_shape=(1, 8, 4, 4)), op("b", "pool", time=3.5), op("c", flops=2e6, weight_nbytes=2048)],
+        [ss.Edge("a", "b", nbytes=512), ss.Edge("a", "c", nbytes=512)],
+        name="net",
+    )
+    text = to_svg(graph)
+    assert texts(text)[:4] == ["net", "3 operators, 2 edges", "conv (2)", "pool (1)"]
+    assert texts(text)[4:] == ["a", "conv · 1×8×4×4", "b", "pool · 3.5 us", "c", "conv"]
+    assert fills(text) == {"a": PALETTE[0], "b": PALETTE[1], "c": PALETTE[0]}
+    assert "a → b\n512 B" in titles(text)
+    assert "c\nkind: conv\nwork: 2 MFLOP\nweights: 2.0 KiB" in titles(text)
+    root = ET.fromstring(text)
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == titles(text)[0] == "net: 3 operators, 2 edges"
+    assert root[1].get("fill") == "#ffffff"  # paper, whatever is around
+    assert texts(to_svg(graph, title="<mine>"))[0] == "<mine>"
+
+
+def test_a_picture_of_a_schedule():
+    """Devices differ in hue, streams of one in tint; of four edges two are between devices."""
+    text = to_svg(two_devices())
+    assert texts(text)[:2] == ["made by by hand", "4 operators, 4 edges, 3 streams on 2 devices, estimate 12 us"]
+    legend = ["gpu0 stream 0 (2)", "gpu0 stream 1 (1)", "gpu1 stream 0 (1)", "dashed: between devices"]
+    assert texts(text)[2:6] == legend
+    found = fills(text)
+    assert found["a"] == found["d"]
+    assert len({found["a"], found["b"], found["c"]}) == 3
+    assert "conv · gpu1 stream 0" in texts(text)
+    assert text.count("stroke-dasharray") == 2
+    assert to_dot(two_devices()).count("style=dashed") == 2
+
+
+def test_one_device_is_coloured_by_streams():
+    """Twelve of twenty streams are in the legend."""
+    graph = ss.OpGraph([op(f"o{i}") for i in range(20)])
+    text = to_svg(ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i) for i in range(20)]))
+    assert texts(text)[2:4] == ["stream 0 (1)", "stream 1 (1)"]
+    assert texts(text)[14] == "and 8 more"
+    assert len(set(fills(text).values())) == 20
+
+
+def test_stages_are_bands():
+    """a | b c | d, stages numbered 0, 3 and 7, from top to bottom, and no box outside its band."""
+    graph = graph_of("ab", "ac", "bd", "cd")
+    stage = dict(zip("abcd", (0, 3, 3, 7), strict=True))
+    rows = [ss.Placement(n, stage=stage[n], group=int(n == "c"), stream=int(n == "c")) for n in "abcd"]
+    plan = ss.Schedule(graph, rows, execution="stages")
+    text = to_svg(plan)
+    assert [each for each in texts(text) if each.startswith("stage")] == ["stage 0", "stage 3", "stage 7"]
+    assert "3 stages" in texts(text)[1]
+    assert "c\nkind: conv\nruns on: gpu0 stream 1, stage 3" in titles(text)
+    bands = [
+        (float(rect.get("y")), float(rect.get("y")) + float(rect.get("height")))
+        for rect in ET.fromstring(text).iter(f"{SVG}rect")
+        if rect.get("fill") in ("#eef2f7", "#dfe6ef")
+    ]
+    assert all(end < start for (_, end), (start, _) in pairwise(bands))
+    for ((_, y, _, height), _, _), name in zip(boxes(text), "abcd", strict=True):
+        top, bottom = bands[[0, 3, 7].index(stage[name])]
+        assert top < y < y + height < bottom
+    assert re.findall(r'label="(stage \d)"', to_dot(plan)) == ["stage 0", "stage 3", "stage 7"]
+
+
+def test_stages_of_devices_that_do_not_follow_each_other_are_numbers():
+    """a in stage 1 of gpu0 feeds b in stage 0 of gpu1."""
+    graph = graph_of("ab", alone="z")
+    rows = [ss.Placement("z"), ss.Placement("a", stage=1), ss.Placement("b", "gpu1")]
+    plan = ss.Schedule(graph, rows, execution="stages").check()
+    for text in (to_svg(plan), to_dot(plan)):
+        assert "conv · gpu0 stream 0 · stage 1" in text
+    assert "stage 0" not in texts(to_svg(plan))
+    assert re.findall(r'cluster_\d { label="(\w+)"', to_dot(plan)) == ["gpu0", "gpu1"]
+
+
+def test_dot_of_a_graph():
+    graph = ss.OpGraph([op("a", time=3.0), op('b"\\', block="blk")], [ss.Edge("a", 'b"\\', nbytes=8)], name="net")
+    lines = to_dot(graph).splitlines()
+    assert lines[0] == 'digraph "net" {'
+    assert any(line.startswith('  n0 [label="a\\nconv · 3 us", fillcolor="#') for line in lines)
+    assert any(line.startswith('  n1 [label="b\\"\\\\\\nconv"') for line in lines)
+    assert '  subgraph cluster_0 { label="blk"; color="#c9cdd4"; n1; }' in lines
+    assert '  n0 -> n1 [tooltip="a → b\\"\\\\\\n8 B"];' in lines
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names(hostile):
+    """Well-formed, with the names as text, and labels no wider than their boxes."""
+    operators = [op(hostile, hostile, block=hostile), op(hostile + "2", block=hostile), op("z" + hostile)]
+    graph = ss.OpGraph(operators, [ss.Edge(hostile, hostile + "2")], name=hostile)
+    plan = ss.Schedule(
+        graph,
+        [ss.Placement(n, hostile, stage=i) for i, n in enumerate(graph.names)],
+        execution="stages",
+        scheduler=hostile,
+    )
+    for shown in (graph, plan):
+        text = to_svg(shown)
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", text)
+        text.encode()
+        assert f"{printable(hostile)}\nkind: {printable(hostile)}" in "\n".join(titles(text))
+        assert len(boxes(text)) == 3
+        for (_, _, width, _), _, labels in boxes(text):
+            assert all(text_width(each.text, float(each.get("font-size"))) <= width - 8 for each in labels)
+        dot = to_dot(shown)
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", dot)
+        assert all(line.endswith(("{", "}", ";")) for line in dot.splitlines())
+
+
+@settings(max_examples=12)
+@given(graph=graphs(max_ops=8), title=st.text(max_size=20))
+def test_any_graph_is_drawn(graph, title):
+    """Every operator has a box and every pair an edge, in graphs and in schedules."""
+    pairs = len({(edge.src, edge.dst) for edge in graph.edges})
+    for shown in (graph, ss.schedule(graph, ss.Cluster.preset("a100", 2), "inter-lp")):
+        text = to_svg(shown, title=title)
+        assert len(titles(text)) == 1 + len(graph) + pairs
+        check_geometry(graph, text)
+        dot = to_dot(shown)
+        assert dot.count(" -> ") == pairs
+        assert len(re.findall(r"^ +n\d+ \[label=", dot, re.MULTILINE)) == len(graph)
+
+
+@settings(max_examples=25)
+@given(n=st.integers(1, 40), n_edges=st.integers(0, 80), seed=st.integers(0, 1000), staged=st.booleans())
+def test_boxes_and_edges_of_larger_graphs(n, n_edges, seed, staged):
+    ends = np.sort(np.random.default_rng(seed).integers(0, n, (n_edges, 2)), axis=1)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    graph = ss.OpGraph.from_columns([f"v{i}" for i in range(n)], ends[:, 0], ends[:, 1])
+    rows = [ss.Placement(name, stage=i // 5) for i, name in enumerate(graph.names)]  # edges lead to higher numbers
+    check_geometry(graph, to_svg(ss.Schedule(graph, rows, execution="stages") if staged else graph))
+
+
+def test_a_chain_is_straight():
+    text = to_svg(graph_of("ab", "bc", "cd"))
+    assert len({x for points in routes(text) for x, _ in points}) == 1
+
+
+def test_a_fork_is_symmetric():
+    """The middle of three branches below the source, the others as far to either side."""
+    s, a, b, c, t = (x for (x, _, _, _), _, _ in boxes(to_svg(graph_of("sa", "sb", "sc", "at", "bt", "ct"))))
+    assert sorted([a, b, c])[1] == s == t
+    assert a + b + c == 3 * s
+
+
+def test_operators_without_edges_make_a_rectangle():
+    """Twelve abreast: 30 take three rows."""
+    text = to_svg(graph_of("yz", alone=[f"x{i}" for i in range(30)]))
+    assert len({y for (_, y, _, _), _, _ in boxes(text)}) == 3
+
+
+def test_parallel_edges_are_drawn_once():
+    graph = ss.OpGraph([op("a"), op("b")], [ss.Edge("a", "b", nbytes=1024), ss.Edge("a", "b", nbytes=2048)])
+    assert "a → b\n3.0 KiB in 2 tensors" in titles(to_svg(graph))
+    assert len(routes(to_svg(graph))) == 1
+
+
+def test_extreme_numbers():
+    graph = ss.OpGraph(
+        [op("a", time=1e300, flops=1e300, weight_nbytes=1e300), op("b", time=0.0, output_shape=(2**50,) * 4)],
+        [ss.Edge("a", "b", nbytes=1e300)],
+    )
+    assert len(titles(to_svg(graph))) == 4
+
+
+def test_thousands_of_operators():
+    """2,000 operators and 4,000 edges: what grows faster than their number would take minutes."""
+    assert len(routes(to_svg(random_layered(2000, 50, n_edges=4000, rng=0)))) == 4000
+
+
+def test_what_is_not_drawn():
+    """From each of the first 100 of a chain of 2,000 an edge to the last: some 195,000 rows."""
+    n = 2000
+    src = np.concatenate([np.arange(n - 1), np.arange(100)])
+    dst = np.concatenate([np.arange(1, n), np.full(100, n - 1)])
+    with pytest.raises(GraphError, match=r"^graph: too many long edges to be drawn"):
+        to_svg(ss.OpGraph.from_columns([f"v{i}" for i in range(n)], src, dst))
+    graph = random_layered(LARGEST + 1, 50, rng=0)
+    for draw in (to_svg, to_dot):
+        with pytest.raises(GraphError, match=r"^graph 'layered-10001' has 10001 operators: pictures are drawn of up"):
+            draw(graph)
+        with pytest.raises(GraphError, match=r"^pictures are drawn of graphs and schedules, not of str$"):
+            draw("inception_v3")
+
+
+def test_files(tmp_path):
+    path = tmp_path / "a.svg"
+    assert to_svg(graph_of("ab"), path) == path.read_text(encoding="utf-8")
+    assert to_dot(graph_of("ab"), tmp_path / "a.dot") == (tmp_path / "a.dot").read_text(encoding="utf-8")
+    for draw in (to_svg, to_dot):
+        with pytest.raises(FileError, match="cannot write"):
+            draw(graph_of("ab"), tmp_path / "nowhere" / "a")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.dot", "a.svg"]
+
+
+def test_same_bytes_whatever_the_hash_seed():
+    code = (
+        "import hashlib, simsched as ss, workloads\n"
+        "from simsched.show.drawing import to_dot, to_svg\n"
+        "g = workloads.random_layered(30, 6, rng=1)\n"
+        "plan = ss.schedule(g, ss.Cluster.preset('a100', 3), 'inter-lp')\n"
+        "texts = [f(x) for f in (to_svg, to_dot) for x in (g, plan, workloads.load('inception_v3'))]\n"
+        "print(hashlib.sha256(''.join(texts).encode()).hexdigest())"
+    )
+    root = Path(__file__).resolve().parents[2]
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert len(found[0]) == 65
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["inception_v3", "randwire"])
+def test_networks(name):
+    graph = load(name)
+    check_geometry(graph, to_svg(graph))
+
+
+def test_ink_has_contrast():
+    """At least 4.5 to 1 on every fill, as WCAG 2 asks for."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for fill in [paint(7), *(tinted(hue, tint) for hue in range(7) for tint in range(4))]:
+        light, dark = sorted([luminance(fill), luminance(ink(fill))], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+@given(text=st.text(), width=st.floats(20, 300))
+def test_shortened_texts_fit(text, width):
+    found = shortened(text, 12, width)
+    assert text_width(found, 12) <= width
+    assert found == text or "…" in found
+
+
+@given(st.text())
+def test_printable_texts_are_lines_of_xml(text):
+    found = printable(text)
+    assert found
+    assert "\n" not in found
+    ET.fromstring(f"<a>{found.replace('&', '&amp;').replace('<', '&lt;').replace(']]>', '')}</a>")
