@@ -5,7 +5,8 @@
 ['cupy', 'torch', 'cpu', 'synthetic', 'recorded']
 """
 
-from hwbackend.protocol import Backend, Replay
 from hwbackend.registry import BACKENDS, Availability, available, get
+from simsched.model.backend import Backend
+from simsched.model.profile import Replay
 
 __all__ = ["BACKENDS", "Availability", "Backend", "Replay", "available", "get"]

@@ -17,12 +17,13 @@ from hwbackend.cpu_run import Run
 from hwbackend.cpu_threads import SUPPORTED, cores, one_blas_thread, realtime_permitted
 from hwbackend.cpu_values import OutputValues
 from hwbackend.cpu_work import SHORTEST_BLOCK, Buffers, Rates, measured_rates, realised_on, work_of
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from hwbackend.profiling import microbenchmarks, profile
 from hwbackend.synth import SYNTH
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_count, is_number
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, US
+from simsched.model.backend import prepared
 from simsched.model.cluster import WARP, Cluster, Device, Link
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.profile import Profile, Replay
@@ -119,15 +120,15 @@ class CpuBackend:
         return realised_on(graph, self.cluster, self._rates)
 
     def microbenchmarks(self) -> Profile:
-        """See `hwbackend.protocol.Backend`."""
+        """See `simsched.model.backend.Backend`."""
         return microbenchmarks(self)
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
-        """See `hwbackend.protocol.Backend`."""
+        """See `simsched.model.backend.Backend`."""
         return profile(self, graph, in_situ, rng)
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
-        """See `hwbackend.protocol.Backend`.
+        """See `simsched.model.backend.Backend`.
 
         Start and end of each span are the medians of those of all repeats kept, so what ended before another began in
         each of them does so in the trace.

@@ -17,9 +17,10 @@ from hwbackend.cupy_interface import CudaApi, Function
 from hwbackend.cupy_operators import Numbers, Values, launched, with_kernels
 from hwbackend.cupy_run import Run
 from hwbackend.cupy_streams import STAMP, STAMP_SOURCE
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from simsched.base.errors import BackendError, SimschedError
 from simsched.base.numeric import is_count
+from simsched.model.backend import prepared
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
@@ -140,7 +141,7 @@ class CupyBackend:
         return self._api.clocks(0)
 
     def realise(self, graph: OpGraph) -> OpGraph:
-        """Return the graph as it is launched here; see `hwbackend.protocol.Backend.realise`.
+        """Return the graph as it is launched here; see `simsched.model.backend.Backend.realise`.
 
         FLOP, bytes, blocks and threads are those of the kernels launched, registers and shared memory as compiled.
         """
@@ -153,15 +154,15 @@ class CupyBackend:
         return self._realised[1]
 
     def microbenchmarks(self) -> Profile:
-        """Measure small schedules; see `hwbackend.protocol.Backend.microbenchmarks`."""
+        """Measure small schedules; see `simsched.model.backend.Backend.microbenchmarks`."""
         return profiling.microbenchmarks(self)
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
-        """Measure the operators of a graph; see `hwbackend.protocol.Backend.profile`."""
+        """Measure the operators of a graph; see `simsched.model.backend.Backend.profile`."""
         return profiling.profile(self, graph, in_situ, rng)
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
-        """Run a schedule, check its outputs, time and trace it; see `hwbackend.protocol.Backend.replay`.
+        """Run a schedule, check its outputs, time and trace it; see `simsched.model.backend.Backend.replay`.
 
         Raises
         ------

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from hwbackend.preparing import prepared
 from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError
 from simsched.base.io import read_json
+from simsched.model.backend import prepared
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.profile import Profile, Replay

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from hwbackend.protocol import Backend
 from simsched.base.errors import BackendError, SimschedError, UnknownNameError
+from simsched.model.backend import Backend
 
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {

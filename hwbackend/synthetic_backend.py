@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
@@ -14,6 +14,7 @@ from hwbackend.surrogate.values import Values
 from hwbackend.synth import realised
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_count, is_number
+from simsched.model.backend import prepared
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from hwbackend.synth import SYNTH, realised
 from hwbackend.torch_devices import cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
 from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda, issue_order
@@ -31,6 +31,7 @@ from hwbackend.torch_traces import kernels_measured, launch_spans, read_counts, 
 from hwbackend.torch_values import Values
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from simsched.base.numeric import is_count
+from simsched.model.backend import prepared
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.profile import Profile, Replay

@@ -5,9 +5,10 @@ import json
 import numpy as np
 
 import simsched as ss
-from hwbackend.accuracy import Accuracy, Outcome, Round
 from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import Run
+from simsched.experiments.accuracy import Accuracy, Outcome, Round
+from simsched.experiments.accuracy.accuracy import AccuracyFile
 from simsched.model.graph import Kernel
 from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.profile.device import MeasuredDevice
@@ -100,8 +101,7 @@ def study_folder():
 
 def accuracy_file():
     """As it lies beside the measurements."""
-    head = {"format": "simsched.accuracy", "version": 1}
-    return {**head, **accuracy().to_dict(), "runs": {"lios": "round-2.json"}, "calibration": calibration().to_dict()}
+    return AccuracyFile.of(accuracy(), {"lios": "round-2.json"}).to_dict()
 
 
 def comparison():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import clusters, graphs
 
 import simsched as ss
-from hwbackend.profiling import random_schedule
 from simsched.base.errors import BackendError, ClusterError, CostError, FormatError, ProgramError, ScheduleError
+from simsched.calibration.training import random_schedule
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.profile import MeasuredOperator, Profile, Replay

@@ -16,12 +16,12 @@ from strategies import graphs, schedules
 
 import simsched as ss
 import workloads
-from hwbackend.accuracy import Outcome
 from simsched.base.errors import SimschedError, UnknownNameError
 from simsched.base.schemas import SCHEMAS, schema
 from simsched.calibration import Calibration
 from simsched.calibration.parameters import PARAMETERS
 from simsched.cli.run import run
+from simsched.experiments.accuracy import Outcome
 from simsched.experiments.comparison import Comparison, Row
 from simsched.experiments.study import run_study
 from simsched.experiments.study.store import read_study

@@ -45,8 +45,8 @@ _LONGEST: Final = 600
 _WORD: Final = 200  # characters of a word that is logged
 _SMALL: Final = 4000  # bytes of a spoiled file that is logged
 _IMPORTED: Final = (
-    "matplotlib.pyplot", "pandas", "onnx", "rich.table", "rich.progress", "hwbackend.accuracy",
-    "hwbackend.accuracy_figures", "hwbackend.torch_backend", "simsched.cli.app", "simsched.show.plot",
+    "matplotlib.pyplot", "pandas", "onnx", "rich.table", "rich.progress", "simsched.experiments.accuracy",
+    "simsched.show.accuracy", "hwbackend.torch_backend", "simsched.cli.app", "simsched.show.plot",
     "simsched.experiments.study", "simsched.show.report", "simsched.show.drawing",
     "simsched.experiments.whatif.sensitivity", "workloads.formats.onnx_models",
 )  # fmt: skip  # before the first command

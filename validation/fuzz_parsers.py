@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
-from hwbackend.accuracy_rows import Accuracy
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, parse_json
 from simsched.calibration import Calibration, read_target
+from simsched.experiments.accuracy.accuracy import Accuracy
 from simsched.experiments.comparison import Comparison
 from simsched.experiments.study import Results, Study
 from simsched.model.profile import Profile

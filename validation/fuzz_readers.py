@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import simsched as ss
-from hwbackend.accuracy_file import load_accuracy
-from hwbackend.accuracy_rows import Accuracy
 from simsched.base.io import dump_json
+from simsched.experiments.accuracy.accuracy import Accuracy, load_accuracy
 from simsched.experiments.study import Results, Study
 from simsched.experiments.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 from validation import fuzz_documents

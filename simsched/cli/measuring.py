@@ -166,7 +166,7 @@ def replay(
         if trace is None:
             run.trace.gantt(gantt)
         else:
-            from hwbackend.accuracy_figures import overlaid_gantt
+            from simsched.show.accuracy import overlaid_gantt
 
             overlaid_gantt(trace, run, gantt)
     facts = replay_facts(run, None if trace is None else trace.makespan)
@@ -223,9 +223,9 @@ def validate(
     round. Regret: how much slower than the fastest scheduler's schedule the one
     is that the simulator ranks first.
     """
-    from hwbackend.accuracy import validate
-    from hwbackend.accuracy_figures import overlaid_gantt
-    from hwbackend.accuracy_figures import scatter as draw_scatter
+    from simsched.experiments.accuracy import validate
+    from simsched.show.accuracy import overlaid_gantt
+    from simsched.show.accuracy import scatter as draw_scatter
 
     check_pictures(graph, output, scatter, gantt)
     dag, runner = read_graph(graph, shape), make_backend(backend, backend_option, virtual_devices)

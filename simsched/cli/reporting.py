@@ -122,8 +122,8 @@ def _read(source: str, cluster: "Target", *, predicts: bool) -> list[Any] | None
 
 def _folder(source: str) -> Any:
     """Return the study or the validation of a folder."""
-    from hwbackend.accuracy_file import NAME, load_accuracy
     from simsched.base.errors import FileError
+    from simsched.experiments.accuracy.accuracy import NAME, load_accuracy
     from simsched.experiments.study import Results
     from simsched.experiments.study.store import STUDY
 

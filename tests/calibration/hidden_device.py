@@ -8,8 +8,8 @@ import numpy as np
 
 import simsched as ss
 from hwbackend import profiling
-from hwbackend.preparing import prepared
 from hwbackend.synth import realised
+from simsched.model.backend import prepared
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
 from simsched.model.trace import COPY, KERNEL, measured_trace

@@ -8,10 +8,10 @@ import pytest
 from hidden_device import PRIOR, HiddenDevice
 
 import simsched as ss
-from hwbackend.profiling import random_schedule
 from simsched.base.errors import FileError, FormatError, SimschedError
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.evidence import runs_of
+from simsched.calibration.training import random_schedule
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
 from workloads.registry import load

@@ -8,10 +8,10 @@ import pytest
 import hwbackend
 import simsched as ss
 import workloads
-from hwbackend.accuracy import load_accuracy, validate
 from simsched.base.errors import FileError, FormatError
 from simsched.calibration import Calibration, ParameterRow
 from simsched.cli.run import run
+from simsched.experiments.accuracy import load_accuracy, validate
 from simsched.model.profile import MeasuredOperator
 
 GRAPH = "random:layered,n_ops=12,n_layers=4"
@@ -89,7 +89,7 @@ def test_folders_of_studies_and_validations(tmp_path, capsys, monkeypatch):
     ss.run_study(study, "rows", load=workloads.load_kind, executor="serial")
     backend = hwbackend.get("synthetic", gpu="a40")
     graph = workloads.random_layered(n_ops=8, n_layers=3, rng=0)
-    monkeypatch.setattr("simsched.calibration.calibrate", believed)  # fits nothing, in no time
+    monkeypatch.setattr("simsched.experiments.accuracy.rounds.calibrate", believed)  # fits nothing, in no time
     nothing = ss.Profile((MeasuredOperator("op", (50.0,)),))
     monkeypatch.setattr(type(backend), "profile", lambda self, graph, **given: nothing)
     monkeypatch.setattr(type(backend), "microbenchmarks", lambda self: nothing)

@@ -7,10 +7,11 @@ import numpy as np
 
 from hwbackend import profiling
 from hwbackend.microbenchmarks import schedules
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from hwbackend.synth import realised
 from simsched import Cluster
 from simsched.base.errors import BackendError
+from simsched.model.backend import prepared
 from simsched.model.costmodel import default_cost
 from simsched.model.profile import MeasuredOperator, Profile, Replay
 from simsched.model.trace import COPY, KERNEL, measured_trace

@@ -6,10 +6,10 @@ from matplotlib.colors import to_hex
 
 import simsched as ss
 import workloads
-from hwbackend.accuracy import Accuracy, Outcome, Round
-from hwbackend.accuracy_figures import overlaid_gantt, scatter
-from hwbackend.preparing import prepared
 from simsched.base.errors import BackendError, FileError
+from simsched.experiments.accuracy import Accuracy, Outcome, Round
+from simsched.model.backend import prepared
+from simsched.show.accuracy import overlaid_gantt, scatter
 from simsched.show.figure import PALETTE
 
 

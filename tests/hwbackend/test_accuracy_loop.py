@@ -7,10 +7,11 @@ import pytest
 from hidden_backend import HiddenBackend
 
 import workloads
-from hwbackend.accuracy import validate
-from hwbackend.preparing import prepared
-from hwbackend.profiling import random_schedule
+from simsched.base.codec import write
 from simsched.base.errors import BackendError, FileError, FormatError, SchedulerError, UnknownNameError
+from simsched.calibration.training import random_schedule
+from simsched.experiments.accuracy import validate
+from simsched.model.backend import prepared
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.program import LAUNCH
@@ -56,8 +57,8 @@ def at_once(monkeypatch):
         learned.append([run.name for run in replays])
         return Guess(calibration.cluster, 1.35)
 
-    monkeypatch.setattr("simsched.calibration.calibrate", calibrate)
-    monkeypatch.setattr("simsched.calibration.recalibrate", recalibrate)
+    monkeypatch.setattr("simsched.experiments.accuracy.rounds.calibrate", calibrate)
+    monkeypatch.setattr("simsched.experiments.accuracy.rounds.recalibrate", recalibrate)
     return learned
 
 
@@ -73,7 +74,7 @@ def found(graph):
 
 
 def rows(accuracy):
-    return [[each.to_dict() for each in found.schedules] for found in accuracy.rounds]
+    return [[write(each) for each in found.schedules] for found in accuracy.rounds]
 
 
 def test_calibration_knows_better_than_the_datasheet(found):
@@ -255,7 +256,7 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_measured
     def refuse(dir):
         raise PermissionError(13, "Permission denied", str(dir))
 
-    monkeypatch.setattr("hwbackend.accuracy_folder.TemporaryFile", refuse)
+    monkeypatch.setattr("simsched.experiments.accuracy.measurements.TemporaryFile", refuse)
     backend = HiddenBackend()
     with pytest.raises(FileError, match=r"cannot write .*microbenchmarks-.*\.json: Permission denied"):
         validate(graph, backend, ["heft"], folder=tmp_path, **QUICK)
@@ -295,7 +296,7 @@ def test_several_devices(at_once):
 
 def test_training_schedules_are_found_again(graph):
     """The digest of a program does not depend on who lowered it, or on a detour over a file."""
-    from hwbackend.accuracy_folder import digest
+    from simsched.experiments.accuracy.measurements import digest
     from simsched.model.program import Program
 
     backend = HiddenBackend()

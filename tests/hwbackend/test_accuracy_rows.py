@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwbackend.accuracy import Accuracy, Outcome, Round
+from simsched.base.codec import write
+from simsched.experiments.accuracy import Accuracy, Outcome, Round
 
 ROUND = {"mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret", "schedules"}
 SCHEDULE = {
@@ -100,7 +101,7 @@ def test_ranks_are_over_the_round_and_equal_times_share_one():
 
 def test_nothing_is_defined_where_nothing_was_measured():
     found = Round.of([Outcome("a", reason="no kernels"), Outcome("b", reason="no memory")])
-    said = found.to_dict()
+    said = write(found)
     assert [said[name] for name in sorted(ROUND - {"schedules"})] == [None] * 6
     assert found.chosen is None
 
@@ -113,7 +114,7 @@ def test_nothing_is_defined_where_nothing_was_measured():
 )
 def test_figures_are_numbers_or_null(rows):
     """Whatever was measured, the document is JSON without NaN, in the ranges that its figures have."""
-    found = Round.of([row(name, p, m, held_out) for p, m, held_out, name in rows]).to_dict()
+    found = write(Round.of([row(name, p, m, held_out) for p, m, held_out, name in rows]))
     said = json.loads(json.dumps(found, allow_nan=False))
     assert said["kendall_tau"] is None or -1 - 1e-9 <= said["kendall_tau"] <= 1 + 1e-9
     assert said["regret"] is None or said["regret"] >= 0

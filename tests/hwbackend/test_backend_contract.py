@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from hwbackend import get
-from hwbackend.profiling import random_schedule
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError, SimschedError
+from simsched.calibration.training import random_schedule
 from simsched.model.profile import Profile, Replay
 from simsched.model.program import EXECUTIONS, LAUNCH
 from simsched.model.trace import COPY, KERNEL

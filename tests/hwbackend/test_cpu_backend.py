@@ -15,9 +15,9 @@ from hwbackend import cpu_backend, cpu_threads
 from hwbackend.cpu_backend import CpuBackend, availability
 from hwbackend.cpu_noise import Probe
 from hwbackend.cpu_values import OutputValues
-from hwbackend.profiling import random_schedule
-from hwbackend.protocol import Replay
 from simsched.base.errors import BackendError
+from simsched.calibration.training import random_schedule
+from simsched.model.backend import Replay
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, WAIT
 from simsched.model.schedule import Schedule

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import workloads
 from hwbackend.cpu_streams import Captured, Streams, capture
-from hwbackend.profiling import random_schedule
+from simsched.calibration.training import random_schedule
 from simsched.model.cluster import Cluster
 from simsched.model.program import COPY, LAUNCH
 

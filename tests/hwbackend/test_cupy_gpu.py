@@ -4,7 +4,7 @@ import pytest
 
 import workloads
 from hwbackend.cupy_backend import CupyBackend, availability
-from hwbackend.profiling import random_schedule
+from simsched.calibration.training import random_schedule
 from validation.hardware.graphs import KERNELS, kernel_graph
 from validation.hardware.reference import TOLERANCE, error_of
 

@@ -10,7 +10,7 @@ from fake_cuda import FakeCuda
 import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
 from hwbackend.cupy_backend import CupyBackend
-from hwbackend.profiling import random_schedule
+from simsched.calibration.training import random_schedule
 from validation.hardware.graphs import kernel_graph
 from validation.hardware.reference import error_of
 

@@ -15,8 +15,8 @@ from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_clocks import clock_offsets
 from hwbackend.cupy_hosts import Hosts, check_issue
 from hwbackend.cupy_operators import Numbers
-from hwbackend.profiling import random_schedule
 from simsched.base.errors import BackendError
+from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.schedule import Placement, Schedule

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
-from hwbackend.profiling import random_schedule
+from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program

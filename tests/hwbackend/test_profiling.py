@@ -8,10 +8,10 @@ from strategies import graphs
 import hwbackend
 import simsched as ss
 import workloads
-from hwbackend.profiling import random_schedule, training_schedule
 from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.calibration import Calibration
+from simsched.calibration.training import random_schedule, training_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import EXECUTIONS
 

@@ -8,11 +8,11 @@ from shortened import without
 
 import hwbackend
 import workloads
-from hwbackend.profiling import random_schedule
 from hwbackend.surrogate.truth import truth
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
+from simsched.calibration.training import random_schedule
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.program import WAIT
 from simsched.model.trace import COPY

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shortened import without
 
-from hwbackend.profiling import random_schedule
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import Truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError
+from simsched.calibration.training import random_schedule
 from simsched.model.program import EXECUTIONS, RECORD, WAIT
 from simsched.model.trace import COPY, KERNEL
 from simsched.simulator import simulate

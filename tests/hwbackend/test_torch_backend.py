@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
 import workloads  # noqa: E402
 from hwbackend import torch_backend, torch_values  # noqa: E402
-from hwbackend.profiling import random_schedule  # noqa: E402
 from hwbackend.torch_backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch_devices import cuda_cluster, pinned  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
+from simsched.calibration.training import random_schedule  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
 from simsched.model.program import WAIT  # noqa: E402
 from simsched.model.trace import COPY, KERNEL  # noqa: E402

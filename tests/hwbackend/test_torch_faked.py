@@ -13,11 +13,11 @@ from torch_networks import network  # noqa: E402
 import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
 from hwbackend import torch_apply, torch_traces  # noqa: E402
-from hwbackend.profiling import random_schedule  # noqa: E402
 from hwbackend.torch_backend import TorchBackend  # noqa: E402
 from hwbackend.torch_hosts import CudaHost  # noqa: E402
 from hwbackend.torch_nodes import traced  # noqa: E402
 from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
+from simsched.calibration.training import random_schedule  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
 
 A100 = ss.Cluster.preset("a100")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import simsched as ss
 import workloads
-from hwbackend.profiling import random_schedule
 from hwbackend.torch_hosts import CpuHost, CudaHost, issue_order
+from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.program import WAIT, Program
 

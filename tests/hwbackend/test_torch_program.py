@@ -8,9 +8,9 @@ from shortened import without
 
 import simsched as ss
 import workloads
-from hwbackend.profiling import random_schedule
 from hwbackend.torch_program import devices_of, feeds_of, n_copied
 from simsched.base.errors import BackendError
+from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 

@@ -8,8 +8,9 @@ import numpy as np
 import simsched as ss
 import workloads
 from hwbackend import profiling
-from hwbackend.preparing import environment, prepared
+from hwbackend.preparing import environment
 from hwbackend.synth import realised
+from simsched.model.backend import prepared
 from simsched.model.profile import Replay
 from simsched.model.trace import KERNEL, measured_trace
 from validation.hardware.sections import Plan

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import simsched as ss
-from hwbackend.accuracy_file import load_accuracy
 from simsched.base.errors import BackendError, ClusterError, FormatError
 from simsched.cli.run import run
+from simsched.experiments.accuracy.accuracy import load_accuracy
 from simsched.experiments.study import Results
 from simsched.experiments.whatif import Answer
 from validation import fuzz_readers

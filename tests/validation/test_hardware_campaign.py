@@ -188,7 +188,7 @@ def test_the_tiny_plan_is_measured_whole(whole):
 
 
 def test_held_out_schedules_are_not_those_of_the_training(whole):
-    from hwbackend.accuracy_folder import digest
+    from simsched.experiments.accuracy.measurements import digest
     from simsched.model.profile import Profile
 
     seen = [digest(run.program) for run in Profile.from_dict(whole["profiles/stand-in/dag"]["profile"]).runs]

@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
-from hwbackend.accuracy_folder import digest
-from hwbackend.accuracy_rows import NOT_DEFINED, RANDOM, Outcome, Round, percent
+from simsched.base.codec import write
 from simsched.base.errors import FileError, FormatError, SimschedError, UnknownNameError
 from simsched.base.io import Record, document, dump_json, read_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.experiments.accuracy.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, percent
+from simsched.experiments.accuracy.measurements import digest
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.hardware.store import Store
@@ -125,7 +126,7 @@ def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], aga
         ]
         seen = [digest(run.program) for run in profile.runs]
         rounds.append(_round(calibration, found, seen))
-        graphs[subject] = rounds[-1].to_dict() | {"operators": len(profile.operators)}
+        graphs[subject] = write(rounds[-1]) | {"operators": len(profile.operators)}
         learned = [run for run in found if run.name.startswith(RANDOM)]
         if again and learned:
             seen += [digest(run.program) for run in learned]

@@ -9,8 +9,8 @@ from zlib import crc32
 import numpy as np
 
 from hwbackend import Backend
-from hwbackend.profiling import random_schedule
 from simsched.base.errors import BackendError, SimschedError
+from simsched.calibration.training import random_schedule
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import MeasuredOperator, Profile, Replay

@@ -30,6 +30,7 @@ _MAKERS: Final = {
     "Throughput": "of_analyses:throughput_sections",
     "Trace": "of_trace:trace_sections",
     "Replay": "of_trace:replay_sections",
+    "Accuracy": "of_accuracy:accuracy_sections",
 }
 
 

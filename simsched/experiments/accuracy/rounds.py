@@ -4,19 +4,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-from hwbackend.accuracy_file import load_accuracy, save_accuracy
-from hwbackend.accuracy_folder import Measurements, digest
-from hwbackend.accuracy_rows import RANDOM, Accuracy, Outcome, Round
-from hwbackend.preparing import prepared
-from hwbackend.profiling import training_schedule
-from hwbackend.protocol import Backend
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.numeric import is_count
+from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.calibration.training import training_schedule
+from simsched.experiments.accuracy.accuracy import NAME, RANDOM, Accuracy, AccuracyFile, Outcome, Round
+from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
+from simsched.model.backend import Backend, prepared
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Replay
 from simsched.model.program import Program
@@ -24,11 +23,6 @@ from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
 from simsched.simulator import simulate
-
-__all__ = ["Accuracy", "Outcome", "Round", "load_accuracy", "validate"]
-
-if TYPE_CHECKING:
-    from simsched.calibration import Calibration
 
 Progress = Callable[[str, str], None]
 
@@ -97,8 +91,6 @@ def validate(
     cluster that the backend describes, with the times that the graph came with, else a roofline; those without
     contention are of the calibrated cluster with every kernel at the speed it has alone.
     """
-    from simsched.calibration import Calibration, calibrate, recalibrate
-
     for name, count, least in (("rounds", rounds, 1), ("training", training, 0),
                                ("random_held_out", random_held_out, 0), ("repeats", repeats, 1)):  # fmt: skip
         if not is_count(count, least):
@@ -140,7 +132,7 @@ def validate(
         graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces
     )
     if folder is not None and isinstance(this.calibration, Calibration):  # what only stands for one has no file
-        save_accuracy(accuracy, folder, this.files)
+        AccuracyFile.of(accuracy, this.files).save(Path(folder, NAME))
     return accuracy
 
 
@@ -165,7 +157,7 @@ class _Turn:
         self,
         number: int,
         backend: Backend,
-        calibration: "Calibration",
+        calibration: Calibration,
         measurements: Measurements,
         repeats: int,
         warmup: int,

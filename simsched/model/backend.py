@@ -8,13 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
+from simsched.base.errors import BackendError
+from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
-
-__all__ = ["Backend", "Replay"]
 
 
 class Backend(Protocol):
@@ -79,3 +79,32 @@ class Backend(Protocol):
             If it cannot be run here, or its outputs differ from those of sequential execution.
         """
         ...
+
+
+def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
+    """Return the program of a schedule over the graph as the backend runs it.
+
+    Raises
+    ------
+    BackendError
+        If it was made for devices that the backend has not, or `repeats` or `warmup` is no such number.
+    """
+    for name, count, least in (("repeats", repeats, 1), ("warmup", warmup, 0)):
+        if not is_count(count, least):
+            raise BackendError(f"{name} must be a whole number of at least {least}, not {count!r}")
+    names = [device.name for device in backend.cluster.devices]
+    used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
+    foreign = [name for name in used if name not in names]
+    if foreign:
+        raise BackendError(
+            f"the schedule runs on {foreign[0]!r}, but the backend {backend.name!r} has {len(names)} "
+            f"device{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+        )
+    if isinstance(schedule, Program):
+        if list(schedule.devices) != names:
+            raise BackendError(
+                f"the program was made for devices {', '.join(schedule.devices)}, not for all of "
+                f"{', '.join(names)} of backend {backend.name!r}; give the schedule instead"
+            )
+        return schedule.over(backend.realise(schedule.graph)).check()
+    return schedule.over(backend.realise(schedule.graph)).lower(backend.cluster)

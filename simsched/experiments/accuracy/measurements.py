@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from hwbackend.protocol import Backend
 from simsched.base.errors import FileError
 from simsched.base.io import dump_json
+from simsched.model.backend import Backend
 from simsched.model.profile import Profile, Replay
 from simsched.model.program import Program
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from hwbackend.accuracy_rows import Accuracy, Outcome, percent
 from simsched.base.errors import BackendError
 from simsched.base.units import time_unit
+from simsched.experiments.accuracy.accuracy import Accuracy, Outcome, percent
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.figure import new_figure, require_format, save_figure, style

@@ -1,25 +1,29 @@
 """What a validation consists of: predicted and measured makespans, round by round, and what follows from them."""
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import numpy as np
 
+from simsched.base.codec import Checked, Document, brief, write
+from simsched.base.errors import BackendError, FileError, FormatError
+from simsched.base.io import naming
+from simsched.base.kinds import Amount, Count, Filled
 from simsched.base.units import MS
+from simsched.calibration import Calibration
 from simsched.experiments.comparison import data_frame
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
-
-if TYPE_CHECKING:
-    from simsched.calibration import Calibration
-    from simsched.show.report import Section
+from simsched.simulator import simulate
 
 NOT_DEFINED = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Checked):
     """One schedule, as it was predicted and as it was measured.
 
     Parameters
@@ -44,18 +48,19 @@ class Outcome:
         Why there is no schedule or no measurement; the rest is None then.
     """
 
+    SUBJECT, ERROR, DERIVED = "row of {0.scheduler!r}", BackendError, ("error",)
     scheduler: str
-    predicted_us: float | None = None
-    measured_us: float | None = None
-    measured_p10_us: float | None = None
-    measured_p90_us: float | None = None
-    no_contention_us: float | None = None
-    uncalibrated_us: float | None = None
-    rank_predicted: int | None = None
-    rank_measured: int | None = None
+    predicted_us: Amount | None = None
+    measured_us: Amount | None = None
+    measured_p10_us: Amount | None = None
+    measured_p90_us: Amount | None = None
+    no_contention_us: Amount | None = None
+    uncalibrated_us: Amount | None = None
+    rank_predicted: Count | None = None
+    rank_measured: Count | None = None
     held_out: bool = False
-    max_relative_error: float | None = None
-    reason: str | None = None
+    max_relative_error: Amount | None = None
+    reason: str | None = brief(None)
 
     @property
     def is_random(self) -> bool:
@@ -66,12 +71,6 @@ class Outcome:
     def error(self) -> float | None:
         """Distance of the prediction from the measurement as a fraction of the measurement."""
         return relative_error(self.predicted_us, self.measured_us)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values; it has a ``reason`` only where there is no measurement."""
-        known = asdict(self)
-        reason = known.pop("reason")
-        return known | {"error": self.error} | ({} if reason is None else {"reason": reason})
 
 
 RANDOM = "random-"
@@ -87,8 +86,12 @@ def relative_error(predicted: float | None, measured: float | None) -> float | N
     return abs(predicted - measured) / measured if predicted is not None and measured else None
 
 
+FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret")
+"""What is said of a round, fractions all."""
+
+
 @dataclass(frozen=True)
-class Round:
+class Round(Checked):
     """The schedules of one round; errors are fractions and over those held out, None where there are none.
 
     Parameters
@@ -97,6 +100,7 @@ class Round:
         Those of the schedulers, then those at random, in the order in which they were measured.
     """
 
+    SUBJECT, ERROR, DERIVED = "a round", BackendError, FIGURES
     schedules: tuple[Outcome, ...]
 
     @classmethod
@@ -168,16 +172,6 @@ class Round:
         least = min(row.measured_us or 0.0 for row in rows)
         return (chosen.measured_us or 0.0) / least - 1.0 if least else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the round as JSON values."""
-        return {name: getattr(self, name) for name in FIGURES} | {
-            "schedules": [row.to_dict() for row in self.schedules]
-        }
-
-
-FIGURES = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret")
-"""What is said of a round, fractions all."""
-
 
 def _us(row: Outcome, which: str) -> float:
     found: float = getattr(row, f"{which}_us")
@@ -189,9 +183,9 @@ def _mean(errors: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-@dataclass(frozen=True, repr=False)
-class Accuracy:
-    """How well predictions met measurements; prints as a table.
+@dataclass(frozen=True, repr=False, eq=False)
+class Validation(Checked):
+    """What was predicted and measured, round by round.
 
     Parameters
     ----------
@@ -203,37 +197,38 @@ class Accuracy:
         The one given; None if it was a generator.
     rounds
         Each predicted with what the measurements before it had taught.
+    """
+
+    SUBJECT, ERROR = "validation", BackendError
+    graph: str
+    backend: str
+    device: str
+    environment: Mapping[str, str]
+    seed: int | None
+    rounds: Annotated[tuple[Round, ...], Filled()]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Accuracy(Validation):
+    """How well predictions met measurements; prints as a table.
+
+    Parameters
+    ----------
     calibration
         What the last round was predicted with.
     traces
         Of the last round, the simulated trace and the measured run by scheduler.
     """
 
-    graph: str
-    backend: str
-    device: str
-    environment: Mapping[str, str]
-    seed: int | None
-    rounds: tuple[Round, ...]
-    calibration: "Calibration"
+    calibration: Calibration
     traces: Mapping[str, tuple[Trace, Replay]]
+
+    def __post_init__(self) -> None:
+        """Take it as it is: what only stands for a calibration serves, too."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was predicted and measured as JSON values."""
-        return {
-            "graph": self.graph,
-            "backend": self.backend,
-            "device": self.device,
-            "environment": dict(self.environment),
-            "seed": self.seed,
-            "rounds": [each.to_dict() for each in self.rounds],
-        }
-
-    def report_sections(self) -> "Sequence[Section]":
-        """Return what `simsched.write_report` writes of it."""
-        from hwbackend.accuracy_report import accuracy_sections
-
-        return accuracy_sections(self)
+        return write(self, Validation)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a pandas DataFrame, with their round.
@@ -244,7 +239,7 @@ class Accuracy:
             If pandas is not installed.
         """
         return data_frame(
-            [{"round": i, **row.to_dict()} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
+            [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
         )
 
     def table(self) -> Any:
@@ -329,3 +324,64 @@ def percent(fraction: float | None) -> str:
 
 def _time(us: float | None, unit: float) -> str:
     return NOT_DEFINED if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AccuracyFile(Validation, Document):
+    """What a validation came to, beside its measurements, so that it can be looked at again without measuring.
+
+    Parameters
+    ----------
+    runs
+        Name of the file of the measured runs by scheduler, of the last round.
+    calibration
+        What the last round was predicted with.
+    """
+
+    FORMAT, INDENT = "simsched.accuracy", None
+    runs: Mapping[str, str]
+    calibration: Calibration
+
+    @classmethod
+    def of(cls, accuracy: Accuracy, runs: Mapping[str, str]) -> "AccuracyFile":
+        """Return what a validation came to, given the files of its measured runs."""
+        said = {each.name: getattr(accuracy, each.name) for each in fields(Validation)}
+        return cls(**said, runs=runs, calibration=accuracy.calibration)
+
+    def accuracy(self, folder: Path) -> Accuracy:
+        """Return what the validation came to; its last round is simulated again."""
+        traces = {}
+        for scheduler, name in self.runs.items():
+            if Path(name).name != name:
+                raise FormatError(f"runs of {scheduler!r} must be a file beside it, not {name!r}")
+            replay = Replay.load(folder / name)
+            with naming(f"runs of {scheduler!r}"):
+                traces[scheduler] = simulate(replay.program, self.calibration), replay
+        said = {each.name: getattr(self, each.name) for each in fields(Validation)}
+        return Accuracy(**said, calibration=self.calibration, traces=traces)
+
+
+NAME: Final = "accuracy.json"
+
+
+def load_accuracy(folder: str | os.PathLike[str]) -> Accuracy:
+    """Read what a validation came to; its last round is simulated again, and nothing is measured.
+
+    Parameters
+    ----------
+    folder
+        That `validate` was given.
+
+    Raises
+    ------
+    FileError
+        If it holds no such file, or not the measurements that it names.
+    FormatError
+        If a file is damaged.
+    """
+    path = Path(folder, NAME)
+    if not path.exists():
+        raise FileError(f"{folder}: not the folder of a finished validation, since it has no {NAME}; run it to its end")
+    found = AccuracyFile.load(path)
+    with naming(str(path)):
+        return found.accuracy(path.parent)

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from hwbackend.accuracy_rows import Accuracy, Outcome, percent, relative_error
 from simsched.base.units import format_time, time_unit
+from simsched.experiments.accuracy.accuracy import Accuracy, Outcome, percent, relative_error
 from simsched.show.plot import looks_of
 from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 from simsched.show.report.describe import parameters

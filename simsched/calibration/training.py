@@ -1,0 +1,117 @@
+"""Schedules at random, to calibrate on and to predict."""
+
+from typing import Final
+
+import numpy as np
+
+from simsched.base.errors import BackendError
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.program import EXECUTIONS
+from simsched.model.schedule import Schedule
+
+_MOST_STREAMS: Final = 32
+_EAGER_STREAMS: Final = 4  # at least, of a schedule that keeps the device full
+_RANK_SPREAD: Final = 0.3  # of the factor by which such a schedule mistakes how urgent an operator is
+
+
+def random_schedule(
+    graph: OpGraph, cluster: Cluster, *, rng: np.random.Generator | int, streams: int | None = None,
+    execution: str | None = None, eager: bool = False, name: str = "random",
+) -> Schedule:  # fmt: skip
+    """Return a schedule at random: a random topological order, streams and devices drawn for each operator.
+
+    Parameters
+    ----------
+    streams
+        Streams of each device; None draws 1 to 32, small numbers as often as large ones (evenly in their logarithm).
+    execution
+        None draws ``"events"``, twice as often, or ``"graph"``. ``"stages"``: up to `streams` operators that
+        follow each other in the order and do not depend on each other are a stage, on the first device.
+
+    eager
+        Launch what is urgent first, as list schedulers do: by the longest path to an end, each with an error of its
+        own, on 4 to 32 streams. Such schedules keep a device full, others at random seldom do.
+
+    Notes
+    -----
+    Unless eager each ready operator is equally likely to come next. O(V^2 + E).
+    """
+    rng = np.random.default_rng(rng)
+    if execution is None:
+        execution = ("events", "events", "graph")[rng.integers(3)]
+    if execution not in EXECUTIONS:
+        raise BackendError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
+    least = _EAGER_STREAMS if eager else 1
+    n_streams = round(least * (_MOST_STREAMS / least) ** rng.random()) if streams is None else streams
+    order = _eager_order(graph, cluster, rng) if eager else _random_order(graph, rng)
+    devices = tuple(device.name for device in cluster.devices)
+    if execution == "stages":
+        stage, stream = _stages(graph, order, n_streams)
+        return Schedule.from_columns(
+            graph, order, devices, stream=stream, stage=stage, group=stream, execution=execution, scheduler=name
+        )
+    return Schedule.from_columns(
+        graph,
+        order,
+        devices,
+        device=rng.integers(len(cluster), size=len(order)),
+        stream=rng.integers(n_streams, size=len(order)),
+        execution=execution,
+        scheduler=name,
+    )
+
+
+def training_schedule(graph: OpGraph, cluster: Cluster, i: int, *, rng: np.random.Generator | int) -> Schedule:
+    """Return number `i` of schedules at random of all kinds by turns: every second eager, every fourth in stages."""
+    if i % 4 == 2:
+        return random_schedule(graph, cluster, rng=rng, execution="stages", streams=2 + i // 4 % 4)
+    return random_schedule(graph, cluster, rng=rng, eager=i % 2 == 1)
+
+
+def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
+    ptr, out = graph.outgoing
+    left = np.bincount(graph.dst, minlength=len(graph))
+    ready = np.flatnonzero(left == 0).tolist()
+    order: list[int] = []
+    while ready:
+        op = ready.pop(int(rng.integers(len(ready))))
+        order.append(op)
+        for dst in graph.dst[out[ptr[op] : ptr[op + 1]]].tolist():
+            left[dst] -= 1
+            if left[dst] == 0:
+                ready.append(dst)
+    return order
+
+
+def _eager_order(graph: OpGraph, cluster: Cluster, rng: np.random.Generator) -> list[int]:
+    """Return a topological order by falling length of the longest path to an end, with an error for each operator."""
+    times = operator_times(graph, cluster.devices[0]) * np.exp(_RANK_SPREAD * rng.standard_normal(len(graph)))
+    rank = times.copy()
+    ptr, out = graph.outgoing
+    order = graph.order_index.tolist()
+    for op in reversed(order):
+        readers = graph.dst[out[ptr[op] : ptr[op + 1]]]
+        rank[op] += max(rank[readers], default=0.0)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    found: list[int] = np.lexsort((place, -rank)).tolist()
+    return found
+
+
+def _stages(graph: OpGraph, order: list[int], most: int) -> tuple[list[int], list[int]]:
+    """Return stage and group of each operator of an order, each group one operator."""
+    found: dict[int, int] = {}
+    stages, groups = [], []
+    stage, members = 0, 0
+    ptr, into = graph.incoming
+    for op in order:
+        depends = any(found[src] == stage for src in graph.src[into[ptr[op] : ptr[op + 1]]].tolist())
+        if members == most or depends:
+            stage, members = stage + 1, 0
+        found[op] = stage
+        stages.append(stage)
+        groups.append(members)
+        members += 1
+    return stages, groups
