@@ -18,7 +18,7 @@ from typing import Any
 
 import simsched as ss
 from simsched.base.errors import SimschedError
-from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.io import dump_json, read_json, read_text, write_file
 from workloads import from_spec
 
 GRAPHS = (
@@ -49,6 +49,7 @@ n_layers = 5
 gpu = "a40"
 gpus = [1, 2]
 """
+_LEFT_OUT = ("created", "seconds", "provenance", "commit", "date", "digest", "key")  # that say when and where
 QUESTIONS = {
     "compare": "compare inception_v3 --gpu a100 --schedulers fast --json",
     "compare, drawn": f"compare {LAYERED} --gpu a40 --gpus 2 --jitter 0.1 --samples 50 --json",
@@ -78,7 +79,8 @@ def cases() -> Iterator[tuple[str, str]]:
     with TemporaryDirectory() as folder:
         write_file(f"{folder}/study.toml", STUDY)
         _printed(f"study run {folder}/study.toml --output {folder}/rows --serial")
-        yield "study", _printed(f"study table {folder}/rows")
+        rows = [json.loads(line) for line in read_text(f"{folder}/rows/rows.jsonl").splitlines()]
+        yield "study", dump_json(_without({"rows": rows}))
 
 
 def _plan(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> Any:
@@ -108,11 +110,7 @@ def _printed(command: str) -> str:
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            k: _without(v)
-            for k, v in value.items()
-            if not k.endswith("_s") and k not in ("created", "seconds", "provenance")
-        }
+        return {k: _without(v) for k, v in sorted(value.items()) if not k.endswith("_s") and k not in _LEFT_OUT}
     return [_without(item) for item in value] if isinstance(value, list) else value
 
 

@@ -5,16 +5,19 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from simsched.base.codec import Checked, Document
 from simsched.base.errors import FileError, FormatError, StudyError
-from simsched.base.io import document, dump_json, read_bytes, read_json, write_file
+from simsched.base.io import read_bytes, write_file
 from simsched.base.numeric import is_count, is_number
 from simsched.experiments.study.study import Study
 
-FORMAT, VERSION = "simsched.study", 1
 STUDY: Final = "study.json"
+_DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
 _SHARD: Final = re.compile(r"rows\.shard-([0-9]+)-of-([0-9]+)\.jsonl")
@@ -29,6 +32,26 @@ _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _held: list[str] = []  # files that this process has locked
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFile(Checked, Document):
+    """What the rows of a folder are of.
+
+    Parameters
+    ----------
+    simsched
+        Version of the library that runs it.
+    folder
+        What files that the study names are relative to.
+    study
+        The study, its defaults written out; see `Study`.
+    """
+
+    SUBJECT, ERROR, FORMAT = "study", StudyError, "simsched.study"
+    simsched: str
+    folder: str
+    study: Mapping[str, Any]
 
 
 def rows_file(shard: tuple[int, int] | None = None) -> str:
@@ -56,19 +79,18 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {path}: {error.strerror or error}") from error
-    new = {"format": FORMAT, "version": VERSION, "simsched": version,
-           "folder": os.path.realpath(study.folder), "study": study.to_dict()}  # fmt: skip
+    new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict())
     rows = rows_paths(path)  # looked for first: another shard may be beginning, too
     if (path / STUDY).exists():
         old, written_by = read_study(path)
         require_same(old, study, path)
         if written_by != version:
             raise StudyError(f"{path}: its rows are of simsched {written_by}, not {version}; use another folder")
-        if old == study and os.path.realpath(old.folder) == new["folder"]:
+        if old == study and os.path.realpath(old.folder) == new.folder:
             return path
     elif rows:
         raise StudyError(f"{path}: there are rows but no {STUDY} that says of what; use another folder")
-    write_file(path / STUDY, dump_json(new))
+    new.save(path / STUDY)
     return path
 
 
@@ -81,11 +103,8 @@ def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     if not there:
         raise StudyError(f"{folder}: not the folder of a study, since it has no {STUDY}; run one into it")
-    top = document(read_json(path), FORMAT, VERSION, str(path))
-    version, home = top.take("simsched", str), top.take("folder", str)
-    study = Study.from_dict(top.take("study", dict), str(path), home)
-    top.done()
-    return study, version
+    found = StudyFile.load(path)
+    return Study.from_dict(found.study, str(path), found.folder), found.simsched
 
 
 def require_same(old: Study, new: Study, folder: str | os.PathLike[str]) -> None:
@@ -129,9 +148,18 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             row = None
         if not _is_row(row):
             raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume")
+        digest = _digest(row)
+        if row.pop(_DIGEST, digest) != digest:
+            raise FormatError(f"{path}: line {number} was changed after it was written; delete the line, then resume")
         old = found.pop(row["index"], None)
         found[row["index"]] = row if old is None or old["key"] != row["key"] else _agreed(old, row, str(path))
     return list(found.values())
+
+
+def _digest(row: Row) -> str:
+    """Return a text that tells whether a row is as it was written; rows of earlier releases have none."""
+    own = {name: value for name, value in row.items() if name != _DIGEST}
+    return blake2b(_line(own).encode(), digest_size=8).hexdigest()
 
 
 def _is_row(row: Any) -> bool:
@@ -200,6 +228,10 @@ def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
     return rows
 
 
+def _signed(row: Row) -> str:
+    return _line({**row, _DIGEST: _digest(row)})
+
+
 class Appender:
     """Appends rows to a file in whole lines; each is on disk when `append` returns. Made by `appending`."""
 
@@ -211,7 +243,7 @@ class Appender:
         """Append rows, all of them or none."""
         if not rows:
             return
-        lines = "".join(f"{_line(row)}\n" for row in rows)
+        lines = "".join(f"{_signed(row)}\n" for row in rows)
         end = self._file.tell()
         try:
             self._file.write(lines.encode())
@@ -256,7 +288,7 @@ def appending(path: Path, *, retry: bool = False) -> Iterator[Appender]:
                 content = read_bytes(path)
                 whole = content.rfind(b"\n") + 1
                 if retry:
-                    lines = [_line(row) for row in read_rows(path) if row["status"] in SETTLED]
+                    lines = [_signed(row) for row in read_rows(path) if row["status"] in SETTLED]
                     write_file(path, "".join(f"{line}\n" for line in lines))
                 elif whole < len(content):
                     os.truncate(path, whole)
