@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.numeric import is_count
+from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
 from simsched.model.cluster.routing import Router, Routes, Wire
@@ -256,6 +257,8 @@ class Cluster:
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
+
+    _repr_html_ = as_html
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cluster as a JSON document, format ``simsched.cluster`` version 1."""
