@@ -17,13 +17,13 @@ from hwbackend.protocol import Backend
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.numeric import is_count
 from simsched.experiments.comparison import SETS, compare, scheduler_set
+from simsched.experiments.evaluate import evaluate
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Replay
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
-from simsched.simulator import simulate
 
 __all__ = ["Accuracy", "Outcome", "Round", "load_accuracy", "validate"]
 
@@ -215,7 +215,7 @@ class _Turn:
 
     def _outcome(self, name: str, plan: Schedule, graph: OpGraph, fitted: Sequence[str]) -> Outcome:
         program = prepared(self.backend, plan.over(_as_given(plan.graph, graph)))
-        trace = simulate(program, self.calibration)
+        trace = evaluate(program, self.calibration).trace
         key = digest(program)
         if key not in self._replays:
             self._replays[key] = self._measurements.replay(program, *self._counts, self.number)
@@ -230,7 +230,7 @@ class _Turn:
             measured_p10_us=summary.p10,
             measured_p90_us=summary.p90,
             no_contention_us=self._without_contention(program),
-            uncalibrated_us=simulate(program, self.backend.cluster).makespan,
+            uncalibrated_us=evaluate(program, self.backend.cluster).trace.makespan,
             held_out=key not in fitted,
             max_relative_error=replay.max_relative_error,
         )
@@ -238,4 +238,4 @@ class _Turn:
     def _without_contention(self, program: Program) -> float:
         calibration = self.calibration
         cluster = calibration.cluster.replace_devices(contention=False)
-        return simulate(program, replace(calibration, cluster=cluster)).makespan
+        return evaluate(program, replace(calibration, cluster=cluster)).trace.makespan

@@ -11,6 +11,7 @@ from simsched.base.io import Record
 from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.results import Result, numbers, table_of
 from simsched.experiments.whatif.suggestions import (
     LEAST_GAIN,
@@ -22,7 +23,6 @@ from simsched.experiments.whatif.suggestions import (
 from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import CostModel
 from simsched.model.trace import Trace
-from simsched.simulator import simulate
 
 if TYPE_CHECKING:
     from simsched.model.schedule import Schedule
@@ -166,7 +166,7 @@ def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) ->
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    trace = simulate(plan, bare, cost)
+    trace = evaluate(plan, bare, cost).trace
     limits = bounds(plan.graph, bare, cost)
     path = trace.critical_path()
     sentences = [

@@ -2,14 +2,13 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
-from simsched.base.errors import FormatError, WhatIfError
+from simsched.base.errors import FormatError
 from simsched.base.io import Record, document, dump_json, read_json, write_file
 from simsched.base.numeric import is_number
 from simsched.base.shown import as_html, data_frame
-from simsched.model.schedule import Schedule
 
 VERSION: Final = 1
 _WIDTH: Final = 120  # characters of a printed table
@@ -102,25 +101,8 @@ def table_of(
     return table
 
 
-def named_plans(plans: Mapping[str, Schedule] | Sequence[Schedule]) -> dict[str, Schedule]:
-    """Return schedules by name: those of a sequence have their scheduler's, numbered where one stands twice."""
-    if isinstance(plans, Mapping):
-        return dict(plans)
-    found: dict[str, Schedule] = {}
-    for plan in plans:
-        candidates = (plan.scheduler, *(f"{plan.scheduler} ({i})" for i in range(2, len(found) + 2)))
-        found[next(name for name in candidates if name not in found)] = plan
-    return found
-
-
 def numbers(values: Any, where: str) -> tuple[float, ...]:
     """Return a list of numbers of a document as floats."""
     if not isinstance(values, list) or not all(map(is_number, values)):
         raise FormatError(f"{where} must be a list of numbers")
     return tuple(map(float, values))
-
-
-def require_some(plans: Mapping[str, Schedule]) -> None:
-    """Refuse a comparison of nothing."""
-    if not plans:
-        raise WhatIfError("there are no plans to compare: give one or more schedules")

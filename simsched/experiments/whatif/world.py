@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import REBUILD, Change, speed_of
 from simsched.experiments.whatif.costs import Speeds, changed_cost
 from simsched.experiments.whatif.devices import changed_cluster
@@ -20,7 +21,6 @@ from simsched.model.graph.columns import Indices
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule
-from simsched.simulator import simulate
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +65,12 @@ class Ground:
     @cached_property
     def trace(self) -> Trace:
         """That of the schedule before any change."""
-        return simulate(self.plan, self.cluster, self.cost)
+        return evaluate(self.plan, self.cluster, self.cost).trace
 
     def run(self, plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Trace:
         """Return what would run when; the program of the first plan serves on all clusters of the same devices."""
-        if plan is self.plan and list(cluster.index) == list(self.cluster.index):
-            return simulate(self.trace.program, cluster, cost)
-        return simulate(plan, cluster, cost)
+        same = plan is self.plan and list(cluster.index) == list(self.cluster.index)
+        return evaluate(self.trace.program if same else plan, cluster, cost).trace
 
 
 @dataclass(frozen=True, eq=False)
