@@ -7,13 +7,20 @@ import numpy as np
 
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time, time_unit
-from simsched.experiments.whatif import BreakEven, Explanation, Sweep, Throughput
+from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sweep, Throughput
 from simsched.experiments.whatif.sweep import axis_of, places_of
 from simsched.show.plot import bar_plot, box_plot, heat_map, line_plot
+from simsched.simulator import Makespans
 
 _WIDE: Final = 8.0  # numbers further apart than this factor stand on a logarithmic axis
 Path = str | os.PathLike[str] | None
 draw_samples = box_plot
+
+
+def draw_robustness(found: Robustness, path: Path = None, *, ax: Any = None) -> Any:
+    """Draw a box for each schedule; see `Robustness`."""
+    drawn = {name: Makespans(np.array(values)) for name, values in found.samples.items()}
+    return box_plot(drawn, path, ax=ax, title=f"{found.graph} on {found.cluster}\n{found.sampling}")
 
 
 def draw_breakeven(found: BreakEven, path: Path = None, *, ax: Any = None) -> Any:

@@ -1,6 +1,5 @@
 """`breakeven`: at which values of a parameter the better one of two plans changes."""
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import exp, inf, log, sqrt
@@ -11,12 +10,12 @@ import numpy as np
 from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
 from simsched.experiments.whatif.parameters import value_of
-from simsched.experiments.whatif.question import WhatIf, what_if
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -53,6 +52,8 @@ class Crossing:
 class BreakEven(Result):
     """Makespans of two plans over a parameter, and where they cross; prints as a table.
 
+    It plots the makespans over the parameter; the crossings stand below.
+
     Parameters
     ----------
     graph, cluster
@@ -83,10 +84,6 @@ class BreakEven(Result):
     def __post_init__(self) -> None:
         for column in (self.factors, self.a_us, self.b_us):
             column.flags.writeable = False
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw the makespans of both plans over the parameter; the crossings stand below. Return matplotlib axes."""
-        return VIEWS["breakeven"](self, path, ax=ax)
 
     def sentences(self) -> tuple[str, ...]:
         """Return a line for each crossing, or the one that there is none."""
@@ -250,12 +247,12 @@ def breakeven(
 
 def _question(
     plan: Schedule | str | Scheduler, graph: OpGraph | None, cluster: Target, cost: CostModel | None
-) -> WhatIf:
+) -> Question:
     if isinstance(plan, Schedule):
-        return what_if(plan, cluster, cost=cost)
+        return Question(Ground(plan, cluster, cost=cost))
     if graph is None:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
-    return what_if(graph, cluster, True, scheduler=plan, cost=cost)
+    return Question(Ground(graph, cluster, plan, cost=cost), rescheduled=True)
 
 
 def _differences(a_us: Floats, b_us: Floats) -> Floats:

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from simsched.base.errors import FormatError
 from simsched.base.io import Record
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
-from simsched.experiments.evaluate import evaluate
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
 from simsched.experiments.whatif.suggestions import (
     LEAST_GAIN,
@@ -20,12 +19,11 @@ from simsched.experiments.whatif.suggestions import (
     operators_on_path,
     suggestions,
 )
+from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import CostModel
+from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-
-if TYPE_CHECKING:
-    from simsched.model.schedule import Schedule
 
 _CLOSE: Final = 1.05  # times the lower bound that are as good as it
 _FULL: Final = 0.9  # of the issue slots, from which on a device is full
@@ -43,7 +41,7 @@ _BLAMES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Result):
-    """What bounds a schedule, in words; prints as them.
+    """What bounds a schedule, in words; prints as them, plots what the critical path consists of.
 
     Parameters
     ----------
@@ -98,10 +96,6 @@ class Explanation(Result):
         note = "\n".join(self.sentences if rows else (*self.sentences, *self._advice()))
         return table_of(title, ("change", "takes", "makespan", "gain"), rows, note=note)
 
-    def plot(self, path: Any = None, *, ax: Any = None) -> Any:
-        """Draw what the critical path consists of as bars; return the matplotlib axes."""
-        return VIEWS["explanation"](self, path, ax=ax)
-
     def contents(self) -> dict[str, Any]:
         """Return what the document holds."""
         return {
@@ -131,7 +125,7 @@ class Explanation(Result):
         )  # fmt: skip
 
 
-def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) -> Explanation:
+def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:
     """Say what bounds a schedule, and what would help most.
 
     Parameters
@@ -166,7 +160,8 @@ def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) ->
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    trace = evaluate(plan, bare, cost).trace
+    asked = Question(Ground(plan, bare, cost=cost))
+    trace = asked.before
     limits = bounds(plan.graph, bare, cost)
     path = trace.critical_path()
     sentences = [
@@ -175,7 +170,7 @@ def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) ->
     ]  # fmt: skip
     return Explanation(
         plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(path.blame),
-        tuple(each for each in sentences if each), suggestions(plan, bare, cost, trace) if trace.makespan > 0 else (),
+        tuple(each for each in sentences if each), suggestions(asked) if trace.makespan > 0 else (),
     )  # fmt: skip
 
 
@@ -183,7 +178,7 @@ def _counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _what(plan: "Schedule", trace: Trace) -> str:
+def _what(plan: Schedule, trace: Trace) -> str:
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
     streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
     return (

@@ -3,12 +3,13 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Final, TypeVar
 
 from simsched.base.errors import FormatError
 from simsched.base.io import Record, document, dump_json, read_json, write_file
 from simsched.base.numeric import is_number
-from simsched.base.shown import as_html, data_frame
+from simsched.base.shown import VIEWS, as_html, data_frame
 
 VERSION: Final = 1
 _WIDTH: Final = 120  # characters of a printed table
@@ -22,10 +23,11 @@ class Result(ABC):
     """
 
     FORMAT: ClassVar[str]
+    rows: Sequence[Any]
 
-    @abstractmethod
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
+        return [asdict(row) for row in self.rows]
 
     @abstractmethod
     def table(self) -> Any:
@@ -67,6 +69,10 @@ class Result(ABC):
             If pandas is not installed.
         """
         return data_frame(self.records())
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw the result, to a file or into axes of matplotlib; return the axes."""
+        return VIEWS[self.FORMAT](self, path, ax=ax)
 
     def __repr__(self) -> str:
         return printed(self.table())

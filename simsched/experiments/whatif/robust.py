@@ -1,6 +1,5 @@
 """`robust`: which of several schedules is the best one when operator times vary from run to run."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, cast
@@ -9,7 +8,6 @@ import numpy as np
 
 from simsched.base.errors import FormatError, SimulationError, WhatIfError
 from simsched.base.io import Record
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.experiments.comparison.rows import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
@@ -48,7 +46,7 @@ class Robust:
 
 @dataclass(frozen=True, repr=False)
 class Robustness(Result):
-    """Schedules under operator times that vary; prints as a table.
+    """Schedules under operator times that vary; prints as a table, plots a box for each.
 
     Parameters
     ----------
@@ -81,16 +79,7 @@ class Robustness(Result):
             raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
         return min(self.rows, key=lambda row: float(np.percentile(self.samples[row.name], percentile)))
 
-    def box_plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw a box for each schedule (see `simsched.show.plot.box_plot`); return the matplotlib axes."""
-        drawn = {name: Makespans(np.array(values)) for name, values in self.samples.items()}
-        return VIEWS["samples"](drawn, path, ax=ax, title=f"{self.graph} on {self.cluster}\n{self.sampling}")
-
-    plot = box_plot
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as plain values by column."""
-        return [asdict(row) for row in self.rows]
+    box_plot = Result.plot
 
     def table(self) -> Any:
         """Return the rows as a `rich.table.Table`; the best by p95 is set off."""

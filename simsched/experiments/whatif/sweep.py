@@ -1,23 +1,19 @@
 """`sweep`: makespans over values of one parameter, or of two."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from simsched.base.errors import FormatError, SimschedError, WhatIfError
 from simsched.base.io import Record, json_copy
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import Absolute, is_taken_as_is, shown_unit, with_unit
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
 from simsched.model.graph.columns import Floats
-
-if TYPE_CHECKING:
-    from simsched.experiments.whatif.question import WhatIf
 
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _ABSOLUTE: Final = "absolute"
@@ -26,6 +22,9 @@ _ABSOLUTE: Final = "absolute"
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Result):
     """Makespans over one parameter or two; prints as a table.
+
+    It plots as a line, of values with names as bars, of two parameters as a map. The thin line is the makespan without
+    changes. Numbers that span more than a factor of eight stand on a logarithmic axis; what was refused is left out.
 
     Parameters
     ----------
@@ -57,14 +56,6 @@ class Sweep(Result):
 
     def __post_init__(self) -> None:
         self.makespan_us.flags.writeable = False
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw makespans as a line, of values with names as bars, of two parameters as a map; return matplotlib axes.
-
-        The thin line is the makespan without changes. Numbers that span more than a factor of eight stand on a
-        logarithmic axis; what was refused is left out.
-        """
-        return VIEWS["sweep"](self, path, ax=ax)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each point."""
@@ -164,7 +155,7 @@ class Sweep(Result):
 
 
 def sweep(
-    asked: "WhatIf",
+    asked: Question,
     parameter: str,
     values: Sequence[Any],
     parameter2: str | None = None,

@@ -20,7 +20,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Indices
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.schedulers import Scheduler, schedule
+from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,18 +31,28 @@ class Ground:
     ----------
     subject, target
         What runs, and on what, as given.
-    scheduler, options
-        Who makes plans, and with which options.
-    cost, load
+    scheduler, options, cost, load
         As in `what_if`.
     """
 
     subject: Schedule | OpGraph
     target: Target
-    scheduler: str | Scheduler
-    options: Mapping[str, Any]
-    cost: CostModel | None
-    load: Callable[..., OpGraph] | None
+    scheduler: str | Scheduler | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cost: CostModel | None = None
+    load: Callable[..., OpGraph] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.subject, Schedule | OpGraph):
+            raise WhatIfError(f"ask of a schedule or a graph, not of {type(self.subject).__name__}")
+
+    @property
+    def by(self) -> str | Scheduler:
+        """Who makes plans: who was given, else the one that made the plan, else ``lios``."""
+        if self.scheduler is not None:
+            return self.scheduler
+        made_by = self.subject.scheduler if isinstance(self.subject, Schedule) else ""
+        return made_by if made_by in SCHEDULERS else "lios"
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -59,7 +69,7 @@ class Ground:
         """The schedule before any change."""
         if isinstance(self.subject, Schedule):
             return upon(self.target, self.subject)[0]
-        plan = schedule(self.graph, self.target, self.scheduler, self.cost, **self.options)
+        plan = schedule(self.graph, self.target, self.by, self.cost, **self.options)
         return upon(self.target, plan)[0]
 
     @cached_property
@@ -145,7 +155,7 @@ class World:
     def reschedule(self) -> Schedule:
         """Return the plan that the scheduler makes of the changed graph on the changed cluster."""
         ground = self.ground
-        plan = schedule(self.graph, self.cluster, ground.scheduler, self.scheduling_cost, **ground.options)
+        plan = schedule(self.graph, self.cluster, ground.by, self.scheduling_cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
             plan = upon(ground.target, plan)[0]
         return plan if self.execution is None else executed(plan, self.execution)
