@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
 from typing import Any, Final
@@ -62,20 +63,19 @@ class Parameter:
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            links = tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links)
-            return replace(cluster, links=links)
+            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
         return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
 
     def _changed(self, part: Any, change: "Change") -> Any:
         for name in self.fields:
             old = _number_of(part, name)
-            new = change.of(old)
-            if name == "interference":
-                part = _interfering(part, change, old)
-                continue
+            new: float = change.of(old)
             if self.whole and (not change.is_absolute or new == int(new)):
                 new = max(1, round(new)) if new > 0 else 0
-            if name != "peak":
+            if name == "interference":  # in proportion; from none at all every pair becomes alike
+                pairs = tuple(tuple(x * (new / old) if old else change.of(x) for x in row) for row in part.interference)
+                part = replace(part, interference=pairs)
+            elif name != "peak":
                 part = replace(part, **{name: new})
             if name in ("peak", "sms", "clock"):  # peak = SMs x lanes x 2 x clock
                 part = replace(part, peak={dtype: rate * (new / old) for dtype, rate in part.peak.items()})
@@ -85,27 +85,15 @@ class Parameter:
 def _number_of(part: Any, name: str) -> float:
     """Return a field of a device or a link; of several numbers the one that stands for all."""
     value: Any = getattr(part, name)
-    found: float = max(map(max, value)) if name == "interference" else value["fp32"] if name == "peak" else value
-    return found
-
-
-def _interfering(device: Device, change: "Change", largest: float) -> Device:
-    """Return a device whose interference is changed in proportion; from none at all every pair becomes alike."""
-
-    def entry(x: float) -> float:
-        return x * (change.of(largest) / largest) if largest else change.of(x)
-
-    (a, b), (c, d) = device.interference
-    return replace(device, interference=((entry(a), entry(b)), (entry(c), entry(d))))
+    return float(max(map(max, value)) if name == "interference" else value["fp32"] if name == "peak" else value)
 
 
 def common(values: Sequence[float | None]) -> float | None:
     """Return the value that all of some have in common, or None."""
-    first = values[0] if values else None
-    return None if first is None or any(value != first for value in values) else float(first)
+    return float(values[0]) if values and values[0] is not None and len(set(values)) == 1 else None
 
 
-def _parameter(part: type[Device | Link], name: str, kind: Any) -> Parameter:
+def _parameter(part: type[Device | Link], name: str, kind: Any = float) -> Parameter:
     below = 1.0 if name in ("interleave", "least_sm_share", "block_spread") else inf
     return Parameter(part, (name,), _UNITS.get(name, {}), kind is int, below)
 
@@ -113,11 +101,11 @@ def _parameter(part: type[Device | Link], name: str, kind: Any) -> Parameter:
 _ON_DEVICES: Final = {f.name: _parameter(Device, f.name, f.type) for f in fields(Device)
                       if f.type in (int, float) or f.name == "peak"}  # fmt: skip
 PARAMETERS: Final[Mapping[str, Parameter]] = {
-    **{f"link.{f.name}": _parameter(Link, f.name, f.type) for f in fields(Link) if f.type is float},
+    **{f"link.{f.name}": _parameter(Link, f.name) for f in fields(Link) if f.type is float},
     **{f"device.{name}": each for name, each in _ON_DEVICES.items() if name not in OVERHEADS},
     "overhead": Parameter(Device, OVERHEADS, _TIME, False, inf),
     **{f"overhead.{name}": _ON_DEVICES[name] for name in OVERHEADS},
-    "interference": _parameter(Device, "interference", float),
+    "interference": _parameter(Device, "interference"),
 }
 
 
@@ -232,25 +220,20 @@ def _as_it_is(parameter: str, value: Any) -> Any:
         if value not in (0, 1):
             raise WhatIfError(f"contention: give 0 or 1, not {value!r}")
         return bool(value)
-    if parameter in _LEAST_NAMES:
-        return _names(parameter, value)
-    known = _NAMES.get(parameter)
-    if known is not None:
-        if value not in list(known):
-            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), list(known))
+    if parameter in _NAMES:
+        known = list(_NAMES[parameter])
+        if value not in known:
+            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), known)
         return value
     try:
-        return json_copy(value)
-    except (TypeError, ValueError, RecursionError):
-        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}") from None
-
-
-def _names(parameter: str, value: Any) -> tuple[str, ...]:
-    least = _LEAST_NAMES[parameter]
-    try:
+        if parameter not in _LEAST_NAMES:
+            return json_copy(value)
         names = tuple(dict.fromkeys((value,) if isinstance(value, str) else value))
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         names = ()
+    if parameter not in _LEAST_NAMES:
+        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}")
+    least = _LEAST_NAMES[parameter]
     if not all(isinstance(name, str) for name in names) or len(names) < least:
         raise WhatIfError(f"{parameter}: give the names of at least {least} operators, not {value!r}")
     return names
@@ -312,15 +295,13 @@ def with_unit(parameter: str, value: float) -> str:
 
 
 def _number(text: str, value: str, units: Mapping[str, float]) -> float:
-    unit, quantity = 1.0, _QUANTITY.fullmatch(value)
-    if quantity is not None:
-        value, name = quantity.groups()
-        if name not in units:
-            known = f"known are: {', '.join(units)}" if units else "it takes none"
-            raise WhatIfError(f"{text!r}: unit {name!r} does not suit; {known}")
-        unit = units[name]
+    quantity = _QUANTITY.fullmatch(value)
+    value, unit = quantity.groups() if quantity is not None else (value, None)
+    if unit is not None and unit not in units:
+        known = f"known are: {', '.join(units)}" if units else "it takes none"
+        raise WhatIfError(f"{text!r}: unit {unit!r} does not suit; {known}")
     try:
-        return float(value) * unit
+        return float(value) * (1.0 if unit is None else units[unit])
     except ValueError:
         raise WhatIfError(f"{text!r}: {value!r} is no number") from None
 
@@ -330,8 +311,6 @@ def _plain(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from simsched.base.errors import FormatError
 from simsched.base.io import Record, document, dump_json, read_json, write_file
-from simsched.base.numeric import is_number
+from simsched.base.numeric import freeze, is_number
 from simsched.base.shown import VIEWS, as_html, data_frame
 
 VERSION: Final = 1
@@ -24,6 +24,9 @@ class Result(ABC):
 
     FORMAT: ClassVar[str]
     rows: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        freeze(vars(self))
 
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
