@@ -71,8 +71,6 @@ class BreakEven(Result):
     """
 
     FORMAT: ClassVar[str] = "breakeven"
-    graph: str
-    cluster: str
     parameter: str
     value: float | None
     names: tuple[str, str]

@@ -59,8 +59,6 @@ class Explanation(Result):
     """
 
     FORMAT: ClassVar[str] = "explanation"
-    graph: str
-    cluster: str
     scheduler: str
     makespan_us: float
     bound_us: float
@@ -231,14 +229,15 @@ def _busy(trace: Trace) -> str:
 def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
     host = shares["launch"] + shares["sync"]
     most = max(shares, key=lambda each: shares[each])
-    if host >= max(shares["compute"], shares["contention"], shares["transfer"], shares["dependency"]) and host > 0:
-        return "It is bound by the host, which issues more slowly than the device computes."
-    if most == "transfer":
-        return "It is bound by copies between devices."
-    if most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL):
-        return "It is bound by the device: kernels side by side want more than there is."
-    if trace.makespan <= _CLOSE * limits.best:
-        return "It is bound by its own critical path: no other plan is much quicker, only quicker operators are."
-    if most == "dependency":
-        return "It is bound by the gaps between dependent kernels."
-    return "It is bound by the operators one after the other on its critical path; another plan could overlap more."
+    others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
+    crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
+    verdicts = {
+        "the host, which issues more slowly than the device computes": host >= others and host > 0,
+        "copies between devices": most == "transfer",
+        "the device: kernels side by side want more than there is": crowded,
+        "its own critical path: no other plan is much quicker, only quicker operators are":
+            trace.makespan <= _CLOSE * limits.best,
+        "the gaps between dependent kernels": most == "dependency",
+        "the operators one after the other on its critical path; another plan could overlap more": True,
+    }  # fmt: skip
+    return f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."

@@ -3,7 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from simsched.base.errors import FormatError
@@ -16,21 +16,28 @@ _WIDTH: Final = 120  # characters of a printed table
 Own = TypeVar("Own", bound="Result")
 
 
+@dataclass(frozen=True, repr=False)
 class Result(ABC):
     """What an analysis found; prints as a table and goes to a JSON file and back.
 
     The format of its document is ``simsched.`` and `FORMAT`, version 1.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
     """
 
     FORMAT: ClassVar[str]
-    rows: Sequence[Any]
+    graph: str
+    cluster: str
 
     def __post_init__(self) -> None:
         freeze(vars(self))
 
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
-        return [asdict(row) for row in self.rows]
+        return [asdict(row) for row in vars(self)["rows"]]
 
     @abstractmethod
     def table(self) -> Any:

@@ -109,20 +109,17 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
     ends = [op for i, op in zip(inside, rows, strict=True) if i not in graph.src or _is_read_outside(graph, i, inside)]
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
+    name = "+".join(op.name for op in rows)
+    while name in graph.index:
+        name += "'"
     whole = Operator(
-        _unused("+".join(op.name for op in rows), graph),
-        kind="+".join(kinds),
-        flops=sum(op.flops for op in rows),
+        name, kind="+".join(kinds), flops=sum(op.flops for op in rows),
         nbytes=max(0.0, sum(op.nbytes for op in rows) - _inner_nbytes(graph, inside)),
-        weight_nbytes=sum(op.weight_nbytes for op in rows),
-        host=max(op.host for op in rows),
-        kernels=() if kernel is None else (replace(kernel, share=1.0),),
-        utilization=longest.utilization,
-        intensity=longest.intensity,
-        dtype=longest.dtype,
+        weight_nbytes=sum(op.weight_nbytes for op in rows), host=max(op.host for op in rows),
+        kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
+        intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
         output_shape=ends[0].output_shape if len(ends) == 1 else None,
-        block=rows[0].block,
-    )
+    )  # fmt: skip
     if not measured and all(op.time is None for op in rows):
         return whole
     time = float(times[inside].sum())
@@ -144,12 +141,6 @@ def _inner_nbytes(graph: OpGraph, inside: list[int]) -> float:
         if mine.any() and not _is_read_outside(graph, i, inside):
             saved += float(graph.edge_nbytes[mine].max())
     return saved
-
-
-def _unused(name: str, graph: OpGraph) -> str:
-    while name in graph.index:
-        name += "'"
-    return name
 
 
 def _require_convex(graph: OpGraph, inside: list[int]) -> None:

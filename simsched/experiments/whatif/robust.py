@@ -61,8 +61,6 @@ class Robustness(Result):
     """
 
     FORMAT: ClassVar[str] = "robustness"
-    graph: str
-    cluster: str
     rows: tuple[Robust, ...]
     sampling: Sampling
     samples: Mapping[str, tuple[float, ...]]

@@ -67,8 +67,6 @@ class Sensitivity(Result):
     """
 
     FORMAT: ClassVar[str] = "sensitivity"
-    graph: str
-    cluster: str
     rows: tuple[Elasticity, ...]
     base_us: float
     notes: tuple[str, ...] = ()
@@ -205,11 +203,10 @@ def sensitivity(
     notes: list[str] = []
     for name in dict.fromkeys(names):
         points = [_moved(asked, name, part) for part in (-step, step, -swing, swing)]
-        refusal = next((point for point in points if isinstance(point, str)), None)
-        if refusal is not None and all(isinstance(point, str) for point in points[:2]):
+        if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
-                raise WhatIfError(f"{name} cannot be moved: {refusal}")
-            notes.append(f"{name}: {refusal}")
+                raise WhatIfError(f"{name} cannot be moved: {points[0]}")
+            notes.append(f"{name}: {points[0]}")
             continue
         below, above, low, high = ((1.0, base) if isinstance(point, str) else point for point in points)
         slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
@@ -221,25 +218,17 @@ def sensitivity(
 def _moved(asked: Question, parameter: str, part: float) -> tuple[float, float] | str:
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     factor, value = 1.0 + part, value_of(asked, parameter)
-    new: Any = factor
     rebuilt = parameter.startswith(REBUILD)
-    if rebuilt:
-        if value is None:
-            return "its value is not known"
-        if value == 0:
-            return factor, asked.makespan
-        new = value * factor
-    if (
-        value is not None
-        and isfinite(value)
-        and value > 0
-        and ((parameter in PARAMETERS and PARAMETERS[parameter].whole) or (rebuilt and value % 1 == 0))
-    ):
-        least = round(value) + (1 if part > 0 else -1)
-        whole = max(least, round(value * factor)) if part > 0 else min(least, round(value * factor))
-        if whole < 1:
+    if rebuilt and not value:
+        return "its value is not known" if value is None else (factor, asked.makespan)
+    new: Any = value * factor if rebuilt and value is not None else factor
+    whole = parameter in PARAMETERS and PARAMETERS[parameter].whole
+    if value is not None and isfinite(value) and value > 0 and (whole or (rebuilt and value % 1 == 0)):
+        least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
+        moved = max(least, moved) if part > 0 else min(least, moved)
+        if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = whole / value, whole if rebuilt else absolute(whole)
+        factor, new = moved / value, moved if rebuilt else absolute(moved)
     try:
         return factor, asked.set(parameter, new).makespan
     except LookupError:

@@ -43,8 +43,6 @@ class Sweep(Result):
     """
 
     FORMAT: ClassVar[str] = "sweep"
-    graph: str
-    cluster: str
     scheduler: str
     parameter: str
     values: tuple[Any, ...]

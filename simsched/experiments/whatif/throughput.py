@@ -67,8 +67,6 @@ class Throughput(Result):
     """
 
     FORMAT: ClassVar[str] = "throughput"
-    graph: str
-    cluster: str
     in_flight: int
     requests_per_s: float
     period_us: float

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from simsched.model.graph.columns import Indices
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
+
+_REMEDY: Final = "with reschedule=True (--reschedule)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,26 +128,21 @@ class World:
         WhatIfError
             If it cannot be, or cannot run there.
         """
-        plan = self.ground.plan
-        gone = [name for name in plan.devices_used if name not in self.cluster.index]
+        plan, cluster = self.ground.plan, self.cluster
+        gone = ", ".join(name for name in plan.devices_used if name not in cluster.index)
         if gone:
-            raise WhatIfError(
-                f"the plan uses {', '.join(gone)}, which {self.cluster.name!r} does not have; "
-                "ask with reschedule=True (--reschedule)"
-            )
+            raise WhatIfError(f"the plan uses {gone}, which {cluster.name!r} does not have; ask {_REMEDY}")
         try:
             if any(change.parameter.startswith(REBUILD) for change in self.changes):
                 plan = renamed(plan, self.graph_rebuilt)
             elif self.rewirings and plan.graph.names != self.graph_rebuilt.names:
-                raise WhatIfError(
-                    f"the plan runs a graph that {plan.scheduler} rewrote: ask of the plan in the place of the graph, "
-                    "or with reschedule=True (--reschedule)"
-                )
+                rewritten = f"the plan runs a graph that {plan.scheduler} rewrote"
+                raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
             for rewiring in self.rewirings:
                 plan = carried(plan, rewiring)
             return plan if self.execution is None else executed(plan, self.execution)
         except ScheduleError as error:
-            raise WhatIfError(f"the plan cannot be kept: {error}; ask with reschedule=True (--reschedule)") from error
+            raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
     @property
     def graph_rebuilt(self) -> OpGraph:
@@ -177,10 +174,8 @@ def make_world(ground: Ground, changes: Sequence[Change]) -> World:
     UnknownNameError
         If an operator or a kind is not there.
     """
-    graph = ground.graph
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    if rebuilt:
-        graph = _rebuilt(ground, rebuilt)
+    graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
     speeds, rewirings, made = Speeds(graph, np.ones(len(graph))), list[Rewiring](), list[str]()
     for change in changes:
         if change.parameter in ("fuse", "remove"):
@@ -193,10 +188,9 @@ def make_world(ground: Ground, changes: Sequence[Change]) -> World:
     cluster = changed_cluster(ground.cluster, changes)
     names = tuple(made)
     cost = changed_cost(ground.cost, ground.cluster, cluster, speeds, names)
-    base = ground.cost
-    if base is None and not isinstance(ground.target, Cluster):
-        base = ground.target  # operators that a scheduler makes cost as measured
-    scheduling_cost = cost if base is ground.cost else changed_cost(base, ground.cluster, cluster, speeds, names)
+    scheduling_cost = cost
+    if ground.cost is None and not isinstance(ground.target, Cluster):  # operators that a scheduler makes, as measured
+        scheduling_cost = changed_cost(ground.target, ground.cluster, cluster, speeds, names)
     return World(ground, tuple(changes), cluster, speeds.graph, cost, scheduling_cost, speeds, tuple(rewirings))
 
 
@@ -242,7 +236,7 @@ def selected(graph: OpGraph, change: Change) -> Indices:
     if kind is None:
         return np.arange(len(graph))
     codes, kinds = graph.labels("kind")
-    rows = np.flatnonzero(codes == kinds.index(kind)) if kind in kinds else np.zeros(0, np.int64)
+    rows = np.flatnonzero(codes == (kinds.index(kind) if kind in kinds else -1))
     if not len(rows):
         raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
     return rows
