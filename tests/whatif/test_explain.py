@@ -5,8 +5,7 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.experiments.whatif.asking import what_if
-from simsched.experiments.whatif.explain import explain
-from simsched.experiments.whatif.suggestions import candidates
+from simsched.experiments.whatif.explain import candidates, explain
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

@@ -16,7 +16,18 @@ from simsched.schedulers import Scheduler
 
 
 class WhatIf(Question):
-    """A `Question` that leads to further ones; made by `what_if`."""
+    """A question of what would be if something were different, and its answer; made by `what_if`.
+
+    Each method that changes something returns a longer question. Numbers are factors of what there is; `absolute`
+    makes them values in library units. What is not said to change stays. Answers are computed when they are asked
+    for, once; all times are in us.
+
+    Notes
+    -----
+    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind, one
+    after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
+    one parameter multiply; of values that are taken as they are the last counts.
+    """
 
     def sweep(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-from simsched.base.errors import ClusterError, ScheduleError, WhatIfError
+from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
 from simsched.experiments.whatif.answer import Answer, Case, Outcome
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
 from simsched.experiments.whatif.notes import notes_of
@@ -21,18 +21,7 @@ Number = float | Absolute
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Question(Outcome):
-    """A question of what would be if something were different, and its answer; made by `what_if`.
-
-    Each method that changes something returns a longer question. Numbers are factors of what there is; `absolute`
-    makes them values in library units. What is not said to change stays. Answers are computed when they are asked
-    for, once; all times are in us.
-
-    Notes
-    -----
-    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind, one
-    after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
-    one parameter multiply; of values that are taken as they are the last counts.
-    """
+    """A question of what would be if something were different, and its answer: a `WhatIf` but for its analyses."""
 
     ground: Ground
     changes: tuple[Change, ...] = ()
@@ -234,6 +223,18 @@ class Question(Outcome):
     def after(self) -> Trace:  # type: ignore[override]
         """What would run when after the changes."""
         return self.ground.run(self.plan, self.cluster, self.cost)
+
+    def tried(self, *changes: tuple[str, Any]) -> float | str:
+        """Return the makespan after further changes, or why they are refused; unknown names are raised."""
+        asked = self
+        try:
+            for parameter, value in changes:
+                asked = asked.set(parameter, value)
+            return asked.makespan
+        except LookupError:
+            raise
+        except SimschedError as error:
+            return str(error)
 
     @cached_property
     def rescheduling_alone(self) -> float:  # type: ignore[override]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite, log
 from typing import Any, ClassVar, Final
 
-from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
@@ -229,9 +229,5 @@ def _moved(asked: Question, parameter: str, part: float) -> tuple[float, float] 
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
         factor, new = moved / value, moved if rebuilt else absolute(moved)
-    try:
-        return factor, asked.set(parameter, new).makespan
-    except LookupError:
-        raise
-    except SimschedError as error:
-        return str(error)
+    found = asked.tried((parameter, new))
+    return found if isinstance(found, str) else (factor, found)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record, json_copy
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
@@ -169,13 +169,11 @@ def sweep(
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
-            try:
-                point = asked.set(parameter, value)
-                found[i, j] = (point if parameter2 is None else point.set(parameter2, second)).makespan
-            except LookupError:
-                raise
-            except SimschedError as error:
-                reasons.append((i, j, str(error)))
+            us = asked.tried((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
+            if isinstance(us, str):
+                reasons.append((i, j, us))
+            else:
+                found[i, j] = us
     if np.isnan(found).all():
         raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
     return Sweep(
