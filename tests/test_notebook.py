@@ -106,6 +106,14 @@ def test_a_schedule():
     assert found.tags.count("svg") == 1
 
 
+def test_a_cluster_and_makespans():
+    found = page(Cluster.preset("a100", 2))
+    assert all(text in found.text for text in ("gpu0, gpu1", "108 SMs", "1,555 GB/s", "launch_latency"))
+    drawn = page(ss.simulate_many(ss.schedule(FORK, FREE, "lios"), FREE, 5, jitter=0.0, rng=0))
+    assert drawn.cells() == ["5 makespans", "p50", "30 us", "p95", "30 us", "p99", "30 us", "mean", "30 us",
+                             "std", "0 us"]  # fmt: skip
+
+
 def test_a_trace():
     """Of 30 us all are compute; a takes the first third of the chart, whose bars are four."""
     trace = ss.simulate(ss.schedule(FORK, FREE, "lios"), FREE)

@@ -87,7 +87,8 @@ def _directive(path: str, value: Any) -> str:
     if inspect.isclass(value) and issubclass(value, Exception):
         return f".. autoexception:: {path}\n   :show-inheritance:\n"
     if inspect.isclass(value):
-        return f".. autoclass:: {path}\n   :members:\n"
+        ours = any(base.__module__.startswith("simsched.") for base in value.__mro__[1:])
+        return f".. autoclass:: {path}\n   :members:\n" + ("   :inherited-members: ABC, object\n" if ours else "")
     if inspect.isroutine(value):
         return f".. autofunction:: {path}\n"
     return f".. autodata:: {path}\n   :no-value:\n"

@@ -34,6 +34,6 @@ def frame_of(rows: Iterable[Any], kind: Any) -> Any:
 
 
 def as_html(shown: Any) -> str:
-    """Return a graph, schedule, trace or table as HTML for a notebook; see `simsched.show.notebook`."""
+    """Return a noun or what has a table as HTML for a notebook; see `simsched.show.notebook`."""
     text: str = VIEWS["html"](shown)
     return text

@@ -7,6 +7,7 @@ VIEWS.add(
         "html": "simsched.show.notebook:html",
         "gantt": "simsched.show.gantt:gantt",
         "perfetto": "simsched.show.perfetto:to_perfetto",
+        "robustness": "simsched.show.results:draw_robustness",
         "samples": "simsched.show.results:draw_samples",
         "sweep": "simsched.show.results:draw_sweep",
         "sensitivity": "simsched.show.tornado:tornado",

@@ -1,19 +1,28 @@
 """Pictures of what analyses found: their numbers in the unit that reads best, with a title that says of what."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time, time_unit
-from simsched.experiments.whatif import BreakEven, Explanation, Sweep, Throughput
-from simsched.experiments.whatif.sweep import axis_of, places_of
+from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sweep, Throughput
+from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
+from simsched.experiments.whatif.sweep import shown, text_of
 from simsched.show.plot import bar_plot, box_plot, heat_map, line_plot
+from simsched.simulator import Makespans
 
 _WIDE: Final = 8.0  # numbers further apart than this factor stand on a logarithmic axis
 Path = str | os.PathLike[str] | None
 draw_samples = box_plot
+
+
+def draw_robustness(found: Robustness, path: Path = None, *, ax: Any = None) -> Any:
+    """Draw a box for each schedule; see `Robustness`."""
+    drawn = {name: Makespans(np.array(values)) for name, values in found.samples.items()}
+    return box_plot(drawn, path, ax=ax, title=f"{found.graph} on {found.cluster}\n{found.sampling}")
 
 
 def draw_breakeven(found: BreakEven, path: Path = None, *, ax: Any = None) -> Any:
@@ -47,8 +56,8 @@ def draw_sweep(found: Sweep, path: Path = None, *, ax: Any = None) -> Any:
     """Draw makespans as a line, as bars or as a map; see `Sweep.plot`."""
     scale, unit = time_unit(float(np.nanmax(found.makespan_us)))
     title, note = f"{found.graph} on {found.cluster}", "" if not found.reasons else f"{len(found.reasons)} refused"
-    x, us = places_of(found.parameter, found.values), found.makespan_us / scale
-    xlabel = axis_of(found.parameter, found.values)
+    x, us = _places(found.parameter, found.values), found.makespan_us / scale
+    xlabel = _axis(found.parameter, found.values)
     if found.values2 is None:
         drawn = {place: value for place, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
         looks: dict[str, Any] = {"ax": ax, "title": title, "xlabel": xlabel, "ylabel": f"makespan ({unit})",
@@ -57,10 +66,30 @@ def draw_sweep(found: Sweep, path: Path = None, *, ax: Any = None) -> Any:
             return bar_plot({str(place): value for place, value in drawn.items()}, path, **looks)
         wide = min(drawn) > 0 and max(drawn) / min(drawn) > _WIDE
         return line_plot({found.scheduler: drawn}, path, logx=wide, **looks)
-    y = places_of(str(found.parameter2), found.values2)
+    y = _places(str(found.parameter2), found.values2)
     cells = {row: {place: us[i, j] for i, place in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
     return heat_map(
-        cells, path, ax=ax, title=title, xlabel=xlabel, ylabel=axis_of(str(found.parameter2), found.values2),
+        cells, path, ax=ax, title=title, xlabel=xlabel, ylabel=_axis(str(found.parameter2), found.values2),
         label=f"makespan ({unit})", centre=None, note=f"{format_time(found.base_us)} without changes"
         + ("; " + note if note else ""),
     )  # fmt: skip
+
+
+def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
+    """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
+    if all(map(is_number, values)):
+        return list(values)
+    scale = shown_unit(parameter)[1]
+    plain = _all_absolute(values)
+    return [shown(value) / scale if plain else text_of(parameter, value) for value in values]
+
+
+def _all_absolute(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, dict) and is_number(shown(value)) for value in values)
+
+
+def _axis(parameter: str, values: Sequence[Any]) -> str:
+    """Return what an axis is called."""
+    factors = all(is_number(value) for value in values) and not is_taken_as_is(parameter)
+    unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
+    return f"{parameter} ({unit})" if unit else parameter

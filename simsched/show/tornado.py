@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _LOW, _HIGH = (PALETTE[0], "/////"), (PALETTE[5], "")  # colours and hatches
 _WIDTH, _ROW, _FRAME = 5.6, 0.24, 0.75  # inches of the figure, of a bar, and of what is around them
 _BAR: Final = 0.72  # part of the distance of bars
+_SHOWN: Final = 15  # bars
 _NAME: Final = 44  # characters of a name per line
 
 
-def tornado(
-    found: "Sensitivity", rows: "Sequence[Elasticity]", path: str | os.PathLike[str] | None = None, ax: Any = None
-) -> Any:
-    """Draw the chart of some rows of a sensitivity, from the top to the bottom; see `Sensitivity.tornado`.
+def tornado(found: "Sensitivity", path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+    """Draw the rows that move the makespan most, from the top to the bottom; see `Sensitivity`.
 
     Raises
     ------
     WhatIfError
-        If there are no rows.
+        If none does.
     FileError
         If the suffix is not known or the file cannot be written.
     """
     from matplotlib.patches import Patch
 
     require_format(path)
+    rows = found.moving()[:_SHOWN]
     if not rows:
         raise WhatIfError("there is nothing to draw: no parameter moves the makespan")
     longest = max(max(row.low_us, row.high_us) for row in rows)

@@ -10,6 +10,7 @@ import numpy as np
 
 from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
+from simsched.base.shown import as_html
 from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import CostModel
 from simsched.model.graph.columns import Floats
@@ -36,6 +37,8 @@ class Makespans:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    _repr_html_ = as_html
 
     def percentile(self, q: float) -> float:
         """Return the makespan in us that `q` per cent of the samples do not exceed (linear interpolation)."""

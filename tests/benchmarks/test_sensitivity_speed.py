@@ -4,7 +4,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.sensitivity import sensitivity
 from simsched.experiments.whatif.throughput import throughput
 

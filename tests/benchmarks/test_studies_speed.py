@@ -14,6 +14,7 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.experiments.comparison import row_of
+from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.grid import rows_of, seed_of
 
 pytestmark = pytest.mark.benchmark
@@ -33,14 +34,11 @@ def by_hand(study, instances):
     for instance in instances:
         graph = workloads.random_layered(rng=seed_of(study.seed, instance, 0))
         cluster = ss.Cluster.preset("a40", 4)
-        bound, baseline = ss.lower_bound(graph, cluster), None
+        yardstick, baseline = Yardstick(graph, cluster), None
         for name in SCHEDULERS:
-            start = perf_counter()
-            plan = ss.schedule(graph, cluster, name)
-            seconds = perf_counter() - start
-            trace = ss.simulate(plan.lower(cluster), cluster)
-            baseline = trace.makespan if baseline is None else baseline
-            rows.append(row_of(name, plan, trace, baseline, seconds, bound))
+            found = evaluate(graph, cluster, scheduler=name, bound=yardstick.bound)
+            baseline = found.trace.makespan if baseline is None else baseline
+            rows.append(row_of(name, found, baseline))
     return perf_counter() - begun, process_time() - cpu, [row.makespan_us for row in rows]
 
 

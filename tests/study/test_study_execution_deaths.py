@@ -12,7 +12,7 @@ import pytest
 from execution_cases import fatal, gives_up, killed_once, ordered, run, where
 
 from simsched.experiments.study.execution import pool_of
-from simsched.experiments.study.execution.pools import start_forkserver, start_method
+from simsched.experiments.study.execution.processes import start_forkserver, start_method
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

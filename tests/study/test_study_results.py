@@ -99,7 +99,7 @@ def test_means(results):
     """Four schedulers at two widths, over two instances each: mean and standard deviation of the two."""
     from simsched.experiments.study.tables import means
 
-    rows = means(results)
+    rows = means(results.columns, results.rows)
     assert [(row["workload.width"], row["scheduler"]) for row in rows[:5]] == [
         (2, "lios"), (2, "lios streams=1"), (2, "lios streams=0"), (2, "study_cases:fails"), (3, "lios"),
     ]  # fmt: skip

@@ -8,8 +8,8 @@ from strategies import clusters, shapes
 
 import simsched as ss
 from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.parameters import numeric_parameters
-from simsched.experiments.whatif.question import what_if
 from simsched.experiments.whatif.sensitivity import sensitivity
 
 A100 = ss.Cluster.preset("a100")

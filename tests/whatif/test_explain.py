@@ -4,9 +4,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.experiments.whatif.explain import explain
-from simsched.experiments.whatif.question import what_if
-from simsched.experiments.whatif.suggestions import _candidates
+from simsched.experiments.whatif.asking import what_if
+from simsched.experiments.whatif.explain import candidates, explain
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()
@@ -102,7 +101,7 @@ def test_loads_that_are_not_known_are_not_told():
 
 def tried(plan, cluster):
     """The makespan after every change that is tried, by its text."""
-    return {text: us for text, us, _ in _candidates(plan, cluster, None, ss.simulate(plan, cluster))}
+    return {text: changed.makespan for text, changed, _ in candidates(what_if(plan, cluster))}
 
 
 def test_what_changes_of_a_plan_of_events_come_to():

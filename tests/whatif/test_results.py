@@ -6,9 +6,9 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError
+from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.breakeven import BreakEven, breakeven
 from simsched.experiments.whatif.explain import Explanation, explain
-from simsched.experiments.whatif.question import what_if
 from simsched.experiments.whatif.robust import Robustness, robust
 from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep

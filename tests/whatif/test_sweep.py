@@ -5,7 +5,7 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.sweep import sweep
 
 BARE = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)

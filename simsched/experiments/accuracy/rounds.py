@@ -15,6 +15,7 @@ from simsched.calibration.training import training_schedule
 from simsched.experiments.accuracy.accuracy import NAME, RANDOM, Accuracy, AccuracyFile, Outcome, Round
 from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
+from simsched.experiments.evaluate import evaluate
 from simsched.model.backend import Backend, prepared
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Replay
@@ -22,7 +23,6 @@ from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
-from simsched.simulator import simulate
 
 Progress = Callable[[str, str], None]
 
@@ -207,7 +207,7 @@ class _Turn:
 
     def _outcome(self, name: str, plan: Schedule, graph: OpGraph, fitted: Sequence[str]) -> Outcome:
         program = prepared(self.backend, plan.over(_as_given(plan.graph, graph)))
-        trace = simulate(program, self.calibration)
+        trace = evaluate(program, self.calibration).trace
         key = digest(program)
         if key not in self._replays:
             self._replays[key] = self._measurements.replay(program, *self._counts, self.number)
@@ -222,7 +222,7 @@ class _Turn:
             measured_p10_us=summary.p10,
             measured_p90_us=summary.p90,
             no_contention_us=self._without_contention(program),
-            uncalibrated_us=simulate(program, self.backend.cluster).makespan,
+            uncalibrated_us=evaluate(program, self.backend.cluster).trace.makespan,
             held_out=key not in fitted,
             max_relative_error=replay.max_relative_error,
         )
@@ -230,4 +230,4 @@ class _Turn:
     def _without_contention(self, program: Program) -> float:
         calibration = self.calibration
         cluster = calibration.cluster.replace_devices(contention=False)
-        return simulate(program, replace(calibration, cluster=cluster)).makespan
+        return evaluate(program, replace(calibration, cluster=cluster)).trace.makespan

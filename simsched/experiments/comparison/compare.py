@@ -1,25 +1,20 @@
 """`compare`: several schedulers on one graph, scheduled and simulated."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from simsched.base.errors import SimschedError, SimulationError
-from simsched.base.jit import running_time
-from simsched.base.numeric import is_count
-from simsched.bounds import lower_bound
-from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.base.errors import SimschedError
+from simsched.experiments.comparison.rows import Draws, Row, Sampling, plain, unused
 from simsched.experiments.comparison.table import Comparison
+from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
 from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.model.trace import Trace
-from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
-from simsched.simulator import Makespans, simulate, simulate_many
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
 from simsched.simulator.workload import Jitter
 
 SETS: Final = ("fast", "all")
@@ -76,26 +71,18 @@ def compare(
     SimulationError
         If samples are asked for, but fewer than one, or without `jitter` or `rng`.
     """
-    sampling = _sampling(samples, jitter, rng, workers)
+    sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
     graph, alone = upon(cluster, graph)
     names = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
     asked: list[str | Scheduler] = [names] if isinstance(names, str) else list(names)
     seed = None if jitter is None or rng is None else int(np.random.default_rng(rng).integers(2**63))
-
-    def run(plan: Schedule) -> Trace:
-        return simulate(plan, cluster, cost, jitter=jitter if sampling is None else None, rng=seed)
-
-    try:
-        baseline = run(schedule(graph, cluster, "sequential", cost)).makespan
-    except SimschedError:  # a row of a scheduler says why
-        baseline = None
+    conditions = Conditions(jitter, seed, samples, workers)
+    yardstick = Yardstick(graph, cluster, cost)
     rows: list[Row] = []
-    bounds: dict[int, float] = {}  # by graph, of which nearly all schedules run one
+    found: dict[str, Evaluation] = {}
     plans: dict[str, Schedule] = {}
-    traces: dict[str, Trace] = {}
-    drawn: dict[str, Makespans] = {}
     for scheduler in asked:
-        name = _unused(scheduler_name(scheduler), [row.scheduler for row in rows])
+        name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
             progress(name, "")
         try:
@@ -103,68 +90,32 @@ def compare(
             options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
                 options["also"] = list(plans.values())
-            start = running_time()
-            plan = schedule(graph, cluster, scheduler, cost, **options)
-            search_s = running_time() - start
-            trace = run(plan)
-            if sampling is not None and seed is not None:
-                drawn[name] = simulate_many(
-                    plan, cluster, sampling.n, cost, jitter=sampling.jitter, rng=seed, workers=workers
-                )
+            each = evaluate(
+                graph, cluster, cost, conditions, scheduler=scheduler, options=options, bound=yardstick.bound
+            )
         except LookupError:
             raise
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
-        plans[name], traces[name] = plan, trace
-        if id(plan.graph) not in bounds:
-            bounds[id(plan.graph)] = lower_bound(plan.graph, cluster, cost)
-        row = row_of(name, plan, trace, baseline, search_s, bounds[id(plan.graph)])
-        if name in drawn:
-            row = replace(row, p50_us=drawn[name].p50, p95_us=drawn[name].p95, p99_us=drawn[name].p99)
-        rows.append(row)
-    draws = Draws(_plain(jitter), seed) if traces and jitter is not None and seed is not None else None
+        found[name], plans[name] = each, cast(Schedule, each.plan)
+        rows.append(row_of(name, each, yardstick.sequential(conditions)))
+    traces = {name: each.trace for name, each in found.items()}
+    drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
+    draws = Draws(plain(jitter), seed) if traces and jitter is not None and seed is not None else None
     return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost)
 
 
-def _sampling(
-    samples: int | None, jitter: Jitter | None, rng: np.random.Generator | int | None, workers: int
-) -> Sampling | None:
-    """Return how samples are to be drawn, or None if they are not."""
-    if samples is None:
-        return None
-    for name, count in (("samples", samples), ("workers", workers)):
-        if not is_count(count, 1):
-            raise SimulationError(f"{name} must be a whole number of at least 1, not {count!r}")
-    if jitter is None:
-        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
-    if rng is None:
-        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
-    return Sampling(int(samples), _plain(jitter), int(rng) if isinstance(rng, int | np.integer) else None)
-
-
-def _plain(jitter: Jitter) -> float | dict[str, float]:
-    return {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
-
-
-def _unused(name: str, taken: list[str]) -> str:
-    """Return the name, with a number if another row has it."""
-    numbered = [name, *(f"{name} ({i})" for i in range(2, len(taken) + 2))]
-    return next(candidate for candidate in numbered if candidate not in taken)
-
-
-def row_of(name: str, plan: Schedule, trace: Trace, baseline: float | None, search_s: float, bound: float) -> Row:
-    """Return what a schedule and its trace came to.
+def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
+    """Return the row of a schedule.
 
     Parameters
     ----------
     baseline
         Makespan of ``sequential`` in us, None if it has none.
-    search_s
-        Wall time of the scheduler in s.
-    bound
-        Lower bound of the graph that the schedule runs, in us; 0 if it is not known.
     """
+    plan, trace, drawn = found.plan, found.trace, found.samples
+    assert isinstance(plan, Schedule)
     peaks = trace.peak_memory()
     full = any(need > trace.cluster[device].memory for device, need in peaks.items())
     warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
@@ -173,13 +124,16 @@ def row_of(name: str, plan: Schedule, trace: Trace, baseline: float | None, sear
         makespan_us=trace.makespan,
         estimate_us=plan.estimate,
         speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
-        over_bound=trace.makespan / bound if bound else None,
+        p50_us=None if drawn is None else drawn.p50,
+        p95_us=None if drawn is None else drawn.p95,
+        p99_us=None if drawn is None else drawn.p99,
+        over_bound=trace.makespan / found.bound_us if found.bound_us else None,
         streams=plan.n_streams,
         devices=len(plan.devices_used),
         syncs=trace.program.n_syncs,
         peak_memory_bytes=max(peaks.values()),
         sm_utilization=trace.sm_utilization(),
         sm_efficiency=trace.sm_efficiency(),
-        search_s=search_s,
+        search_s=found.search_s,
         warning="; ".join(warnings) or None,
     )

@@ -1,12 +1,16 @@
 """What a comparison consists of: a row per scheduler, and how makespans were sampled."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated
+
+import numpy as np
 
 from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError
 from simsched.base.kinds import Amount, Count, Range, Seed
+from simsched.base.numeric import is_count
+from simsched.simulator.workload import Jitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,24 @@ class Sampling(Checked):
     jitter: float | Mapping[str, float]
     seed: Seed | None
 
+    @classmethod
+    def of(cls, samples: int, jitter: Jitter | None, rng: np.random.Generator | int | None, workers: int) -> "Sampling":
+        """Return how samples are to be drawn.
+
+        Raises
+        ------
+        SimulationError
+            If there are fewer than one, or of `jitter` and `rng` one is missing.
+        """
+        for name, count in (("samples", samples), ("workers", workers)):
+            if not is_count(count, 1):
+                raise SimulationError(f"{name} must be a whole number of at least 1, not {count!r}")
+        if jitter is None:
+            raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+        if rng is None:
+            raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+        return cls(int(samples), plain(jitter), int(rng) if isinstance(rng, int | np.integer) else None)
+
     def __str__(self) -> str:
         jitter = "of each operator its own" if isinstance(self.jitter, Mapping) else f"{100 * self.jitter:g} %"
         seed = "" if self.seed is None else f", seed {self.seed}"
@@ -108,3 +130,14 @@ class Draws(Checked):
     SUBJECT, ERROR = "draws", SimulationError
     jitter: float | Mapping[str, float]
     seed: Seed
+
+
+def plain(jitter: Jitter) -> float | dict[str, float]:
+    """Return a jitter of Python's own numbers."""
+    return {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number if it is taken."""
+    numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
+    return next(candidate for candidate in numbered if candidate not in taken)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from simsched.base.errors import FileError, MissingDependencyError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.bounds import lower_bound
 from simsched.experiments.comparison import row_of
+from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, time_limited
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
@@ -23,9 +23,7 @@ from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.model.trace import Trace
-from simsched.schedulers import resolve, schedule, takes
-from simsched.simulator import simulate, simulate_many
+from simsched.schedulers import resolve, takes
 
 Row = dict[str, Any]
 Loader = Callable[..., OpGraph]
@@ -52,12 +50,10 @@ def _require_importable(scheduler: str) -> None:
 
 @dataclass(slots=True)
 class _Measured:
-    """A graph as measured on a target, and what rows of it share: found when first asked for."""
+    """A graph as measured on a target, and what rows of it are measured by."""
 
-    graph: OpGraph
+    yardstick: Yardstick
     serial_us: float
-    bound_us: float | None = None
-    baselines: dict[Hashable, float | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -168,7 +164,7 @@ class Evaluate:
         measured = instance.on.get(target_name)
         if measured is None:
             measured = instance.on[target_name] = _measure(instance.graph, target)
-        row |= _results(spec, measured, target)
+        row |= _results(spec, measured)
         return True
 
     def _target(self, point: Point) -> tuple[Target, str]:
@@ -205,70 +201,41 @@ def _is_path(kind: str) -> bool:
 
 def _measure(graph: OpGraph, target: Target) -> _Measured:
     measured, cluster = upon(target, graph)
-    return _Measured(measured, float(operator_times(measured, cluster.devices[0]).sum()))
+    return _Measured(Yardstick(measured, target), float(operator_times(measured, cluster.devices[0]).sum()))
 
 
-def _results(spec: RowSpec, measured: _Measured, target: Target) -> Row:
+def _results(spec: RowSpec, measured: _Measured) -> Row:
     """Return the columns of results and of wall times."""
-    settings = spec.simulation
-    options = dict(spec.choice.options)
-    _require_importable(spec.choice.scheduler)
-    if "rng" not in options and _draws(spec.choice.scheduler):
+    scheduler, options, yardstick = spec.choice.scheduler, dict(spec.choice.options), measured.yardstick
+    _require_importable(scheduler)
+    if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
-    start = running_time()
-    plan = schedule(measured.graph, target, spec.choice.scheduler, **options)
-    scheduled = running_time()
-    trace = _simulate(plan, target, spec)
-    if spec.choice.scheduler == "sequential" and not options:  # what all others are measured by
-        measured.baselines[tuple(settings.items())] = trace.makespan
-    drawn = None
-    if "samples" in settings:
-        drawn = simulate_many(
-            trace.program, target, settings["samples"], jitter=settings["jitter"],
-            rng=seed_of(spec.root, spec.instance, JITTER),
-        )  # fmt: skip
-    end = running_time()
-    found = row_of("", plan, trace, _baseline(spec, measured, target), scheduled - start, 0.0)
-    row: Row = {name: getattr(found, name) for name in _RESULTS}
-    row["bound_us"] = bound = _bound(plan, measured, target) if settings["bound"] else None
-    row["over_bound"] = trace.makespan / bound if bound else None
+    conditions = _conditions(spec)
+    found = evaluate(
+        yardstick.graph, yardstick.cluster, conditions=conditions, scheduler=scheduler, options=options,
+        bound=yardstick.bound if spec.simulation["bound"] else None,
+    )  # fmt: skip
+    plan, trace, drawn = cast(Schedule, found.plan), found.trace, found.samples
+    itself = trace.makespan if scheduler == "sequential" and not options else None
+    results = row_of("", found, yardstick.sequential(conditions, itself))
+    row: Row = {name: getattr(results, name) for name in _RESULTS}
+    row["bound_us"] = found.bound_us
     row["estimate_speedup"] = measured.serial_us / plan.estimate if plan.estimate else None
     row["stages"] = _n_stages(plan)
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
-    row |= {"wall.search_s": scheduled - start, "wall.simulate_s": end - scheduled}
+    row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
     return {name: _plain(value) for name, value in row.items()}
 
 
-def _simulate(plan: Schedule, target: Target, spec: RowSpec) -> Trace:
+def _conditions(spec: RowSpec) -> Conditions:
     settings: Mapping[str, Any] = spec.simulation
-    how = {name: settings[name] for name in ("threads", "transfers", "events") if name in settings}
-    program = plan.lower(target, **how)
-    jitter = None if "samples" in settings else settings.get("jitter")
-    rng = None if jitter is None else seed_of(spec.root, spec.instance, JITTER)
-    return simulate(program, target, jitter=jitter, rng=rng, engine=settings["engine"])
-
-
-def _baseline(spec: RowSpec, measured: _Measured, target: Target) -> float | None:
-    """Return the makespan of one operator after the other in us, or None if that cannot be."""
-    point = tuple(spec.simulation.items())
-    if point not in measured.baselines:
-        try:
-            trace = _simulate(schedule(measured.graph, target, "sequential"), target, spec)
-            measured.baselines[point] = trace.makespan
-        except SimschedError:  # a row of `sequential` says why
-            measured.baselines[point] = None
-    return measured.baselines[point]
-
-
-def _bound(plan: Schedule, measured: _Measured, target: Target) -> float:
-    """Return the lower bound of the graph that a schedule runs, which may be a rewritten one."""
-    if plan.graph is not measured.graph:
-        return lower_bound(plan.graph, target)
-    if measured.bound_us is None:
-        measured.bound_us = lower_bound(plan.graph, target)
-    return measured.bound_us
+    return Conditions(
+        settings.get("jitter"), seed_of(spec.root, spec.instance, JITTER), settings.get("samples"),
+        engine=settings["engine"],
+        lowering={name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
+    )  # fmt: skip
 
 
 def _n_stages(plan: Schedule) -> int | None:

@@ -12,8 +12,10 @@ from typing import Any, Final
 from simsched.base.errors import MissingDependencyError
 from simsched.base.io import write_file
 from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.experiments.study.grid import swept_columns
 from simsched.experiments.study.store import WALL, all_rows, read_study
 from simsched.experiments.study.study import Study
+from simsched.experiments.study.tables import means_table, status_counts, status_table
 
 _FIRST: Final = ("key", "unit", "index", "status", "reason")
 _GROUPS: Final = ("workload.", "seed", "cluster.", "simulation.", "scheduler", "option.")
@@ -117,21 +119,15 @@ class Results:
 
     def table(self) -> Any:
         """Return means over the instances of every point and scheduler as a `rich.table.Table`."""
-        from simsched.experiments.study.tables import means_table
-
-        return means_table(self)
+        return means_table(self.study, self.columns, self.rows)
 
     def counts(self) -> list[dict[str, Any]]:
         """Return for each scheduler how many rows there are, are missing and came to what, and their wall time in s."""
-        from simsched.experiments.study.tables import status_counts
-
-        return status_counts(self)
+        return status_counts(self.study, self.rows)
 
     def status(self) -> Any:
         """Return `counts` as a `rich.table.Table`, with the first reasons of rows without a result."""
-        from simsched.experiments.study.tables import status_table
-
-        return status_table(self)
+        return status_table(self.study, self.rows)
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
@@ -150,8 +146,6 @@ class Results:
         FileError
             If the format is not known or a file cannot be written.
         """
-        from simsched.experiments.study.grid import swept_columns
-
         into = Path(self.folder or ".", "figures") if folder is None else folder
         files: list[Path] = VIEWS["study"](self.rows, self.study.figure, swept_columns(self.study), into, format)
         return files

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simsched.base.units import MS
 from simsched.experiments.study.choices import text_of
 from simsched.experiments.study.store import STATUSES
+from simsched.experiments.study.study import Study
 
-if TYPE_CHECKING:
-    from simsched.experiments.study.results import Results
+Rows = Sequence[Mapping[str, Any]]
 
 _POINT = ("workload.", "cluster.", "simulation.")
 _REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
 
 
-def means(results: "Results") -> list[dict[str, Any]]:
+def means(columns: Sequence[str], rows: Rows) -> list[dict[str, Any]]:
     """Return a row for each point and scheduler, in the order of the study.
 
     Returns
@@ -25,34 +25,34 @@ def means(results: "Results") -> list[dict[str, Any]]:
         ``failed`` of all other ends; ``makespan_us``, ``speedup``, ``search_s`` as pairs of mean and sample
         standard deviation over the instances, None where there is nothing.
     """
-    names = [name for name in results.columns if name.startswith(_POINT)]
+    names = [name for name in columns if name.startswith(_POINT)]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in results.rows:
+    for row in rows:
         groups.setdefault((*(row.get(name) for name in names), row["scheduler"]), []).append(row)
     found = []
-    for point, rows in groups.items():
-        done = [row for row in rows if row["status"] == "ok"]
-        row = dict(zip([*names, "scheduler"], point, strict=True))
-        row |= {"rows": len(rows), "done": len(done), "failed": len(rows) - len(done)}
+    for point, alike in groups.items():
+        done = [row for row in alike if row["status"] == "ok"]
+        mean = dict(zip([*names, "scheduler"], point, strict=True))
+        mean |= {"rows": len(alike), "done": len(done), "failed": len(alike) - len(done)}
         for name, column in (("makespan_us", "makespan_us"), ("speedup", "speedup"), ("search_s", "wall.search_s")):
             values = [row[column] for row in done if row.get(column) is not None]
-            row[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
-        found.append(row)
+            mean[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
+        found.append(mean)
     return found
 
 
-def means_table(results: "Results") -> Any:
+def means_table(study: Study, columns: Sequence[str], given: Rows) -> Any:
     """Return `means` as a `rich.table.Table`; what is the same for all rows stands in the caption."""
     from rich.table import Table
     from rich.text import Text
 
-    rows = means(results)
+    rows = means(columns, given)
     names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
     varied = [name for name in names if len({row[name] for row in rows}) > 1]
     longest = max((row["makespan_us"][0] for row in rows if row["makespan_us"]), default=0.0)
     unit, us = (MS, "ms") if longest >= MS else (1.0, "us")
     fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
-    title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
+    title = f"{study.name}: {len(given)} of {len(study)} rows"
     caption = Text(", ".join(fixed)) if fixed else None
     table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
     for name in varied:
@@ -77,17 +77,17 @@ def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
     return "-" if value is None else f"{value[0] / unit:.{digits}f} ± {value[1] / unit:.{digits}f}"
 
 
-def status_counts(results: "Results") -> list[dict[str, Any]]:
+def status_counts(study: Study, rows: Rows) -> list[dict[str, Any]]:
     """See `Results.counts`."""
-    labels = [choice.label for choice in results.study.choices]
-    expected = len(results.study) // len(labels)
+    labels = [choice.label for choice in study.choices]
+    expected = len(study) // len(labels)
     of: dict[str, list[Mapping[str, Any]]] = {label: [] for label in labels}
-    for row in results.rows:
+    for row in rows:
         of[row["scheduler"]].append(row)
-    return [_status(label, rows, expected) for label, rows in of.items()]
+    return [_status(label, found, expected) for label, found in of.items()]
 
 
-def _status(label: str, rows: Sequence[Mapping[str, Any]], expected: int) -> dict[str, Any]:
+def _status(label: str, rows: Rows, expected: int) -> dict[str, Any]:
     counts = {status: sum(row["status"] == status for row in rows) for status in STATUSES}
     reasons = list(dict.fromkeys(row["reason"] for row in rows if row["reason"]))
     wall_s = sum(row.get("wall.row_s") or 0.0 for row in rows)
@@ -95,13 +95,13 @@ def _status(label: str, rows: Sequence[Mapping[str, Any]], expected: int) -> dic
             "reasons": reasons}  # fmt: skip
 
 
-def status_table(results: "Results") -> Any:
+def status_table(study: Study, given: Rows) -> Any:
     """See `Results.status`."""
     from rich.table import Table
     from rich.text import Text
 
-    rows = status_counts(results)
-    title = f"{results.study.name}: {len(results.rows)} of {len(results)} rows"
+    rows = status_counts(study, given)
+    title = f"{study.name}: {len(given)} of {len(study)} rows"
     notes = [_shortened(f"{row['scheduler']}: {reason}") for row in rows for reason in row["reasons"][:_REASONS]]
     caption = Text("\n".join(notes)) if notes else None
     table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")

@@ -1,41 +1,18 @@
 """What-if: questions of a schedule with one thing or several different, and what follows from the answers."""
 
 from simsched.experiments.whatif.answer import Answer, Case
+from simsched.experiments.whatif.asking import WhatIf, what_if
 from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
-from simsched.experiments.whatif.explain import Explanation, explain
+from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
 from simsched.experiments.whatif.parameters import numeric_parameters, value_of
-from simsched.experiments.whatif.question import WhatIf, what_if
 from simsched.experiments.whatif.robust import Robust, Robustness, robust
 from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
-from simsched.experiments.whatif.suggestions import Suggestion
 from simsched.experiments.whatif.sweep import Sweep, sweep
 from simsched.experiments.whatif.throughput import Throughput, throughput
 
 __all__ = [
-    "Answer",
-    "BreakEven",
-    "Case",
-    "Change",
-    "Crossing",
-    "Elasticity",
-    "Explanation",
-    "Robust",
-    "Robustness",
-    "Sensitivity",
-    "Suggestion",
-    "Sweep",
-    "Throughput",
-    "WhatIf",
-    "absolute",
-    "breakeven",
-    "explain",
-    "numeric_parameters",
-    "parse_change",
-    "robust",
-    "sensitivity",
-    "sweep",
-    "throughput",
-    "value_of",
-    "what_if",
-]
+    "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robust", "Robustness",
+    "Sensitivity", "Suggestion", "Sweep", "Throughput", "WhatIf", "absolute", "breakeven", "explain",
+    "numeric_parameters", "parse_change", "robust", "sensitivity", "sweep", "throughput", "value_of", "what_if",
+]  # fmt: skip

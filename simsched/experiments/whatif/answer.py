@@ -1,20 +1,21 @@
 """`Answer`: what changes do to the makespan, as figures, a table and a file."""
 
 import os
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from simsched.base.errors import FormatError
 from simsched.base.io import Record, document, dump_json, naming, read_json, write_file
 from simsched.base.shown import as_html
 from simsched.base.units import MS
+from simsched.experiments.whatif.results import table_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
+from simsched.model.trace.blame import CriticalPath
 from simsched.simulator import simulate
 from simsched.simulator.baking import baked
 
@@ -24,43 +25,43 @@ _RESULTS: Final = ("makespan_before_us", "makespan_us", "difference_us", "speedu
                    "blame_before", "blame")  # fmt: skip
 
 
-class Outcome:
-    """What follows from the traces before and after changes; times in us.
+class Ran(Protocol):
+    """A trace, or what has one."""
 
-    ``makespan_before + direct + rescheduling == makespan``, up to rounding.
+    @property
+    def makespan(self) -> float:
+        """In us."""
+        ...
+
+    def critical_path(self) -> CriticalPath:
+        """See `Trace.critical_path`."""
+        ...
+
+
+class Outcome:
+    """What follows from what ran before and after changes; times in us.
+
+    ``makespan_before + direct + rescheduling == makespan``, up to rounding. `kept` is what would run after the changes
+    if the plan stayed, None if it cannot; `rescheduling_alone` what re-scheduling would do without any change: the
+    makespan then, less the one before.
     """
 
-    @property
-    @abstractmethod
-    def trace_before(self) -> Trace:
-        """What ran when before the changes."""
-
-    @property
-    @abstractmethod
-    def trace_kept(self) -> Trace | None:
-        """What would run when after the changes if the plan stayed; None if it cannot."""
-
-    @property
-    @abstractmethod
-    def trace_after(self) -> Trace:
-        """What would run when after the changes."""
-
-    @property
-    @abstractmethod
-    def rescheduling_alone(self) -> float:
-        """What re-scheduling would do without any change: the makespan then, less the one before; us."""
+    before: Ran
+    kept: Ran | None
+    after: Ran
+    rescheduling_alone: float
 
     _repr_html_ = as_html
 
     @property
     def makespan_before(self) -> float:
         """Makespan before the changes."""
-        return self.trace_before.makespan
+        return self.before.makespan
 
     @property
     def makespan(self) -> float:
         """Makespan after the changes."""
-        return self.trace_after.makespan
+        return self.after.makespan
 
     @property
     def difference(self) -> float:
@@ -77,24 +78,22 @@ class Outcome:
     @property
     def direct(self) -> float | None:
         """Part of the difference that is there with the plan kept as it was; None if it cannot be kept."""
-        kept = self.trace_kept
-        return None if kept is None else kept.makespan - self.makespan_before
+        return None if self.kept is None else self.kept.makespan - self.makespan_before
 
     @property
     def rescheduling(self) -> float | None:
         """Part of the difference that comes from re-scheduling; None if the plan cannot be kept without."""
-        kept = self.trace_kept
-        return None if kept is None else self.makespan - kept.makespan
+        return None if self.kept is None else self.makespan - self.kept.makespan
 
     @cached_property
     def blame_before(self) -> dict[str, float]:
         """What the time of the critical path went to before (see `CriticalPath.blame`)."""
-        return self.trace_before.critical_path().blame
+        return self.before.critical_path().blame
 
     @cached_property
     def blame(self) -> dict[str, float]:
         """What the time of the critical path goes to after."""
-        return self.trace_after.critical_path().blame
+        return self.after.critical_path().blame
 
     def _results(self) -> dict[str, Any]:
         speedup = self.speedup if isfinite(self.speedup) else None
@@ -123,6 +122,15 @@ class Case:
     def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
         """Return the case of a trace, the times that a cost model gave written into the graph."""
         return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
+
+    @property
+    def makespan(self) -> float:
+        """That of the trace, in us."""
+        return self.trace.makespan
+
+    def critical_path(self) -> CriticalPath:
+        """Return that of the trace."""
+        return self.trace.critical_path()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as JSON values; the trace follows from them."""
@@ -155,8 +163,8 @@ class Answer(Outcome):
         What else is to be known.
     rescheduled
         Whether the plan was made anew after the changes.
-    alone_us
-        See `Outcome.rescheduling_alone`.
+    rescheduling_alone
+        See `Outcome`.
     """
 
     before: Case
@@ -165,27 +173,7 @@ class Answer(Outcome):
     changes: tuple[str, ...]
     notes: tuple[str, ...]
     rescheduled: bool
-    alone_us: float
-
-    @property
-    def trace_before(self) -> Trace:
-        """What ran when before the changes."""
-        return self.before.trace
-
-    @property
-    def trace_kept(self) -> Trace | None:
-        """What would run when after the changes if the plan stayed; None if it cannot."""
-        return None if self.kept is None else self.kept.trace
-
-    @property
-    def trace_after(self) -> Trace:
-        """What would run when after the changes."""
-        return self.after.trace
-
-    @property
-    def rescheduling_alone(self) -> float:
-        """What re-scheduling would do without any change: the makespan then, less the one before; us."""
-        return self.alone_us
+    rescheduling_alone: float
 
     def __repr__(self) -> str:
         return (
@@ -195,7 +183,20 @@ class Answer(Outcome):
 
     def table(self) -> Any:
         """Return makespan and blame before and after as a `rich.table.Table`."""
-        return table_of(self)
+        unit, name = (MS, "ms") if max(self.makespan, self.makespan_before) >= MS else (1.0, "us")
+        title = f"{self.before.schedule.graph.name} on {self.before.cluster.name}"
+        runs = [("before", self.makespan_before, self.blame_before), ("after", self.makespan, self.blame)]
+        if self.rescheduled and self.kept is not None:
+            runs.insert(1, ("plan kept", self.kept.makespan, self.kept.critical_path().blame))
+        parts = {"makespan": [us for _, us, _ in runs]}
+        parts |= {cause: [blame[cause] for _, _, blame in runs] for cause in self.blame}
+        return table_of(
+            f"{title}: what if {', '.join(self.changes) or 'nothing'}",
+            (name, *(heading for heading, _, _ in runs), "difference"),
+            [(part, *(_number(x, unit) for x in us), _number(us[-1] - us[0], unit, "+")) for part, us in parts.items()],
+            note="\n".join([*_attribution(self, unit, name), *(f"note: {note}" for note in self.notes)]),
+            best=0,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
@@ -206,7 +207,7 @@ class Answer(Outcome):
             "changes": list(self.changes),
             "notes": list(self.notes),
             "rescheduled": self.rescheduled,
-            "rescheduling_alone_us": self.alone_us,
+            "rescheduling_alone_us": self.rescheduling_alone,
             "results": self._results(),
             "before": self.before.to_dict(),
             "kept": self.kept.to_dict() if own and self.kept is not None else None,
@@ -231,7 +232,7 @@ class Answer(Outcome):
         kept = None if own is None else Case.read(Record(own, f"{source}: kept"))
         return top.build(
             cls, before=before, kept=kept if rescheduled else after, after=after, rescheduled=rescheduled,
-            alone_us=top.take("rescheduling_alone_us", float), **texts,
+            rescheduling_alone=top.take("rescheduling_alone_us", float), **texts,
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -242,33 +243,6 @@ class Answer(Outcome):
     def load(cls, path: str | os.PathLike[str]) -> "Answer":
         """Read an answer from a JSON file."""
         return cls.from_dict(read_json(path), str(path))
-
-
-def table_of(answer: Answer) -> Any:
-    """Return makespan and blame before, with the plan kept, and after as a `rich.table.Table`."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    unit, name = (MS, "ms") if max(answer.makespan, answer.makespan_before) >= MS else (1.0, "us")
-    before = answer.before
-    title = f"{before.schedule.graph.name} on {before.cluster.name}: what if {', '.join(answer.changes) or 'nothing'}"
-    caption = escape("\n".join([*_attribution(answer, unit, name), *(f"note: {note}" for note in answer.notes)]))
-    table = Table(title=escape(title), title_justify="left", caption=caption or None, caption_justify="left")
-    table.add_column(name)
-    columns = [("before", answer.makespan_before, answer.blame_before), ("after", answer.makespan, answer.blame)]
-    if answer.rescheduled and answer.kept is not None:
-        kept = answer.kept.trace
-        columns.insert(1, ("plan kept", kept.makespan, kept.critical_path().blame))
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="right")
-    table.add_column("difference", justify="right")
-    for row in ("makespan", *answer.blame):
-        values = [makespan if row == "makespan" else blame[row] for _, makespan, blame in columns]
-        cells = [_number(us, unit) for us in values]
-        table.add_row(
-            row, *cells, _number(values[-1] - values[0], unit, "+"), style="bold" if row == "makespan" else None
-        )
-    return table
 
 
 def _attribution(answer: Answer, unit: float, name: str) -> list[str]:

@@ -1,6 +1,5 @@
 """`breakeven`: at which values of a parameter the better one of two plans changes."""
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import exp, inf, log, sqrt
@@ -11,12 +10,12 @@ import numpy as np
 from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
 from simsched.experiments.whatif.parameters import value_of
-from simsched.experiments.whatif.question import WhatIf, what_if
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -53,6 +52,8 @@ class Crossing:
 class BreakEven(Result):
     """Makespans of two plans over a parameter, and where they cross; prints as a table.
 
+    It plots the makespans over the parameter; the crossings stand below.
+
     Parameters
     ----------
     graph, cluster
@@ -70,8 +71,6 @@ class BreakEven(Result):
     """
 
     FORMAT: ClassVar[str] = "breakeven"
-    graph: str
-    cluster: str
     parameter: str
     value: float | None
     names: tuple[str, str]
@@ -79,14 +78,6 @@ class BreakEven(Result):
     a_us: Floats
     b_us: Floats
     crossings: tuple[Crossing, ...]
-
-    def __post_init__(self) -> None:
-        for column in (self.factors, self.a_us, self.b_us):
-            column.flags.writeable = False
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw the makespans of both plans over the parameter; the crossings stand below. Return matplotlib axes."""
-        return VIEWS["breakeven"](self, path, ax=ax)
 
     def sentences(self) -> tuple[str, ...]:
         """Return a line for each crossing, or the one that there is none."""
@@ -103,20 +94,18 @@ class BreakEven(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each factor."""
-        columns = (self.factors.tolist(), self.a_us.tolist(), self.b_us.tolist())
-        names = ("factor", *(f"{name}_us" for name in self.names))
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        names, columns = ("factor", *(f"{name}_us" for name in self.names)), (self.factors, self.a_us, self.b_us)
+        return [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
 
     def table(self) -> Any:
         """Return crossings, and makespans at every octave, as a `rich.table.Table`."""
-        points = [tuple(row.values()) for row in self.records()][:: max(1, (len(self.factors) - 1) // 12)]
-        rows = [
-            (f"{factor:.4g}", format_time(a), format_time(b), "equal" if abs(a - b) <= _ALIKE * max(a, b)
-             else self.names[int(a > b)])
-            for factor, a, b in points
-        ]  # fmt: skip
+        better = ("equal", self.names[1], self.names[0])  # by the sign of the difference: 0, 1, -1
+        sides = np.sign(_differences(self.a_us, self.b_us)).astype(int).tolist()
+        points = zip(self.factors.tolist(), self.a_us.tolist(), self.b_us.tolist(), sides, strict=True)
+        rows = [(f"{factor:.4g}", format_time(a), format_time(b), better[side]) for factor, a, b, side in points]
         headings = (f"{self.parameter} times", *self.names, "better")
-        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(self.sentences()))
+        shown = rows[:: max(1, (len(rows) - 1) // 12)]
+        return table_of(f"{self.graph} on {self.cluster}", headings, shown, note="\n".join(self.sentences()))
 
     def contents(self) -> dict[str, Any]:
         """Return what the document holds."""
@@ -216,9 +205,15 @@ def breakeven(
         raise WhatIfError(f"factors must be positive and rise from low to high, not {low!r} and {high!r}")
     if is_taken_as_is(parameter):
         raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
-    graphs = [each.graph for each in (plan_a, plan_b) if isinstance(each, Schedule)]
-    shared = graph if graph is not None else graphs[0] if graphs else None
-    asked = [_question(each, shared, cluster, cost) for each in (plan_a, plan_b)]
+    graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
+    if not graphs:
+        raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
+    asked = [
+        Question(Ground(each, cluster, cost=cost))
+        if isinstance(each, Schedule)
+        else Question(Ground(graphs[0], cluster, each, cost=cost), rescheduled=True)
+        for each in (plan_a, plan_b)
+    ]
     names = [plan.scheduler if isinstance(plan, Schedule) else scheduler_name(plan) for plan in (plan_a, plan_b)]
     if names[0] == names[1]:
         names[1] += " (2)"
@@ -248,21 +243,10 @@ def breakeven(
     )  # fmt: skip
 
 
-def _question(
-    plan: Schedule | str | Scheduler, graph: OpGraph | None, cluster: Target, cost: CostModel | None
-) -> WhatIf:
-    if isinstance(plan, Schedule):
-        return what_if(plan, cluster, cost=cost)
-    if graph is None:
-        raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
-    return what_if(graph, cluster, True, scheduler=plan, cost=cost)
-
-
 def _differences(a_us: Floats, b_us: Floats) -> Floats:
     """Return by how much the first plan takes longer, 0 where both take as long but for rounding."""
     over = a_us - b_us
-    alike: Floats = np.where(np.abs(over) <= _ALIKE * np.maximum(a_us, b_us), 0.0, over)
-    return alike
+    return np.where(np.abs(over) <= _ALIKE * np.maximum(a_us, b_us), 0.0, over)
 
 
 def _narrowed(both: Callable[[float], tuple[float, float]], low: float, high: float, side: float) -> float:

@@ -1,46 +1,112 @@
-"""`Change`: one thing that is to be different, by the name of a parameter and a value."""
+"""`Change`: one thing that is to be different; and `PARAMETERS`, the numbers of devices and links that can be."""
 
 import re
-from dataclasses import dataclass, fields
-from math import isfinite
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import Any, Final, get_type_hints
 
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.io import json_copy
 from simsched.base.numeric import is_count, is_number
 from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
-from simsched.model.cluster import DEVICES, Device, Link
+from simsched.model.cluster import DEVICES, Cluster, Device, Link
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.program import EXECUTIONS
 
-DEVICE_FIELDS: Final = tuple(
-    field.name
-    for field in fields(Device)
-    if (field.type in (int, float) and field.name not in OVERHEADS) or field.name == "peak"
-)
-"""Numbers of a `Device` other than what it costs to issue and order work; `peak` stands for that of every dtype."""
-LINK_FIELDS: Final = tuple(field.name for field in fields(Link) if field.type is float)
 REBUILD: Final = "rebuild."
-_EDITS: Final = ("fuse", "remove")
+_LEAST_NAMES: Final = {"fuse": 2, "remove": 1}
 _MOST_GPUS: Final = 4096
-_AS_THEY_ARE: Final = ("gpus", "device", "execution", "contention", *_EDITS)
-_FACTORS: Final = (
-    *(f"link.{name}" for name in LINK_FIELDS), *(f"device.{name}" for name in DEVICE_FIELDS), "overhead",
-    *(f"overhead.{name}" for name in OVERHEADS), "interference", "operators.speed",
-)  # fmt: skip
+_NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
+_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_LEAST_NAMES)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
-
-_US_UNITS: Final = {"us": US, "ms": MS, "s": SECOND}
-_RATE_UNITS: Final = {"B/us": 1.0, "GB/s": GB_PER_S}
-_UNITS: Final[dict[str, dict[str, float]]] = (
-    {"link.latency": _US_UNITS, "link.bandwidth": _RATE_UNITS, "device.bandwidth": _RATE_UNITS}
-    | {"device.copy_rate": _RATE_UNITS, "device.clock": {"MHz": MHZ}}
-    | {"device.peak": {"FLOP/us": 1.0, "TFLOP/s": TFLOP_PER_S}}
-    | {f"overhead.{name}": _US_UNITS for name in OVERHEADS}
-    | {"overhead": _US_UNITS}
-)
+_TIME: Final = {"us": US, "ms": MS, "s": SECOND}
+_RATE: Final = {"B/us": 1.0, "GB/s": GB_PER_S}
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {
+    "latency": _TIME, "bandwidth": _RATE, "copy_rate": _RATE, "clock": {"MHz": MHZ},
+    "peak": {"FLOP/us": 1.0, "TFLOP/s": TFLOP_PER_S}, **dict.fromkeys(OVERHEADS, _TIME),
+}  # fmt: skip
 _SHOWN_IN: Final = ("us", "GB/s", "MHz", "TFLOP/s")  # of the units of a parameter
 _QUANTITY: Final = re.compile(r"([-+0-9.eE]*[0-9.])\s*([A-Za-z/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number of all devices or of all links, that takes factors and values of its own.
+
+    Parameters
+    ----------
+    part
+        `Device` or `Link`.
+    fields
+        Those that are changed alike.
+    units
+        In which a text may give it, in library units.
+    whole
+        Whether it is rounded, to at least 1.
+    below
+        What it cannot be or exceed under any factor: 1 of parts of something.
+    """
+
+    part: type[Device | Link]
+    fields: tuple[str, ...]
+    units: Mapping[str, float]
+    whole: bool
+    below: float
+
+    def values(self, cluster: Cluster) -> list[float | None]:
+        """Return what it is on each device or link; None where its fields differ."""
+        parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
+        return [common([_number_of(part, name) for name in self.fields]) for part in parts]
+
+    def changed(self, cluster: Cluster, change: "Change") -> Cluster:
+        """Return a cluster after a change of it."""
+        if self.part is Link:
+            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
+        return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
+
+    def _changed(self, part: Any, change: "Change") -> Any:
+        for name in self.fields:
+            old = _number_of(part, name)
+            new: float = change.of(old)
+            if self.whole and (not change.is_absolute or new == int(new)):
+                new = max(1, round(new)) if new > 0 else 0
+            if name == "interference":  # in proportion; from none at all every pair becomes alike
+                pairs = tuple(tuple(x * (new / old) if old else change.of(x) for x in row) for row in part.interference)
+                part = replace(part, interference=pairs)
+            elif name != "peak":
+                part = replace(part, **{name: new})
+            if name in ("peak", "sms", "clock"):  # peak = SMs x lanes x 2 x clock
+                part = replace(part, peak={dtype: rate * (new / old) for dtype, rate in part.peak.items()})
+        return part
+
+
+def _number_of(part: Any, name: str) -> float:
+    """Return a field of a device or a link; of several numbers the one that stands for all."""
+    value: Any = getattr(part, name)
+    return float(max(map(max, value)) if name == "interference" else value["fp32"] if name == "peak" else value)
+
+
+def common(values: Sequence[float | None]) -> float | None:
+    """Return the value that all of some have in common, or None."""
+    return float(values[0]) if values and values[0] is not None and len(set(values)) == 1 else None
+
+
+def _parameter(part: type[Device | Link], name: str, kind: Any = float) -> Parameter:
+    below = 1.0 if name in ("interleave", "least_sm_share", "block_spread") else inf
+    return Parameter(part, (name,), _UNITS.get(name, {}), kind is int, below)
+
+
+_ON_DEVICES: Final = {name: _parameter(Device, name, kind) for name, kind in get_type_hints(Device).items()
+                      if kind in (int, float) or name == "peak"}  # fmt: skip
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    **{f"link.{name}": _parameter(Link, name) for name, kind in get_type_hints(Link).items() if kind is float},
+    **{f"device.{name}": each for name, each in _ON_DEVICES.items() if name not in OVERHEADS},
+    "overhead": Parameter(Device, OVERHEADS, _TIME, False, inf),
+    **{f"overhead.{name}": _ON_DEVICES[name] for name in OVERHEADS},
+    "interference": _parameter(Device, "interference"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +175,8 @@ def make_change(parameter: str, value: Any) -> Change:
     if is_taken_as_is(parameter):
         given = value.value if isinstance(value, Absolute) else value
         return Change(parameter, _as_it_is(parameter, given), True)
-    if parameter not in _FACTORS and speed_of(parameter) is None:
-        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *_FACTORS, *_PATTERNS])
+    if not _takes_factors(parameter):
+        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
     number = value.value if isinstance(value, Absolute) else value
     if not is_number(number) or not (isfinite(number) and number >= 0):
         raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {number!r}")
@@ -122,6 +188,10 @@ def make_change(parameter: str, value: Any) -> Change:
 def is_taken_as_is(parameter: str) -> bool:
     """Return whether a parameter takes its values as they are, never as factors."""
     return parameter in _AS_THEY_ARE or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+
+
+def _takes_factors(parameter: str) -> bool:
+    return parameter in PARAMETERS or speed_of(parameter) is not None
 
 
 def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
@@ -150,25 +220,20 @@ def _as_it_is(parameter: str, value: Any) -> Any:
         if value not in (0, 1):
             raise WhatIfError(f"contention: give 0 or 1, not {value!r}")
         return bool(value)
-    if parameter in _EDITS:
-        return _names(parameter, value)
-    known = {"device": list(DEVICES), "execution": list(EXECUTIONS)}.get(parameter)
-    if known is not None:
+    if parameter in _NAMES:
+        known = list(_NAMES[parameter])
         if value not in known:
             raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), known)
         return value
     try:
-        return json_copy(value)
-    except (TypeError, ValueError, RecursionError):
-        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}") from None
-
-
-def _names(parameter: str, value: Any) -> tuple[str, ...]:
-    least = 2 if parameter == "fuse" else 1
-    try:
+        if parameter not in _LEAST_NAMES:
+            return json_copy(value)
         names = tuple(dict.fromkeys((value,) if isinstance(value, str) else value))
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         names = ()
+    if parameter not in _LEAST_NAMES:
+        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}")
+    least = _LEAST_NAMES[parameter]
     if not all(isinstance(name, str) for name in names) or len(names) < least:
         raise WhatIfError(f"{parameter}: give the names of at least {least} operators, not {value!r}")
     return names
@@ -202,16 +267,20 @@ def parse_change(text: str) -> Change:
     if is_taken_as_is(parameter):
         if factor:
             raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
-        return make_change(parameter, value.split(",") if parameter in _EDITS else _plain(value))
-    if parameter not in _FACTORS and speed_of(parameter) is None:
+        return make_change(parameter, value.split(",") if parameter in _LEAST_NAMES else _plain(value))
+    if not _takes_factors(parameter):
         return make_change(parameter, value)  # which says what is known
-    number = _number(text, value, {} if factor else _UNITS.get(parameter, {}))
+    number = _number(text, value, {} if factor else _units(parameter))
     return make_change(parameter, number if factor else Absolute(number))
+
+
+def _units(parameter: str) -> Mapping[str, float]:
+    return PARAMETERS[parameter].units if parameter in PARAMETERS else {}
 
 
 def shown_unit(parameter: str) -> tuple[str, float]:
     """Return the unit in which values of a parameter are shown, and what it is in library units; of some ("", 1)."""
-    units = _UNITS.get(parameter, {})
+    units = _units(parameter)
     return next(((name, units[name]) for name in _SHOWN_IN if name in units), ("", 1.0))
 
 
@@ -225,16 +294,14 @@ def with_unit(parameter: str, value: float) -> str:
     return f"{value / scale:.6g} {unit}".rstrip()
 
 
-def _number(text: str, value: str, units: dict[str, float]) -> float:
-    unit, quantity = 1.0, _QUANTITY.fullmatch(value)
-    if quantity is not None:
-        value, name = quantity.groups()
-        if name not in units:
-            known = f"known are: {', '.join(units)}" if units else "it takes none"
-            raise WhatIfError(f"{text!r}: unit {name!r} does not suit; {known}")
-        unit = units[name]
+def _number(text: str, value: str, units: Mapping[str, float]) -> float:
+    quantity = _QUANTITY.fullmatch(value)
+    value, unit = quantity.groups() if quantity is not None else (value, None)
+    if unit is not None and unit not in units:
+        known = f"known are: {', '.join(units)}" if units else "it takes none"
+        raise WhatIfError(f"{text!r}: unit {unit!r} does not suit; {known}")
     try:
-        return float(value) * unit
+        return float(value) * (1.0 if unit is None else units[unit])
     except ValueError:
         raise WhatIfError(f"{text!r}: {value!r} is no number") from None
 
@@ -244,8 +311,6 @@ def _plain(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text

@@ -1,35 +1,32 @@
 """`explain`: in words, what bounds a schedule and what would help most."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, SimschedError
 from simsched.base.io import Record
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
+from simsched.experiments.whatif.changes import absolute
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
-from simsched.experiments.whatif.suggestions import (
-    LEAST_GAIN,
-    Suggestion,
-    kinds_on_path,
-    operators_on_path,
-    suggestions,
-)
+from simsched.experiments.whatif.rewiring import like
+from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target, upon
 from simsched.model.costmodel import CostModel
+from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator import simulate
-
-if TYPE_CHECKING:
-    from simsched.model.schedule import Schedule
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 
 _CLOSE: Final = 1.05  # times the lower bound that are as good as it
 _FULL: Final = 0.9  # of the issue slots, from which on a device is full
 _MUCH: Final = 0.01  # of the makespan, from which on a cause is named
+_LEAST_GAIN: Final = 0.005  # part of the makespan below which a change is not worth a word
+_SUGGESTED: Final = 3
 _NAMED: Final = 3  # causes, kinds and operators
 _BLAMES: Final[Mapping[str, str]] = {
     "compute": "kernels computing",
@@ -41,9 +38,31 @@ _BLAMES: Final[Mapping[str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A change that would help.
+
+    Parameters
+    ----------
+    text
+        What to change.
+    makespan_us
+        Simulated makespan in us after it.
+    gain
+        By which part of the makespan, in [0, 1], it would be shorter.
+    doable
+        Whether it is a matter of the plan alone; else it takes other kernels or another machine.
+    """
+
+    text: str
+    makespan_us: float
+    gain: float
+    doable: bool
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation(Result):
-    """What bounds a schedule, in words; prints as them.
+    """What bounds a schedule, in words; prints as them, plots what the critical path consists of.
 
     Parameters
     ----------
@@ -61,8 +80,6 @@ class Explanation(Result):
     """
 
     FORMAT: ClassVar[str] = "explanation"
-    graph: str
-    cluster: str
     scheduler: str
     makespan_us: float
     bound_us: float
@@ -77,7 +94,7 @@ class Explanation(Result):
 
     def _advice(self) -> list[str]:
         if not self.suggestions:
-            return [f"None of the changes that were tried gains {LEAST_GAIN:.1%} or more."]
+            return [f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."]
         lines = ["What would help most, each simulated on its own:"]
         for i, each in enumerate(self.suggestions, 1):
             kind = "plan" if each.doable else "wish"
@@ -97,10 +114,6 @@ class Explanation(Result):
         title = f"{self.scheduler} of {self.graph} on {self.cluster}"
         note = "\n".join(self.sentences if rows else (*self.sentences, *self._advice()))
         return table_of(title, ("change", "takes", "makespan", "gain"), rows, note=note)
-
-    def plot(self, path: Any = None, *, ax: Any = None) -> Any:
-        """Draw what the critical path consists of as bars; return the matplotlib axes."""
-        return VIEWS["explanation"](self, path, ax=ax)
 
     def contents(self) -> dict[str, Any]:
         """Return what the document holds."""
@@ -131,7 +144,7 @@ class Explanation(Result):
         )  # fmt: skip
 
 
-def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) -> Explanation:
+def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:
     """Say what bounds a schedule, and what would help most.
 
     Parameters
@@ -166,7 +179,8 @@ def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) ->
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    trace = simulate(plan, bare, cost)
+    asked = Question(Ground(plan, bare, cost=cost))
+    trace = asked.before
     limits = bounds(plan.graph, bare, cost)
     path = trace.critical_path()
     sentences = [
@@ -175,7 +189,7 @@ def explain(plan: "Schedule", cluster: Target, cost: CostModel | None = None) ->
     ]  # fmt: skip
     return Explanation(
         plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(path.blame),
-        tuple(each for each in sentences if each), suggestions(plan, bare, cost, trace) if trace.makespan > 0 else (),
+        tuple(each for each in sentences if each), _suggestions(asked) if trace.makespan > 0 else (),
     )  # fmt: skip
 
 
@@ -183,7 +197,7 @@ def _counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _what(plan: "Schedule", trace: Trace) -> str:
+def _what(plan: Schedule, trace: Trace) -> str:
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
     streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
     return (
@@ -200,7 +214,7 @@ def _blamed(shares: Mapping[str, float]) -> str:
 
 
 def _operators(trace: Trace) -> list[str]:
-    kinds, operators = kinds_on_path(trace), operators_on_path(trace)
+    kinds, operators = _kinds_on_path(trace), _operators_on_path(trace)
     if not operators:
         return []
     most = [f"{name} {us / trace.makespan:.0%}" for name, us in list(kinds.items())[:_NAMED]]
@@ -236,14 +250,99 @@ def _busy(trace: Trace) -> str:
 def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
     host = shares["launch"] + shares["sync"]
     most = max(shares, key=lambda each: shares[each])
-    if host >= max(shares["compute"], shares["contention"], shares["transfer"], shares["dependency"]) and host > 0:
-        return "It is bound by the host, which issues more slowly than the device computes."
-    if most == "transfer":
-        return "It is bound by copies between devices."
-    if most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL):
-        return "It is bound by the device: kernels side by side want more than there is."
-    if trace.makespan <= _CLOSE * limits.best:
-        return "It is bound by its own critical path: no other plan is much quicker, only quicker operators are."
-    if most == "dependency":
-        return "It is bound by the gaps between dependent kernels."
-    return "It is bound by the operators one after the other on its critical path; another plan could overlap more."
+    others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
+    crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
+    verdicts = {
+        "the host, which issues more slowly than the device computes": host >= others and host > 0,
+        "copies between devices": most == "transfer",
+        "the device: kernels side by side want more than there is": crowded,
+        "its own critical path: no other plan is much quicker, only quicker operators are":
+            trace.makespan <= _CLOSE * limits.best,
+        "the gaps between dependent kernels": most == "dependency",
+        "the operators one after the other on its critical path; another plan could overlap more": True,
+    }  # fmt: skip
+    return f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."
+
+
+def _kinds_on_path(trace: Trace) -> dict[str, float]:
+    """Return the us that each kind of operator computes on the critical path, from the largest; ties by first use."""
+    codes, kinds = trace.graph.labels("kind")
+    found: dict[str, float] = {}
+    for name, us in _operators_on_path(trace).items():
+        kind = kinds[codes[trace.graph.index[name]]] or "op"
+        found[kind] = found.get(kind, 0.0) + us
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+
+
+def _operators_on_path(trace: Trace) -> dict[str, float]:
+    """Return the us that each operator computes on the critical path, from the largest; ties by time."""
+    found: dict[str, float] = {}
+    for step in trace.critical_path().steps:
+        if step.blame == "compute":
+            found[step.span] = found.get(step.span, 0.0) + step.end - step.start
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+
+
+def _suggestions(asked: Question) -> tuple[Suggestion, ...]:
+    """Return the three changes that gain most, from the largest gain; at least one of them doable, if any is.
+
+    Parameters
+    ----------
+    asked
+        A plan on a cluster, without changes.
+
+    Notes
+    -----
+    Candidates are listed in `explain`. Of equal gains the one listed first, plans before wishes.
+    """
+    base = asked.makespan_before
+    found = [
+        Suggestion(text, us, 1 - us / base, doable)
+        for text, changed, doable in candidates(asked)
+        if (us := _makespan(changed)) <= base * (1 - _LEAST_GAIN)
+    ]
+    found.sort(key=lambda each: -each.gain)
+    best = found[:_SUGGESTED]
+    if best and not any(each.doable for each in best):
+        best[_SUGGESTED - 1 :] = [each for each in found[_SUGGESTED:] if each.doable][:1] or best[_SUGGESTED - 1 :]
+    return tuple(best)
+
+
+def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
+    """Give what could be changed, the question of it, and whether it is a matter of the plan."""
+    ground, plan, trace = asked.ground, asked.ground.plan, asked.before
+    if plan.execution != "graph":
+        yield "capture it as a graph and launch that as a whole", asked.execution("graph"), True
+    if plan.execution == "stages":
+        yield "order its stages by events instead of barriers", asked.execution("events"), True
+    elif plan.events == "literal":
+        fewer = replace(ground, subject=like(plan, plan.graph, plan.op, events="minimal"))
+        yield "leave out the waits that others imply", Question(fewer), True
+    others = (
+        Question(Ground(plan.graph, ground.target, name, cost=ground.cost), rescheduled=True)
+        for name in SCHEDULERS
+        if name not in FAST_UP_TO and name != plan.scheduler  # those that search take long on some graphs
+    )
+    best = min(others, key=_makespan, default=asked)
+    yield f"schedule it with {best.ground.scheduler}", best, True
+    for kind in list(_kinds_on_path(trace))[:1]:
+        yield f"make operators of kind {kind} twice as quick", asked.operators(kind=kind, speed=2.0), False
+    yield "make launches free", asked.overhead(launch=0.0, launch_latency=0.0), False
+    yield "make events free (record, wait, hop)", asked.overhead(record=0.0, wait=0.0, hop=0.0), False
+    if trace.program.execution == "stages":
+        yield "make barriers free", asked.overhead(barrier=0.0), False
+    if any(device.contention for device in asked.cluster.devices):
+        yield "end the interference between kernels side by side", asked.interference(absolute(0.0)), False
+        yield "let kernels side by side run as if alone", asked.contention(False), False
+    if len(trace.program.copies.op):
+        yield "make links twice as wide", asked.link(bandwidth=2.0), False
+    yield "have twice the SMs", asked.device(sms=2.0), False
+    yield "have twice the DRAM bandwidth", asked.device(bandwidth=2.0), False
+
+
+def _makespan(asked: Question) -> float:
+    """Return the makespan after some changes; infinity if they are refused."""
+    try:
+        return asked.makespan
+    except SimschedError:
+        return inf

@@ -72,26 +72,17 @@ def repeated(
     action, device, stream, argument, row = np.hstack(columns)
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
+    every = Copies(
+        np.asarray(np.tile(copies.op, requests) + whose, np.int32), np.tile(copies.device, requests),
+        np.tile(copies.nbytes, requests), np.tile(copies.transfer, requests),
+    )  # fmt: skip
+    behind_all = np.append(starts, np.full(launched, graph_launch or 0.0))
     return Program(
-        side_by_side(program.graph, times, requests, np.append(starts, np.full(launched, graph_launch or 0.0))),
-        program.devices,
-        program.execution,
-        thread_ptr,
-        action,
-        device,
-        stream,
-        argument,
-        Copies(
-            np.asarray(np.tile(copies.op, requests) + whose, np.int32),
-            np.tile(copies.device, requests),
-            np.tile(copies.nbytes, requests),
-            np.tile(copies.transfer, requests),
-        ),
-        requests * n_events + slots,
-        np.concatenate([np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)]),
-        _host_times(program.lead, row, 0.0),
-        _host_times(program.own, row, np.nan),
-    )
+        side_by_side(program.graph, times, requests, behind_all), program.devices, program.execution, thread_ptr,
+        action, device, stream, argument, every, requests * n_events + slots,
+        np.append(np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)),
+        _host_times(program.lead, row, 0.0), _host_times(program.own, row, np.nan),
+    )  # fmt: skip
 
 
 def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | None:
@@ -152,10 +143,8 @@ def _joins(program: Program, slots: int, requests: int, captured: bool) -> tuple
     ]
     if captured:
         host = (here, free + slots)
-        before += [
-            _Row(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS),
-            _Row(RECORD, *host, launched, n_events, 0, _ALWAYS),
-        ]
+        before.append(_Row(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS))
+        before.append(_Row(RECORD, *host, launched, n_events, 0, _ALWAYS))
         before += [_Row(WAIT, *place, launched, n_events, width[place[0]], _ALWAYS) for place in begin]
     end = done - slots * n_events  # of the request before in the slot
     before += [_Row(WAIT, *place, end, n_events, width[place[0]], _LATER) for place in waiting]

@@ -1,7 +1,6 @@
 """What a reader of an answer should know besides: what did not respond, what is not used."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -9,40 +8,48 @@ from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import speed_of
 from simsched.experiments.whatif.costs import rates
 from simsched.experiments.whatif.world import World
-
-if TYPE_CHECKING:
-    from simsched.experiments.whatif.question import WhatIf
+from simsched.model.schedule import Schedule
 
 _WORSE: Final = 1 + 1e-9
 _NAMED: Final = 4  # devices
 
 
-def notes_of(asked: "WhatIf") -> tuple[str, ...]:
-    """Return the notes of a question, which is answered for them."""
-    return (*_of_the_world(asked.world), *_of_the_plan(asked))
+def notes_of(
+    world: World, plan: Schedule, rescheduled: bool, copied: bool, kept_us: float | None, makespan: float
+) -> tuple[str, ...]:
+    """Return the notes of a question.
 
-
-def _of_the_plan(asked: "WhatIf") -> Iterator[str]:
-    plan, kept = asked.plan, asked.kept
-    new = [name for name in asked.cluster.index if name not in asked.ground.cluster.index]
+    Parameters
+    ----------
+    world, plan, rescheduled
+        What there is after the changes, and whether the plan was made anew.
+    copied
+        Whether anything is copied between devices, before or after the changes.
+    kept_us, makespan
+        Makespans in us after the changes: if the plan stayed (None if it cannot), and of the plan.
+    """
+    notes = _of_the_world(world)
+    new = [name for name in world.cluster.index if name not in world.ground.cluster.index]
     if new and not any(name in plan.devices_used for name in new):
         names, it = ", ".join(new[:_NAMED]), "it" if len(new) == 1 else "them"
         names += f" and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
-        if asked.rescheduled:
-            yield f"{plan.scheduler} makes no use of {names}; other schedulers may"
+        if rescheduled:
+            notes.append(f"{plan.scheduler} makes no use of {names}; other schedulers may")
         else:
-            yield f"the plan was made without {names} and does not use {it}; reschedule"
-    changed = [change.parameter for change in asked.changes]
-    copied = any(len(trace.program.copies.op) for trace in (asked.before, asked.after))
-    if asked.cluster.links and not copied and any(each.startswith("link.") for each in changed):
-        yield "nothing is copied between devices: links make no difference"
+            notes.append(f"the plan was made without {names} and does not use {it}; reschedule")
+    changed = [change.parameter for change in world.changes]
+    if world.cluster.links and not copied and any(each.startswith("link.") for each in changed):
+        notes.append("nothing is copied between devices: links make no difference")
     named = [name for _, name in filter(None, map(speed_of, changed)) if name is not None]
-    gone = [name for name in named if name in asked.graph.index and name not in plan.graph.index]
+    gone = [name for name in named if name in world.graph.index and name not in plan.graph.index]
     if gone:
-        yield f"{plan.scheduler} rewrote the graph: {gone[0]!r} is not in the plan, and its speed makes no difference"
-    if kept is not None and asked.makespan > kept.makespan * _WORSE:
-        worse = format_time(asked.makespan - kept.makespan)
-        yield f"the plan made anew is {worse} slower than the old one would be: keep that"
+        rewritten = f"{plan.scheduler} rewrote the graph: {gone[0]!r} is not in the plan"
+        notes.append(f"{rewritten}, and its speed makes no difference")
+    if kept_us is not None and makespan > kept_us * _WORSE:
+        notes.append(
+            f"the plan made anew is {format_time(makespan - kept_us)} slower than the old one would be: keep that"
+        )
+    return tuple(notes)
 
 
 def _of_the_world(world: World) -> list[str]:

@@ -1,24 +1,20 @@
 """Parameters of a question: those that could matter, and what they are at present."""
 
 import inspect
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from simsched.experiments.whatif.changes import REBUILD, make_change, speed_of
-from simsched.experiments.whatif.question import WhatIf
+from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, common, make_change
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import selected
-from simsched.model.cluster.device import OVERHEADS, Device
 from simsched.model.program import BARRIER, COPY, WAIT
 
 _NEARLY: Final = 0.8  # limits that so great a part of is in use could come to matter
-_SHARING: Final = ("threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm", "saturating_warps",
-                   "interleave", "least_sm_share", "block_spread", "kernel_latency")  # fmt: skip
-_IN_01: Final = ("interleave", "least_sm_share", "block_spread")
+_OF_THE_PLAN: Final = ("device", "execution", "fuse", "remove")
 
 
-def numeric_parameters(asked: WhatIf, *, per_operator: bool = False) -> tuple[str, ...]:
+def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
     """Return the names of the parameters of a question that take factors and could matter in it.
 
     Parameters
@@ -41,22 +37,52 @@ def numeric_parameters(asked: WhatIf, *, per_operator: bool = False) -> tuple[st
     """
     codes, kinds = asked.graph.labels("kind")
     used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
-    names = ["operators.speed"]
-    if len(used) > 1:
-        names += [f"operators.{kind}.speed" for kind in used]
-    names += [f"device.{name}" for name in _device_fields(asked)]
-    if len(asked.cluster) > 1 and asked.cluster.links and _copies(asked):
-        names += ["link.bandwidth", "link.latency"]
-    overheads = [name for name in (f"overhead.{each}" for each in _overheads(asked)) if _can_move(asked, name)]
-    names += ["overhead", *overheads] if len(overheads) > 1 else overheads
-    if _share(asked):
-        names.append("interference")
+    there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
+    numbers = [name for name, matters in _numbers(asked).items() if matters and _can_move(asked, name)]
+    first = next((i for i, name in enumerate(numbers) if name.startswith("overhead.")), 0)
+    if sum(name.startswith("overhead.") for name in numbers) > 1:
+        numbers.insert(first, "overhead")
     if per_operator:
-        names += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
-    return tuple(name for name in names if _can_move(asked, name))
+        numbers += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
+    return (*there, *numbers)
 
 
-def value_of(asked: WhatIf, parameter: str) -> float | None:
+def _numbers(asked: Question) -> dict[str, bool]:
+    """Return the numbers of devices and links, and whether what runs makes use of them."""
+    graph, plan, cluster, program = asked.plan.graph, asked.plan, asked.cluster, asked.after.program
+    flops, nbytes, kernels = bool(graph.flops.any()), bool(graph.nbytes.any()), len(graph.kernel_blocks) > 0
+    beside = plan.n_streams > len(plan.devices_used) or asked.rescheduled
+    loads = kernels or not np.isnan(graph.utilization).all()
+    share = loads and beside and any(device.contention for device in cluster.devices)
+    full, streams = kernels and share, 1 + int(plan.stream.max())
+
+    def near(limit: str) -> bool:
+        return share and any(streams >= _NEARLY * getattr(device, limit) for device in cluster.devices)
+
+    def issued(action: int) -> bool:
+        return asked.rescheduled or bool((program.action == action).any())
+
+    moved = len(cluster) > 1 and (asked.rescheduled or bool(np.isnan(program.copies.transfer).any()))
+    captured = program.execution == "graph"
+    ordered = not captured and (issued(WAIT) or issued(COPY))
+    return {
+        "device.sms": flops or full, "device.peak": flops, "device.bandwidth": nbytes,
+        "device.threads_per_sm": full, "device.blocks_per_sm": full, "device.registers_per_sm": full,
+        "device.shared_memory_per_sm": full, "device.saturating_warps": full or (kernels and (flops or nbytes)),
+        "device.interleave": full, "device.least_sm_share": full, "device.block_spread": full,
+        "device.kernel_latency": full, "device.connections": near("connections"),
+        "device.resident_kernels": near("resident_kernels"), "device.copy_engines": moved, "device.copy_rate": moved,
+        "link.bandwidth": moved and bool(cluster.links), "link.latency": moved and bool(cluster.links),
+        "overhead.launch": not captured, "overhead.record": ordered, "overhead.wait": ordered,
+        "overhead.copy": not captured and issued(COPY) and len(cluster) > 1,
+        "overhead.barrier": issued(BARRIER) and program.execution == "stages",
+        "overhead.gap": not captured and len(program.launch_op) > plan.n_streams, "overhead.hop": ordered,
+        "overhead.graph_launch": captured, "overhead.graph_node": captured, "overhead.launch_latency": not captured,
+        "interference": share,
+    }  # fmt: skip
+
+
+def value_of(asked: Question, parameter: str) -> float | None:
     """Return what a parameter is at present, after the changes of a question, in library units.
 
     Returns
@@ -76,32 +102,21 @@ def value_of(asked: WhatIf, parameter: str) -> float | None:
     (6.0, 550000.0)
     """
     if parameter.startswith(REBUILD):
-        return _number(_rebuilt_with(asked, parameter.removeprefix(REBUILD)))
-    if parameter in ("device", "execution", "fuse", "remove"):
+        value = _rebuilt_with(asked, parameter.removeprefix(REBUILD))
+        return float(value) if isinstance(value, int | float) else None
+    if parameter in _OF_THE_PLAN:
         return None
-    if parameter in ("gpus", "contention"):
-        return float(len(asked.cluster)) if parameter == "gpus" else _one([d.contention for d in asked.cluster.devices])
+    if parameter == "gpus":
+        return float(len(asked.cluster))
+    if parameter == "contention":
+        return common([device.contention for device in asked.cluster.devices])
     change = make_change(parameter, 1.0)
-    if speed_of(parameter) is not None:
-        rows = selected(asked.graph, change)
-        return _one(asked.world.speeds.values[rows].tolist())
-    start, _, name = parameter.partition(".")
-    if start == "link":
-        return _one([getattr(link, name) for _, _, link in asked.cluster.links])
-    return _one([_of_device(device, start, name) for device in asked.cluster.devices])
+    if parameter in PARAMETERS:
+        return common(PARAMETERS[parameter].values(asked.cluster))
+    return common(asked.world.speeds.values[selected(asked.graph, change)].tolist())
 
 
-def _one(values: Sequence[float | None]) -> float | None:
-    """Return the value that all of some have in common, or None."""
-    first = values[0] if values else None
-    return None if first is None or any(value != first for value in values) else float(first)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _rebuilt_with(asked: WhatIf, name: str) -> Any:
+def _rebuilt_with(asked: Question, name: str) -> Any:
     """Return what a parameter of `load` was said to be, else what it is by default."""
     given = [change.value for change in asked.changes if change.parameter == f"{REBUILD}{name}"]
     if given:
@@ -113,72 +128,8 @@ def _rebuilt_with(asked: WhatIf, name: str) -> Any:
     return parameters[name].default if name in parameters else None
 
 
-def _of_device(device: Device, start: str, name: str) -> float | None:
-    if start == "interference":
-        return max(map(max, device.interference))
-    if start == "overhead" and not name:
-        return _one([getattr(device, each) for each in OVERHEADS])
-    return device.peak["fp32"] if name == "peak" else float(getattr(device, name))
-
-
-def _can_move(asked: WhatIf, parameter: str) -> bool:
-    """Return whether factors about 1 can be asked for and mean something."""
-    start, _, name = parameter.partition(".")
-    if start == "link":
-        return any(getattr(link, name) > 0 for _, _, link in asked.cluster.links)
-    if start in ("operators", "operator") or parameter == "overhead":
-        return True
-    values = [_of_device(device, start, name) or 0.0 for device in asked.cluster.devices]
-    top = 1.0 if name in _IN_01 else np.inf
-    return any(value > 0 for value in values) and all(value < top for value in values)
-
-
-def _copies(asked: WhatIf) -> bool:
-    """Return whether copies between devices take what links and engines let them."""
-    copies = asked.after.program.copies
-    return asked.rescheduled or bool(np.isnan(copies.transfer).any())
-
-
-def _share(asked: WhatIf) -> bool:
-    """Return whether kernels can run beside each other on a device and slow each other."""
-    graph, plan = asked.plan.graph, asked.plan
-    loads = len(graph.kernel_blocks) > 0 or not np.isnan(graph.utilization).all()
-    beside = plan.n_streams > len(plan.devices_used) or asked.rescheduled
-    return loads and beside and any(device.contention for device in asked.cluster.devices)
-
-
-def _device_fields(asked: WhatIf) -> list[str]:
-    graph, plan, devices = asked.plan.graph, asked.plan, asked.cluster.devices
-    kernels, shared = len(graph.kernel_blocks) > 0, _share(asked)
-    names: list[str] = []
-    if graph.flops.any() or (kernels and shared):
-        names.append("sms")
-    if graph.flops.any():
-        names.append("peak")
-    if graph.nbytes.any():
-        names.append("bandwidth")
-    if kernels and shared:
-        names += _SHARING
-    elif kernels and (graph.flops.any() or graph.nbytes.any()):
-        names.append("saturating_warps")
-    streams = 1 + int(plan.stream.max())
-    for name in ("connections", "resident_kernels"):
-        if shared and any(streams >= _NEARLY * getattr(device, name) for device in devices):
-            names.append(name)
-    if len(asked.cluster) > 1 and _copies(asked):
-        names += ["copy_engines", "copy_rate"]
-    return names
-
-
-def _overheads(asked: WhatIf) -> list[str]:
-    program = asked.after.program
-    if program.execution == "graph":
-        return ["graph_launch", "graph_node"]
-    issued = [bool((program.action == code).any()) or asked.rescheduled for code in (WAIT, COPY, BARRIER)]
-    waits, copies, barriers = issued
-    there = {
-        "launch": True, "record": waits or copies, "wait": waits or copies, "copy": copies and len(asked.cluster) > 1,
-        "barrier": barriers and program.execution == "stages", "gap": len(program.launch_op) > asked.plan.n_streams,
-        "hop": waits or copies, "launch_latency": True,
-    }  # fmt: skip
-    return [name for name in OVERHEADS if there.get(name, False)]
+def _can_move(asked: Question, parameter: str) -> bool:
+    """Return whether factors about 1 mean something."""
+    known = PARAMETERS[parameter]
+    values = [value or 0.0 for value in known.values(asked.cluster)]
+    return any(value > 0 for value in values) and all(value < known.below for value in values)

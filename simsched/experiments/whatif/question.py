@@ -1,97 +1,27 @@
-"""`what_if`: a schedule, a cluster, and what is to be different."""
+"""`Question`: a schedule, a cluster, and what is to be different."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from simsched.base.errors import ClusterError, ScheduleError, WhatIfError
+from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
 from simsched.experiments.whatif.answer import Answer, Case, Outcome
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
+from simsched.experiments.whatif.notes import notes_of
 from simsched.experiments.whatif.world import Ground, World, make_world, selected
-from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.schedulers import SCHEDULERS, Scheduler
-
-if TYPE_CHECKING:
-    from simsched.experiments.whatif import Explanation, Sensitivity, Sweep
 
 Number = float | Absolute
 
 
-def what_if(
-    plan_or_graph: Schedule | OpGraph,
-    cluster: Target,
-    reschedule: bool = False,
-    *,
-    scheduler: str | Scheduler | None = None,
-    options: Mapping[str, Any] | None = None,
-    cost: CostModel | None = None,
-    load: Callable[..., OpGraph] | None = None,
-) -> "WhatIf":
-    """Begin a question: what would be if something were different.
-
-    Parameters
-    ----------
-    plan_or_graph
-        What runs: a schedule, or a graph, which the scheduler makes one of.
-    cluster
-        What it runs on: a cluster, or a calibration, whose times of operators and fitted parameters are taken.
-    reschedule
-        Whether the plan is made anew after the changes; else the same plan runs in the changed world.
-    scheduler
-        A name or a function as `schedule` takes it, and its `options`. By default the one that made the plan, or
-        ``"lios"``. A plan over a graph that its scheduler rewrote is re-scheduled over the rewritten graph.
-    options
-        The scheduler's own.
-    cost
-        Time of an operator alone on a device in us; by default its `time`, else a roofline.
-    load
-        A function from keyword parameters to a graph, for `WhatIf.rebuild`.
-
-    Returns
-    -------
-    WhatIf
-        Nothing is computed until something of it is asked for.
-
-    Raises
-    ------
-    WhatIfError
-        If what is given is neither a schedule nor a graph.
-
-    >>> import simsched as ss
-    >>> graph = ss.OpGraph([ss.Operator("a", "conv", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
-    >>> asked = ss.what_if(graph, ss.Cluster.preset("a100").without_overheads()).operators(kind="conv", speed=2.0)
-    >>> asked.makespan_before, asked.makespan, asked.difference
-    (40.0, 25.0, -15.0)
-    """
-    if not isinstance(plan_or_graph, Schedule | OpGraph):
-        raise WhatIfError(f"ask of a schedule or a graph, not of {type(plan_or_graph).__name__}")
-    if scheduler is None:
-        made_by = plan_or_graph.scheduler if isinstance(plan_or_graph, Schedule) else ""
-        scheduler = made_by if made_by in SCHEDULERS else "lios"
-    ground = Ground(plan_or_graph, cluster, scheduler, dict(options or {}), cost, load)
-    return WhatIf(ground, rescheduled=bool(reschedule))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class WhatIf(Outcome):
-    """A question of what would be if something were different, and its answer; made by `what_if`.
-
-    Each method that changes something returns a longer question. Numbers are factors of what there is; `absolute`
-    makes them values in library units. What is not said to change stays. Answers are computed when they are asked
-    for, once; all times are in us.
-
-    Notes
-    -----
-    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind, one
-    after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
-    one parameter multiply; of values that are taken as they are the last counts.
-    """
+class Question(Outcome):
+    """A question of what would be if something were different, and its answer: a `WhatIf` but for its analyses."""
 
     ground: Ground
     changes: tuple[Change, ...] = ()
@@ -105,7 +35,7 @@ class WhatIf(Outcome):
 
     # what is to be different
 
-    def set(self, parameter: str, value: Any) -> "WhatIf":
+    def set(self, parameter: str, value: Any) -> Self:
         """Change a parameter by its name.
 
         Parameters
@@ -131,14 +61,14 @@ class WhatIf(Outcome):
             selected(self.ground.graph, change)
         return replace(self, changes=(*self.changes, change))
 
-    def _set_all(self, values: Mapping[str, Any]) -> "WhatIf":
+    def _set_all(self, values: Mapping[str, Any]) -> Self:
         asked = self
         for parameter, value in values.items():
             if value is not None:
                 asked = asked.set(parameter, value)
         return asked
 
-    def device(self, model: str | None = None, **factors: Number) -> "WhatIf":
+    def device(self, model: str | None = None, **factors: Number) -> Self:
         """Put another card in the place of every device, or change numbers of the devices there are.
 
         Parameters
@@ -157,7 +87,7 @@ class WhatIf(Outcome):
         """
         return self._set_all({"device": model} | {f"device.{name}": value for name, value in factors.items()})
 
-    def gpus(self, n: int) -> "WhatIf":
+    def gpus(self, n: int) -> Self:
         """Have so many devices.
 
         More are copies of those there are, wired as a preset is; a kept plan does not use them. Fewer are the first
@@ -172,11 +102,11 @@ class WhatIf(Outcome):
         """
         return self.set("gpus", n)
 
-    def link(self, *, bandwidth: Number | None = None, latency: Number | None = None) -> "WhatIf":
+    def link(self, *, bandwidth: Number | None = None, latency: Number | None = None) -> Self:
         """Change every link: a copy takes latency' + bytes / bandwidth'; exact transfer times stay."""
         return self._set_all({"link.bandwidth": bandwidth, "link.latency": latency})
 
-    def operators(self, *names: str, kind: str | None = None, speed: Number) -> "WhatIf":
+    def operators(self, *names: str, kind: str | None = None, speed: Number) -> Self:
         """Make operators quicker: time' = time / speed.
 
         Parameters
@@ -194,11 +124,11 @@ class WhatIf(Outcome):
             return self._set_all({f"operator.{name}.speed": speed for name in names})
         return self.set("operators.speed" if kind is None else f"operators.{kind}.speed", speed)
 
-    def overhead(self, each: Number | None = None, /, **factors: Number) -> "WhatIf":
+    def overhead(self, each: Number | None = None, /, **factors: Number) -> Self:
         """Change what it costs to issue and order work: all of it, or by name (``launch``, ``record``, ...)."""
         return self._set_all({"overhead": each} | {f"overhead.{name}": value for name, value in factors.items()})
 
-    def execution(self, how: str) -> "WhatIf":
+    def execution(self, how: str) -> Self:
         """Run the placements with ``"stages"``, ``"events"`` or as a captured ``"graph"``.
 
         Devices, streams and launch order stay. Stages are the plan's own where they serve, else they are made
@@ -206,14 +136,14 @@ class WhatIf(Outcome):
         """
         return self.set("execution", how)
 
-    def rebuild(self, **parameters: Any) -> "WhatIf":
+    def rebuild(self, **parameters: Any) -> Self:
         """Load the graph anew: ``load(**parameters)``, those of earlier calls included.
 
         A plan is kept if the names of the operators are the same; else it has to be made anew.
         """
         return self._set_all({f"{REBUILD}{name}": value for name, value in parameters.items()})
 
-    def fuse(self, names: Sequence[str]) -> "WhatIf":
+    def fuse(self, names: Sequence[str]) -> Self:
         """Make one operator of several.
 
         FLOP add up, bytes lose the tensors between the members, and the time follows the roofline: time' =
@@ -227,25 +157,25 @@ class WhatIf(Outcome):
         """
         return self.set("fuse", names)
 
-    def remove(self, *names: str) -> "WhatIf":
+    def remove(self, *names: str) -> Self:
         """Take operators out: an edge leads from each producer of one to each of its consumers, with what it read."""
         return self.set("remove", names)
 
-    def interference(self, factor: Number) -> "WhatIf":
+    def interference(self, factor: Number) -> Self:
         """Change how much kernels slow each other: every entry of `Device.interference` by the factor.
 
         An `absolute` value is the largest entry, to which the others keep their proportion.
         """
         return self.set("interference", factor)
 
-    def contention(self, on: bool) -> "WhatIf":
+    def contention(self, on: bool) -> Self:
         """Let kernels share the device, or run each at its solo rate: `Device.contention`."""
         return self.set("contention", on)
 
     # what there is then
 
     @cached_property
-    def base(self) -> "WhatIf":
+    def base(self) -> Self:
         """The question without changes."""
         return replace(self, changes=()) if self.changes else self
 
@@ -274,28 +204,13 @@ class WhatIf(Outcome):
         """The schedule after the changes: made anew, or the one there was."""
         return self.world.reschedule() if self.rescheduled else self.world.kept
 
-    @property
-    def before(self) -> Trace:
+    @cached_property
+    def before(self) -> Trace:  # type: ignore[override]
         """What ran when before the changes, with the plan there was."""
         return self.ground.trace
 
-    @property
-    def trace_before(self) -> Trace:
-        """The same as `before`."""
-        return self.before
-
-    @property
-    def trace_kept(self) -> Trace | None:
-        """The same as `kept`."""
-        return self.kept
-
-    @property
-    def trace_after(self) -> Trace:
-        """The same as `after`."""
-        return self.after
-
     @cached_property
-    def kept(self) -> Trace | None:
+    def kept(self) -> Trace | None:  # type: ignore[override]
         """What would run when after the changes if the plan stayed; None if it cannot."""
         if not self.rescheduled:
             return self.after
@@ -305,21 +220,33 @@ class WhatIf(Outcome):
             return None
 
     @cached_property
-    def after(self) -> Trace:
+    def after(self) -> Trace:  # type: ignore[override]
         """What would run when after the changes."""
         return self.ground.run(self.plan, self.cluster, self.cost)
 
-    @property
-    def rescheduling_alone(self) -> float:
+    def tried(self, *changes: tuple[str, Any]) -> float | str:
+        """Return the makespan after further changes, or why they are refused; unknown names are raised."""
+        asked = self
+        try:
+            for parameter, value in changes:
+                asked = asked.set(parameter, value)
+            return asked.makespan
+        except LookupError:
+            raise
+        except SimschedError as error:
+            return str(error)
+
+    @cached_property
+    def rescheduling_alone(self) -> float:  # type: ignore[override]
         """What re-scheduling would do without any change: the makespan then, less the one before; 0 if not asked."""
         return self.base.makespan - self.makespan_before if self.rescheduled else 0.0
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know besides: what did not respond, what is not used."""
-        from simsched.experiments.whatif.notes import notes_of
-
-        return notes_of(self)
+        kept = None if self.kept is None else self.kept.makespan
+        copied = any(len(trace.program.copies.op) for trace in (self.before, self.after))
+        return notes_of(self.world, self.plan, self.rescheduled, copied, kept, self.makespan)
 
     def answer(self) -> Answer:
         """Return the answer, which can be kept in a file."""
@@ -344,29 +271,3 @@ class WhatIf(Outcome):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
         return self.answer().to_dict()
-
-    # further questions
-
-    def sweep(
-        self,
-        parameter: str,
-        values: Sequence[Any],
-        parameter2: str | None = None,
-        values2: Sequence[Any] | None = None,
-    ) -> "Sweep":
-        """Return the makespans for several values of one parameter or of two; see `sweep`."""
-        from simsched.experiments.whatif.sweep import sweep
-
-        return sweep(self, parameter, values, parameter2, values2)
-
-    def sensitivity(self, **options: Any) -> "Sensitivity":
-        """Return how the makespan responds to every parameter; see `simsched.experiments.whatif.sensitivity`."""
-        from simsched.experiments.whatif.sensitivity import sensitivity
-
-        return sensitivity(self, **options)
-
-    def explain(self) -> "Explanation":
-        """Return in words what bounds the schedule, and what would help most; see `explain`."""
-        from simsched.experiments.whatif.explain import explain
-
-        return explain(self.plan, self.cluster, self.cost)

@@ -2,31 +2,42 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
-from simsched.base.errors import FormatError, WhatIfError
+from simsched.base.errors import FormatError
 from simsched.base.io import Record, document, dump_json, read_json, write_file
-from simsched.base.numeric import is_number
-from simsched.base.shown import as_html, data_frame
-from simsched.model.schedule import Schedule
+from simsched.base.numeric import freeze, is_number
+from simsched.base.shown import VIEWS, as_html, data_frame
 
 VERSION: Final = 1
 _WIDTH: Final = 120  # characters of a printed table
 Own = TypeVar("Own", bound="Result")
 
 
+@dataclass(frozen=True, repr=False)
 class Result(ABC):
     """What an analysis found; prints as a table and goes to a JSON file and back.
 
     The format of its document is ``simsched.`` and `FORMAT`, version 1.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
     """
 
     FORMAT: ClassVar[str]
+    graph: str
+    cluster: str
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        freeze(vars(self))
+
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
+        return [asdict(row) for row in vars(self)["rows"]]
 
     @abstractmethod
     def table(self) -> Any:
@@ -69,6 +80,10 @@ class Result(ABC):
         """
         return data_frame(self.records())
 
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw the result, to a file or into axes of matplotlib; return the axes."""
+        return VIEWS[self.FORMAT](self, path, ax=ax)
+
     def __repr__(self) -> str:
         return printed(self.table())
 
@@ -102,25 +117,8 @@ def table_of(
     return table
 
 
-def named_plans(plans: Mapping[str, Schedule] | Sequence[Schedule]) -> dict[str, Schedule]:
-    """Return schedules by name: those of a sequence have their scheduler's, numbered where one stands twice."""
-    if isinstance(plans, Mapping):
-        return dict(plans)
-    found: dict[str, Schedule] = {}
-    for plan in plans:
-        candidates = (plan.scheduler, *(f"{plan.scheduler} ({i})" for i in range(2, len(found) + 2)))
-        found[next(name for name in candidates if name not in found)] = plan
-    return found
-
-
 def numbers(values: Any, where: str) -> tuple[float, ...]:
     """Return a list of numbers of a document as floats."""
     if not isinstance(values, list) or not all(map(is_number, values)):
         raise FormatError(f"{where} must be a list of numbers")
     return tuple(map(float, values))
-
-
-def require_some(plans: Mapping[str, Schedule]) -> None:
-    """Refuse a comparison of nothing."""
-    if not plans:
-        raise WhatIfError("there are no plans to compare: give one or more schedules")

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from simsched.model.feasibility import launch_position
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices, column
 from simsched.model.graph.derived import rearranged
-from simsched.model.graph.ordering import describe_cycle
+from simsched.model.graph.ordering import describe_cycle, topological_order
 from simsched.model.schedule import Schedule
 
 _PLACEMENT: Final = ("device", "stream", "stage", "group", "priority")
@@ -110,20 +109,17 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
     ends = [op for i, op in zip(inside, rows, strict=True) if i not in graph.src or _is_read_outside(graph, i, inside)]
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
+    name = "+".join(op.name for op in rows)
+    while name in graph.index:
+        name += "'"
     whole = Operator(
-        _unused("+".join(op.name for op in rows), graph),
-        kind="+".join(kinds),
-        flops=sum(op.flops for op in rows),
+        name, kind="+".join(kinds), flops=sum(op.flops for op in rows),
         nbytes=max(0.0, sum(op.nbytes for op in rows) - _inner_nbytes(graph, inside)),
-        weight_nbytes=sum(op.weight_nbytes for op in rows),
-        host=max(op.host for op in rows),
-        kernels=() if kernel is None else (replace(kernel, share=1.0),),
-        utilization=longest.utilization,
-        intensity=longest.intensity,
-        dtype=longest.dtype,
+        weight_nbytes=sum(op.weight_nbytes for op in rows), host=max(op.host for op in rows),
+        kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
+        intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
         output_shape=ends[0].output_shape if len(ends) == 1 else None,
-        block=rows[0].block,
-    )
+    )  # fmt: skip
     if not measured and all(op.time is None for op in rows):
         return whole
     time = float(times[inside].sum())
@@ -145,12 +141,6 @@ def _inner_nbytes(graph: OpGraph, inside: list[int]) -> float:
         if mine.any() and not _is_read_outside(graph, i, inside):
             saved += float(graph.edge_nbytes[mine].max())
     return saved
-
-
-def _unused(name: str, graph: OpGraph) -> str:
-    while name in graph.index:
-        name += "'"
-    return name
 
 
 def _require_convex(graph: OpGraph, inside: list[int]) -> None:
@@ -214,14 +204,16 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     launched = launch_position(plan)
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     as_it_was = np.argsort(lead, kind="stable")
-    made = _like(plan, rewiring.graph, as_it_was, lead[as_it_was])
+    made = like(plan, rewiring.graph, as_it_was, lead[as_it_was])
     if _can_run(made) and (_is_topological(made) or not _is_topological(plan)):
         return made
-    order = _by_dependency(rewiring.graph, lead)
-    return staged(_like(plan, rewiring.graph, order, lead[order]))
+    place = np.empty_like(as_it_was)
+    place[as_it_was] = np.arange(len(lead))
+    order = as_it_was[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
+    return staged(like(plan, rewiring.graph, order, lead[order]))
 
 
-def _like(plan: Schedule, graph: OpGraph, op: Indices, rows: Indices | None = None, **others: Any) -> Schedule:
+def like(plan: Schedule, graph: OpGraph, op: Indices, rows: Indices | None = None, **others: Any) -> Schedule:
     """Return a schedule of some operators, placed as the given rows of another one say (all of them by default)."""
     columns = {key: getattr(plan, key) if rows is None else getattr(plan, key)[rows] for key in _PLACEMENT}
     made = {"execution": plan.execution, "scheduler": plan.scheduler, "events": plan.events, "search": plan.search}
@@ -240,23 +232,6 @@ def _is_topological(plan: Schedule) -> bool:
     """Whether producers are launched before those that read from them on other devices, too."""
     position = launch_position(plan)
     return bool((position[plan.graph.src] < position[plan.graph.dst]).all())
-
-
-def _by_dependency(graph: OpGraph, key: Indices) -> Indices:
-    """Return a topological order; among those that are ready the one of least key."""
-    missing = np.bincount(graph.dst, minlength=len(graph))
-    ptr, edges = graph.outgoing
-    ready = [(int(key[i]), i) for i in np.flatnonzero(missing == 0).tolist()]
-    ready.sort()
-    order: list[int] = []
-    while ready:
-        _, i = heappop(ready)
-        order.append(i)
-        for j in graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist():
-            missing[j] -= 1
-            if not missing[j]:
-                heappush(ready, (int(key[j]), j))
-    return np.array(order, np.int64)
 
 
 def staged(plan: Schedule) -> Schedule:
@@ -285,14 +260,14 @@ def staged(plan: Schedule) -> Schedule:
                 break
         found[i] = (device, now[device], stream)
     stages = [stage for _, stage, _ in found.values()]
-    return _like(plan, graph, plan.op, stage=stages, group=plan.stream).check()
+    return like(plan, graph, plan.op, stage=stages, group=plan.stream).check()
 
 
 def executed(plan: Schedule, execution: str) -> Schedule:
     """Return a schedule with another execution, its placements kept; see `staged`."""
     if plan.execution == execution:
         return plan
-    return staged(_like(plan, plan.graph, plan.op, execution=execution))
+    return staged(like(plan, plan.graph, plan.op, execution=execution))
 
 
 def renamed(plan: Schedule, graph: OpGraph) -> Schedule:
@@ -310,4 +285,4 @@ def renamed(plan: Schedule, graph: OpGraph) -> Schedule:
         if other is not None:
             raise WhatIfError(f"the rebuilt graph {what} operator {other!r}: the plan says nothing of it; reschedule")
     number = np.array([graph.index[name] for name in plan.graph.names])
-    return _like(plan, graph, number[plan.op])
+    return like(plan, graph, number[plan.op])

@@ -1,23 +1,21 @@
 """`robust`: which of several schedules is the best one when operator times vary from run to run."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimulationError
+from simsched.base.errors import FormatError, SimulationError, WhatIfError
 from simsched.base.io import Record
-from simsched.base.numeric import is_count
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
-from simsched.experiments.comparison.rows import Sampling
-from simsched.experiments.whatif.results import Result, named_plans, numbers, require_some, table_of
+from simsched.experiments.comparison.rows import Sampling, unused
+from simsched.experiments.evaluate import Conditions, evaluate
+from simsched.experiments.whatif.results import Result, numbers, table_of
 from simsched.model.calibrated import Target, bare
 from simsched.model.costmodel import CostModel
 from simsched.model.schedule import Schedule
-from simsched.simulator import Makespans, simulate_many
+from simsched.simulator import Makespans
 from simsched.simulator.workload import Jitter
 
 
@@ -48,7 +46,7 @@ class Robust:
 
 @dataclass(frozen=True, repr=False)
 class Robustness(Result):
-    """Schedules under operator times that vary; prints as a table.
+    """Schedules under operator times that vary; prints as a table, plots a box for each.
 
     Parameters
     ----------
@@ -63,8 +61,6 @@ class Robustness(Result):
     """
 
     FORMAT: ClassVar[str] = "robustness"
-    graph: str
-    cluster: str
     rows: tuple[Robust, ...]
     sampling: Sampling
     samples: Mapping[str, tuple[float, ...]]
@@ -81,16 +77,7 @@ class Robustness(Result):
             raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
         return min(self.rows, key=lambda row: float(np.percentile(self.samples[row.name], percentile)))
 
-    def box_plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw a box for each schedule (see `simsched.show.plot.box_plot`); return the matplotlib axes."""
-        drawn = {name: Makespans(np.array(values)) for name, values in self.samples.items()}
-        return VIEWS["samples"](drawn, path, ax=ax, title=f"{self.graph} on {self.cluster}\n{self.sampling}")
-
-    plot = box_plot
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as plain values by column."""
-        return [asdict(row) for row in self.rows]
+    box_plot = Result.plot
 
     def table(self) -> Any:
         """Return the rows as a `rich.table.Table`; the best by p95 is set off."""
@@ -190,23 +177,20 @@ def robust(
     >>> found.best().name, [row.wins for row in found.rows]
     ('lios', [0.0, 1.0])
     """
-    found = named_plans(plans)
-    require_some(found)
-    if rng is None:
-        raise SimulationError("draws are random: pass `rng`, a numpy Generator or a seed")
-    given = int(rng) if is_count(rng) else None  # type: ignore[arg-type]
-    seed = int(np.random.default_rng(rng).integers(2**63))
-    drawn = {
-        name: simulate_many(plan, cluster, samples, cost, jitter=jitter, rng=seed, workers=workers)
-        for name, plan in found.items()
-    }
+    found: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
+    for plan in () if isinstance(plans, Mapping) else plans:
+        found[unused(plan.scheduler, found)] = plan
+    if not found:
+        raise WhatIfError("there are no plans to compare: give one or more schedules")
+    sampling = Sampling.of(samples, jitter, rng, workers)
+    conditions = Conditions(jitter, int(np.random.default_rng(rng).integers(2**63)), samples, workers)
+    drawn = {name: cast(Makespans, evaluate(plan, cluster, cost, conditions).samples) for name, plan in found.items()}
     quickest = np.array([each.values for each in drawn.values()]).argmin(axis=0)  # (n_samples,)
     rows = [
         Robust(name, each.p50, each.p95, each.p99, each.mean, each.std, float((quickest == i).mean()))
         for i, (name, each) in enumerate(drawn.items())
     ]
-    plain = {name: float(x) for name, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
     return Robustness(
-        next(iter(found.values())).graph.name, bare(cluster).name, tuple(rows), Sampling(int(samples), plain, given),
+        next(iter(found.values())).graph.name, bare(cluster).name, tuple(rows), sampling,
         {name: tuple(each.values.tolist()) for name, each in drawn.items()},
     )  # fmt: skip

@@ -1,29 +1,22 @@
 """`sensitivity`: how much the makespan responds to each parameter."""
 
-import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from math import isfinite, log
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
-from simsched.experiments.whatif.changes import REBUILD, absolute, with_unit
+from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
 from simsched.experiments.whatif.parameters import numeric_parameters, value_of
-from simsched.experiments.whatif.question import what_if
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, table_of
+from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
-from simsched.model.cluster import Device
 from simsched.model.schedule import Schedule
 
-if TYPE_CHECKING:
-    from simsched.experiments.whatif.question import WhatIf
-
-_WHOLE: Final = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
-_SHOWN: Final = 15  # bars of a tornado chart
 _LEAST: Final = 1e-9  # elasticities and changes below this are none
 
 
@@ -56,7 +49,10 @@ class Elasticity:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Result):
-    """How the makespan responds to every parameter; prints as a table.
+    """How the makespan responds to every parameter; prints as a table, plots as a tornado chart.
+
+    Bars of the chart reach from the makespan at the low to that at the high of the parameter, around the makespan as
+    it is; the side of the low is hatched. Parameters that move nothing are left out, and all behind the first fifteen.
 
     Parameters
     ----------
@@ -71,8 +67,6 @@ class Sensitivity(Result):
     """
 
     FORMAT: ClassVar[str] = "sensitivity"
-    graph: str
-    cluster: str
     rows: tuple[Elasticity, ...]
     base_us: float
     notes: tuple[str, ...] = ()
@@ -84,15 +78,7 @@ class Sensitivity(Result):
             raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
         return found
 
-    def tornado(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw a bar for each of the parameters that move the makespan most; return the matplotlib axes.
-
-        Bars reach from the makespan at the low to that at the high of the parameter, around the makespan as it is; the
-        side of the low is hatched. Parameters that move nothing are left out, and all behind the first fifteen.
-        """
-        return VIEWS["sensitivity"](self, self.moving()[:_SHOWN], path, ax)
-
-    plot = tornado
+    tornado = Result.plot
 
     def moving(self) -> list[Elasticity]:
         """Return the rows of parameters that move the makespan."""
@@ -102,10 +88,6 @@ class Sensitivity(Result):
             for row in self.rows
             if abs(row.elasticity) > _LEAST or max(abs(us - self.base_us) for us in (row.low_us, row.high_us)) > least
         ]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as plain values by column."""
-        return [asdict(row) for row in self.rows]
 
     def table(self) -> Any:
         """Return the rows that move the makespan as a `rich.table.Table`."""
@@ -152,7 +134,7 @@ _NUMBERS: Final = ("elasticity", "low_us", "high_us", "low", "high")
 
 
 def sensitivity(
-    plan_or_whatif: "Schedule | WhatIf",
+    plan_or_whatif: Schedule | Question,
     cluster: Target | None = None,
     *,
     parameters: Sequence[str] | None = None,
@@ -208,7 +190,11 @@ def sensitivity(
     for name, part in (("step", step), ("swing", swing)):
         if not is_number(part) or not 0 < part < 1:
             raise WhatIfError(f"{name} must be a number between 0 and 1, not {part!r}")
-    asked = _question(plan_or_whatif, cluster)
+    asked = plan_or_whatif
+    if isinstance(asked, Schedule):
+        if cluster is None:
+            raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
+        asked = Question(Ground(asked, cluster))
     base = asked.makespan
     if not base > 0:
         raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
@@ -217,11 +203,10 @@ def sensitivity(
     notes: list[str] = []
     for name in dict.fromkeys(names):
         points = [_moved(asked, name, part) for part in (-step, step, -swing, swing)]
-        refusal = next((point for point in points if isinstance(point, str)), None)
-        if refusal is not None and all(isinstance(point, str) for point in points[:2]):
+        if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
-                raise WhatIfError(f"{name} cannot be moved: {refusal}")
-            notes.append(f"{name}: {refusal}")
+                raise WhatIfError(f"{name} cannot be moved: {points[0]}")
+            notes.append(f"{name}: {points[0]}")
             continue
         below, above, low, high = ((1.0, base) if isinstance(point, str) else point for point in points)
         slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
@@ -230,34 +215,19 @@ def sensitivity(
     return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
 
 
-def _question(plan_or_whatif: "Schedule | WhatIf", cluster: Target | None) -> "WhatIf":
-    if not isinstance(plan_or_whatif, Schedule):
-        return plan_or_whatif
-    if cluster is None:
-        raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
-    return what_if(plan_or_whatif, cluster)
-
-
-def _moved(asked: "WhatIf", parameter: str, part: float) -> tuple[float, float] | str:
+def _moved(asked: Question, parameter: str, part: float) -> tuple[float, float] | str:
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     factor, value = 1.0 + part, value_of(asked, parameter)
-    new: Any = factor
     rebuilt = parameter.startswith(REBUILD)
-    if rebuilt:
-        if value is None:
-            return "its value is not known"
-        if value == 0:
-            return factor, asked.makespan
-        new = value * factor
-    if value is not None and isfinite(value) and value > 0 and (parameter in _WHOLE or (rebuilt and value % 1 == 0)):
-        least = round(value) + (1 if part > 0 else -1)
-        whole = max(least, round(value * factor)) if part > 0 else min(least, round(value * factor))
-        if whole < 1:
+    if rebuilt and not value:
+        return "its value is not known" if value is None else (factor, asked.makespan)
+    new: Any = value * factor if rebuilt and value is not None else factor
+    whole = parameter in PARAMETERS and PARAMETERS[parameter].whole
+    if value is not None and isfinite(value) and value > 0 and (whole or (rebuilt and value % 1 == 0)):
+        least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
+        moved = max(least, moved) if part > 0 else min(least, moved)
+        if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = whole / value, whole if rebuilt else absolute(whole)
-    try:
-        return factor, asked.set(parameter, new).makespan
-    except LookupError:
-        raise
-    except SimschedError as error:
-        return str(error)
+        factor, new = moved / value, moved if rebuilt else absolute(moved)
+    found = asked.tried((parameter, new))
+    return found if isinstance(found, str) else (factor, found)

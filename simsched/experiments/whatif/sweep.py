@@ -1,23 +1,19 @@
 """`sweep`: makespans over values of one parameter, or of two."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimschedError, WhatIfError
+from simsched.base.errors import FormatError, WhatIfError
 from simsched.base.io import Record, json_copy
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_time
-from simsched.experiments.whatif.changes import Absolute, is_taken_as_is, shown_unit, with_unit
+from simsched.experiments.whatif.changes import Absolute, with_unit
+from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.results import Result, numbers, table_of
 from simsched.model.graph.columns import Floats
-
-if TYPE_CHECKING:
-    from simsched.experiments.whatif.question import WhatIf
 
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _ABSOLUTE: Final = "absolute"
@@ -26,6 +22,9 @@ _ABSOLUTE: Final = "absolute"
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Result):
     """Makespans over one parameter or two; prints as a table.
+
+    It plots as a line, of values with names as bars, of two parameters as a map. The thin line is the makespan without
+    changes. Numbers that span more than a factor of eight stand on a logarithmic axis; what was refused is left out.
 
     Parameters
     ----------
@@ -44,8 +43,6 @@ class Sweep(Result):
     """
 
     FORMAT: ClassVar[str] = "sweep"
-    graph: str
-    cluster: str
     scheduler: str
     parameter: str
     values: tuple[Any, ...]
@@ -55,70 +52,33 @@ class Sweep(Result):
     reasons: tuple[tuple[int, int, str], ...]
     base_us: float
 
-    def __post_init__(self) -> None:
-        self.makespan_us.flags.writeable = False
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw makespans as a line, of values with names as bars, of two parameters as a map; return matplotlib axes.
-
-        The thin line is the makespan without changes. Numbers that span more than a factor of eight stand on a
-        logarithmic axis; what was refused is left out.
-        """
-        return VIEWS["sweep"](self, path, ax=ax)
-
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each point."""
-        why = {(i, j): text for i, j, text in self.reasons}
-        rows = []
-        for i, value in enumerate(self.values):
-            for j, value2 in enumerate(self.values2 or (None,)):
-                us = float(self.makespan_us[i] if self.values2 is None else self.makespan_us[i, j])
-                row = {self.parameter: _shown(value)}
-                if self.parameter2 is not None:
-                    row[self.parameter2] = _shown(value2)
-                rows.append(row | {"makespan_us": None if np.isnan(us) else us, "reason": why.get((i, j))})
-        return rows
+        why, names = {(i, j): text for i, j, text in self.reasons}, (self.parameter, self.parameter2)
+        us = self.makespan_us.reshape(len(self.values), -1).tolist()
+        return [
+            {name: shown(value) for name, value in zip(names, pair, strict=True) if name is not None}
+            | {"makespan_us": None if np.isnan(us[i][j]) else us[i][j], "reason": why.get((i, j))}
+            for i, value in enumerate(self.values)
+            for j, pair in enumerate((value, second) for second in self.values2 or (None,))
+        ]
 
     def table(self) -> Any:
         """Return makespans as a `rich.table.Table`: a row per value, a column per second value."""
-        still = bool(np.all(np.abs(self.makespan_us - self.base_us) <= _ALIKE * self.base_us))
-        same = [f"{' and '.join(filter(None, (self.parameter, self.parameter2)))} changed nothing"] if still else []
-        note = "\n".join([f"{format_time(self.base_us)} without changes", *same, *self._refusals()])
-        title = f"{self.graph} on {self.cluster}"
-        if self.values2 is None:
-            rows = [
-                (
-                    _text(self.parameter, value),
-                    _cell(us),
-                    "-" if np.isnan(us) else f"{self.base_us / us:.2f}x" if us else "-",
-                )
-                for value, us in zip(self.values, self.makespan_us.tolist(), strict=True)
-            ]
-            return table_of(
-                title,
-                (self.parameter, "makespan", "speedup"),
-                rows,
-                note=note,
-                best=int(np.nanargmin(self.makespan_us)),
-            )
-        headings = (
-            self.parameter,
-            *(f"{self.parameter2} {_text(str(self.parameter2), value)}" for value in self.values2),
-        )
-        cells = [
-            (_text(self.parameter, value), *map(_cell, row))
-            for value, row in zip(self.values, self.makespan_us.tolist(), strict=True)
-        ]
-        return table_of(title, headings, cells, note=note)
-
-    def _refusals(self) -> list[str]:
-        lines = []
+        first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
+        second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
+        notes = [f"{format_time(self.base_us)} without changes"]
+        if np.all(np.abs(self.makespan_us - self.base_us) <= _ALIKE * self.base_us):
+            notes.append(f"{' and '.join(filter(None, (self.parameter, self.parameter2)))} changed nothing")
         for i, j, text in self.reasons:
-            second = (
-                "" if self.values2 is None else f", {self.parameter2} {_text(str(self.parameter2), self.values2[j])}"
-            )
-            lines.append(f"{self.parameter} {_text(self.parameter, self.values[i])}{second}: {text}")
-        return lines
+            notes.append(", ".join([f"{self.parameter} {first[i]}", *second[j : j + 1]]) + f": {text}")
+        headings, best = (self.parameter, *second), -1
+        rows: list[Any] = [(text, *map(_cell, row)) for text, row in zip(first, us, strict=True) if second]
+        if not second:
+            headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
+            rows = [(text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
+                    for text, x in zip(first, us, strict=True)]  # fmt: skip
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes), best=best)
 
     def contents(self) -> dict[str, Any]:
         """Return what the document holds."""
@@ -164,7 +124,7 @@ class Sweep(Result):
 
 
 def sweep(
-    asked: "WhatIf",
+    asked: Question,
     parameter: str,
     values: Sequence[Any],
     parameter2: str | None = None,
@@ -209,13 +169,11 @@ def sweep(
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
-            try:
-                point = asked.set(parameter, value)
-                found[i, j] = (point if parameter2 is None else point.set(parameter2, second)).makespan
-            except LookupError:
-                raise
-            except SimschedError as error:
-                reasons.append((i, j, str(error)))
+            us = asked.tried((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
+            if isinstance(us, str):
+                reasons.append((i, j, us))
+            else:
+                found[i, j] = us
     if np.isnan(found).all():
         raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
     return Sweep(
@@ -230,41 +188,22 @@ def _plain(value: Any) -> Any:
     return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Return the number of an absolute value, any other as it is."""
     return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
 
 
-def _text(parameter: str, value: Any) -> str:
-    shown = _shown(value)
-    if shown is value:
+def text_of(parameter: str, value: Any) -> str:
+    """Return a value as tables show it: numbers with their unit, and behind ``=`` where they have none."""
+    number = shown(value)
+    if number is value:
         return f"{value:g}" if is_number(value) else str(value)
-    text = with_unit(parameter, shown)
+    text = with_unit(parameter, number)
     return text if " " in text else f"={text}"
 
 
 def _cell(us: float) -> str:
     return "-" if np.isnan(us) else format_time(us)
-
-
-def places_of(parameter: str, values: Sequence[Any]) -> list[Any]:
-    """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
-    if all(map(is_number, values)):
-        return list(values)
-    scale = shown_unit(parameter)[1]
-    plain = _all_absolute(values)
-    return [_shown(value) / scale if plain else _text(parameter, value) for value in values]
-
-
-def _all_absolute(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) and is_number(_shown(value)) for value in values)
-
-
-def axis_of(parameter: str, values: Sequence[Any]) -> str:
-    """Return what an axis is called."""
-    factors = all(is_number(value) for value in values) and not is_taken_as_is(parameter)
-    unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
-    return f"{parameter} ({unit})" if unit else parameter
 
 
 def _floats(row: Any, length: int, where: str) -> list[float]:

@@ -11,7 +11,6 @@ import numpy as np
 from simsched.base.errors import WhatIfError
 from simsched.base.io import Record
 from simsched.base.numeric import is_count
-from simsched.base.shown import VIEWS
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.whatif.in_flight import repeated
 from simsched.experiments.whatif.results import Result, numbers, table_of
@@ -41,7 +40,7 @@ _LONGEST: Final = 256  # requests in a pattern
 
 @dataclass(frozen=True, repr=False)
 class Throughput(Result):
-    """What a plan comes to with several requests in flight; prints as a table.
+    """What a plan comes to with several requests in flight; prints as a table, plots how busy each resource was.
 
     Parameters
     ----------
@@ -68,8 +67,6 @@ class Throughput(Result):
     """
 
     FORMAT: ClassVar[str] = "throughput"
-    graph: str
-    cluster: str
     in_flight: int
     requests_per_s: float
     period_us: float
@@ -97,10 +94,6 @@ class Throughput(Result):
         note = f"bound by {self.bound_by}" + ("" if self.settled else "; the period had not settled")
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
         return table_of(title, ("", "value"), rows, note=note)
-
-    def plot(self, path: Any = None, *, ax: Any = None) -> Any:
-        """Draw how busy each resource was as bars; return the matplotlib axes."""
-        return VIEWS["throughput"](self, path, ax=ax)
 
     def contents(self) -> dict[str, Any]:
         """Return what the document holds."""

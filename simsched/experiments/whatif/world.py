@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import REBUILD, Change, speed_of
 from simsched.experiments.whatif.costs import Speeds, changed_cost
 from simsched.experiments.whatif.devices import changed_cluster
@@ -19,8 +20,9 @@ from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Indices
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.schedulers import Scheduler, schedule
-from simsched.simulator import simulate
+from simsched.schedulers import SCHEDULERS, Scheduler, schedule
+
+_REMEDY: Final = "with reschedule=True (--reschedule)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,18 +33,28 @@ class Ground:
     ----------
     subject, target
         What runs, and on what, as given.
-    scheduler, options
-        Who makes plans, and with which options.
-    cost, load
+    scheduler, options, cost, load
         As in `what_if`.
     """
 
     subject: Schedule | OpGraph
     target: Target
-    scheduler: str | Scheduler
-    options: Mapping[str, Any]
-    cost: CostModel | None
-    load: Callable[..., OpGraph] | None
+    scheduler: str | Scheduler | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cost: CostModel | None = None
+    load: Callable[..., OpGraph] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.subject, Schedule | OpGraph):
+            raise WhatIfError(f"ask of a schedule or a graph, not of {type(self.subject).__name__}")
+
+    @property
+    def by(self) -> str | Scheduler:
+        """Who makes plans: who was given, else the one that made the plan, else ``lios``."""
+        if self.scheduler is not None:
+            return self.scheduler
+        made_by = self.subject.scheduler if isinstance(self.subject, Schedule) else ""
+        return made_by if made_by in SCHEDULERS else "lios"
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -59,19 +71,18 @@ class Ground:
         """The schedule before any change."""
         if isinstance(self.subject, Schedule):
             return upon(self.target, self.subject)[0]
-        plan = schedule(self.graph, self.target, self.scheduler, self.cost, **self.options)
+        plan = schedule(self.graph, self.target, self.by, self.cost, **self.options)
         return upon(self.target, plan)[0]
 
     @cached_property
     def trace(self) -> Trace:
         """That of the schedule before any change."""
-        return simulate(self.plan, self.cluster, self.cost)
+        return evaluate(self.plan, self.cluster, self.cost).trace
 
     def run(self, plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Trace:
         """Return what would run when; the program of the first plan serves on all clusters of the same devices."""
-        if plan is self.plan and list(cluster.index) == list(self.cluster.index):
-            return simulate(self.trace.program, cluster, cost)
-        return simulate(plan, cluster, cost)
+        same = plan is self.plan and list(cluster.index) == list(self.cluster.index)
+        return evaluate(self.trace.program if same else plan, cluster, cost).trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,26 +128,21 @@ class World:
         WhatIfError
             If it cannot be, or cannot run there.
         """
-        plan = self.ground.plan
-        gone = [name for name in plan.devices_used if name not in self.cluster.index]
+        plan, cluster = self.ground.plan, self.cluster
+        gone = ", ".join(name for name in plan.devices_used if name not in cluster.index)
         if gone:
-            raise WhatIfError(
-                f"the plan uses {', '.join(gone)}, which {self.cluster.name!r} does not have; "
-                "ask with reschedule=True (--reschedule)"
-            )
+            raise WhatIfError(f"the plan uses {gone}, which {cluster.name!r} does not have; ask {_REMEDY}")
         try:
             if any(change.parameter.startswith(REBUILD) for change in self.changes):
                 plan = renamed(plan, self.graph_rebuilt)
             elif self.rewirings and plan.graph.names != self.graph_rebuilt.names:
-                raise WhatIfError(
-                    f"the plan runs a graph that {plan.scheduler} rewrote: ask of the plan in the place of the graph, "
-                    "or with reschedule=True (--reschedule)"
-                )
+                rewritten = f"the plan runs a graph that {plan.scheduler} rewrote"
+                raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
             for rewiring in self.rewirings:
                 plan = carried(plan, rewiring)
             return plan if self.execution is None else executed(plan, self.execution)
         except ScheduleError as error:
-            raise WhatIfError(f"the plan cannot be kept: {error}; ask with reschedule=True (--reschedule)") from error
+            raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
     @property
     def graph_rebuilt(self) -> OpGraph:
@@ -146,7 +152,7 @@ class World:
     def reschedule(self) -> Schedule:
         """Return the plan that the scheduler makes of the changed graph on the changed cluster."""
         ground = self.ground
-        plan = schedule(self.graph, self.cluster, ground.scheduler, self.scheduling_cost, **ground.options)
+        plan = schedule(self.graph, self.cluster, ground.by, self.scheduling_cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
             plan = upon(ground.target, plan)[0]
         return plan if self.execution is None else executed(plan, self.execution)
@@ -168,10 +174,8 @@ def make_world(ground: Ground, changes: Sequence[Change]) -> World:
     UnknownNameError
         If an operator or a kind is not there.
     """
-    graph = ground.graph
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    if rebuilt:
-        graph = _rebuilt(ground, rebuilt)
+    graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
     speeds, rewirings, made = Speeds(graph, np.ones(len(graph))), list[Rewiring](), list[str]()
     for change in changes:
         if change.parameter in ("fuse", "remove"):
@@ -184,10 +188,9 @@ def make_world(ground: Ground, changes: Sequence[Change]) -> World:
     cluster = changed_cluster(ground.cluster, changes)
     names = tuple(made)
     cost = changed_cost(ground.cost, ground.cluster, cluster, speeds, names)
-    base = ground.cost
-    if base is None and not isinstance(ground.target, Cluster):
-        base = ground.target  # operators that a scheduler makes cost as measured
-    scheduling_cost = cost if base is ground.cost else changed_cost(base, ground.cluster, cluster, speeds, names)
+    scheduling_cost = cost
+    if ground.cost is None and not isinstance(ground.target, Cluster):  # operators that a scheduler makes, as measured
+        scheduling_cost = changed_cost(ground.target, ground.cluster, cluster, speeds, names)
     return World(ground, tuple(changes), cluster, speeds.graph, cost, scheduling_cost, speeds, tuple(rewirings))
 
 
@@ -233,7 +236,7 @@ def selected(graph: OpGraph, change: Change) -> Indices:
     if kind is None:
         return np.arange(len(graph))
     codes, kinds = graph.labels("kind")
-    rows = np.flatnonzero(codes == kinds.index(kind)) if kind in kinds else np.zeros(0, np.int64)
+    rows = np.flatnonzero(codes == (kinds.index(kind) if kind in kinds else -1))
     if not len(rows):
         raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
     return rows

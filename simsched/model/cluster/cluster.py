@@ -12,6 +12,7 @@ from simsched.base.codec import Checked, Document
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.kinds import Amount, Rate
 from simsched.base.numeric import is_count
+from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
 from simsched.model.cluster.routing import Router, Routes, Wire
@@ -296,6 +297,8 @@ class Cluster(Checked, Document):
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
+
+    _repr_html_ = as_html
 
     def to_file(self) -> _File:
         """Return it as its file has it."""

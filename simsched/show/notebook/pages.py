@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.units import format_bytes, format_time
+from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
@@ -14,6 +15,8 @@ from simsched.model.trace.trace import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.notebook.chart import chart
 from simsched.show.notebook.parts import facts, grid, of_table
+from simsched.show.report.describe import cluster_facts
+from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
 _BARS: Final = 1_500  # of a chart: some 300 kB
@@ -27,13 +30,17 @@ _NAMED: Final = 6  # operators of a stream
 
 
 def html(shown: Any) -> str:
-    """Return a graph, a schedule, a trace, or what has a `table`, as HTML.
+    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or what has a `table`, as HTML.
 
     Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
     the colours of the page, dark or light.
     """
     if isinstance(shown, OpGraph):
         return _within(_graph(shown))
+    if isinstance(shown, Cluster):
+        return _within([facts(f"Cluster {shown.name}", cluster_facts(shown)[1:])])
+    if isinstance(shown, Makespans):
+        return _within([facts(f"{len(shown)} makespans", _spread(shown))])
     if isinstance(shown, Schedule):
         return _within(_schedule(shown))
     if isinstance(shown, Trace):
@@ -43,6 +50,10 @@ def html(shown: Any) -> str:
 
 def _within(parts: Iterable[str]) -> str:
     return f'<div style="max-width:100%;overflow-x:auto">{"".join(parts)}</div>'
+
+
+def _spread(drawn: Makespans) -> Iterable[tuple[str, str]]:
+    return ((name, format_time(getattr(drawn, name))) for name in ("p50", "p95", "p99", "mean", "std"))
 
 
 def _graph(graph: OpGraph) -> Iterable[str]:

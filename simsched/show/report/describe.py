@@ -20,7 +20,7 @@ _MOST_LISTED = 8  # values of a search, or devices, in a cell
 
 def parameters(graph: OpGraph, cluster: Cluster) -> Section:
     """Return what was scheduled and on what, and how devices differ from the presets they are named after."""
-    blocks: list[Any] = [Pairs("Workload", _workload(graph)), Pairs("Cluster", _cluster(cluster))]
+    blocks: list[Any] = [Pairs("Workload", _workload(graph)), Pairs("Cluster", cluster_facts(cluster))]
     rows = [row for device in cluster.kinds for row in _differences(device)]
     if rows:
         columns = (Column("field"), Column("device"), Column("value"), Column("preset"))
@@ -40,7 +40,8 @@ def _workload(graph: OpGraph) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _cluster(cluster: Cluster) -> tuple[tuple[str, str], ...]:
+def cluster_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    """Return names and texts: devices, models with what issuing costs on them, and links."""
     rows = [
         ("cluster", cluster.name),
         (

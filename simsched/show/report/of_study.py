@@ -47,7 +47,7 @@ def _quickest(results: Results) -> str:
 
 def _means(results: Results) -> Table:
     """Return means over the instances of each point; what is the same for all stands below."""
-    rows = means(results)
+    rows = means(results.columns, results.rows)
     names = [name for name in rows[0] if name.startswith(_POINT)]
     varied = [name for name in names if len({str(row[name]) for row in rows}) > 1]
     fixed = ", ".join(f"{name.partition('.')[2]} {rows[0][name]}" for name in names if name not in varied)

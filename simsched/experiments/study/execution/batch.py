@@ -1,11 +1,12 @@
-"""What happens where a batch runs: the function is called, what it raises is sent back."""
+"""Batches: what happens where one runs - the function is called, what it raises is sent back - and what runs them."""
 
 import pickle
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from simsched.base.errors import StudyError
 from simsched.experiments.study.execution.limits import disarm
@@ -13,6 +14,8 @@ from simsched.experiments.study.execution.limits import disarm
 Rows = list[dict[str, Any]]
 Function = Callable[[list[Any]], list[Rows]]
 Dumps = Callable[[Any], bytes]
+Flight = Future[Any]
+"""A batch under way; its result is an `Outcome`."""
 
 _arrived: Final[dict[bytes, "Shipped"]] = {}  # the last function that came to this process
 
@@ -140,6 +143,32 @@ class Shipped:
         except Exception as error:
             text = f"{_name(self.function)} returned rows that cannot be sent to another process: {error}"
             return pickle.dumps(Failure(StudyError(text), ""))
+
+
+class Pool(Protocol):
+    """Something that runs batches; made by `pool_of`, used by `run_batches`."""
+
+    depth: int
+    """Most batches under way per worker."""
+
+    @property
+    def workers(self) -> int:
+        """How many batches it runs at a time."""
+
+    def start(self, function: Function) -> None:
+        """Make ready to run batches with a function."""
+
+    def submit(self, items: Sequence[Any]) -> Flight:
+        """Begin a batch."""
+
+    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:
+        """Return those that are done, in the order given; wait for the first one, at most `timeout` seconds."""
+
+    def translate(self, error: BaseException) -> BaseException:
+        """Return what an error of a flight means: `WorkerDiedError`, a `StudyError`, or itself."""
+
+    def stop(self) -> None:
+        """End what is under way, at once."""
 
 
 def _failure(error: BaseException) -> Failure:

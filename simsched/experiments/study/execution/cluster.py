@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.experiments.study.execution.batch import Function, Outcome, Shipped, WorkerDiedError
+from simsched.experiments.study.execution.batch import Flight, Function, Outcome, Pool, Shipped, WorkerDiedError
 from simsched.experiments.study.execution.limits import allow_exit
-from simsched.experiments.study.execution.pools import Flight, Pool, start_forkserver, start_method
+from simsched.experiments.study.execution.processes import start_forkserver, start_method
 
 _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to be there
 _LOOK_AGAIN: Final = 1.0  # s

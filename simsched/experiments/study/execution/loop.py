@@ -7,8 +7,16 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from simsched.base.signals import interrupt_later
-from simsched.experiments.study.execution.batch import Done, Failure, Function, Outcome, Rows, WorkerDiedError
-from simsched.experiments.study.execution.pools import Flight, Pool
+from simsched.experiments.study.execution.batch import (
+    Done,
+    Failure,
+    Flight,
+    Function,
+    Outcome,
+    Pool,
+    Rows,
+    WorkerDiedError,
+)
 from simsched.experiments.study.execution.sizes import AIM, Sizes
 
 Item = TypeVar("Item")

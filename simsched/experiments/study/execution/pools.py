@@ -1,46 +1,18 @@
 """`pool_of`: what batches run on."""
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, wait
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.execution.batch import Function, Shipped
+from simsched.experiments.study.execution.batch import Flight, Function, Pool, Shipped
+from simsched.experiments.study.execution.cluster import dask_pool
+from simsched.experiments.study.execution.processes import Processes
 
-Flight = Future[Any]
-"""A batch under way; its result is an `Outcome`."""
 _AHEAD: Final = 2  # batches per worker: the next is there when one is done
-
-
-class Pool(Protocol):
-    """Something that runs batches; made by `pool_of`, used by `run_batches`."""
-
-    depth: int
-    """Most batches under way per worker."""
-
-    @property
-    def workers(self) -> int:
-        """How many batches it runs at a time."""
-
-    def start(self, function: Function) -> None:
-        """Make ready to run batches with a function."""
-
-    def submit(self, items: Sequence[Any]) -> Flight:
-        """Begin a batch."""
-
-    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:
-        """Return those that are done, in the order given; wait for the first one, at most `timeout` seconds."""
-
-    def translate(self, error: BaseException) -> BaseException:
-        """Return what an error of a flight means: `WorkerDiedError`, a `StudyError`, or itself."""
-
-    def stop(self) -> None:
-        """End what is under way, at once."""
 
 
 @contextmanager
@@ -82,16 +54,12 @@ def pool_of(
     elif executor == "serial":
         yield _Serial()
     elif executor == "processes":
-        from simsched.experiments.study.execution.processes import Processes
-
         processes = Processes(workers or usable_cores(), preload)
         try:
             yield processes
         finally:
             processes.stop()
     elif executor == "dask" or (isinstance(executor, str) and "://" in executor):
-        from simsched.experiments.study.execution.cluster import dask_pool
-
         with dask_pool(executor, workers or usable_cores()) as pool:
             yield pool
     else:
@@ -106,25 +74,6 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def start_method() -> str:
-    """Return how processes are started: by copying one that has imported what they need, where that is possible."""
-    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-
-
-def start_forkserver() -> None:
-    """Start the process that is copied, unless it runs; neither it nor its copies are to hear Ctrl-C."""
-    if start_method() != "forkserver":
-        return
-    from multiprocessing import forkserver, resource_tracker
-
-    resource_tracker.ensure_running()  # or it would be started next, and unblock the signal
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 def wait_for(flights: Collection[Flight], timeout: float | None) -> list[Flight]:

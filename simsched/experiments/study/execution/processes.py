@@ -23,13 +23,31 @@ from simsched.base.errors import StudyError
 from simsched.base.signals import interrupt_later
 from simsched.experiments.study.execution.batch import Function, Shipped, WorkerDiedError
 from simsched.experiments.study.execution.limits import allow_exit
-from simsched.experiments.study.execution.pools import start_forkserver, start_method
 
 _READY: Final = b""
 _GAVE_UP: Final = 3  # exit code; not that of a time limit
 _FAILED_STARTS: Final = 3  # in succession; one or two of them may have been killed from outside
 _SHORT: Final = 0.2  # s
 _PATIENCE: Final = 5.0  # s until a process that hung up or was told to end is killed
+
+
+def start_method() -> str:
+    """Return how processes are started: by copying one that has imported what they need, where that is possible."""
+    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+
+
+def start_forkserver() -> None:
+    """Start the process that is copied, unless it runs; neither it nor its copies are to hear Ctrl-C."""
+    if start_method() != "forkserver":
+        return
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # or it would be started next, and unblock the signal
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 def serve(pipe: Connection, shipped: Shipped) -> None:
