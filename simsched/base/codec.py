@@ -40,9 +40,14 @@ from simsched.base.kinds import (
 )  # fmt: skip
 
 _NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
-_BRIEF: Final = "brief"
+_BRIEF, _ASIDE = "brief", "aside"
 T = TypeVar("T")
 D = TypeVar("D", bound="Document")
+
+
+def aside(default: Any = None) -> Any:
+    """Return a field of a data class of which documents know nothing, and which is taken as it is."""
+    return field(default=default, compare=False, repr=False, metadata={_ASIDE: True})
 
 
 def brief(default: Any, **options: Any) -> Any:
@@ -143,7 +148,7 @@ def _find_fields(cls: Any) -> tuple[_Field, ...]:
     found = []
     if is_dataclass(cls):
         for each in fields(cls):
-            if each.init:
+            if each.init and _ASIDE not in each.metadata:
                 default = each.default if each.default_factory is MISSING else each.default_factory()
                 found.append(_Field(each.name, kind_of(hints[each.name]), default, _BRIEF in each.metadata))
     else:
@@ -180,7 +185,7 @@ class Checked:
         return type(self).ERROR(f"{self.SUBJECT.format(self):.200}: {text}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again; mapping proxies have no pickle
-        values = {each.name: getattr(self, each.name) for each in fields_of(type(self))}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return _again, (type(self), {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()})
 
 

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.base.codec import Document
+from simsched.base.codec import Document, write
 from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS, as_html, data_frame
@@ -118,8 +118,8 @@ class Comparison(Document):
             "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
                       "operators_without_load": operators_without_load(self.graph)},
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
-            "sampling": None if self.sampling is None else asdict(self.sampling),
-            "rows": [asdict(row) for row in self.rows],
+            "sampling": None if self.sampling is None else write(self.sampling),
+            "rows": [write(row) for row in self.rows],
         }  # fmt: skip
 
     def to_file(self) -> _File:
@@ -188,7 +188,7 @@ class Comparison(Document):
         MissingDependencyError
             If pandas is not installed.
         """
-        return data_frame([asdict(row) for row in self.rows], [f.name for f in fields(Row)])
+        return data_frame([write(row) for row in self.rows], [f.name for f in fields(Row)])
 
     def best(self) -> Row | None:
         """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""

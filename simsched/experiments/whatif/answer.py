@@ -1,13 +1,12 @@
 """`Answer`: what changes do to the makespan, as figures, a table and a file."""
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any, Final, Protocol
 
-from simsched.base.errors import FormatError
-from simsched.base.io import Record, document, dump_json, naming, read_json, write_file
+from simsched.base.codec import Checked, Document, aside
+from simsched.base.errors import WhatIfError
 from simsched.base.shown import as_html
 from simsched.base.units import MS
 from simsched.experiments.whatif.results import table_of
@@ -19,7 +18,6 @@ from simsched.model.trace.blame import CriticalPath
 from simsched.simulator import simulate
 from simsched.simulator.baking import baked
 
-FORMAT, VERSION = "simsched.whatif", 1
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _RESULTS: Final = ("makespan_before_us", "makespan_us", "difference_us", "speedup", "direct_us", "rescheduling_us",
                    "blame_before", "blame")  # fmt: skip
@@ -95,7 +93,9 @@ class Outcome:
         """What the time of the critical path goes to after."""
         return self.after.critical_path().blame
 
-    def _results(self) -> dict[str, Any]:
+    @property
+    def results(self) -> dict[str, Any]:
+        """What follows, for other readers: times in us."""
         speedup = self.speedup if isfinite(self.speedup) else None
         values = (self.makespan_before, self.makespan, self.difference, speedup, self.direct, self.rescheduling,
                   dict(self.blame_before), dict(self.blame))  # fmt: skip
@@ -103,25 +103,33 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Checked):
     """A schedule with its operators' times, on a cluster, and its trace.
 
     Parameters
     ----------
     schedule
         Each operator of its graph has as `time` what it takes on the device that it is placed on.
-    cluster, trace
-        What it runs on, and what runs when.
+    cluster
+        What it runs on.
+    known
+        What runs when, if that is known already.
     """
 
+    SUBJECT, ERROR = "case", WhatIfError
     schedule: Schedule
     cluster: Cluster
-    trace: Trace
+    known: Trace | None = aside()
 
     @classmethod
     def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
         """Return the case of a trace, the times that a cost model gave written into the graph."""
         return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What runs when; of a case from a file it is simulated when somebody asks."""
+        return simulate(self.schedule, self.cluster) if self.known is None else self.known
 
     @property
     def makespan(self) -> float:
@@ -132,22 +140,38 @@ class Case:
         """Return that of the trace."""
         return self.trace.critical_path()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the case as JSON values; the trace follows from them."""
-        return {"schedule": self.schedule.to_dict(), "cluster": self.cluster.to_dict()}
 
-    @classmethod
-    def read(cls, record: Record) -> "Case":
-        """Make a case from a JSON object, and simulate it again."""
-        plan = Schedule.from_dict(record.take("schedule", dict), f"{record.where}: schedule")
-        cluster = Cluster.from_dict(record.take("cluster", dict), f"{record.where}: cluster")
-        record.done()
-        with naming(record.where):
-            return cls(plan, cluster, simulate(plan, cluster))
+@dataclass(kw_only=True)
+class _File:
+    """A schedule before and after changes.
+
+    Parameters
+    ----------
+    changes
+        What was changed, such as ``link.bandwidth*=2``.
+    notes
+        What else is to be known.
+    rescheduled
+        Whether the plan was made anew after the changes.
+    rescheduling_alone_us
+        What re-scheduling would do without any change, in us: makespan then less the one before.
+    before, after
+        The plan before the changes, and the one after.
+    kept
+        The plan before in the changed world; null if it cannot run there, or is what stands under after.
+    """
+
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+    rescheduled: bool
+    rescheduling_alone_us: float
+    before: Case
+    kept: Case | None = None
+    after: Case
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer(Outcome):
+class Answer(Outcome, Document):
     """What changes do, without what asked: it can be kept in a file.
 
     Parameters
@@ -167,6 +191,7 @@ class Answer(Outcome):
         See `Outcome`.
     """
 
+    FORMAT, INDENT, FILE, DERIVED = "simsched.whatif", None, _File, ("results",)
     before: Case
     kept: Case | None
     after: Case
@@ -198,51 +223,18 @@ class Answer(Outcome):
             best=0,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
-        own = self.rescheduled and self.kept is not None
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "changes": list(self.changes),
-            "notes": list(self.notes),
-            "rescheduled": self.rescheduled,
-            "rescheduling_alone_us": self.rescheduling_alone,
-            "results": self._results(),
-            "before": self.before.to_dict(),
-            "kept": self.kept.to_dict() if own and self.kept is not None else None,
-            "after": self.after.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any, source: str = "answer") -> "Answer":
-        """Make an answer from a decoded ``simsched.whatif`` document; `source` names it in errors.
-
-        The cases are simulated again; the results that the document holds are for other readers.
-        """
-        top = document(data, FORMAT, VERSION, source)
-        top.take("results", dict, {})
-        rescheduled = top.take("rescheduled", bool)
-        texts = {key: tuple(top.take(key, list)) for key in ("changes", "notes")}
-        for key, values in texts.items():
-            if not all(isinstance(text, str) for text in values):
-                raise FormatError(f"{source}: field {key!r} must be a list of texts")
-        before, after = (Case.read(Record(top.take(key, dict), f"{source}: {key}")) for key in ("before", "after"))
-        own = top.take("kept", dict, None)
-        kept = None if own is None else Case.read(Record(own, f"{source}: kept"))
-        return top.build(
-            cls, before=before, kept=kept if rescheduled else after, after=after, rescheduled=rescheduled,
-            rescheduling_alone=top.take("rescheduling_alone_us", float), **texts,
+    def to_file(self) -> _File:
+        """Return it as its file has it."""
+        return _File(
+            changes=self.changes, notes=self.notes, rescheduled=self.rescheduled, after=self.after, before=self.before,
+            rescheduling_alone_us=self.rescheduling_alone, kept=self.kept if self.rescheduled else None,
         )  # fmt: skip
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answer to a JSON file, whole or not at all."""
-        write_file(path, dump_json(self.to_dict(), indent=None))
-
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Answer":
-        """Read an answer from a JSON file."""
-        return cls.from_dict(read_json(path), str(path))
+    def from_file(cls, rescheduling_alone_us: float, kept: Case | None = None, **own: Any) -> "Answer":
+        """Make one of what its file has."""
+        kept = kept if own["rescheduled"] else own["after"]
+        return cls(**own, kept=kept, rescheduling_alone=rescheduling_alone_us)
 
 
 def _attribution(answer: Answer, unit: float, name: str) -> list[str]:

@@ -1,20 +1,20 @@
 """`breakeven`: at which values of a parameter the better one of two plans changes."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import exp, inf, log, sqrt
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, WhatIfError
-from simsched.base.io import Record
+from simsched.base.codec import Checked
+from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
 from simsched.experiments.whatif.parameters import value_of
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.results import Result, table_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
 from simsched.model.costmodel import CostModel
@@ -29,7 +29,7 @@ _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Checked):
     """Where the better plan changes.
 
     Parameters
@@ -42,6 +42,7 @@ class Crossing:
         Names of the plans with the lesser makespan.
     """
 
+    SUBJECT, ERROR = "a crossing", WhatIfError
     factor: float
     value: float | None
     better_below: str
@@ -70,7 +71,7 @@ class BreakEven(Result):
         By rising factor.
     """
 
-    FORMAT: ClassVar[str] = "breakeven"
+    FORMAT = "simsched.breakeven"
     parameter: str
     value: float | None
     names: tuple[str, str]
@@ -78,6 +79,12 @@ class BreakEven(Result):
     a_us: Floats
     b_us: Floats
     crossings: tuple[Crossing, ...]
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        n = len(self.factors)
+        if n < 2 or self.factors[0] <= 0 or any(each.shape != (n,) for each in (self.factors, self.a_us, self.b_us)):
+            raise self.refusal("factors, a_us and b_us must be of one length, and factors positive")
 
     def sentences(self) -> tuple[str, ...]:
         """Return a line for each crossing, or the one that there is none."""
@@ -106,38 +113,6 @@ class BreakEven(Result):
         headings = (f"{self.parameter} times", *self.names, "better")
         shown = rows[:: max(1, (len(rows) - 1) // 12)]
         return table_of(f"{self.graph} on {self.cluster}", headings, shown, note="\n".join(self.sentences()))
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        return {
-            "graph": self.graph, "cluster": self.cluster, "parameter": self.parameter, "value": self.value,
-            "names": list(self.names), "factors": self.factors.tolist(), "a_us": self.a_us.tolist(),
-            "b_us": self.b_us.tolist(), "crossings": [asdict(each) for each in self.crossings],
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, top: Record) -> "BreakEven":
-        """Make the result of what `contents` returned."""
-        names = top.take("names", list)
-        columns = {
-            key: np.array(numbers(top.take(key, list), f"{top.where}: {key}")) for key in ("factors", "a_us", "b_us")
-        }
-        crossings = [
-            row.build(
-                Crossing, factor=row.take("factor", float), value=row.take("value", float, None),
-                better_below=row.take("better_below", str), better_above=row.take("better_above", str),
-            )
-            for row in top.records("crossings")
-        ]  # fmt: skip
-        if [type(name) for name in names] != [str, str]:
-            raise FormatError(f"{top.where}: names must be two texts")
-        factors = columns["factors"]
-        if len(factors) < 2 or any(len(column) != len(factors) for column in columns.values()) or factors[0] <= 0:
-            raise FormatError(f"{top.where}: factors, a_us and b_us must be of one length, and factors positive")
-        return top.build(
-            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), parameter=top.take("parameter", str),
-            value=top.take("value", float, None), names=(names[0], names[1]), crossings=tuple(crossings), **columns,
-        )  # fmt: skip
 
 
 def breakeven(

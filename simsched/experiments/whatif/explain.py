@@ -1,19 +1,19 @@
 """`explain`: in words, what bounds a schedule and what would help most."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimschedError
-from simsched.base.io import Record
+from simsched.base.codec import Checked, write
+from simsched.base.errors import SimschedError, WhatIfError
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
 from simsched.experiments.whatif.changes import absolute
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.results import Result, table_of
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target, upon
@@ -39,7 +39,7 @@ _BLAMES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(Checked):
     """A change that would help.
 
     Parameters
@@ -54,6 +54,7 @@ class Suggestion:
         Whether it is a matter of the plan alone; else it takes other kernels or another machine.
     """
 
+    SUBJECT, ERROR = "a suggestion", WhatIfError
     text: str
     makespan_us: float
     gain: float
@@ -79,7 +80,7 @@ class Explanation(Result):
         What would help most, from the largest gain; at most three, none that gains less than 0.5 %.
     """
 
-    FORMAT: ClassVar[str] = "explanation"
+    FORMAT = "simsched.explanation"
     scheduler: str
     makespan_us: float
     bound_us: float
@@ -103,7 +104,7 @@ class Explanation(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Return the suggestions as plain values by column."""
-        return [asdict(each) for each in self.suggestions]
+        return [write(each) for each in self.suggestions]
 
     def table(self) -> Any:
         """Return the suggestions as a `rich.table.Table`, with the sentences below."""
@@ -114,34 +115,6 @@ class Explanation(Result):
         title = f"{self.scheduler} of {self.graph} on {self.cluster}"
         note = "\n".join(self.sentences if rows else (*self.sentences, *self._advice()))
         return table_of(title, ("change", "takes", "makespan", "gain"), rows, note=note)
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        return {
-            "graph": self.graph, "cluster": self.cluster, "scheduler": self.scheduler, "makespan_us": self.makespan_us,
-            "bound_us": self.bound_us, "blame": dict(self.blame), "sentences": list(self.sentences),
-            "suggestions": self.records(),
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, top: Record) -> "Explanation":
-        """Make the result of what `contents` returned."""
-        sentences, blame = top.take("sentences", list), top.take("blame", dict)
-        if not all(isinstance(each, str) for each in sentences):
-            raise FormatError(f"{top.where}: sentences must be texts")
-        us = numbers(list(blame.values()), f"{top.where}: blame")
-        found = [
-            row.build(
-                Suggestion, text=row.take("text", str), makespan_us=row.take("makespan_us", float),
-                gain=row.take("gain", float), doable=row.take("doable", bool),
-            )
-            for row in top.records("suggestions")
-        ]  # fmt: skip
-        return top.build(
-            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), scheduler=top.take("scheduler", str),
-            makespan_us=top.take("makespan_us", float), bound_us=top.take("bound_us", float),
-            blame=dict(zip(blame, us, strict=True)), sentences=tuple(sentences), suggestions=tuple(found),
-        )  # fmt: skip
 
 
 def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:

@@ -1,17 +1,17 @@
 """`robust`: which of several schedules is the best one when operator times vary from run to run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimulationError, WhatIfError
-from simsched.base.io import Record
+from simsched.base.codec import Checked
+from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.comparison.rows import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
-from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.results import Result, table_of
 from simsched.model.calibrated import Target, bare
 from simsched.model.costmodel import CostModel
 from simsched.model.schedule import Schedule
@@ -20,7 +20,7 @@ from simsched.simulator.workload import Jitter
 
 
 @dataclass(frozen=True, slots=True)
-class Robust:
+class Robust(Checked):
     """What the makespans of one schedule came to.
 
     Parameters
@@ -35,6 +35,7 @@ class Robust:
         Part of the draws, in [0, 1], in which it was the quickest; of equal ones the first wins.
     """
 
+    SUBJECT, ERROR = "schedule {0.name!r}", WhatIfError
     name: str
     p50_us: float
     p95_us: float
@@ -60,10 +61,15 @@ class Robustness(Result):
         The makespans by schedule, in us, in the order of the draws.
     """
 
-    FORMAT: ClassVar[str] = "robustness"
+    FORMAT = "simsched.robustness"
     rows: tuple[Robust, ...]
     sampling: Sampling
     samples: Mapping[str, tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if not self.rows or [row.name for row in self.rows] != list(self.samples) or not all(self.samples.values()):
+            raise self.refusal("there must be rows, and samples of each, in the same order")
 
     def best(self, percentile: float = 95) -> Robust:
         """Return the row of the schedule with the least percentile; of equal ones the first.
@@ -89,40 +95,6 @@ class Robustness(Result):
         headings = ("schedule", "p50", "p95", "p99", "mean", "std", "wins")
         best = self.rows.index(self.best())
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=str(self.sampling), best=best)
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        return {
-            "graph": self.graph,
-            "cluster": self.cluster,
-            "sampling": asdict(self.sampling),
-            "rows": self.records(),
-            "samples": {name: list(values) for name, values in self.samples.items()},
-        }
-
-    @classmethod
-    def read(cls, top: Record) -> "Robustness":
-        """Make the result of what `contents` returned."""
-        rows = [
-            row.build(Robust, name=row.take("name", str), **{key: row.take(key, float) for key in _NUMBERS})
-            for row in top.records("rows")
-        ]
-        drawn = top.take("samples", dict)
-        sampled = Record(top.take("sampling", dict), f"{top.where}: sampling")
-        sampling = sampled.build(
-            Sampling, n=sampled.take("n", int), jitter=sampled.take("jitter", (float, dict)),
-            seed=sampled.take("seed", int, None),
-        )  # fmt: skip
-        samples = {name: numbers(values, f"{top.where}: samples of {name!r}") for name, values in drawn.items()}
-        if not rows or [row.name for row in rows] != list(samples) or not all(samples.values()):
-            raise FormatError(f"{top.where}: there must be rows, and samples of each, in the same order")
-        return top.build(
-            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), rows=tuple(rows), sampling=sampling,
-            samples=samples,
-        )  # fmt: skip
-
-
-_NUMBERS = ("p50_us", "p95_us", "p99_us", "mean_us", "std_us", "wins")
 
 
 def robust(

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, log
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from simsched.base.errors import FormatError, WhatIfError
-from simsched.base.io import Record
+from simsched.base.codec import Checked
+from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
@@ -21,7 +21,7 @@ _LEAST: Final = 1e-9  # elasticities and changes below this are none
 
 
 @dataclass(frozen=True, slots=True)
-class Elasticity:
+class Elasticity(Checked):
     """How the makespan responds to one parameter.
 
     Parameters
@@ -38,6 +38,7 @@ class Elasticity:
         The low and the high as factors of what it is.
     """
 
+    SUBJECT, ERROR = "parameter {0.parameter}", WhatIfError
     parameter: str
     value: float | None
     elasticity: float
@@ -66,7 +67,7 @@ class Sensitivity(Result):
         Parameters left out, with the reason.
     """
 
-    FORMAT: ClassVar[str] = "sensitivity"
+    FORMAT = "simsched.sensitivity"
     rows: tuple[Elasticity, ...]
     base_us: float
     notes: tuple[str, ...] = ()
@@ -103,34 +104,6 @@ class Sensitivity(Result):
             notes.insert(1, f"{still} more change nothing")
         headings = ("parameter", "value", "elasticity", "factors", "makespan")
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes))
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        return {
-            "graph": self.graph, "cluster": self.cluster, "base_us": self.base_us, "notes": list(self.notes),
-            "rows": self.records(),
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, top: Record) -> "Sensitivity":
-        """Make the result of what `contents` returned."""
-        rows = [
-            row.build(
-                Elasticity, parameter=row.take("parameter", str), value=row.take("value", float, None),
-                **{key: row.take(key, float) for key in _NUMBERS},
-            )
-            for row in top.records("rows")
-        ]  # fmt: skip
-        notes = top.take("notes", list)
-        if not all(isinstance(note, str) for note in notes):
-            raise FormatError(f"{top.where}: notes must be texts")
-        return top.build(
-            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), rows=tuple(rows),
-            base_us=top.take("base_us", float), notes=tuple(notes),
-        )  # fmt: skip
-
-
-_NUMBERS: Final = ("elasticity", "low_us", "high_us", "low", "high")
 
 
 def sensitivity(

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, WhatIfError
-from simsched.base.io import Record, json_copy
+from simsched.base.codec import Checked
+from simsched.base.errors import WhatIfError
+from simsched.base.io import json_copy
+from simsched.base.kinds import Count, Gaps
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.whatif.changes import Absolute, with_unit
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.results import Result, table_of
 from simsched.model.graph.columns import Floats
 
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
@@ -42,15 +44,25 @@ class Sweep(Result):
         Makespan in us without the changes of the sweep.
     """
 
-    FORMAT: ClassVar[str] = "sweep"
+    FORMAT = "simsched.sweep"
     scheduler: str
     parameter: str
     values: tuple[Any, ...]
     parameter2: str | None
     values2: tuple[Any, ...] | None
-    makespan_us: Floats
-    reasons: tuple[tuple[int, int, str], ...]
+    makespan_us: Annotated[Floats, Gaps()]
+    reasons: tuple[tuple[Count, Count, str], ...]
     base_us: float
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        shape = (len(self.values),) if self.values2 is None else (len(self.values), len(self.values2))
+        if self.makespan_us.shape != shape or (self.parameter2 is None) != (self.values2 is None):
+            raise self.refusal("makespan_us must hold a number for each of the values")
+        if not np.isfinite(self.makespan_us).any():
+            raise self.refusal("makespan_us must hold at least one number")
+        if any(i >= shape[0] or j >= (*shape, 1)[1] for i, j, _ in self.reasons):
+            raise self.refusal("reasons must be of values that there are")
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each point."""
@@ -79,48 +91,6 @@ class Sweep(Result):
             rows = [(text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
                     for text, x in zip(first, us, strict=True)]  # fmt: skip
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes), best=best)
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        us = self.makespan_us
-        return {
-            "graph": self.graph,
-            "cluster": self.cluster,
-            "scheduler": self.scheduler,
-            "parameter": self.parameter,
-            "values": list(self.values),
-            "parameter2": self.parameter2,
-            "values2": None if self.values2 is None else list(self.values2),
-            "makespan_us": np.where(np.isnan(us), None, us.astype(object)).tolist(),  # type: ignore[call-overload]
-            "reasons": [list(each) for each in self.reasons],
-            "base_us": self.base_us,
-        }
-
-    @classmethod
-    def read(cls, top: Record) -> "Sweep":
-        """Make the result of what `contents` returned."""
-        values, values2 = tuple(top.take("values", list)), top.take("values2", list, None)
-        parameter2, given = top.take("parameter2", str, None), top.take("makespan_us", list)
-        rows = [given] if values2 is None else given
-        columns = len(values) if values2 is None else len(values2)
-        us = [_floats(row, columns, f"{top.where}: makespan_us") for row in rows]
-        if (
-            not values
-            or not columns
-            or (parameter2 is None) != (values2 is None)
-            or len(us) != (1 if values2 is None else len(values))
-        ):
-            raise FormatError(f"{top.where}: makespan_us must hold a number for each of the values")
-        found = np.array(us[0] if values2 is None else us)
-        if np.isnan(found).all():
-            raise FormatError(f"{top.where}: makespan_us must hold at least one number")
-        reasons = [_reason(each, found.shape, top.where) for each in top.take("reasons", list)]
-        return top.build(
-            cls, graph=top.take("graph", str), cluster=top.take("cluster", str), scheduler=top.take("scheduler", str),
-            parameter=top.take("parameter", str),
-            values=values, parameter2=parameter2, values2=None if values2 is None else tuple(values2),
-            makespan_us=found, reasons=tuple(reasons), base_us=top.take("base_us", float),
-        )  # fmt: skip
 
 
 def sweep(
@@ -204,20 +174,3 @@ def text_of(parameter: str, value: Any) -> str:
 
 def _cell(us: float) -> str:
     return "-" if np.isnan(us) else format_time(us)
-
-
-def _floats(row: Any, length: int, where: str) -> list[float]:
-    """Return numbers of a document, NaN for null."""
-    if not isinstance(row, list) or len(row) != length:
-        raise FormatError(f"{where} must be lists of {length} numbers")
-    known = iter(numbers([us for us in row if us is not None], where))
-    return [np.nan if us is None else next(known) for us in row]
-
-
-def _reason(value: Any, shape: tuple[int, ...], where: str) -> tuple[int, int, str]:
-    sizes = (*shape, 1)
-    if isinstance(value, list) and [type(each) for each in value] == [int, int, str]:
-        i, j, text = value
-        if 0 <= i < sizes[0] and 0 <= j < sizes[1]:
-            return i, j, text
-    raise FormatError(f"{where}: reasons must be lists of two places and a text, not {value!r}")

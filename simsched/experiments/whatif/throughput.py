@@ -2,18 +2,18 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.codec import aside, write
 from simsched.base.errors import WhatIfError
-from simsched.base.io import Record
 from simsched.base.numeric import is_count
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.whatif.in_flight import repeated
-from simsched.experiments.whatif.results import Result, numbers, table_of
+from simsched.experiments.whatif.results import Result, table_of
 from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -66,7 +66,7 @@ class Throughput(Result):
         Of all of them; None once read from a file.
     """
 
-    FORMAT: ClassVar[str] = "throughput"
+    FORMAT = "simsched.throughput"
     in_flight: int
     requests_per_s: float
     period_us: float
@@ -76,11 +76,11 @@ class Throughput(Result):
     shares: Mapping[str, float]
     requests: int
     settled: bool
-    trace: Trace | None = field(default=None, compare=False)
+    trace: Trace | None = aside()
 
     def records(self) -> list[dict[str, Any]]:
         """Return the figures as one row of plain values."""
-        return [{key: value for key, value in self.contents().items() if key != "shares"}]
+        return [{key: value for key, value in write(self).items() if key != "shares"}]
 
     def table(self) -> Any:
         """Return the figures as a `rich.table.Table`."""
@@ -94,24 +94,6 @@ class Throughput(Result):
         note = f"bound by {self.bound_by}" + ("" if self.settled else "; the period had not settled")
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
         return table_of(title, ("", "value"), rows, note=note)
-
-    def contents(self) -> dict[str, Any]:
-        """Return what the document holds."""
-        return {**{key: getattr(self, key) for key in _FIELDS}, "shares": dict(self.shares)}
-
-    @classmethod
-    def read(cls, top: Record) -> "Throughput":
-        """Make the result of what `contents` returned."""
-        found: dict[str, Any] = {key: top.take(key, kind) for key, kind in _FIELDS.items()}
-        shares = top.take("shares", dict)
-        values = numbers(list(shares.values()), f"{top.where}: shares")
-        return top.build(cls, **found, shares=dict(zip(shares, values, strict=True)))
-
-
-_FIELDS: Final[dict[str, type]] = {
-    "graph": str, "cluster": str, "in_flight": int, "requests_per_s": float, "period_us": float, "latency_us": float,
-    "alone_us": float, "bound_by": str, "requests": int, "settled": bool,
-}  # fmt: skip
 
 
 def throughput(
