@@ -1,9 +1,12 @@
 """`what_if`: the way into all questions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from simsched.experiments.whatif.answer import Answer, Case
 from simsched.experiments.whatif.explain import Explanation, explain
+from simsched.experiments.whatif.notes import notes_of
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
@@ -28,6 +31,34 @@ class WhatIf(Question):
     after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
     one parameter multiply; of values that are taken as they are the last counts.
     """
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know besides: what did not respond, what is not used."""
+        return tuple(notes_of(self))
+
+    def answer(self) -> Answer:
+        """Return the answer, which can be kept in a file."""
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> Answer:
+        before, kept = Case.of(self.before, self.ground.plan, self.ground.cost), None
+        after = Case.of(self.after, self.plan, self.cost)
+        if self.kept is not None:
+            kept = Case.of(self.kept, self.world.kept, self.cost) if self.rescheduled else after
+        texts = tuple(map(str, self.changes))
+        return Answer(before, kept, after, texts, self.notes, self.rescheduled, self.rescheduling_alone)
+
+    def table(self) -> Any:
+        """Return makespan and blame before and after as a `rich.table.Table`."""
+        return self.answer().table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
+        return self.answer().to_dict()
+
+    # further questions
 
     def sweep(
         self,

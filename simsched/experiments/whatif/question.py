@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
-from simsched.experiments.whatif.answer import Answer, Case, Outcome
+from simsched.experiments.whatif.answer import Outcome
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
-from simsched.experiments.whatif.notes import notes_of
 from simsched.experiments.whatif.world import Ground, World, make_world, selected
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -240,34 +239,3 @@ class Question(Outcome):
     def rescheduling_alone(self) -> float:  # type: ignore[override]
         """What re-scheduling would do without any change: the makespan then, less the one before; 0 if not asked."""
         return self.base.makespan - self.makespan_before if self.rescheduled else 0.0
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know besides: what did not respond, what is not used."""
-        kept = None if self.kept is None else self.kept.makespan
-        copied = any(len(trace.program.copies.op) for trace in (self.before, self.after))
-        return notes_of(self.world, self.plan, self.rescheduled, copied, kept, self.makespan)
-
-    def answer(self) -> Answer:
-        """Return the answer, which can be kept in a file."""
-        return self._answer
-
-    @cached_property
-    def _answer(self) -> Answer:
-        before, after = (
-            Case.of(self.before, self.ground.plan, self.ground.cost),
-            Case.of(self.after, self.plan, self.cost),
-        )
-        kept: Case | None = after
-        if self.rescheduled:
-            kept = None if self.kept is None else Case.of(self.kept, self.world.kept, self.cost)
-        texts = tuple(map(str, self.changes))
-        return Answer(before, kept, after, texts, self.notes, self.rescheduled, self.rescheduling_alone)
-
-    def table(self) -> Any:
-        """Return makespan and blame before and after as a `rich.table.Table`."""
-        return self.answer().table()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
-        return self.answer().to_dict()
