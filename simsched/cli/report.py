@@ -1,0 +1,126 @@
+"""The command `report`: results of any kind as one HTML file."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import simsched as ss
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import read_json
+from simsched.cli.inputs import check_outputs
+from simsched.cli.options import CompareOptions, GraphOptions, Shape, TargetOptions, Text, argument, file, option
+from simsched.cli.printing import print_traced
+
+if TYPE_CHECKING:
+    from simsched.model.calibrated import Target
+
+
+def report(
+    sources: Annotated[
+        list[str],
+        argument(
+            "SOURCE...",
+            "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, replay, "
+            "...), or a GRAPH, whose schedulers are compared.",
+        ),
+    ],
+    output: Annotated[str, file("HTML file to write.", "--output", "-o")],
+    target: TargetOptions,
+    draws: CompareOptions,
+    title: Annotated[Text, option("Title of the page.")] = None,
+    shape: Shape = None,
+) -> None:
+    """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
+
+    A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
+    --link or --cluster say. With --cluster a replay stands beside what is
+    predicted of it.
+    """
+    from simsched.show.report import recommended
+    from simsched.show.report.page import library
+
+    for source in sources:
+        check_outputs(source, output)
+    graphs = [GraphOptions(source, shape) for source in sources]
+    cluster = target.read(graphs[0])
+    results: list[Any] = []
+    for graph in graphs:
+        found = read_results(graph.graph, cluster, predicts=target.cluster is not None)
+        if found is None:
+            library()  # what is missing is said before the schedulers run
+            found = [draws.compare(graph, cluster)]
+        results += found
+    text = ss.write_report(results, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
+    print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
+    for result in results:
+        row = recommended(result) if isinstance(result, ss.Comparison) else None
+        if row is not None:
+            print(f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}")
+    for graph in graphs:
+        print_traced(graph)
+
+
+def read_results(source: str, cluster: "Target", *, predicts: bool) -> list[Any] | None:
+    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown.
+
+    Parameters
+    ----------
+    source
+        The folder or file.
+    cluster
+        On which a schedule or program is simulated.
+    predicts
+        Whether what is predicted of measured runs stands beside them.
+    """
+    from workloads.formats import format_of
+    from workloads.registry import split_path
+
+    if Path(source).is_dir():
+        return [_folder(source)]
+    path, settings = split_path(source)
+    if path is not None and not settings and format_of(path) == "simsched":
+        data = read_json(path)
+        kind = data.get("format") if isinstance(data, dict) else None
+        if isinstance(kind, str) and kind.startswith("simsched.") and kind != "simsched.graph":
+            return _document(kind, data, source, cluster, predicts=predicts)
+    return None
+
+
+def _folder(source: str) -> Any:
+    """Return the study or the validation of a folder."""
+    from hwbackend.accuracy_file import NAME, load_accuracy
+    from simsched.experiments.study.store import STUDY
+
+    if Path(source, STUDY).exists():
+        return ss.Results.open(source)
+    if Path(source, NAME).exists():
+        return load_accuracy(source)
+    raise FileError(
+        f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
+        "`simsched validate --resume FOLDER` does"
+    )
+
+
+def _document(kind: str, data: Any, source: str, cluster: "Target", *, predicts: bool) -> list[Any]:
+    """Return what a document of ours holds."""
+    from simsched.experiments import whatif
+    from simsched.show.report.of_trace import replay_sections
+
+    results = {
+        "comparison": ss.Comparison, "whatif": whatif.Answer, "sweep": whatif.Sweep, "sensitivity": whatif.Sensitivity,
+        "breakeven": whatif.BreakEven, "explanation": whatif.Explanation, "robustness": whatif.Robustness,
+        "throughput": whatif.Throughput,
+    }  # fmt: skip
+    name = kind.removeprefix("simsched.")
+    if name in results:
+        made: Any = results[name]
+        return [made.from_dict(data, source)]
+    if name in ("schedule", "program"):
+        plan: Any = ss.Schedule if name == "schedule" else ss.Program
+        return [ss.simulate(plan.from_dict(data, source), cluster)]
+    if name == "replay":
+        run = ss.Replay.from_dict(data, source)
+        return list(replay_sections(run, ss.simulate(run.program, cluster))) if predicts else [run]
+    known = ", ".join([*results, "schedule", "program", "replay"])
+    raise FormatError(f"{source}: no report is made of a {name} alone; of these one is: {known}")
