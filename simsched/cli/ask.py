@@ -8,25 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import FormatError, SchedulerError, UnknownNameError, WhatIfError
+from simsched.cli import options as opt
+from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler
-from simsched.cli.options import (
-    Box,
-    GraphOptions,
-    PlanOptions,
-    RobustOptions,
-    TargetOptions,
-    Text,
-    Texts,
-    argument,
-    file,
-    option,
-    without_program,
-)
-from simsched.cli.printing import ResultOptions
+from simsched.cli.options import Text, Texts, argument, file, option
 
 if TYPE_CHECKING:
     from simsched.experiments.whatif import Change
-    from simsched.model.calibrated import Target
+    from simsched.model import calibrated
 
 
 Parameter = Annotated[
@@ -36,7 +25,7 @@ Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf.")]
 
 
 @dataclass(frozen=True)
-class QuestionOptions(PlanOptions):
+class Question(opt.Plan):
     """What is asked about, and what is to be different."""
 
     changes: Annotated[
@@ -50,9 +39,9 @@ class QuestionOptions(PlanOptions):
     ] = None
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
-    def ask(self, cluster: "Target", more: Sequence[str] = ()) -> "ss.WhatIf":
+    def ask(self, cluster: "calibrated.Target", more: Sequence[str] = ()) -> "ss.WhatIf":
         """Return the question, with more changes."""
-        found = without_program(self.graph, read_plan(self.graph, self.shape))
+        found = opt.without_program(self.graph, read_plan(self.graph, self.shape))
         if (self.scheduler or self.option) and not self.reschedule and not isinstance(found, ss.OpGraph):
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option are for --reschedule")
         scheduler = None if self.scheduler is None else read_scheduler(self.scheduler)
@@ -129,9 +118,9 @@ def _values(parameter: str, text: str) -> list[Any]:
 
 
 def whatif(
-    plan: QuestionOptions,
-    target: TargetOptions,
-    result: ResultOptions,
+    plan: Question,
+    target: opt.Target,
+    result: out.Result,
     fuse: Annotated[Texts, option("Make one operator of these; repeatable.", metavar="A,B,...")] = None,
     remove: Annotated[Texts, option("Take these operators out; repeatable.", metavar="A,...")] = None,
 ) -> None:
@@ -142,8 +131,11 @@ def whatif(
     check_outputs(plan.graph, result.output)
     edits = [*(f"fuse={names}" for names in fuse or []), *(f"remove={names}" for names in remove or [])]
     answer = plan.ask(target.read(), edits).answer()
-    shares = [f"before  {_shares(answer.blame_before)}", f"after   {_shares(answer.blame)}"]
-    result.tell(answer, name="answer", more=shares, leaving_out=("before", "kept", "after"))
+    shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
+    result.tell(
+        answer, answer.table, shares, name="answer",
+        data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
+    )  # fmt: skip  # schedules and clusters are for files
 
 
 def _shares(blame: Mapping[str, float]) -> str:
@@ -153,11 +145,11 @@ def _shares(blame: Mapping[str, float]) -> str:
 
 
 def sweep(
-    plan: QuestionOptions,
+    plan: Question,
     parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
-    target: TargetOptions,
-    result: ResultOptions,
+    target: opt.Target,
+    result: out.Result,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
     plot: Plot = None,
@@ -171,36 +163,38 @@ def sweep(
     if parameter2 is not None and values2 is not None:
         second = plan.parameter(parameter2)
         axes += [second, _values(second, values2)]
-    result.tell(plan.ask(target.read()).sweep(*axes), plot)
+    found = plan.ask(target.read()).sweep(*axes)
+    result.tell(found, files=[("picture", plot, found.plot)])
 
 
 def sensitivity(
-    plan: QuestionOptions,
-    target: TargetOptions,
-    result: ResultOptions,
+    plan: Question,
+    target: opt.Target,
+    result: out.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, file("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     check_outputs(plan.graph, result.output, drawings=(tornado,))
-    result.tell(ss.sensitivity(plan.ask(target.read()), per_operator=per_operator), tornado, draw="tornado")
+    found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
+    result.tell(found, files=[("picture", tornado, found.tornado)])
 
 
-def explain(plan: PlanOptions, target: TargetOptions, result: ResultOptions) -> None:
+def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
     """Say in words what bounds a schedule, and which three changes would help most."""
     check_outputs(plan.graph, result.output)
     cluster = target.read()
     found = ss.explain(plan.plan(cluster), cluster)
-    result.tell(found, text=str(found))
+    result.tell(found, str(found))
 
 
 def breakeven(
-    graph: GraphOptions,
+    graph: opt.Graph,
     parameter: Parameter,
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
-    target: TargetOptions,
-    result: ResultOptions,
+    target: opt.Target,
+    result: out.Result,
     low: Annotated[float, option("Least factor of the parameter.")] = 1 / 64,
     high: Annotated[float, option("Largest factor.")] = 64.0,
     plot: Plot = None,
@@ -210,7 +204,8 @@ def breakeven(
         check_outputs(source, result.output, drawings=(plot,))
     cluster, dag = target.read(), graph.read()
     sides = _side(first), _side(second)
-    result.tell(ss.breakeven(parameter, *sides, cluster, low=low, high=high, graph=dag), plot)
+    found = ss.breakeven(parameter, *sides, cluster, low=low, high=high, graph=dag)
+    result.tell(found, files=[("picture", plot, found.plot)])
 
 
 def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
@@ -226,9 +221,9 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
 
 def throughput(
-    plan: PlanOptions,
-    target: TargetOptions,
-    result: ResultOptions,
+    plan: opt.Plan,
+    target: opt.Target,
+    result: out.Result,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
 ) -> None:
     """Say how many requests a schedule serves per second when one follows the other."""
@@ -237,9 +232,7 @@ def throughput(
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
-def robust(
-    graph: GraphOptions, draws: RobustOptions, target: TargetOptions, result: ResultOptions, box: Box = None
-) -> None:
+def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.Result, box: opt.Box = None) -> None:
     """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
     check_outputs(graph.graph, result.output, drawings=(box,))
     cluster = target.read()
@@ -248,4 +241,4 @@ def robust(
         compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed, workers=draws.workers
     )
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
-    result.tell(found, box, draw="box_plot", more=refused)
+    result.tell(found, found.table, *refused, files=[("picture", box, found.box_plot)])

@@ -1,41 +1,31 @@
 """Commands that show graphs and convert files."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import simsched as ss
 from simsched.base.errors import FormatError, ScheduleError, SchedulerError
 from simsched.base.io import write_file
 from simsched.base.units import format_bytes, format_time
+from simsched.cli import options as opt
+from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler, read_shapes
-from simsched.cli.options import (
-    Gpu,
-    Gpus,
-    GraphOptions,
-    Json,
-    Link,
-    Option,
-    Shape,
-    TargetOptions,
-    Text,
-    argument,
-    file,
-    option,
-)
-from simsched.cli.printing import Fact, print_facts, print_written
+from simsched.cli.options import Text, argument, file, option
 
 _LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
 
 
 def show(
-    graph: GraphOptions,
-    gpu: Gpu = None,
-    gpus: Gpus = None,
-    link: Link = None,
-    as_json: Json = False,
+    graph: opt.Graph,
+    gpu: opt.Gpu = None,
+    gpus: opt.Gpus = None,
+    link: opt.Link = None,
+    as_json: opt.Json = False,
     svg: Annotated[Text, file("Draw it; GRAPH may then be a schedule in JSON.")] = None,
     dot: Annotated[Text, file("The same picture for Graphviz.")] = None,
     scheduler: Annotated[Text, option("Draw its schedule: a name, or package.module:function.")] = None,
-    option: Option = None,
+    option: opt.Option = None,
     plan: Annotated[Text, option("Draw this schedule of GRAPH, a JSON file.", "--schedule", metavar="PLAN")] = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
@@ -44,7 +34,7 @@ def show(
     check_outputs(graph.graph, svg, dot)
     if svg is not None and not svg.lower().endswith(".svg"):
         raise FormatError(f"--svg {svg}: the file must end in .svg")
-    cluster = bare(TargetOptions(gpu, gpus, link).read())
+    cluster = bare(opt.Target(gpu, gpus, link).read())
     drawn = svg is not None or dot is not None
     if not drawn and (scheduler or option or plan):
         raise SchedulerError("--scheduler, --option and --schedule are for pictures: say where with --svg or --dot")
@@ -52,17 +42,16 @@ def show(
         check_outputs(plan, svg, dot)
     shown = _to_draw(graph, cluster, scheduler, option, plan) if drawn else graph.read()
     facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
-    if drawn:
-        texts = [(path, draw(shown)) for path, draw in ((svg, ss.to_svg), (dot, ss.to_dot)) if path is not None]
-        for path, text in texts:
-            write_file(path, text)
-    print_facts(facts, as_json)
-    if not as_json:
-        print_written("picture", svg, dot)
+
+    def write(draw: Callable[..., str], path: str) -> None:
+        write_file(path, draw(shown))
+
+    pictures = [("picture", path, partial(write, draw)) for path, draw in ((svg, ss.to_svg), (dot, ss.to_dot))]
+    out.tell_facts(facts, pictures, as_json=as_json)
 
 
 def _to_draw(
-    source: GraphOptions, cluster: "ss.Cluster", scheduler: Text, option: list[str] | None, plan: str | None
+    source: opt.Graph, cluster: "ss.Cluster", scheduler: Text, option: list[str] | None, plan: str | None
 ) -> "ss.OpGraph | ss.Schedule":
     """Return the graph, or the schedule of it that is given or to be made."""
     name = source.graph
@@ -83,7 +72,7 @@ def _to_draw(
     return found
 
 
-def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[Fact]:
+def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[out.Fact]:
     """Return what is said of a graph."""
     from simsched.experiments.comparison import operators_without_load
     from simsched.model.costmodel import operator_times
@@ -96,19 +85,23 @@ def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[Fact]:
     bound, traffic, weights = work / path if path else 1.0, float(graph.nbytes.sum()), float(graph.weight_nbytes.sum())
     flops, serial = float(graph.flops.sum()), "one operator after the other on"
     return [
-        Fact("name", graph.name, graph.name),
-        Fact("operators", len(graph), str(len(graph))),
-        Fact("edges", len(graph.src), str(len(graph.src))),
-        Fact("width", width, "not computed for so many operators" if width is None else str(width)),
-        Fact("depth", graph.depth, str(graph.depth)),
-        Fact("blocks", sizes, f"{len(sizes)}: {', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"),
-        Fact("flops", flops, f"{flops / 1e9:.3f} G"),
-        Fact("dram_traffic_bytes", traffic, format_bytes(traffic), "dram traffic bytes"),
-        Fact("weights_bytes", weights, format_bytes(weights)),
-        Fact("work_us", work, f"{format_time(work)} {serial} {cluster.devices[0].model}, without overheads", "work us"),
-        Fact("critical_path_us", path, format_time(path), "critical path us"),
-        Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
-        Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
+        out.Fact("name", graph.name, graph.name),
+        out.Fact("operators", len(graph), str(len(graph))),
+        out.Fact("edges", len(graph.src), str(len(graph.src))),
+        out.Fact("width", width, "not computed for so many operators" if width is None else str(width)),
+        out.Fact("depth", graph.depth, str(graph.depth)),
+        out.Fact(
+            "blocks", sizes, f"{len(sizes)}: {', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
+        ),
+        out.Fact("flops", flops, f"{flops / 1e9:.3f} G"),
+        out.Fact("dram_traffic_bytes", traffic, format_bytes(traffic), "dram traffic bytes"),
+        out.Fact("weights_bytes", weights, format_bytes(weights)),
+        out.Fact(
+            "work_us", work, f"{format_time(work)} {serial} {cluster.devices[0].model}, without overheads", "work us"
+        ),
+        out.Fact("critical_path_us", path, format_time(path), "critical path us"),
+        out.Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
+        out.Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
     ]
 
 
@@ -117,7 +110,7 @@ def convert(
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     read_as: Annotated[Text, option("Format of SOURCE.", "--from", metavar="FORMAT")] = None,
     write_as: Annotated[Text, option("Format of TARGET.", "--to", metavar="FORMAT")] = None,
-    shape: Shape = None,
+    shape: opt.Shape = None,
 ) -> None:
     """Write SOURCE, a graph, schedule or profile, in another format; formats are told by suffix and content.
 
@@ -128,7 +121,8 @@ def convert(
 
     check_outputs(source, target)
     shapes = read_shapes(shape)
-    found = read_spec(source, shapes=shapes) if read_as is None else read(source, read_as, shapes=shapes)
+    path = "/dev/stdin" if source == "-" else source
+    found = read_spec(source, shapes=shapes) if read_as is None else read(path, read_as, shapes=shapes)
     name = write(found, target, write_as)
     written = as_graph(found) if FORMATS[name].holds == "graph" else found
     print(f"{written!r} written to {target} ({name})")

@@ -10,14 +10,14 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, GraphError, SchedulerError, SimschedError
+from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 
 
 class BrokenSchedulerError(Exception):
-    """A scheduler of the user's that raised what no scheduler refuses a graph with."""
+    """A scheduler of the user's that failed, which is not to refuse a graph."""
 
 
 def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -81,10 +81,14 @@ def read_scheduler(name: str) -> "str | ss.Scheduler":
     def run(*arguments: Any, **options: Any) -> "ss.Schedule":
         try:
             return function(*arguments, **options)
+        except ScheduleError as error:  # it made a schedule that cannot be: that refuses no graph
+            raise BrokenSchedulerError(f"scheduler {name!r}: {error}") from error
         except (SimschedError, MemoryError):
             raise
         except Exception as error:
-            raise BrokenSchedulerError(f"scheduler {name!r} raised {described(error)}") from error
+            below = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+            text = described(error.with_traceback(below))
+            raise BrokenSchedulerError(f"scheduler {name!r} raised {text}") from error
 
     run.__name__ = name
     return run
@@ -99,9 +103,9 @@ def read_name(name: str) -> str:
 
 
 def described(error: Exception) -> str:
-    """Return an error that nobody thought of, and where it was raised."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+    """Return an error that nobody thought of, and where it was raised unless that was in a builtin."""
+    where = [f" ({frame.filename}, line {frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+    return f"{type(error).__name__}: {error}{''.join(where)}"
 
 
 def read_options(pairs: list[str] | None, option: str = "--option") -> dict[str, Any]:

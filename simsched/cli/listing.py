@@ -9,8 +9,8 @@ import simsched as ss
 from simsched.base import schemas
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
+from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option
-from simsched.cli.printing import make_table, print_table
 
 
 def list_(
@@ -27,7 +27,7 @@ def list_(
         raise UnknownNameError("kind", kind, list(_TABLES))
     if schema is None:
         for table in _TABLES[kind]:
-            print_table(table())
+            out.print_table(table())
         return
     if kind != "formats":
         raise FormatError(f"--schema {schema}: schemas are of formats, not of {kind}")
@@ -45,7 +45,7 @@ def _workloads() -> Any:
         figures = (len(graph), len(graph.src), graph.width, graph.depth, f"{graph.flops.sum() / 1e9:.2f}")
         rows.append((name, *map(str, figures), parameters))
     headings = ("name", "operators", "edges", "width", "depth", "GFLOP", "parameters")
-    return make_table("workloads", headings, rows, slice(1, -1))
+    return out.table("workloads", headings, rows, slice(1, -1))
 
 
 def _setting(parameter: Parameter) -> str:
@@ -65,7 +65,7 @@ def _formats() -> Any:
     for name, entry in FORMATS.items():
         suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
         rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
-    return make_table("formats", ("name", "suffix", "holds", "read", "write"), rows)
+    return out.table("formats", ("name", "suffix", "holds", "read", "write"), rows)
 
 
 def _gpus() -> Any:
@@ -86,7 +86,7 @@ def _gpus() -> Any:
         )
         rows.append((name, str(device.sms), *figures, DEFAULT_LINK[name]))
     headings = ("name", "SMs", "MHz", "FP32\nTFLOP/s", "FP16\nTFLOP/s", "DRAM\nGB/s", "memory\nGiB", "link")
-    return make_table("gpus", headings, rows, slice(1, -1))
+    return out.table("gpus", headings, rows, slice(1, -1))
 
 
 def _links() -> Any:
@@ -102,7 +102,7 @@ def _links() -> Any:
         (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
         for name, (shape, link) in LINKS.items()
     ]
-    return make_table("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, slice(1, -1))
+    return out.table("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, slice(1, -1))
 
 
 def _backends() -> Any:
@@ -111,7 +111,8 @@ def _backends() -> Any:
 
     found = available()
     rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in found]
-    return make_table("backends", ("name", "usable", "runs on", "found"), rows, dim=[not one.usable for one in found])
+    dim = [i for i, one in enumerate(found) if not one.usable]
+    return out.table("backends", ("name", "usable", "runs on", "found"), rows, dim=dim)
 
 
 _TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {

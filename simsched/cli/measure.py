@@ -1,69 +1,36 @@
 """Commands that measure on a backend, and fit and judge the simulator by what was measured."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError
+from simsched.base.io import dump_json
 from simsched.base.units import format_time
+from simsched.cli import options as opt
+from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs, read_plan, read_schedulers
-from simsched.cli.options import (
-    BackendOptions,
-    Gpu,
-    Gpus,
-    GraphOptions,
-    Json,
-    Output,
-    Perfetto,
-    Repeats,
-    RunSeed,
-    Schedulers,
-    Shape,
-    TargetOptions,
-    Text,
-    Texts,
-    Warmup,
-    argument,
-    file,
-    option,
-)
-from simsched.cli.printing import (
-    Fact,
-    ResultOptions,
-    make_table,
-    print_facts,
-    print_json,
-    print_pairs,
-    print_table,
-    print_written,
-)
+from simsched.cli.options import Text, Texts, argument, file, option
 from simsched.cli.progress import progress
 
 if TYPE_CHECKING:
     from hwbackend import Backend
-    from simsched.model.calibrated import Target
+    from simsched.model import calibrated
     from workloads.formats.kineto_replay import TraceReplay
 
 _SHOWN = 10  # operators that are off
 
 
 def profile(
-    graph: GraphOptions,
-    backend: BackendOptions,
-    in_situ: Annotated[
-        int,
-        option(
-            "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each "
-            "operator alone, on warm data.",
-            min=0,
-            max=10_000,
-        ),
-    ] = 8,
-    microbenchmarks: Annotated[
-        bool, option("Measure what identifies the device, too.", "--microbenchmarks/--no-microbenchmarks")
-    ] = True,
-    seed: RunSeed = 0,
-    output: Output = None,
-) -> None:
+    graph: opt.Graph,
+    backend: opt.Backend,
+    in_situ: Annotated[int, option(
+        "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each operator "
+        "alone, on warm data.", min=0, max=10_000)] = 8,
+    microbenchmarks: Annotated[bool, option("Measure what identifies the device, too.")] = True,
+    seed: opt.RunSeed = 0,
+    output: opt.Output = None,
+) -> None:  # fmt: skip
     """Measure GRAPH on a backend: its operators in place, and microbenchmarks of the device.
 
     The profile is printed, or written to a file that `simsched calibrate` reads.
@@ -78,7 +45,7 @@ def profile(
             tell("microbenchmarks")
             found = found.joined(runner.microbenchmarks())
     if output is None:
-        print_json(found.to_dict())
+        print(dump_json(found.to_dict()), end="")
         return
     found.save(output)
     device = "" if found.device is None else f" of {found.device.name}"
@@ -87,12 +54,12 @@ def profile(
 
 def calibrate(
     profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
-    result: ResultOptions,
+    result: out.Result,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
-    gpu: Gpu = None,
-    gpus: Gpus = None,
+    gpu: opt.Gpu = None,
+    gpus: opt.Gpus = None,
     seed: Annotated[int, option("Seed of what is held out.", min=0)] = 0,
-    shape: Shape = None,
+    shape: opt.Shape = None,
 ) -> None:
     """Fit the parameters of a device and the times of operators to measurements, and print them.
 
@@ -105,19 +72,13 @@ def calibrate(
     for path in profiles:
         check_outputs(path, result.output)
     measured = [_read_profile(path) for path in profiles]
-    prior = None if gpu is None and gpus is None else bare(TargetOptions(gpu, gpus).read())
-    found = ss.calibrate(prior, measured, None if graph is None else GraphOptions(graph, shape).read(), rng=seed)
-    if result.output is not None:
-        found.save(result.output)
-    if result.as_json:
-        print_json(found.to_dict())
-        return
+    prior = None if gpu is None and gpus is None else bare(opt.Target(gpu, gpus).read())
+    found = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
     headings, *rows = found.table()
+    dim = [i for i, one in enumerate(found.parameters) if not one.identified]
     title = f"{found.cluster.name}: parameters in us and bytes per us"
-    dim = [not one.identified for one in found.parameters]
-    print_table(make_table(title, headings, rows, slice(1, -1), dim))
-    print_pairs(_calibration_facts(found))
-    print_written("calibration", result.output)
+    parameters = partial(out.table, title, headings, rows, slice(1, -1), dim)
+    result.tell(found, parameters, _calibration_facts(found), name="calibration")
 
 
 def _read_profile(path: str) -> "ss.Profile":
@@ -130,7 +91,7 @@ def _read_profile(path: str) -> "ss.Profile":
     return found
 
 
-def _calibration_facts(found: "ss.Calibration") -> list[tuple[str, str]]:
+def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
     """Return what is said of a calibration besides its parameters."""
     error, told = found.error, "not known: no run was held out"
     if error is not None:
@@ -147,15 +108,14 @@ def _calibration_facts(found: "ss.Calibration") -> list[tuple[str, str]]:
 
 def replay(
     plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
-    backend: BackendOptions,
-    result: ResultOptions,
-    repeats: Repeats = 20,
-    warmup: Warmup = 3,
+    backend: opt.Backend,
+    result: out.Result,
+    repeats: opt.Repeats = 20,
+    warmup: opt.Warmup = 3,
     cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
-    gantt: Annotated[
-        Text, file("Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")
-    ] = None,
-) -> None:
+    gantt: Annotated[Text, file(
+        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")] = None,
+) -> None:  # fmt: skip
     """Run a schedule on a backend, again and again, and print how long it takes.
 
     With --cluster the prediction stands beside it.
@@ -176,20 +136,20 @@ def replay(
     if result.output is not None:  # before anything else can fail
         run.save(result.output)
     trace = None if upon is None else ss.simulate(run.program, upon)
-    if gantt is not None:
+
+    def draw(path: str) -> None:
         if trace is None:
-            run.trace.gantt(gantt)
-        else:
-            from hwbackend.accuracy_figures import overlaid_gantt
+            run.trace.gantt(path)
+            return
+        from hwbackend.accuracy_figures import overlaid_gantt
 
-            overlaid_gantt(trace, run, gantt)
-    print_facts(_replay_facts(run, None if trace is None else trace.makespan), result.as_json)
-    if not result.as_json:
-        print_written("run", result.output)
-        print_written("trace", gantt)
+        overlaid_gantt(trace, run, path)
+
+    facts = _replay_facts(run, None if trace is None else trace.makespan)
+    out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
 
 
-def _require_devices(target: "Target", path: str, backend: "Backend") -> None:
+def _require_devices(target: "calibrated.Target", path: str, backend: "Backend") -> None:
     """Refuse a file with other devices than those that a backend runs on: it predicts nothing there."""
     from simsched.model.calibrated import bare
 
@@ -199,41 +159,43 @@ def _require_devices(target: "Target", path: str, backend: "Backend") -> None:
         raise ClusterError(f"{path} is of {given}, but the backend {backend.name!r} runs on {there}; calibrate that")
 
 
-def _replay_facts(run: "ss.Replay", predicted: float | None) -> list[Fact]:
+def _replay_facts(run: "ss.Replay", predicted: float | None) -> list[out.Fact]:
     """Return what is said of measured runs; `predicted` is a makespan in us."""
     found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
     facts = [
-        Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
-        Fact("backend", where.get("backend"), where.get("backend", "-")),
-        Fact("device", where.get("device"), where.get("device", "-")),
-        Fact("execution", program.execution, program.execution),
-        Fact("repeats", found.n, str(found.n)),
-        Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
-        Fact("measured_p10_us", found.p10, format_time(found.p10)),
-        Fact("measured_p90_us", found.p90, format_time(found.p90)),
-        Fact("max_relative_error", error, "outputs were not compared" if error is None else f"{error:.2g} of outputs"),
+        out.Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
+        out.Fact("backend", where.get("backend"), where.get("backend", "-")),
+        out.Fact("device", where.get("device"), where.get("device", "-")),
+        out.Fact("execution", program.execution, program.execution),
+        out.Fact("repeats", found.n, str(found.n)),
+        out.Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
+        out.Fact("measured_p10_us", found.p10, format_time(found.p10)),
+        out.Fact("measured_p90_us", found.p90, format_time(found.p90)),
+        out.Fact(
+            "max_relative_error", error, "outputs were not compared" if error is None else f"{error:.2g} of outputs"
+        ),
     ]
     if predicted is not None:
         off = (predicted - found.median) / found.median if found.median else None
         told = "" if off is None else f", {100 * off:+.1f} % of measured"
         facts += [
-            Fact("predicted_us", predicted, format_time(predicted) + told),
-            Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
+            out.Fact("predicted_us", predicted, format_time(predicted) + told),
+            out.Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
         ]
     return facts
 
 
 def validate(
-    graph: GraphOptions,
-    backend: BackendOptions,
-    schedulers: Schedulers = "fast",
+    graph: opt.Graph,
+    backend: opt.Backend,
+    schedulers: opt.Schedulers = "fast",
     rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=100)] = 3,
     training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=10_000)] = 8,
     held_out: Annotated[int, option("Schedules at random to predict, others in each round.", min=0, max=10_000)] = 8,
-    repeats: Repeats = 12,
-    warmup: Warmup = 3,
-    seed: RunSeed = 0,
-    as_json: Json = False,
+    repeats: opt.Repeats = 12,
+    warmup: opt.Warmup = 3,
+    seed: opt.RunSeed = 0,
+    as_json: opt.Json = False,
     scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf.")] = None,
     gantt: Annotated[Text, file("Draw the predicted above the measured trace of the simulator's choice.")] = None,
     resume: Annotated[
@@ -261,61 +223,42 @@ def validate(
             warmup=warmup, rng=seed, folder=resume, progress=tell,
         )  # fmt: skip
     chosen = found.rounds[-1].chosen
-    if output is not None and found.calibration is not None:
-        found.calibration.save(output)
-    if scatter is not None:
-        draw_scatter(found, scatter)
-    if gantt is not None and chosen is not None:
-        trace, run = found.traces[chosen.scheduler]
-        overlaid_gantt(trace, run, gantt, title=f"{found.graph}: {chosen.scheduler}")
-    if as_json:
-        print_json(found.to_dict())
-        return
-    print_table(found.table())
-    print_table(found.summary())
-    print_written("calibration", output)
-    print_written("scatter plot", scatter)
+    files: list[out.File] = [("scatter plot", scatter, partial(draw_scatter, found))]
+    if found.calibration is not None:
+        files.insert(0, ("calibration", output, found.calibration.save))
     if chosen is not None:
-        print_written(chosen.scheduler, gantt)
+        trace, run = found.traces[chosen.scheduler]
+        drawn = partial(overlaid_gantt, trace, run, title=f"{found.graph}: {chosen.scheduler}")
+        files.append((chosen.scheduler, gantt, drawn))
+    out.tell(found.to_dict, [found.table, found.summary], files, as_json=as_json)
 
 
 def replay_trace(
     trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz.")],
     step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
-    changes: Annotated[
-        Texts,
-        option(
-            "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
-            "operators.collective.speed*=2, ...; repeatable.",
-            "--set",
-            metavar="CHANGE",
-        ),
-    ] = None,
+    changes: Annotated[Texts, option(
+        "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
+        "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
     host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
     streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
     gantt: Annotated[Text, file("Draw measured over simulated: .png, .svg or .pdf.")] = None,
-    perfetto: Perfetto = None,
-    as_json: Json = False,
-) -> None:
+    perfetto: opt.Perfetto = None,
+    as_json: opt.Json = False,
+) -> None:  # fmt: skip
     """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
     from simsched.experiments.whatif import parse_change
     from workloads.formats.kineto_replay import known_change, replay_traced
 
     check_outputs(trace, perfetto, drawings=(gantt,))
     asked = [parse_change(known_change(text)) for text in changes or ()]
-    program = GraphOptions(trace if step is None else f"{trace},step={step}").traced
+    program = opt.Graph(trace if step is None else f"{trace},step={step}").traced
     if program is None:
         raise FormatError(f"{trace}: not a trace of torch.profiler")
     found = replay_traced(program, asked, host=host, streams=streams)
-    for path, write in ((perfetto, found.to_perfetto), (gantt, found.gantt)):
-        if path is not None:
-            write(path)
-    if as_json:
-        print_json(found.to_dict() | {"changes": [str(change) for change in asked]})
-        return
-    print_table(_busy_table(found))
-    print_pairs(_trace_facts(found, bool(asked) or (host, streams) != ("traced", "traced")))
-    print_written("both traces", perfetto, gantt)
+    files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
+    facts = _trace_facts(found, bool(asked) or (host, streams) != ("traced", "traced"))
+    data = {"changes": [str(change) for change in asked]}
+    out.tell(lambda: found.to_dict() | data, [partial(_busy_table, found), facts], files, as_json=as_json)
 
 
 def _busy_table(found: "TraceReplay") -> Any:
@@ -324,10 +267,10 @@ def _busy_table(found: "TraceReplay") -> Any:
              *(f"{time:.1f}" for time in (r.measured, r.simulated, r.measured_end, r.simulated_end)))
             for r in found.busy]  # fmt: skip
     headings = ("device", "stream", "operators", "busy measured", "busy simulated", "end measured", "end simulated")
-    return make_table(f"{found.traced.graph.name}, us", headings, rows, slice(1, None))
+    return out.table(f"{found.traced.graph.name}, us", headings, rows, slice(1, None))
 
 
-def _trace_facts(found: "TraceReplay", changed: bool) -> list[tuple[str, str]]:
+def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     """Return what is said of a replayed trace below the table."""
     program, late = found.traced, found.late
     facts = [

@@ -4,7 +4,7 @@ Those that go together are a dataclass, which a command takes as one parameter: 
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
 from math import isnan
@@ -18,8 +18,8 @@ from simsched.cli.inputs import read_name, read_options, read_plan, read_schedul
 from simsched.cli.progress import progress
 
 if TYPE_CHECKING:
-    from hwbackend import Backend
-    from simsched.model.calibrated import Target
+    import hwbackend
+    from simsched.model import calibrated
     from workloads.formats.kineto_traced import TracedProgram
 
 _MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
@@ -34,9 +34,9 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
     given = signature(command)
     groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
     parameters = [
-        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
-        for parameter in given.parameters.values()
-        for one in (_parameters(groups[parameter.name]) if parameter.name in groups else [parameter])
+        each.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in given.parameters.values()
+        for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
     ]
 
     @wraps(command)
@@ -46,18 +46,6 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
     run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
-
-
-def _parameters(group: Any) -> list[Parameter]:
-    return [
-        Parameter(
-            one.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.default is MISSING else one.default,
-            annotation=one.type,
-        )
-        for one in fields(group)
-    ]
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
@@ -102,16 +90,11 @@ Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=_MOST_
 
 
 @dataclass(frozen=True)
-class GraphOptions:
+class Graph:
     """A graph."""
 
-    graph: Annotated[
-        str,
-        argument(
-            "GRAPH",
-            "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, .dot, ...; - is stdin.",
-        ),
-    ]
+    graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
+                                   ".dot, ...; - is stdin.")]  # fmt: skip
     shape: Shape = None
 
     @cached_property
@@ -129,13 +112,13 @@ class GraphOptions:
 
 
 @dataclass(frozen=True)
-class ScheduledOptions(GraphOptions):
+class Scheduled(Graph):
     """A graph and how it is scheduled."""
 
     scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
     option: Option = None
 
-    def schedule(self, graph: "ss.OpGraph", cluster: "Target") -> "ss.Schedule":
+    def schedule(self, graph: "ss.OpGraph", cluster: "calibrated.Target") -> "ss.Schedule":
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
@@ -149,7 +132,7 @@ class ScheduledOptions(GraphOptions):
 
 
 @dataclass(frozen=True)
-class PlanOptions(ScheduledOptions):
+class Plan(Scheduled):
     """A schedule, or a graph and how it is scheduled."""
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
@@ -161,7 +144,7 @@ class PlanOptions(ScheduledOptions):
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option do not apply")
         return found
 
-    def plan(self, cluster: "Target") -> "ss.Schedule":
+    def plan(self, cluster: "calibrated.Target") -> "ss.Schedule":
         """Return the schedule."""
         found = without_program(self.graph, self.found())
         return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
@@ -175,7 +158,7 @@ def without_program(source: str, found: "ss.OpGraph | ss.Schedule | ss.Program")
 
 
 @dataclass(frozen=True)
-class TargetOptions:
+class Target:
     """On what to run: a preset, or a file with a cluster or a calibration."""
 
     gpu: Gpu = None
@@ -183,7 +166,7 @@ class TargetOptions:
     link: Link = None
     cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
-    def read(self, source: GraphOptions | None = None) -> "Target":
+    def read(self, source: Graph | None = None) -> "calibrated.Target":
         """Return it; where none is named and the source is a profiler trace, its device, with contention.
 
         Raises
@@ -203,7 +186,7 @@ class TargetOptions:
 
         return self._widened(read_target(self.cluster), self.cluster)
 
-    def _widened(self, target: "Target", path: str) -> "Target":
+    def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
         from simsched.model.calibrated import bare
         from simsched.model.cluster.widening import widened
@@ -215,28 +198,23 @@ class TargetOptions:
             many = widened(cluster, self.gpus)
         except ClusterError as error:
             raise ClusterError(f"--gpus {self.gpus}: {path}: {error}") from error
-        return many if isinstance(target, ss.Cluster) else cast("Target", replace(cast(Any, target), cluster=many))
+        mine: Any = target
+        return many if isinstance(target, ss.Cluster) else cast("calibrated.Target", replace(mine, cluster=many))
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class Compare:
     """Schedulers, and the samples that are drawn of their schedules."""
 
     schedulers: Schedulers = "fast"
     jitter: Jitter = None
     seed: Seed = 0
-    samples: Annotated[
-        int | None,
-        option(
-            "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
-            f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.",
-            min=1,
-            max=_MOST_SAMPLES,
-        ),
-    ] = None
+    samples: Annotated[int | None, option(
+        "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
+        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
     workers: Annotated[int, option("Samples drawn at a time.", min=1, max=256)] = 1
 
-    def compare(self, source: GraphOptions, cluster: "Target", *, plain: bool = False) -> "ss.Comparison":
+    def compare(self, source: Graph, cluster: "calibrated.Target", *, plain: bool = False) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
 
         Parameters
@@ -262,7 +240,7 @@ class CompareOptions:
 
 
 @dataclass(frozen=True)
-class RobustOptions(CompareOptions):
+class Robust(Compare):
     """Schedulers, and how many samples are drawn."""
 
     jitter: Annotated[float, _JITTER] = USUAL_JITTER
@@ -270,7 +248,7 @@ class RobustOptions(CompareOptions):
 
 
 @dataclass(frozen=True)
-class BackendOptions:
+class Backend:
     """A backend."""
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
@@ -281,7 +259,7 @@ class BackendOptions:
         int | None, option("Let one device stand for so many, to see whether it works.", min=1, max=64)
     ] = None
 
-    def make(self) -> "Backend":
+    def make(self) -> "hwbackend.Backend":
         """Return the backend."""
         from hwbackend import get
 

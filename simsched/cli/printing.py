@@ -1,17 +1,20 @@
 """Tables, facts and the names of written files, on stdout."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import simsched as ss
-from simsched.cli.options import GraphOptions, Json, Output
+from simsched.cli.options import Graph, Json, Output
 from simsched.cli.progress import is_terminal
+
+Pairs = list[tuple[str, str]]
+File = tuple[str, str | None, Callable[[str], Any]]
+"""How it is called, where it is to be written if it is asked for, and what writes it."""
 
 
 class Fact(NamedTuple):
-    """What is said of something: as JSON if it has a key, as text if it has a text."""
+    """What is said of something: in JSON if it has a key, on a line if it has a text."""
 
     key: str | None
     value: Any
@@ -20,21 +23,19 @@ class Fact(NamedTuple):
     """By default the key without its unit."""
 
 
-def make_table(
+def table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: slice = slice(0), dim: Any = ()
-) -> Any:
-    """Return a table; `numbers` are the columns that are set to the right, `dim` says which rows matter less."""
+) -> Any:  # fmt: skip
+    """Return a table; `numbers` are columns that are set to the right, `dim` rows that matter less."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title))
-    right = range(len(headings))[numbers]
+    made, right = Table(title=escape(title)), range(len(headings))[numbers]
     for i, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="right" if i in right else "left")
-    dim = list(dim)
+        made.add_column(escape(heading), justify="right" if i in right else "left")
     for i, row in enumerate(rows):
-        table.add_row(*map(escape, row), style="dim" if dim and dim[i] else None)
-    return table
+        made.add_row(*map(escape, row), style="dim" if i in dim else None)
+    return made
 
 
 def print_table(table: Any) -> None:
@@ -55,52 +56,66 @@ def print_table(table: Any) -> None:
             console.print(text, style=style, highlight=False, soft_wrap=text is not table)
 
 
-def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+def print_pairs(pairs: Pairs) -> None:
     """Print names and texts in two columns."""
     width = max(len(name) for name, _ in pairs)
     for name, text in pairs:
         print(f"{name:<{width}}  {text}")
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print JSON."""
-    print(json.dumps(data, indent=1, allow_nan=False))
+def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+    """Write files, then print.
 
-
-def print_facts(facts: Sequence[Fact], as_json: bool) -> None:
-    """Print facts as JSON or in two columns."""
+    Parameters
+    ----------
+    data
+        What is printed as JSON.
+    shown
+        What is printed otherwise: lines, pairs, tables, or what makes such.
+    files
+        What is written before anything is printed: a reader who goes away, as `head` does, costs no file.
+    as_json
+        Whether JSON is printed, and nothing else.
+    """
+    said = json.dumps(data(), indent=1, allow_nan=False) if as_json else ""  # what goes wrong does so before a file
+    for _, path, write in files:
+        if path is not None:
+            write(path)
     if as_json:
-        print_json({fact.key: fact.value for fact in facts if fact.key is not None})
+        print(said)
         return
-    labels = [fact.label or str(fact.key).removesuffix("_us").replace("_", " ") for fact in facts]
-    print_pairs([(label, fact.text) for label, fact in zip(labels, facts, strict=True) if fact.text is not None])
-
-
-def print_written(name: str, *paths: str | None) -> None:
-    """Say what was written."""
-    for path in paths:
+    for one in shown:
+        made = one() if callable(one) else one
+        if isinstance(made, str):
+            print(made)
+        elif isinstance(made, list):
+            print_pairs(made)
+        else:
+            print_table(made)
+    for name, path, _ in files:
         if path is not None:
             print(f"{name} written to {path}")
 
 
-def write_pictures(trace: "ss.Trace", perfetto: str | None, gantt: str | None) -> None:
-    """Write what is asked for of a trace."""
-    # before anything is printed: a reader who goes away, as `head` does, costs no file
-    if perfetto is not None:
-        trace.to_perfetto(perfetto)
-    if gantt is not None:
-        trace.gantt(gantt)
+def tell_facts(facts: Sequence[Fact], files: Sequence[File], *, as_json: bool) -> None:
+    """Write files, then print facts, see `tell`."""
+    labels = [fact.label or str(fact.key).removesuffix("_us").replace("_", " ") for fact in facts]
+    pairs = [(label, fact.text) for label, fact in zip(labels, facts, strict=True) if fact.text is not None]
+    tell(lambda: {fact.key: fact.value for fact in facts if fact.key is not None}, [pairs], files, as_json=as_json)
 
 
-def print_traced(source: GraphOptions) -> None:
-    """Say what the dependencies of a graph are worth that is from a profiler trace."""
-    if source.traced is not None:
-        print("dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)")
-        print(f"waits between streams: {source.traced.n_waits}, of which {source.traced.guessed_waits} are guessed")
+def traced_lines(source: Graph) -> list[str]:
+    """Return what the dependencies of a graph are worth that is from a profiler trace."""
+    if source.traced is None:
+        return []
+    return [
+        "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
+        f"waits between streams: {source.traced.n_waits}, of which {source.traced.guessed_waits} are guessed",
+    ]
 
 
 @dataclass(frozen=True)
-class ResultOptions:
+class Result:
     """What becomes of a result."""
 
     as_json: Json = False
@@ -109,47 +124,11 @@ class ResultOptions:
     def tell(
         self,
         found: Any,
-        picture: str | None = None,
-        *,
-        draw: str = "plot",
+        *shown: Any,
+        files: Sequence[File] = (),
         name: str = "result",
-        text: str | None = None,
-        more: Sequence[str] = (),
-        leaving_out: Sequence[str] = (),
+        data: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Write the files of a result, then print it.
-
-        Parameters
-        ----------
-        found
-            The result.
-        picture, draw
-            The file, and the method that draws it.
-        name
-            How it is called.
-        text
-            What is printed; by default its table.
-        more
-            Lines below the table.
-        leaving_out
-            Fields that are for files alone.
-        """
-        # what goes wrong does so before a file is written
-        fields = (
-            {key: value for key, value in found.to_dict().items() if key not in leaving_out} if self.as_json else {}
-        )
-        said = json.dumps(fields, indent=1, allow_nan=False) if self.as_json else text or found.table()
-        if picture is not None:
-            getattr(found, draw)(picture)
-        if self.output is not None:
-            found.save(self.output)
-        if isinstance(said, str):
-            print(said)
-        else:
-            print_table(said)
-        if self.as_json:
-            return
-        for line in more:
-            print(line)
-        print_written(name, self.output)
-        print_written("picture", picture)
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        own = (name, self.output, found.save)
+        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import simsched as ss
 from simsched.base.errors import FileError, FormatError
 from simsched.base.io import read_json
+from simsched.cli import options as opt
+from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs
-from simsched.cli.options import CompareOptions, GraphOptions, Shape, TargetOptions, Text, argument, file, option
-from simsched.cli.printing import print_traced
+from simsched.cli.options import Text, argument, file, option
 
 if TYPE_CHECKING:
-    from simsched.model.calibrated import Target
+    from simsched.model import calibrated
 
 
 def report(
@@ -26,10 +27,10 @@ def report(
         ),
     ],
     output: Annotated[str, file("HTML file to write.", "--output", "-o")],
-    target: TargetOptions,
-    draws: CompareOptions,
+    target: opt.Target,
+    draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,
-    shape: Shape = None,
+    shape: opt.Shape = None,
 ) -> None:
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
@@ -42,7 +43,7 @@ def report(
 
     for source in sources:
         check_outputs(source, output)
-    graphs = [GraphOptions(source, shape) for source in sources]
+    graphs = [opt.Graph(source, shape) for source in sources]
     cluster = target.read(graphs[0])
     results: list[Any] = []
     for graph in graphs:
@@ -57,11 +58,11 @@ def report(
         row = recommended(result) if isinstance(result, ss.Comparison) else None
         if row is not None:
             print(f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}")
-    for graph in graphs:
-        print_traced(graph)
+    for line in (line for graph in graphs for line in out.traced_lines(graph)):
+        print(line)
 
 
-def read_results(source: str, cluster: "Target", *, predicts: bool) -> list[Any] | None:
+def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any] | None:
     """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown.
 
     Parameters
@@ -102,7 +103,7 @@ def _folder(source: str) -> Any:
     )
 
 
-def _document(kind: str, data: Any, source: str, cluster: "Target", *, predicts: bool) -> list[Any]:
+def _document(kind: str, data: Any, source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any]:
     """Return what a document of ours holds."""
     from simsched.experiments import whatif
     from simsched.show.report.of_trace import replay_sections

@@ -8,9 +8,10 @@ import typer
 
 import simsched as ss
 from simsched.base.errors import StudyError
+from simsched.cli import options as opt
+from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, expanded, option
-from simsched.cli.printing import print_pairs, print_table
+from simsched.cli.options import Text, argument, option
 from simsched.cli.progress import watched
 
 study = typer.Typer(
@@ -21,7 +22,7 @@ Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched stud
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class Run:
     """How the rows of a study are run."""
 
     workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
@@ -55,24 +56,24 @@ class RunOptions:
                 asked, folder, load=load_kind, check=check_kind, executor=executor, workers=workers, shard=self.shard,
                 progress=tell, retry=self.retry,
             )  # fmt: skip
-        print_table(found.table())
-        print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
+        out.print_table(found.table())
+        out.print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
 
 
 @study.command()
-@expanded
+@opt.expanded
 def run(
     file: Annotated[str, argument("FILE", "Study file: .toml.")],
     output: Annotated[str, option("Where its rows are kept.", "--output", "-o", metavar="FOLDER")],
-    how: RunOptions,
+    how: Run,
 ) -> None:
     """Run what is missing of a study, and say what came of it."""
     how.run(ss.Study.from_file(file), output)
 
 
 @study.command()
-@expanded
-def resume(folder: Folder, how: RunOptions) -> None:
+@opt.expanded
+def resume(folder: Folder, how: Run) -> None:
     """Go on with a study that was stopped: the configuration is the one in its folder."""
     how.run(ss.Results.open(folder).study, folder)
 
@@ -81,7 +82,7 @@ def resume(folder: Folder, how: RunOptions) -> None:
 def status(folder: Folder) -> None:
     """Say how many rows are done, missing, refused, failed or out of time."""
     found = ss.Results.open(folder)
-    print_table(found.status())
+    out.print_table(found.status())
 
 
 @study.command()
@@ -94,7 +95,7 @@ def table(
     if csv:
         print(found.to_csv(), end="")
     else:
-        print_table(found.table())
+        out.print_table(found.table())
 
 
 @study.command()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import SimschedError, SimulationError
+from simsched.base.errors import ScheduleError, SimschedError, SimulationError
 from simsched.base.jit import running_time
 from simsched.base.numeric import is_count
 from simsched.bounds import lower_bound
@@ -73,6 +73,8 @@ def compare(
     ------
     UnknownNameError
         If a scheduler is not known.
+    ScheduleError
+        If what a scheduler returns is no schedule, or cannot run.
     SimulationError
         If samples are asked for, but fewer than one, or without `jitter` or `rng`.
     """
@@ -111,7 +113,7 @@ def compare(
                 drawn[name] = simulate_many(
                     plan, cluster, sampling.n, cost, jitter=sampling.jitter, rng=seed, workers=workers
                 )
-        except LookupError:
+        except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
