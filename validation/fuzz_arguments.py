@@ -127,7 +127,7 @@ _VALUES: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "target": (("cluster.json", "calibration.json"), (*_ODD_GRAPHS, "graph.json", "profile.json")),
     "gpu": (("a100", "v100", "h100", "a40"), ("", "A100", "nobody", "a100,v100", "a100 ", "\u00e4", "0")),
     "link": (("pcie3", "nvlink3", "nvlink2"), ("rope", "", "nvlink-bridge", "network")),
-    "scheduler": (tuple(SCHEDULERS), ("nobody", "", "math:pi", "os:nothing", "os:getcwd", ":", "a:b", "no.mod:f", "l,")),
+    "scheduler": (tuple(SCHEDULERS), ("nobody", "", "math:pi", "os:nothing", "os:getcwd", ":", "no.mod:f", "l,")),
     "schedulers": (
         ("lios", "sequential,lios", "greedy,heft,lios", "nimble,opara", "fast"),
         ("", ",", "lios,,greedy", "nobody", "all,fast", "math:pi", "lios " * 50),
