@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simsched.base.errors import FileError, FormatError, GraphError, ProgramError, ScheduleError, SimschedError
-from simsched.base.io import Record, dump_json, parse_json, read_json, write_file
+from simsched.base.io import Record, dump_json, parse_json, read_bytes, read_json, read_text, reading_once, write_file
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import Program
@@ -662,6 +663,22 @@ def test_a_special_file_is_written_to_and_not_replaced(tmp_path):
         assert os.read(reader, 10) == b"text"
     finally:
         os.close(reader)
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    """Its first bytes and the whole of it are of one reading; a file is read anew."""
+    path, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(path)
+    file.write_text("old")
+    with ThreadPoolExecutor() as pool, reading_once():
+        pool.submit(path.write_text, "text")
+        assert (read_bytes(path, 2), read_bytes(path), read_text(path)) == (b"te", b"text", "text")
+        assert read_bytes(file) == b"old"
+        file.write_text("new")
+        assert read_bytes(file) == b"new"
+    with ThreadPoolExecutor() as pool:
+        pool.submit(path.write_text, "more")
+        assert read_bytes(path) == b"more"
 
 
 def test_the_temporary_file_lies_beside(tmp_path, monkeypatch):

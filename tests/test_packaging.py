@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import simsched
-from simsched.base.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -58,10 +57,8 @@ def test_extras_that_errors_name_exist():
 
 
 def test_files_that_are_no_modules_lie_in_packages():
-    """A wheel holds whole packages: kernels, schemas, styles and scripts are in folders with modules."""
+    """A wheel holds whole packages: kernels, styles and scripts are in folders with modules."""
     wanted = [
-        *(f"simsched/base/schemas/{name}-1.json" for name in SCHEMAS),
-        "simsched/base/schemas/simsched.shared-1.json",
         "simsched/show/report/page.css",
         "simsched/show/report/page.js",
         "hwbackend/kernels.cu",
@@ -71,8 +68,6 @@ def test_files_that_are_no_modules_lie_in_packages():
         assert (ROOT / path).is_file(), path
         assert (ROOT / path).with_name("__init__.py").is_file(), path
     assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == list(PACKAGES)
-    held = {path.name for path in (ROOT / "simsched" / "base" / "schemas").glob("*.json")}
-    assert held == {Path(path).name for path in wanted if "schemas" in path}
 
 
 def test_the_source_package_holds_what_the_readme_promises():

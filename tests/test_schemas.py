@@ -126,9 +126,9 @@ class TestSchemas:
         assert schema("simsched.graph")["title"] == "Graph of operators"
 
     def test_the_command_prints_them(self, capsys):
-        assert run(["formats", "--schema", "simsched.program"]) == 0
+        assert run(["list", "formats", "--schema", "simsched.program"]) == 0
         assert json.loads(capsys.readouterr().out) == schema("simsched.program")
-        assert run(["formats", "--schema", "graph"]) == 2
+        assert run(["list", "formats", "--schema", "graph"]) == 2
         assert "unknown schema 'graph'" in capsys.readouterr().err
 
 

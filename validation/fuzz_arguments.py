@@ -83,7 +83,7 @@ _KINDS: Final = {
     "box": "picture", "scatter": "picture", "tornado": "picture", "plot": "picture", "file": "study",
     "resume": "output", "set": "change", "sets": "change", "changes": "change", "change": "change",
     "parameter": "parameter", "parameters": "parameters", "values": "values", "parameter2": "parameter",
-    "values2": "values", "plans": "plan", "sources": "result", "source": "result", "kind": "text",
+    "values2": "values", "plans": "plan", "sources": "result", "source": "result", "kind": "kind",
 }  # fmt: skip  # by the name of the parameter
 _METAVARS: Final = {
     "GRAPH": "graph", "GRAPH|PLAN": "graph", "PLAN": "plan", "PROFILE...": "profile", "SOURCE": "result",
@@ -127,7 +127,7 @@ _VALUES: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "target": (("cluster.json", "calibration.json"), (*_ODD_GRAPHS, "graph.json", "profile.json")),
     "gpu": (("a100", "v100", "h100", "a40"), ("", "A100", "nobody", "a100,v100", "a100 ", "\u00e4", "0")),
     "link": (("pcie3", "nvlink3", "nvlink2"), ("rope", "", "nvlink-bridge", "network")),
-    "scheduler": (tuple(SCHEDULERS), ("nobody", "", "math:pi", "os:nothing", ":", "a:b", "no.module:f", "fast", "l,")),
+    "scheduler": (tuple(SCHEDULERS), ("nobody", "", "math:pi", "os:nothing", "os:getcwd", ":", "no.mod:f", "l,")),
     "schedulers": (
         ("lios", "sequential,lios", "greedy,heft,lios", "nimble,opara", "fast"),
         ("", ",", "lios,,greedy", "nobody", "all,fast", "math:pi", "lios " * 50),
@@ -169,6 +169,7 @@ _VALUES: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
         ("1,2", "0.5,1,2", "1:4", "1:2:1", "1"),
         ("", ",", "x", "1,,2", "nan", "1e999", "1:1e12:1", "0:1:0", "9" * 400, "-1", "1:", ":"),
     ),
+    "kind": (("workloads", "gpus", "formats", "backends"), ("", "links", "GPUS", "schedulers")),
     "text": (("a", "1", "t.json", "1,2"), ("", "x" * 400, "\u00e9", "%s{}", "-", "--", "\u2028")),
 }  # fmt: skip
 _CHEAP: Final = {

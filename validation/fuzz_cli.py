@@ -3,9 +3,9 @@
     python -m validation.fuzz_cli --seconds 600 --seed 1 --log validation/fuzz_cli.json
 
 Each is run by a forked process with limits of time and memory, in a folder with a file of every kind, one of which may
-be spoiled first. On status 0 stderr says nothing but warnings; on status 2 it has one ``error:`` line, of something
-that was thought of. Only files that the command line names may be written, whole or not at all. The status of the
-campaign is 1 if anything else came of a command; the log has its command line.
+be spoiled first. On status 0 stderr says nothing but warnings; on status 2 it has one ``error:`` line; status 70, of
+what nobody thought of, is a finding. Only files that the command line names may be written, whole or not at all. The
+status of the campaign is 1 if anything else came of a command; the log has its command line.
 """
 
 import argparse
@@ -39,6 +39,8 @@ SECONDS: Final = 60.0
 """For one command; nothing that is drawn should take more than a few."""
 MEMORY: Final = 3 << 30
 """Bytes that a command may take beyond what the process has at first."""
+DEFECT: Final = 70
+"""Exit status of what nobody thought of."""
 _MOST_KEPT: Final = 40  # failures that are logged in full
 _MOST_SLOW: Final = 8  # commands that are logged as the slowest
 _LONGEST: Final = 600
@@ -218,14 +220,14 @@ def faults(
     errors = [line for line in lines if not line.startswith("warning: ") and not _PROGRESS.fullmatch(line)]
     if outcome.status is None:
         found.append("over the limit of time")
+    elif outcome.status == DEFECT and errors:
+        found.append(" ".join(errors[-1].split()[1:3]).rstrip(":"))
     elif outcome.status not in (0, 2):
         found.append(f"exit status {outcome.status}")
     elif outcome.status == 0 and errors:
         found.append("status 0, and stderr says something")
     elif outcome.status == 2 and (len(errors) != 1 or not errors[0].startswith("error: ")):
         found.append("status 2 without one error line")
-    elif outcome.status == 2 and errors[0].startswith("error: unexpected "):
-        found.append(f"unexpected {errors[0].split()[2].rstrip(':')}")
     elif outcome.status == 2 and not errors[0].removeprefix("error: ").strip():
         found.append("an error without a text")
     if "Traceback (most recent" in outcome.err + outcome.out:

@@ -155,11 +155,12 @@ class Page(NamedTuple):
 
 def report_of(source: str) -> Page:
     """Write a report of a file or folder, as the command does."""
-    from simsched.cli.reporting import report
+    from simsched.cli.options import Compare, Target
+    from simsched.cli.report import report
 
     with TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         path = Path(folder) / "report.html"
-        report([source], str(path), gpus=2)
+        report([source], str(path), Target(gpus=2), Compare())
         return Page(path.read_text(encoding="utf-8"))
 
 

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from inspect import Parameter, signature
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from simsched.base.errors import GraphError, UnknownNameError
 from simsched.base.imported import Imported
+from simsched.base.io import is_stream, reading_once
 from simsched.model.graph import OpGraph
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
@@ -92,6 +91,7 @@ def load(name: str, **parameters: Any) -> OpGraph:
     return function(**parameters)
 
 
+@reading_once()
 def load_kind(kind: str, **parameters: Any) -> OpGraph:
     """Make the graph of a point of a study.
 
@@ -143,6 +143,7 @@ def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[s
     return make, given
 
 
+@reading_once()
 def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, **defaults: Any) -> OpGraph:
     """Make the graph that a text names: ``name[,parameter=value]...`` or ``path[,option=value]...``.
 
@@ -183,6 +184,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     return load(name, **{key: value for key, value in defaults.items() if key in known} | given)
 
 
+@reading_once()
 def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Found":
     """Make the graph that a text names, or read whatever the file that it names holds: a schedule, for one.
 
@@ -195,16 +197,14 @@ def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -
     return read(path, shapes=shapes, **_read_settings(spec, path, settings, options))
 
 
+@reading_once()
 def read_traced(spec: str) -> "TracedProgram | None":
     """Return the program of a profiler trace that a text names, with options behind the path; None for anything else.
 
     Errors are those of `from_spec`.
     """
     path, settings = split_path(spec)
-    is_file = False
-    with suppress(OSError):  # a name that is too long
-        is_file = path is not None and Path(path).is_file()  # of a pipe the first bytes cannot be looked at
-    if path is None or not is_file or format_of(path) != "kineto":
+    if path is None or format_of(path) != "kineto":
         return None
     from workloads.formats.kineto_program import read_kineto_program
 
@@ -217,16 +217,20 @@ def _options(reader: Callable[..., Any]) -> dict[str, Any]:
 
 
 def split_path(spec: str) -> tuple[str | None, list[str]]:
-    """Return the path that a spec begins with, None if it is a workload, and the settings behind it."""
-    whole = spec.strip()
-    parts = whole.split(",")
-    if parts[0].strip() in WORKLOADS:
+    """Return the path that a spec begins with, None if it is a workload, and the settings behind it.
+
+    ``-`` is stdin; of a pipe or a device the name may be any.
+    """
+    parts = [part.strip() for part in spec.split(",")]
+    if parts[0] in WORKLOADS:
         return None, []
+    whole = spec.strip().split(",")
     for n in range(len(parts), 0, -1):  # the longest, since a comma may be part of a path
-        path = ",".join(parts[:n]).strip()
+        path = ",".join(whole[:n]).strip()
         if path.lower().endswith(SUFFIXES):
-            return path, [part.strip() for part in parts[n:]]
-    return None, []
+            return path, parts[n:]
+    first = "/dev/stdin" if parts[0] == "-" else parts[0]
+    return (first, parts[1:]) if is_stream(first) else (None, [])
 
 
 def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import isinf
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
@@ -17,6 +18,7 @@ _REQUIRED = object()
 _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
 _NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
+_given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
 T = TypeVar("T")
 
 
@@ -61,6 +63,30 @@ def _umask() -> int:
     return mask
 
 
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Keep what pipes and devices give within a ``with`` block: whoever reads one again gets the same bytes."""
+    if _given.get() is not None:
+        yield
+        return
+    token = _given.set({})
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is of a pipe or a device, or stands for an open file: it may give its bytes only once."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    if os.fspath(path).startswith(("/dev/stdin", "/dev/fd/")):
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None = None) -> bytes:
     """Return what a file holds, or its first `most` bytes.
 
@@ -74,9 +100,15 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None =
     FileError
         If the file cannot be read, or is larger than anything that is read.
     """
+    given, name = _given.get(), os.fspath(path)
+    if given is not None and name in given:
+        return given[name][: most if most >= 0 else None]
     try:
         with Path(path).open("rb") as file:
-            return file.read(most) if most >= 0 else _read_whole(file, path, limit)
+            if given is None or not is_stream(path):
+                return file.read(most) if most >= 0 else _read_whole(file, path, limit)
+            given[name] = _read_whole(file, path, limit)
+            return given[name][: most if most >= 0 else None]
     except FileError:
         raise
     except (OSError, ValueError) as error:

@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0, or 2 with one ``error:`` line on stderr.
+    """Run the command line and exit: 0, or with one ``error:`` line on stderr 2, or 70 for a defect of simsched.
 
     Parameters
     ----------

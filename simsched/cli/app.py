@@ -5,14 +5,16 @@ from typing import Annotated, Final
 
 import typer
 
+from simsched.cli.options import expanded
+
 _HOME: Final = {
-    "commands": ("compare", "schedule", "simulate"),
-    "asking": ("whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
-    "reporting": ("report",),
-    "measuring": ("backends", "profile", "calibrate", "replay", "validate"),
-    "looking": ("show", "convert", "workloads", "formats", "gpus"),
-    "tracing": ("replay-trace",),
-    "studying": ("study",),
+    "schedule": ("compare", "schedule", "simulate"),
+    "ask": ("whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
+    "report": ("report",),
+    "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),
+    "graph": ("show", "convert"),
+    "listing": ("list",),
+    "study": ("study",),
 }  # module of simsched.cli -> its commands
 
 
@@ -29,11 +31,12 @@ def application(command: str | None = None) -> typer.Typer:
     app.callback(invoke_without_command=True)(_top)
     known = {name: module for module, names in _HOME.items() for name in names}
     for name in [command] if command in known else known:
-        found = getattr(import_module(f"simsched.cli.{known[name]}"), name.replace("-", "_"))
+        module = import_module(f"simsched.cli.{known[name]}")
+        found = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
         if isinstance(found, typer.Typer):
             app.add_typer(found)
         else:
-            app.command()(found)
+            app.command(name)(expanded(found))
     return app
 
 

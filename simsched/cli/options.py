@@ -1,51 +1,66 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have.
 
+Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property, partial, wraps
+from inspect import Parameter, signature
 from math import isnan
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-_MOST_GPUS = 4096  # a slip of the finger is not simulated for days
-_MOST_SAMPLES, _MOST_WORKERS = 1_000_000, 256
-_MOST_REPEATS, _MOST_VIRTUAL = 100_000, 64
+import simsched as ss
+from simsched.base.errors import BackendError, ClusterError, FormatError, SchedulerError
+from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
+from simsched.cli.progress import progress
+
+if TYPE_CHECKING:
+    import hwbackend
+    from simsched.model import calibrated
+    from workloads.formats.kineto_traced import TracedProgram
+
+_MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
+_USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
+Text = str | None
+Texts = list[str] | None
 USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to 2 %
 
-GraphArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="GRAPH", help="Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, .dot, ..."
-    ),
-]
-PlanArgument = Annotated[
-    str, typer.Argument(metavar="GRAPH|PLAN", help="As GRAPH, or a file with a schedule or program.")
-]
-USUAL_GPU = "a100"
-Gpu = Annotated[str | None, typer.Option("--gpu", help=f"Preset device; see `simsched gpus`.  [default: {USUAL_GPU}]")]
-Gpus = Annotated[int | None, typer.Option("--gpus", min=1, max=_MOST_GPUS, help="How many of them.  [default: 1]")]
-LinkOption = Annotated[
-    str | None, typer.Option("--link", help="Preset link between them; by default the card's usual one.")
-]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster", metavar="FILE", help="Instead of a preset: a calibration, as `simsched calibrate` writes one."
-    ),
-]
-TargetFile = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="FILE", help="Predict it on a calibration, as `simsched calibrate` writes one."),
-]
-Schedulers = Annotated[str, typer.Option("--schedulers", help="fast, all, or names separated by commas.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Perfetto = Annotated[str | None, typer.Option("--perfetto", metavar="FILE", help="Write a trace for ui.perfetto.dev.")]
-Gantt = Annotated[str | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart: .png, .svg or .pdf.")]
-SchedulerOption = Annotated[str, typer.Option("--scheduler", help="Name, or package.module:function.")]
-MaybeScheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="Name, or package.module:function; lios unless given.")
-]
-Option = Annotated[
-    list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the scheduler; repeatable.")
-]
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the fields of dataclasses, where it takes such, in the place of each."""
+    given = signature(command)
+    groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
+    parameters = [
+        each.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in given.parameters.values()
+        for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
+    ]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**made, **values)
+
+    run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def option(text: str, *names: str, **more: Any) -> Any:
+    """Return an option with its help; by default it has the name of the parameter."""
+    return typer.Option(*names, help=text, **more)
+
+
+def file(text: str, *names: str) -> Any:
+    """Return an option that names a file."""
+    return option(text, *names, metavar="FILE")
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Return an argument with its help."""
+    return typer.Argument(metavar=metavar, help=text)
 
 
 def number(value: float | None) -> float | None:
@@ -55,54 +70,202 @@ def number(value: float | None) -> float | None:
     return value
 
 
-Jitter = Annotated[
-    float | None,
-    typer.Option(
-        "--jitter", min=0, max=1000, callback=number, help="Standard deviation of operator times over their mean."
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the jitter.")]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        "--samples",
-        min=1,
-        max=_MOST_SAMPLES,
-        help=f"Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is {USUAL_JITTER}: "
-        "measured matrix products vary by 1 to 2 %.",
-    ),
-]
-Box = Annotated[
-    str | None, typer.Option("--box", metavar="FILE", help="Draw a box plot of the samples: .png, .svg or .pdf.")
-]
-Full = Annotated[
-    bool | None,
-    typer.Option(
-        "--full/--brief",
-        help="Say where the time goes, or only what is known without the spans of a run. By default brief from a "
-        "million instructions on, where spans take gigabytes, unless a picture needs them.",
-    ),
-]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=_MOST_WORKERS, help="Samples drawn at a time.")]
-Shape = Annotated[
-    list[str] | None,
-    typer.Option("--shape", metavar="NAME=1,3,224,224", help="Size of an input that the file leaves open; repeatable."),
-]
+Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
+Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=4096)]
+Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
+Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
+Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
+Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
+Json = Annotated[bool, option("Print JSON.", "--json")]
+Output = Annotated[Text, file("Write it to a JSON file.", "--output", "-o")]
+Perfetto = Annotated[Text, file("Write a trace for ui.perfetto.dev.")]
+Gantt = Annotated[Text, file("Draw a Gantt chart: .png, .svg or .pdf.")]
+Box = Annotated[Text, file("Draw a box plot of the samples: .png, .svg or .pdf.")]
+_JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000, callback=number)
+Jitter = Annotated[float | None, _JITTER]
+Seed = Annotated[int, option("Seed of the jitter.", min=0)]
+RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
+Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=_MOST_REPEATS)]
+Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=_MOST_REPEATS)]
 
-BackendOption = Annotated[
-    str, typer.Option("--backend", help="Name, see `simsched backends`, or package.module:factory.")
-]
-BackendOptions = Annotated[
-    list[str] | None,
-    typer.Option("--backend-option", metavar="NAME=VALUE", help="Option of the backend, such as gpu=a100; repeatable."),
-]
-VirtualDevices = Annotated[
-    int | None,
-    typer.Option(
-        "--virtual-devices", min=1, max=_MOST_VIRTUAL, help="Let one device stand for so many, to see whether it works."
-    ),
-]
-Repeats = Annotated[int, typer.Option("--repeats", min=1, max=_MOST_REPEATS, help="Measured runs of each schedule.")]
-Warmup = Annotated[int, typer.Option("--warmup", min=0, max=_MOST_REPEATS, help="Unmeasured runs before them.")]
-RunSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of schedules drawn at random.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a JSON file.")]
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph."""
+
+    graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
+                                   ".dot, ...; - is stdin.")]  # fmt: skip
+    shape: Shape = None
+
+    @cached_property
+    def traced(self) -> "TracedProgram | None":
+        """The program of a profiler trace; None of anything else."""
+        from workloads.registry import read_traced
+
+        return None if self.shape else read_traced(self.graph)
+
+    def read(self) -> "ss.OpGraph":
+        """Return the graph."""
+        from workloads import from_spec
+
+        return from_spec(self.graph, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
+
+
+@dataclass(frozen=True)
+class Scheduled(Graph):
+    """A graph and how it is scheduled."""
+
+    scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
+    option: Option = None
+
+    def schedule(self, graph: "ss.OpGraph", cluster: "calibrated.Target") -> "ss.Schedule":
+        """Return the schedule that the scheduler makes of a graph."""
+        from simsched.schedulers import takes
+
+        name, given = self.scheduler or _USUAL_SCHEDULER, read_options(self.option)
+        scheduler = read_scheduler(name)
+        with progress(1) as tell:
+            tell(name)
+            if takes(scheduler, "progress"):
+                given["progress"] = partial(tell, name)
+            return ss.schedule(graph, cluster, scheduler, **given)
+
+
+@dataclass(frozen=True)
+class Plan(Scheduled):
+    """A schedule, or a graph and how it is scheduled."""
+
+    graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
+
+    def found(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+        """Return what there is: a program, too."""
+        found = read_plan(self.graph, self.shape)
+        if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph):
+            raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option do not apply")
+        return found
+
+    def plan(self, cluster: "calibrated.Target") -> "ss.Schedule":
+        """Return the schedule."""
+        found = without_program(self.graph, self.found())
+        return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
+
+
+def without_program(source: str, found: "ss.OpGraph | ss.Schedule | ss.Program") -> "ss.OpGraph | ss.Schedule":
+    """Return what was found, unless it is a program."""
+    if isinstance(found, ss.Program):
+        raise FormatError(f"{source}: a program cannot be asked about; give the schedule that it was made from")
+    return found
+
+
+@dataclass(frozen=True)
+class Target:
+    """On what to run: a preset, or a file with a cluster or a calibration."""
+
+    gpu: Gpu = None
+    gpus: Gpus = None
+    link: Link = None
+    cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
+
+    def read(self, source: Graph | None = None) -> "calibrated.Target":
+        """Return it; where none is named and the source is a profiler trace, its device, with contention.
+
+        Raises
+        ------
+        ClusterError
+            If a file and a preset are given, or more devices than those of a file and it is not known how they are
+            joined.
+        """
+        if source is not None and not (self.gpu or self.link or self.cluster) and source.traced is not None:
+            return self._widened(source.traced.cluster.replace_devices(contention=True), source.graph)
+        if self.cluster is None:
+            return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
+        for option, given in (("--gpu", self.gpu), ("--link", self.link)):
+            if given is not None:
+                raise ClusterError(f"{option} {given} is part of the preset that --cluster {self.cluster} replaces")
+        from simsched.calibration import read_target
+
+        return self._widened(read_target(self.cluster), self.cluster)
+
+    def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
+        """Return a target with as many devices as are asked for, see `widened`."""
+        from simsched.model.calibrated import bare
+        from simsched.model.cluster.widening import widened
+
+        cluster = bare(target)
+        if self.gpus in (None, len(cluster)):
+            return target
+        try:
+            many = widened(cluster, self.gpus)
+        except ClusterError as error:
+            raise ClusterError(f"--gpus {self.gpus}: {path}: {error}") from error
+        mine: Any = target
+        return many if isinstance(target, ss.Cluster) else cast("calibrated.Target", replace(mine, cluster=many))
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Schedulers, and the samples that are drawn of their schedules."""
+
+    schedulers: Schedulers = "fast"
+    jitter: Jitter = None
+    seed: Seed = 0
+    samples: Annotated[int | None, option(
+        "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
+        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
+    workers: Annotated[int, option("Samples drawn at a time.", min=1, max=256)] = 1
+
+    def compare(self, source: Graph, cluster: "calibrated.Target", *, plain: bool = False) -> "ss.Comparison":
+        """Return the comparison of the schedulers, with samples if they are asked for.
+
+        Parameters
+        ----------
+        plain
+            Without samples, and without what a profiler trace ran.
+
+        Raises
+        ------
+        SchedulerError
+            If none of them finds a schedule.
+        """
+        graph = source.read()
+        asked = read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
+        jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
+        given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples, "workers": self.workers}
+        with progress(len(asked)) as tell:
+            found = ss.compare(graph, cluster, asked, progress=tell, **({} if plain else given))
+        if not found.plans:
+            row = found.rows[0]
+            raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
+        return found
+
+
+@dataclass(frozen=True)
+class Robust(Compare):
+    """Schedulers, and how many samples are drawn."""
+
+    jitter: Annotated[float, _JITTER] = USUAL_JITTER
+    samples: Annotated[int, option("Runs of each schedule.", min=1, max=_MOST_SAMPLES)] = 1000
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend."""
+
+    backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
+    backend_option: Annotated[
+        Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")
+    ] = None
+    virtual_devices: Annotated[
+        int | None, option("Let one device stand for so many, to see whether it works.", min=1, max=64)
+    ] = None
+
+    def make(self) -> "hwbackend.Backend":
+        """Return the backend."""
+        from hwbackend import get
+
+        given = read_options(self.backend_option, "--backend-option")
+        if self.virtual_devices is not None:
+            if "virtual_devices" in given:
+                raise BackendError("--virtual-devices is given twice")
+            given["virtual_devices"] = self.virtual_devices
+        return get(read_name(self.backend), **given)

@@ -1,11 +1,41 @@
-"""Tables, pairs and the names of written files, on stdout."""
+"""Tables, facts and the names of written files, on stdout."""
 
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from simsched.cli.inputs import check_outputs, is_terminal, read_traced
+from simsched.cli.options import Graph, Json, Output
+from simsched.cli.progress import is_terminal
 
-if TYPE_CHECKING:
-    from simsched.model.trace import Trace
+Pairs = list[tuple[str, str]]
+File = tuple[str, str | None, Callable[[str], Any]]
+"""How it is called, where it is to be written if it is asked for, and what writes it."""
+
+
+class Fact(NamedTuple):
+    """What is said of something: in JSON if it has a key, on a line if it has a text."""
+
+    key: str | None
+    value: Any
+    text: str | None = None
+    label: str | None = None
+    """By default the key without its unit."""
+
+
+def table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: slice = slice(0), dim: Any = ()
+) -> Any:  # fmt: skip
+    """Return a table; `numbers` are columns that are set to the right, `dim` rows that matter less."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    made, right = Table(title=escape(title)), range(len(headings))[numbers]
+    for i, heading in enumerate(headings):
+        made.add_column(escape(heading), justify="right" if i in right else "left")
+    for i, row in enumerate(rows):
+        made.add_row(*map(escape, row), style="dim" if i in dim else None)
+    return made
 
 
 def print_table(table: Any) -> None:
@@ -26,49 +56,79 @@ def print_table(table: Any) -> None:
             console.print(text, style=style, highlight=False, soft_wrap=text is not table)
 
 
-def print_traced(source: str) -> None:
-    """Say what the dependencies of a graph are worth that is from a profiler trace."""
-    program = read_traced(source)
-    if program is None:
-        return
-    print("dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)")
-    print(f"waits between streams: {program.n_waits}, of which {program.guessed_waits} are guessed")
-
-
-def trace_facts(source: str) -> dict[str, Any]:
-    """Return what JSON says of the profiler trace that a graph is from, nothing of anything else."""
-    program = read_traced(source)
-    if program is None:
-        return {}
-    return {"trace": {"step": program.step, "waits": program.n_waits, "guessed_waits": program.guessed_waits}}
-
-
-def print_pairs(pairs: list[tuple[str, str]]) -> None:
+def print_pairs(pairs: Pairs) -> None:
     """Print names and texts in two columns."""
     width = max(len(name) for name, _ in pairs)
     for name, text in pairs:
         print(f"{name:<{width}}  {text}")
 
 
-def check_pictures(source: str, perfetto: str | None, *drawings: str | None, output: str | None = None) -> None:
-    """Refuse pictures of unknown formats and files that cannot be written, before anything is computed."""
-    from simsched.show.figure import require_format
+def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+    """Write files, then print.
 
-    require_format(*drawings)
-    check_outputs(source, output, perfetto, *drawings)
-
-
-def write_pictures(trace: "Trace", perfetto: str | None, gantt: str | None) -> None:
-    """Write what is asked for of a trace."""
-    # before anything is printed: a reader who goes away, as `head` does, costs no file
-    if perfetto is not None:
-        trace.to_perfetto(perfetto)
-    if gantt is not None:
-        trace.gantt(gantt)
-
-
-def print_pictures(name: str, *paths: str | None) -> None:
-    """Say what was written."""
-    for path in paths:
+    Parameters
+    ----------
+    data
+        What is printed as JSON.
+    shown
+        What is printed otherwise: lines, pairs, tables, or what makes such.
+    files
+        What is written before anything is printed: a reader who goes away, as `head` does, costs no file.
+    as_json
+        Whether JSON is printed, and nothing else.
+    """
+    said = json.dumps(data(), indent=1, allow_nan=False) if as_json else ""  # what goes wrong does so before a file
+    for _, path, write in files:
+        if path is not None:
+            write(path)
+    if as_json:
+        print(said)
+        return
+    for one in shown:
+        made = one() if callable(one) else one
+        if isinstance(made, str):
+            print(made)
+        elif isinstance(made, list):
+            print_pairs(made)
+        else:
+            print_table(made)
+    for name, path, _ in files:
         if path is not None:
             print(f"{name} written to {path}")
+
+
+def tell_facts(facts: Sequence[Fact], files: Sequence[File], *, as_json: bool) -> None:
+    """Write files, then print facts, see `tell`."""
+    labels = [fact.label or str(fact.key).removesuffix("_us").replace("_", " ") for fact in facts]
+    pairs = [(label, fact.text) for label, fact in zip(labels, facts, strict=True) if fact.text is not None]
+    tell(lambda: {fact.key: fact.value for fact in facts if fact.key is not None}, [pairs], files, as_json=as_json)
+
+
+def traced_lines(source: Graph) -> list[str]:
+    """Return what the dependencies of a graph are worth that is from a profiler trace."""
+    if source.traced is None:
+        return []
+    return [
+        "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
+        f"waits between streams: {source.traced.n_waits}, of which {source.traced.guessed_waits} are guessed",
+    ]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What becomes of a result."""
+
+    as_json: Json = False
+    output: Output = None
+
+    def tell(
+        self,
+        found: Any,
+        *shown: Any,
+        files: Sequence[File] = (),
+        name: str = "result",
+        data: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        own = (name, self.output, found.save)
+        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

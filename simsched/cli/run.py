@@ -1,17 +1,23 @@
-"""Running the application: every failure becomes one line and an exit status."""
+"""Running the application: every failure becomes one line and an exit status.
+
+What is typed, or held by a file, in a way that cannot be ends with 2; what nobody thought of is a defect, and ends with
+70, the EX_SOFTWARE of Unix.
+"""
 
 import logging
 import os
 import signal
 import sys
-import traceback
 import warnings
 from contextlib import suppress
 from io import TextIOWrapper
 
 from simsched.base.errors import SimschedError
+from simsched.base.io import reading_once
+from simsched.cli.inputs import BrokenSchedulerError, described
 
 _FAILED = 2
+_DEFECT = 70
 _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C
 
 
@@ -32,12 +38,13 @@ def _run(arguments: list[str]) -> int:
     from simsched.cli.app import application
 
     try:
-        status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
+        with reading_once():
+            status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:
             return _interrupted()
         if sys.stdout is not None:
             sys.stdout.flush()
-    except SimschedError as error:
+    except (SimschedError, BrokenSchedulerError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return _interrupted()
@@ -59,7 +66,7 @@ def _run(arguments: list[str]) -> int:
         if isinstance(error, OSError) and error.filename is None:  # as of a full disk behind `>`
             _drop_output()
             return _fail(f"cannot write the output: {error.strerror or error}")
-        return _fail(_unexpected(error))
+        return _fail(f"unexpected {described(error)}", _DEFECT)
     return status if isinstance(status, int) else 0
 
 
@@ -75,12 +82,6 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unexpected(error: Exception) -> str:
-    """Say what went wrong and where: in a scheduler of the user's, or else in a way nobody thought of."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"unexpected {type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
-
-
-def _fail(message: str) -> int:
+def _fail(message: str, status: int = _FAILED) -> int:
     print("error: " + " ".join(message.split()), file=sys.stderr)
-    return _FAILED
+    return status

@@ -7,7 +7,7 @@ from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.imported import Imported
 from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
@@ -133,7 +133,7 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
     UnknownNameError
         If the name is not in `SCHEDULERS`; the message lists those that are, or the closest.
     SchedulerError
-        If ``package.module:function`` cannot be imported.
+        If ``package.module:function`` cannot be imported, or takes no graph, cluster and cost model.
     """
     if not isinstance(scheduler, str):
         if not callable(scheduler):
@@ -147,6 +147,12 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
         if not callable(found):
             raise SchedulerError(f"{scheduler!r} is not a function")
+        signature = _signature(found)
+        try:
+            if signature is not None:
+                signature.bind_partial(None, None, None)
+        except TypeError:
+            raise SchedulerError(f"{scheduler!r} takes {signature}, not (graph, cluster, cost)") from None
         return found
     if scheduler not in SCHEDULERS:
         raise UnknownNameError("scheduler", scheduler, [*SCHEDULERS, "package.module:function"])
@@ -187,9 +193,9 @@ def schedule(
     UnknownNameError
         If the scheduler is not known.
     SchedulerError
-        If it has no such option, refuses the graph, or does not return a schedule.
+        If it has no such option, or refuses the graph.
     ScheduleError
-        If what it returns cannot run.
+        If what it returns is no schedule, or cannot run.
     """
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
@@ -199,7 +205,7 @@ def schedule(
     graph, cluster = upon(cluster, graph)
     plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
-        raise SchedulerError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
+        raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return plan.check(cluster)
 
 

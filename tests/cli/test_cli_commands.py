@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import simsched
-from simsched.cli import summary
+from simsched.cli import schedule
 from simsched.cli.run import run
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
@@ -56,11 +56,11 @@ def makespan(said, *arguments):
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_help_names_the_commands(said, arguments):
     out = said(*arguments)
-    for command in ("compare", "schedule", "simulate", "show", "workloads", "gpus"):
+    for command in ("compare", "schedule", "simulate", "show", "list"):
         assert command in out
 
 
-@pytest.mark.parametrize("command", ["compare", "schedule", "simulate", "show", "workloads", "gpus"])
+@pytest.mark.parametrize("command", ["compare", "schedule", "simulate", "show", "list"])
 def test_every_command_has_help(said, command):
     assert f"simsched {command}" in said(command, "--help")
 
@@ -246,13 +246,13 @@ def test_large_programs_are_summed_up_in_brief(said, diamond, monkeypatch):
     assert set(json.loads(said("simulate", diamond, "--json"))) == FULL
     whole = said("simulate", diamond)
     assert said("simulate", diamond, "--full") == whole
-    monkeypatch.setattr(summary, "LARGE", 3)
+    monkeypatch.setattr(schedule, "LARGE", 3)
     assert "not made; --full makes them" in said("simulate", diamond)
     assert set(json.loads(said("simulate", diamond, "--json"))) == BRIEF
     assert said("simulate", diamond, "--full") == whole
     assert set(json.loads(said("simulate", diamond, "--json", "--full"))) == FULL
     assert said("simulate", diamond, "--perfetto", "t.json") == whole + "trace written to t.json\n"
-    monkeypatch.setattr(summary, "LARGE", 10**6)
+    monkeypatch.setattr(schedule, "LARGE", 10**6)
     assert set(json.loads(said("simulate", diamond, "--json", "--brief"))) == BRIEF
 
 
@@ -302,7 +302,7 @@ def test_the_seed_of_a_random_graph_is_0_by_default(said):
 
 def test_workloads_are_listed_as_they_are_typed(said):
     """Every parameter that the table shows can be given back as it stands."""
-    out = " ".join(said("workloads").split())
+    out = " ".join(said("list", "workloads").split())
     for name, first, last in (("inception_v3", "batch=", "fp32"), ("random:layered", "n_ops=", "1.0")):
         row = out[out.index(name) :]
         settings = row[row.index(first) : row.index(last) + len(last)]
@@ -310,7 +310,7 @@ def test_workloads_are_listed_as_they_are_typed(said):
 
 
 def test_gpus_and_links_are_listed(said):
-    lines = said("gpus").splitlines()
+    lines = said("list", "gpus").splitlines()
     assert any(line.split()[:2] == ["a100", "108"] for line in lines)
     assert any(line.startswith("nvlink3 ") for line in lines)
 

@@ -56,8 +56,8 @@ def readable(characters):
 numbers = st.sampled_from(["0", "1", "2", "3", "-1", "1.5", "1e9", "nan", "inf", "x", "", "007", "1_0", "0x1", "٣"])
 words = st.sampled_from(
     [
-        "compare", "schedule", "simulate", "show", "convert", "formats", "gpus", "graph.json", "graph.dot", "x.onnx",
-        "inception_v3",
+        "compare", "schedule", "simulate", "show", "convert", "list", "formats", "gpus", "graph.json", "graph.dot",
+        "x.onnx", "inception_v3",
         "random:layered,n_ops=6,n_layers=3", "random:layered,n_ops=6,n_layers=3,seed=2", "random:layered,n_ops=2",
         "--gpu", "--gpus", "--link", "--schedulers", "--scheduler", "--option", "--jitter", "--seed", "--threads",
         "--samples", "--box", "--workers", "--full", "--brief",

@@ -92,8 +92,8 @@ def refused(folder, capsys):
     return refuse
 
 
-def test_backends_says_of_each_whether_it_can_be_used(said):
-    out = said("backends")
+def test_list_backends_says_of_each_whether_it_can_be_used(said):
+    out = said("list backends")
     for entry in available():
         (line,) = (line for line in out.splitlines() if line.startswith(f"{entry.name} "))
         assert line.split()[1] == ("yes" if entry.usable else "no")
@@ -251,32 +251,22 @@ def test_validate_prints_the_whole_loop(said, folder):
         ("profile", "Missing argument 'GRAPH'"),
         (f"profile {SMALL}", "Missing option '--backend'"),
         (f"profile {SMALL} --backend nonsense", "unknown backend 'nonsense'; known are: cupy, torch, cpu, synthetic"),
-        (f"profile {SMALL} --backend nowhere:make", "backend 'nowhere:make' cannot be imported: No module named"),
-        (f"profile {SMALL} --backend mine:nothing", "backend 'mine:nothing' cannot be imported"),
-        (f"profile {SMALL} --backend mine:not_one", "backend 'mine:not_one' is not one: it has no realise"),
         (f"profile {SMALL} --backend synthetic --backend-option gpu", "--backend-option 'gpu': expected name=value"),
-        (f"profile {SMALL} --backend synthetic --backend-option x=1", "backend 'synthetic': "),
-        (f"profile {SMALL} --backend synthetic --backend-option gpu=b300", "unknown gpu 'b300'"),
         (
             f"profile {SMALL} --backend synthetic --virtual-devices 2 --backend-option virtual-devices=2",
             "--virtual-devices is given twice",
         ),
         (f"profile {SMALL} --backend synthetic --in-situ -1", "Invalid value for '--in-situ'"),
         (f"profile {SMALL} --backend synthetic -o nowhere/p.json", "cannot write nowhere/p.json"),
-        ("profile nothing --backend synthetic", "unknown workload 'nothing'"),
         ("calibrate torn.json", "torn.json: not valid JSON"),
         ("calibrate graph.json", "graph.json: not a profile, as `simsched profile GRAPH --backend NAME -o FILE`"),
-        ("calibrate nothing.json", "cannot read nothing.json"),
         ("calibrate p.json -o p.json", "cannot write p.json: this command already uses the file"),
         ("calibrate p.json --graph graph.json", "graph"),
-        ("calibrate p.json --gpu b300", "unknown gpu 'b300'"),
         (
             "replay graph.json --backend synthetic",
             "graph.json: a graph does not say what runs where; `simsched schedule",
         ),
-        ("replay torn.json --backend synthetic", "torn.json: not valid JSON"),
         ("replay p.json --backend synthetic", "p.json: a profile holds times, not a graph or schedule"),
-        ("replay s2.json --backend synthetic", "the schedule runs on 'gpu1', but the backend 'synthetic' has 1 device"),
         ("replay s.json --backend synthetic --repeats 0", "Invalid value for '--repeats'"),
         ("replay s.json --backend synthetic --gantt x.jpg", "cannot draw 'x.jpg'"),
         (
@@ -292,19 +282,13 @@ def test_validate_prints_the_whole_loop(said, folder):
             "replay s.json --backend synthetic --backend-option gpus=2 --cluster c.json",
             "but the backend 'synthetic' runs on gpu0 with 84 SMs, gpu1 with 84 SMs",
         ),
-        (f"calibrate p.json --graph {SMALL},seed=1", "is of another graph than 'layered-8'"),
         (f"validate {SMALL} --backend synthetic --schedulers heff", "unknown scheduler 'heff'"),
-        (f"validate {SMALL} --backend synthetic --rounds 0", "Invalid value for '--rounds'"),
         (f"validate {SMALL} --backend synthetic --scatter x.jpg", "cannot draw 'x.jpg'"),
         (f"validate {SMALL} --backend synthetic --resume graph.json", "cannot make folder graph.json"),
-        (f"validate {SMALL} --backend synthetic --resume no/where", "cannot make folder no/where"),
         (f"validate {SMALL} --backend synthetic --resume=", "cannot keep measurements in a folder without a name"),
         (f"compare {SMALL} --cluster torn.json", "torn.json: not valid JSON"),
-        (f"compare {SMALL} --cluster nothing.json", "cannot read nothing.json"),
-        (f"compare {SMALL} --cluster graph.json", "graph.json: field 'format' is 'simsched.graph'; expected one of"),
         (f"compare {SMALL} --cluster c.json --gpu a40", "--gpu a40 is part of the preset that --cluster c.json"),
         (f"compare {SMALL} --cluster c.json --link nvlink", "--link nvlink is part of the preset"),
-        (f"schedule {SMALL} --cluster c.json --gpus 0", "Invalid value for '--gpus'"),
     ],
 )
 def test_refused(refused, line, message):

@@ -38,6 +38,41 @@ def test_an_error_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def given(arguments, folder, text):
+    """Run a command with a text on stdin; return the status, what it printed and the error."""
+    done = call(*arguments, folder=folder, input=text)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("path", ["-", "/dev/stdin"])
+def test_stdin(tmp_path, path):
+    """Its format is told by what it holds: a graph in JSON or DOT, a schedule."""
+    call("convert", SMALL, "g.dot", folder=tmp_path)
+    plan = call("schedule", SMALL, folder=tmp_path).stdout
+    for command, text in (("show", (tmp_path / "g.dot").read_text()), ("simulate", plan), ("explain", plan)):
+        status, out, err = given([command, path], tmp_path, text)
+        assert (status, err) == (0, "")
+        assert out
+    status, out, err = given(["whatif", path, "--set", "gpus=2"], tmp_path, json.dumps(json.loads(plan)["graph"]))
+    assert (status, err) == (0, "")
+    status, out, err = given(["show", path], tmp_path, "1 2 3")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: /dev/stdin: its first bytes tell no format; ")
+
+
+@pytest.mark.parametrize("name", ["p.json", "p"])
+@pytest.mark.parametrize(
+    "arguments", [["show"], ["report", "-o", "r.html"], ["compare", "--schedulers", "lios"]], ids=str
+)
+def test_a_fifo_is_read_once(tmp_path, arguments, name):
+    call("convert", SMALL, "g.json", folder=tmp_path)
+    os.mkfifo(tmp_path / name)
+    with subprocess.Popen(["sh", "-c", f"exec cat g.json > {name}"], cwd=tmp_path):
+        done = call(*arguments, name, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "layered-12" in done.stdout
+
+
 def test_python_warnings_stay_away(tmp_path):
     """Operators so long that numpy's arithmetic overflows: still not a word on stderr but the error's."""
     operators = [{"name": "a", "time": 1e308, "utilization": 0.5}, {"name": "b", "time": 1e308}]
@@ -49,7 +84,9 @@ def test_python_warnings_stay_away(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["gpus"], ["--help"], ["schedule", SMALL], ["compare", SMALL, "--perfetto", "t.json"]], ids=str
+    "arguments",
+    [["list", "gpus"], ["--help"], ["schedule", SMALL], ["compare", SMALL, "--perfetto", "t.json"]],
+    ids=str,
 )
 def test_a_reader_that_goes_away(tmp_path, arguments):
     """stdout is a pipe that nobody reads: as with ``| head``, no traceback, and the files are written."""
@@ -65,7 +102,7 @@ def test_a_reader_that_goes_away(tmp_path, arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")  # noqa: PTH110
-@pytest.mark.parametrize("arguments", [["gpus"], ["schedule", SMALL], ["--version"]], ids=str)
+@pytest.mark.parametrize("arguments", [["list", "gpus"], ["schedule", SMALL], ["--version"]], ids=str)
 def test_a_full_disk_behind_stdout(tmp_path, arguments):
     with open("/dev/full", "wb") as out:  # noqa: PTH123
         done = subprocess.run(
@@ -211,7 +248,7 @@ def test_json_on_a_terminal_is_json(tmp_path):
 
 
 @pytest.mark.parametrize("columns", [80, 40])
-@pytest.mark.parametrize("arguments", [["compare", SMALL], ["workloads"], ["gpus"]], ids=str)
+@pytest.mark.parametrize("arguments", [["compare", SMALL], ["list", "workloads"], ["list", "gpus"]], ids=str)
 def test_a_narrow_terminal_cuts_nothing_short(tmp_path, arguments, columns):
     status, sent = on_a_terminal(arguments, tmp_path, columns=columns)
     assert status == 0

@@ -1,6 +1,6 @@
 """What is said of a study while it runs, by a clock that stands still unless it is told."""
 
-from simsched.cli.watching import Pace, lines, watched
+from simsched.cli.progress import Pace, lines, watched
 
 
 class Clock:

@@ -112,7 +112,7 @@ def test_a_function_without_a_signature():
 
 @pytest.mark.parametrize("junk", [None, 3, [], {"a": 0}, "schedule"])
 def test_a_scheduler_that_returns_junk(junk):
-    with pytest.raises(SchedulerError, match=f"scheduler '<lambda>' returned {type(junk).__name__}, not a Schedule"):
+    with pytest.raises(ScheduleError, match=f"scheduler '<lambda>' returned {type(junk).__name__}, not a Schedule"):
         schedule(GRAPH, CLUSTER, lambda graph, cluster, cost: junk)
 
 

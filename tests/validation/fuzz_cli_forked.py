@@ -74,7 +74,7 @@ def says_two_things(words):
 
 def is_surprised(words):
     print("error: unexpected KeyError: 'a' (x.py, line 3)", file=sys.stderr)
-    return 2
+    return 70
 
 
 def warns(words):
@@ -146,9 +146,9 @@ def test_what_is_planted_is_seen(action, expected, scratch, monkeypatch):
 def test_what_does_not_end_is_stopped(scratch, monkeypatch):
     plant(monkeypatch, stops)
     monkeypatch.setattr(fuzz_cli, "SECONDS", 0.3)
-    outcome = forked(["gpus"], scratch.root)
+    outcome = forked(["list", "gpus"], scratch.root)
     assert outcome.status is None
-    assert faults(["gpus"], None, outcome, Change((), (), ()), scratch) == ["over the limit of time"]
+    assert faults(["list", "gpus"], None, outcome, Change((), (), ()), scratch) == ["over the limit of time"]
 
 
 def test_an_output_that_is_named_may_be_changed(scratch):
@@ -161,22 +161,22 @@ def test_an_output_that_is_named_may_be_changed(scratch):
 
 
 def test_a_planted_defect_of_a_command_is_logged(scratch, monkeypatch):
-    """A list of devices that fails: found by running commands that begin so."""
+    """Lists that fail: found by running commands that begin so."""
 
-    def broken():
+    def broken(*_):
         raise KeyError("gpu")
 
-    monkeypatch.setattr("simsched.cli.describe.gpu_table", broken)
+    monkeypatch.setattr("simsched.cli.printing.print_table", broken)
     monkeypatch.setattr(fuzz_cli, "Scratch", lambda root, measured: scratch)
-    tally = fuzz_cli.run(scratch.root, 3, count=3, only="gpus")
+    tally = fuzz_cli.run(scratch.root, 3, count=3, only="list")
     assert tally.failures["unexpected KeyError"] >= 1
-    assert any("gpus" in example["command"] for example in tally.examples)
+    assert any("list" in example["command"] for example in tally.examples)
     assert json.loads(json.dumps(tally.to_dict()))["commands"] == 3
 
 
 def test_a_slice_of_the_campaign(tmp_path):
     (tmp_path / "root").mkdir()
-    tally = fuzz_cli.run(tmp_path / "root", 20, count=8, measured=False)
+    tally = fuzz_cli.run(tmp_path / "root", 21, count=8, measured=False)
     assert not tally.failures, tally.examples
     assert tally.commands == 8
     assert {*tally.status} <= {"0", "2"}

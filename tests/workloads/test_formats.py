@@ -1,6 +1,8 @@
 """Reading and writing files by format: which is which, options, and what is refused."""
 
 import gzip
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -60,6 +62,17 @@ def test_what_a_format_has_no_place_for_is_said(name, said, graph, tmp_path, cap
     write(graph, path, name)
     expected = f"{path}: {name} has no place for kernels; 10 were left out, so nothing loads the GPU"
     assert caplog.messages == [expected] * said
+
+
+@pytest.mark.parametrize("name", ["simsched", "dot", "wfcommons"])
+def test_a_pipe_of_any_name_is_told_by_its_first_bytes(name, graph, tmp_path):
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    write(graph, file.with_suffix(".dot" if name == "dot" else ".json"), name)
+    content = next(tmp_path.iterdir()).read_bytes()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_bytes, content)
+        assert len(from_spec(str(pipe))) == len(graph)
 
 
 def test_names_cover_all_formats():

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from simsched.base.errors import FormatError, UnknownNameError
-from simsched.base.io import read_bytes
+from simsched.base.io import is_stream, read_bytes, reading_once
 from simsched.model.graph import OpGraph
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _logger = logging.getLogger(__name__)
 
 _HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
 _GZIP: Final = b"\x1f\x8b"
+_BEGINNINGS: Final = {"onnx": rb"\x08[\x01-\x20]", "dot": rb"(?i)\s*(?:strict\s+)?(?:di)?graph\b"}  # besides JSON
 
 
 class Format(NamedTuple):
@@ -80,25 +81,34 @@ SUFFIXES: Final = tuple(suffix for entry in FORMATS.values() for suffix in entry
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the format a file is in, by its suffix and, among JSON files, by its first 64 KiB.
 
+    Of a pipe or a device without a suffix that is known, the first bytes tell JSON, gzip, ONNX and DOT.
+
     Raises
     ------
     FileError
         If the file has to be looked into and cannot be read.
     FormatError
-        If the suffix is none that is known.
+        If neither the suffix nor the first bytes are those of a format.
     """
-    name = _by_suffix(path)
+    unnamed = is_stream(path) and not os.fspath(path).lower().endswith(SUFFIXES)
+    name = "simsched" if unnamed else _by_suffix(path)
     if name != "simsched":
         return name
     head = read_bytes(path, _HEAD)
     if head.startswith(_GZIP):
         return "kineto"
+    if unnamed and not re.match(rb"(?:\xef\xbb\xbf)?\s*[{[]", head):
+        begun = next((key for key, begins in _BEGINNINGS.items() if re.match(begins, head)), None)
+        if begun is None:
+            raise FormatError(f"{path}: its first bytes tell no format; name the pipe as files of the format are named")
+        return begun
     if re.search(rb'"format"\s*:\s*"simsched\.', head):
         return "simsched"
     keys = set(re.findall(rb'"([A-Za-z_]+)"\s*:', head))
     return next((key for key, entry in FORMATS.items() if any(k.encode() in keys for k in entry.keys)), "simsched")
 
 
+@reading_once()
 def read(
     path: str | os.PathLike[str],
     format: str | None = None,  # the word that users know it by
@@ -138,6 +148,7 @@ def read(
     return found
 
 
+@reading_once()
 def read_graph(
     path: str | os.PathLike[str],
     format: str | None = None,

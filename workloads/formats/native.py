@@ -1,11 +1,10 @@
 """Our own JSON: the field "format" of a file says which of graph, schedule, program and profile it holds."""
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 from simsched.base.errors import FormatError
 from simsched.base.io import read_json
+from simsched.experiments.documents import DOCUMENTS
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile
 from simsched.model.program import Program
@@ -23,18 +22,13 @@ def read_native(path: str | os.PathLike[str]) -> Document:
         If the file cannot be read, or holds none of them.
     """
     data = read_json(path)
-    readers: dict[str, Callable[[Any, str], Document]] = {
-        "simsched.graph": OpGraph.from_dict,
-        "simsched.schedule": Schedule.from_dict,
-        "simsched.program": Program.from_dict,
-        "simsched.profile": Profile.from_dict,
-    }
+    kinds = [f"simsched.{kind}" for kind in ("graph", "schedule", "program", "profile")]
     if not isinstance(data, dict) or "format" not in data:
-        raise FormatError(f"{path}: not an object with a field 'format', which is one of: {', '.join(readers)}")
-    found = data["format"]
-    if not isinstance(found, str) or found not in readers:
-        raise FormatError(f"{path}: field 'format' is {found!r}; expected one of: {', '.join(readers)}")
-    return readers[found](data, str(path))
+        raise FormatError(f"{path}: not an object with a field 'format', which is one of: {', '.join(kinds)}")
+    if data["format"] not in kinds:
+        raise FormatError(f"{path}: field 'format' is {data['format']!r}; expected one of: {', '.join(kinds)}")
+    found: Document = DOCUMENTS[data["format"]].from_dict(data, str(path))  # type: ignore[assignment]
+    return found
 
 
 def read_native_graph(path: str | os.PathLike[str]) -> OpGraph:

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from simsched.base.errors import SimschedError
+from simsched.base.errors import ScheduleError, SimschedError
 from simsched.experiments.comparison.rows import Draws, Row, Sampling, plain, unused
 from simsched.experiments.comparison.table import Comparison
 from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
@@ -68,6 +68,8 @@ def compare(
     ------
     UnknownNameError
         If a scheduler is not known.
+    ScheduleError
+        If what a scheduler returns is no schedule, or cannot run.
     SimulationError
         If samples are asked for, but fewer than one, or without `jitter` or `rng`.
     """
@@ -93,7 +95,7 @@ def compare(
             each = evaluate(
                 graph, cluster, cost, conditions, scheduler=scheduler, options=options, bound=yardstick.bound
             )
-        except LookupError:
+        except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))

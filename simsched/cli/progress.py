@@ -1,18 +1,56 @@
-"""How far a study is: a bar on a terminal, a line a minute where there is none."""
+"""How far a command is: a bar on a terminal; of a study a line a minute where there is none."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import Final
-
-from simsched.cli.inputs import is_terminal
 
 _EVERY: Final = 60.0  # s between lines
 
 Clock = Callable[[], float]
 Told = Callable[[int, int, int], None]
 """Called with how many rows of how many are done, and how many of them have no result."""
+
+
+def is_terminal() -> bool:
+    """Return whether stdout is read by a person."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+@contextmanager
+def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..., None] | None]:
+    """Give what updates a bar on stderr; None where there is no terminal."""
+    if not is_terminal():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    texts = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*texts, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(description, total=total, text=text))
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[..., None]]:
+    """Give a function that is told a scheduler's name, then what it is doing."""
+    begun = 0
+    with _bar("starting", total, f"0/{total}") as update:
+
+        def tell(name: str, doing: str = "") -> None:
+            nonlocal begun
+            if update is None:
+                return
+            begun += not doing
+            update(description=f"{name}: {doing}" if doing else name, completed=begun - 1, text=f"{begun - 1}/{total}")
+
+        yield tell
 
 
 class Pace:
@@ -45,20 +83,14 @@ class Pace:
 @contextmanager
 def watched(name: str) -> Iterator[Told]:
     """Give a function that shows how far a study is."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (console.is_terminal and is_terminal()):
-        yield lines(name, lambda line: print(line, file=sys.stderr, flush=True), monotonic)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        shown, pace = bar.add_task(name, total=None, text="starting"), Pace(monotonic)
+    with _bar(name, None, "starting") as update:
+        if update is None:
+            yield lines(name, lambda line: print(line, file=sys.stderr, flush=True), monotonic)
+            return
+        pace = Pace(monotonic)
 
         def tell(done: int, total: int, without: int) -> None:
-            bar.update(shown, completed=done, total=total, text=pace.text(done, total, without))
+            update(completed=done, total=total, text=pace.text(done, total, without))
 
         yield tell
 

@@ -1,0 +1,244 @@
+"""Commands that ask: what if, over a range, how sensitive, why, from where on, how robust, how many per second."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import simsched as ss
+from simsched.base.errors import FormatError, SchedulerError, UnknownNameError, WhatIfError
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler
+from simsched.cli.options import Text, Texts, argument, file, option
+
+if TYPE_CHECKING:
+    from simsched.experiments.whatif import Change
+    from simsched.model import calibrated
+
+
+Parameter = Annotated[
+    str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see --set of whatif.")
+]
+Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf.")]
+
+
+@dataclass(frozen=True)
+class Question(opt.Plan):
+    """What is asked about, and what is to be different."""
+
+    changes: Annotated[
+        Texts,
+        option(
+            "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
+            "operators.conv.speed*=1.3, batch=16, ...; repeatable.",
+            "--set",
+            metavar="CHANGE",
+        ),
+    ] = None
+    reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
+
+    def ask(self, cluster: "calibrated.Target", more: Sequence[str] = ()) -> "ss.WhatIf":
+        """Return the question, with more changes."""
+        found = opt.without_program(self.graph, read_plan(self.graph, self.shape))
+        if (self.scheduler or self.option) and not self.reschedule and not isinstance(found, ss.OpGraph):
+            raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option are for --reschedule")
+        scheduler = None if self.scheduler is None else read_scheduler(self.scheduler)
+        load = self._loader() if isinstance(found, ss.OpGraph) else None
+        options = read_options(self.option)
+        asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
+        for text in [*(self.changes or []), *more]:
+            change = self._change(text)
+            asked = asked.set(change.parameter, _value_of(change))
+        return asked
+
+    def _loader(self) -> "Callable[..., ss.OpGraph] | None":
+        """Return what makes the graph with other parameters; None where nothing does."""
+        from workloads import load_kind
+        from workloads.registry import split_path
+
+        if self.shape:
+            return None
+        if split_path(self.graph)[0] is not None:
+            return partial(load_kind, self.graph)
+        name, *settings = (part.strip() for part in self.graph.split(","))
+        pairs = (setting.partition("=") for setting in settings)
+        return partial(load_kind, name, **{key.strip(): text.strip() for key, _, text in pairs})
+
+    def _change(self, text: str) -> "Change":
+        """Return the change of ``PARAMETER=VALUE``; parameters of the workload may go without ``rebuild.``."""
+        from simsched.experiments.whatif import parse_change
+        from simsched.experiments.whatif.changes import REBUILD
+
+        try:
+            return parse_change(text)
+        except UnknownNameError:
+            if text.partition("=")[0].strip() not in self._parameters():
+                raise
+            return parse_change(f"{REBUILD}{text.strip()}")
+
+    def parameter(self, name: str) -> str:
+        """Return the name of a parameter in full."""
+        from simsched.experiments.whatif.changes import REBUILD, is_taken_as_is
+
+        return f"{REBUILD}{name}" if name in self._parameters() and not is_taken_as_is(name) else name
+
+    def _parameters(self) -> list[str]:
+        """Return the names of what the workload can be made with."""
+        from workloads import WORKLOADS
+
+        name = self.graph.partition(",")[0].strip()
+        known = signature(WORKLOADS[name]).parameters if name in WORKLOADS else {}
+        return ["seed" if key == "rng" else key for key in known]
+
+
+def _value_of(change: "Change") -> Any:
+    """Return what `WhatIf.set` takes for a change."""
+    from simsched.experiments.whatif import absolute
+    from simsched.experiments.whatif.changes import is_taken_as_is
+
+    if is_taken_as_is(change.parameter) or not change.is_absolute:
+        return change.value
+    return absolute(change.value)
+
+
+def _values(parameter: str, text: str) -> list[Any]:
+    """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
+    from simsched.experiments.whatif import parse_change
+    from simsched.experiments.whatif.changes import is_taken_as_is
+
+    values = []
+    for part in (each.strip() for each in text.split(",")):
+        if not part:
+            raise WhatIfError(f"values {text!r} of {parameter}: one is empty; give a list such as 0.5,1,2")
+        is_factor = not is_taken_as_is(parameter) and part[0] != "=" and not part[-1].isalpha()
+        values.append(_value_of(parse_change(f"{parameter}{'*=' if is_factor else '='}{part.removeprefix('=')}")))
+    return values
+
+
+def whatif(
+    plan: Question,
+    target: opt.Target,
+    result: out.Result,
+    fuse: Annotated[Texts, option("Make one operator of these; repeatable.", metavar="A,B,...")] = None,
+    remove: Annotated[Texts, option("Take these operators out; repeatable.", metavar="A,...")] = None,
+) -> None:
+    """Say what would be if something were different: makespan and where the time goes, before and after.
+
+    With --reschedule it is also said how much comes from making the plan anew.
+    """
+    check_outputs(plan.graph, result.output)
+    edits = [*(f"fuse={names}" for names in fuse or []), *(f"remove={names}" for names in remove or [])]
+    answer = plan.ask(target.read(), edits).answer()
+    shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
+    result.tell(
+        answer, answer.table, shares, name="answer",
+        data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
+    )  # fmt: skip  # schedules and clusters are for files
+
+
+def _shares(blame: Mapping[str, float]) -> str:
+    """Return what the time of a critical path goes to in per cent."""
+    total = sum(blame.values())
+    return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
+
+
+def sweep(
+    plan: Question,
+    parameter: Parameter,
+    values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
+    target: opt.Target,
+    result: out.Result,
+    parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
+    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
+    plot: Plot = None,
+) -> None:
+    """Say how the makespan changes with a parameter, or with two."""
+    check_outputs(plan.graph, result.output, drawings=(plot,))
+    if parameter2 is not None and values2 is None:
+        raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
+    first = plan.parameter(parameter)
+    axes: list[Any] = [first, _values(first, values)]
+    if parameter2 is not None and values2 is not None:
+        second = plan.parameter(parameter2)
+        axes += [second, _values(second, values2)]
+    found = plan.ask(target.read()).sweep(*axes)
+    result.tell(found, files=[("picture", plot, found.plot)])
+
+
+def sensitivity(
+    plan: Question,
+    target: opt.Target,
+    result: out.Result,
+    per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
+    tornado: Annotated[Text, file("Draw a tornado chart: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
+    check_outputs(plan.graph, result.output, drawings=(tornado,))
+    found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
+    result.tell(found, files=[("picture", tornado, found.tornado)])
+
+
+def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
+    """Say in words what bounds a schedule, and which three changes would help most."""
+    check_outputs(plan.graph, result.output)
+    cluster = target.read()
+    found = ss.explain(plan.plan(cluster), cluster)
+    result.tell(found, str(found))
+
+
+def breakeven(
+    graph: opt.Graph,
+    parameter: Parameter,
+    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
+    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
+    target: opt.Target,
+    result: out.Result,
+    low: Annotated[float, option("Least factor of the parameter.")] = 1 / 64,
+    high: Annotated[float, option("Largest factor.")] = 64.0,
+    plot: Plot = None,
+) -> None:
+    """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
+    for source in (graph.graph, first, second):
+        check_outputs(source, result.output, drawings=(plot,))
+    cluster, dag = target.read(), graph.read()
+    sides = _side(first), _side(second)
+    found = ss.breakeven(parameter, *sides, cluster, low=low, high=high, graph=dag)
+    result.tell(found, files=[("picture", plot, found.plot)])
+
+
+def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
+    """Return the schedule that a file holds, or a scheduler."""
+    from workloads.registry import split_path
+
+    if split_path(text)[0] is None:
+        return read_scheduler(text)
+    found = read_plan(text)
+    if not isinstance(found, ss.Schedule):
+        raise FormatError(f"{text}: give a schedule, as `simsched schedule -o` writes one, or the name of a scheduler")
+    return found
+
+
+def throughput(
+    plan: opt.Plan,
+    target: opt.Target,
+    result: out.Result,
+    in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
+) -> None:
+    """Say how many requests a schedule serves per second when one follows the other."""
+    check_outputs(plan.graph, result.output)
+    cluster = target.read()
+    result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
+
+
+def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.Result, box: opt.Box = None) -> None:
+    """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
+    check_outputs(graph.graph, result.output, drawings=(box,))
+    cluster = target.read()
+    compared = draws.compare(graph, cluster, plain=True)
+    found = ss.robust(
+        compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed, workers=draws.workers
+    )
+    refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
+    result.tell(found, found.table, *refused, files=[("picture", box, found.box_plot)])

@@ -1,0 +1,128 @@
+"""Commands that show graphs and convert files."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import simsched as ss
+from simsched.base.errors import FormatError, ScheduleError, SchedulerError
+from simsched.base.io import write_file
+from simsched.base.units import format_bytes, format_time
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler, read_shapes
+from simsched.cli.options import Text, argument, file, option
+
+_LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
+
+
+def show(
+    graph: opt.Graph,
+    gpu: opt.Gpu = None,
+    gpus: opt.Gpus = None,
+    link: opt.Link = None,
+    as_json: opt.Json = False,
+    svg: Annotated[Text, file("Draw it; GRAPH may then be a schedule in JSON.")] = None,
+    dot: Annotated[Text, file("The same picture for Graphviz.")] = None,
+    scheduler: Annotated[Text, option("Draw its schedule: a name, or package.module:function.")] = None,
+    option: opt.Option = None,
+    plan: Annotated[Text, option("Draw this schedule of GRAPH, a JSON file.", "--schedule", metavar="PLAN")] = None,
+) -> None:
+    """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
+    from simsched.model.calibrated import bare
+
+    check_outputs(graph.graph, svg, dot)
+    if svg is not None and not svg.lower().endswith(".svg"):
+        raise FormatError(f"--svg {svg}: the file must end in .svg")
+    cluster = bare(opt.Target(gpu, gpus, link).read())
+    drawn = svg is not None or dot is not None
+    if not drawn and (scheduler or option or plan):
+        raise SchedulerError("--scheduler, --option and --schedule are for pictures: say where with --svg or --dot")
+    if plan is not None:
+        check_outputs(plan, svg, dot)
+    shown = _to_draw(graph, cluster, scheduler, option, plan) if drawn else graph.read()
+    facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
+
+    def write(draw: Callable[..., str], path: str) -> None:
+        write_file(path, draw(shown))
+
+    pictures = [("picture", path, partial(write, draw)) for path, draw in ((svg, ss.to_svg), (dot, ss.to_dot))]
+    out.tell_facts(facts, pictures, as_json=as_json)
+
+
+def _to_draw(
+    source: opt.Graph, cluster: "ss.Cluster", scheduler: Text, option: list[str] | None, plan: str | None
+) -> "ss.OpGraph | ss.Schedule":
+    """Return the graph, or the schedule of it that is given or to be made."""
+    name = source.graph
+    found = read_plan(name, source.shape)
+    if isinstance(found, ss.Program):
+        raise FormatError(f"{name}: a program is not drawn; give the schedule that it was made from")
+    if (scheduler or option) and (plan is not None or isinstance(found, ss.Schedule)):
+        raise SchedulerError(f"{plan or name} is scheduled already: --scheduler and --option do not apply")
+    if plan is not None:
+        given = read_plan(plan)
+        if not isinstance(given, ss.Schedule):
+            raise FormatError(f"{plan}: --schedule takes a schedule, as `simsched schedule -o` writes one")
+        if given.graph != (found.graph if isinstance(found, ss.Schedule) else found):
+            raise ScheduleError(f"{plan} schedules another graph than {name}; to draw it give {plan} as GRAPH")
+        return given
+    if isinstance(found, ss.OpGraph) and (scheduler or option):
+        return ss.schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option))
+    return found
+
+
+def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[out.Fact]:
+    """Return what is said of a graph."""
+    from simsched.experiments.comparison import operators_without_load
+    from simsched.model.costmodel import operator_times
+    from simsched.model.graph.structure import longest_to
+
+    times = operator_times(graph, cluster.devices[0])
+    work, path = float(times.sum()), float(max(longest_to(graph, times)))
+    width = graph.width if len(graph) <= _LARGEST_WIDTH else None
+    sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
+    bound, traffic, weights = work / path if path else 1.0, float(graph.nbytes.sum()), float(graph.weight_nbytes.sum())
+    flops, serial = float(graph.flops.sum()), "one operator after the other on"
+    return [
+        out.Fact("name", graph.name, graph.name),
+        out.Fact("operators", len(graph), str(len(graph))),
+        out.Fact("edges", len(graph.src), str(len(graph.src))),
+        out.Fact("width", width, "not computed for so many operators" if width is None else str(width)),
+        out.Fact("depth", graph.depth, str(graph.depth)),
+        out.Fact(
+            "blocks", sizes, f"{len(sizes)}: {', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
+        ),
+        out.Fact("flops", flops, f"{flops / 1e9:.3f} G"),
+        out.Fact("dram_traffic_bytes", traffic, format_bytes(traffic), "dram traffic bytes"),
+        out.Fact("weights_bytes", weights, format_bytes(weights)),
+        out.Fact(
+            "work_us", work, f"{format_time(work)} {serial} {cluster.devices[0].model}, without overheads", "work us"
+        ),
+        out.Fact("critical_path_us", path, format_time(path), "critical path us"),
+        out.Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
+        out.Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
+    ]
+
+
+def convert(
+    source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
+    target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
+    read_as: Annotated[Text, option("Format of SOURCE.", "--from", metavar="FORMAT")] = None,
+    write_as: Annotated[Text, option("Format of TARGET.", "--to", metavar="FORMAT")] = None,
+    shape: opt.Shape = None,
+) -> None:
+    """Write SOURCE, a graph, schedule or profile, in another format; formats are told by suffix and content.
+
+    A profile that torch.profiler recorded becomes ours, times per operator.
+    """
+    from workloads import read_spec
+    from workloads.formats import FORMATS, as_graph, read, write
+
+    check_outputs(source, target)
+    shapes = read_shapes(shape)
+    path = "/dev/stdin" if source == "-" else source
+    found = read_spec(source, shapes=shapes) if read_as is None else read(path, read_as, shapes=shapes)
+    name = write(found, target, write_as)
+    written = as_graph(found) if FORMATS[name].holds == "graph" else found
+    print(f"{written!r} written to {target} ({name})")

@@ -1,0 +1,289 @@
+"""Commands that measure on a backend, and fit and judge the simulator by what was measured."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import simsched as ss
+from simsched.base.errors import ClusterError, FormatError
+from simsched.base.io import dump_json
+from simsched.base.units import format_time
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import check_outputs, read_plan, read_schedulers
+from simsched.cli.options import Text, Texts, argument, file, option
+from simsched.cli.progress import progress
+
+if TYPE_CHECKING:
+    from hwbackend import Backend
+    from simsched.model import calibrated
+    from workloads.formats.kineto_replay import TraceReplay
+
+_SHOWN = 10  # operators that are off
+
+
+def profile(
+    graph: opt.Graph,
+    backend: opt.Backend,
+    in_situ: Annotated[int, option(
+        "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each operator "
+        "alone, on warm data.", min=0, max=10_000)] = 8,
+    microbenchmarks: Annotated[bool, option("Measure what identifies the device, too.")] = True,
+    seed: opt.RunSeed = 0,
+    output: opt.Output = None,
+) -> None:  # fmt: skip
+    """Measure GRAPH on a backend: its operators in place, and microbenchmarks of the device.
+
+    The profile is printed, or written to a file that `simsched calibrate` reads.
+    """
+    check_outputs(graph.graph, output)
+    runner = backend.make()
+    dag = runner.realise(graph.read())
+    with progress(1 + microbenchmarks) as tell:
+        tell("profile")
+        found = runner.profile(dag, in_situ=in_situ, rng=seed)
+        if microbenchmarks:
+            tell("microbenchmarks")
+            found = found.joined(runner.microbenchmarks())
+    if output is None:
+        print(dump_json(found.to_dict()), end="")
+        return
+    found.save(output)
+    device = "" if found.device is None else f" of {found.device.name}"
+    print(f"{found!r}, {len(found.runs)} runs{device}, written to {output}")
+
+
+def calibrate(
+    profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
+    result: out.Result,
+    graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
+    gpu: opt.Gpu = None,
+    gpus: opt.Gpus = None,
+    seed: Annotated[int, option("Seed of what is held out.", min=0)] = 0,
+    shape: opt.Shape = None,
+) -> None:
+    """Fit the parameters of a device and the times of operators to measurements, and print them.
+
+    What is written stands for a cluster: `simsched compare GRAPH --cluster FILE`.
+
+    --gpu is what is believed of the device beforehand, where profiles do not say.
+    """
+    from simsched.model.calibrated import bare
+
+    for path in profiles:
+        check_outputs(path, result.output)
+    measured = [_read_profile(path) for path in profiles]
+    prior = None if gpu is None and gpus is None else bare(opt.Target(gpu, gpus).read())
+    found = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
+    headings, *rows = found.table()
+    dim = [i for i, one in enumerate(found.parameters) if not one.identified]
+    title = f"{found.cluster.name}: parameters in us and bytes per us"
+    parameters = partial(out.table, title, headings, rows, slice(1, -1), dim)
+    result.tell(found, parameters, _calibration_facts(found), name="calibration")
+
+
+def _read_profile(path: str) -> "ss.Profile":
+    """Return the profile that a file holds, our own or another tool's."""
+    from workloads import read_spec
+
+    found = read_spec(path)
+    if not isinstance(found, ss.Profile):
+        raise FormatError(f"{path}: not a profile, as `simsched profile GRAPH --backend NAME -o FILE` writes one")
+    return found
+
+
+def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
+    """Return what is said of a calibration besides its parameters."""
+    error, told = found.error, "not known: no run was held out"
+    if error is not None:
+        runs = f"{error.runs} held-out {'run' if error.runs == 1 else 'runs'}"
+        told = f"mean {100 * error.mean:.1f} %, p90 {100 * error.p90:.1f} % of makespans of {runs}"
+    return [
+        ("graph", "-" if found.graph is None else found.graph.name),
+        ("operators", f"{len(found.times)} measured"),
+        ("runs", f"{len(found.residuals)}"),
+        ("error", told),
+        *(("warning", line) for line in found.warnings()),
+    ]
+
+
+def replay(
+    plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
+    backend: opt.Backend,
+    result: out.Result,
+    repeats: opt.Repeats = 20,
+    warmup: opt.Warmup = 3,
+    cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
+    gantt: Annotated[Text, file(
+        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")] = None,
+) -> None:  # fmt: skip
+    """Run a schedule on a backend, again and again, and print how long it takes.
+
+    With --cluster the prediction stands beside it.
+    """
+    from simsched.calibration import read_target
+
+    check_outputs(plan, result.output, drawings=(gantt,))
+    check_outputs(cluster or "", result.output, gantt)
+    found = read_plan(plan)
+    if isinstance(found, ss.OpGraph):
+        raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
+    runner, upon = backend.make(), None if cluster is None else read_target(cluster)
+    if upon is not None:
+        _require_devices(upon, str(cluster), runner)
+    with progress(1) as tell:
+        tell("replay")
+        run = runner.replay(found, repeats=repeats, warmup=warmup)
+    if result.output is not None:  # before anything else can fail
+        run.save(result.output)
+    trace = None if upon is None else ss.simulate(run.program, upon)
+
+    def draw(path: str) -> None:
+        if trace is None:
+            run.trace.gantt(path)
+            return
+        from simsched.show.accuracy import overlaid_gantt
+
+        overlaid_gantt(trace, run, path)
+
+    facts = _replay_facts(run, None if trace is None else trace.makespan)
+    out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
+
+
+def _require_devices(target: "calibrated.Target", path: str, backend: "Backend") -> None:
+    """Refuse a file with other devices than those that a backend runs on: it predicts nothing there."""
+    from simsched.model.calibrated import bare
+
+    theirs, mine = ([(d.name, d.sms) for d in one.devices] for one in (bare(target), backend.cluster))
+    if theirs != mine:
+        given, there = (", ".join(f"{name} with {sms} SMs" for name, sms in found) for found in (theirs, mine))
+        raise ClusterError(f"{path} is of {given}, but the backend {backend.name!r} runs on {there}; calibrate that")
+
+
+def _replay_facts(run: "ss.Replay", predicted: float | None) -> list[out.Fact]:
+    """Return what is said of measured runs; `predicted` is a makespan in us."""
+    found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
+    facts = [
+        out.Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
+        out.Fact("backend", where.get("backend"), where.get("backend", "-")),
+        out.Fact("device", where.get("device"), where.get("device", "-")),
+        out.Fact("execution", program.execution, program.execution),
+        out.Fact("repeats", found.n, str(found.n)),
+        out.Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
+        out.Fact("measured_p10_us", found.p10, format_time(found.p10)),
+        out.Fact("measured_p90_us", found.p90, format_time(found.p90)),
+        out.Fact(
+            "max_relative_error", error, "outputs were not compared" if error is None else f"{error:.2g} of outputs"
+        ),
+    ]
+    if predicted is not None:
+        off = (predicted - found.median) / found.median if found.median else None
+        told = "" if off is None else f", {100 * off:+.1f} % of measured"
+        facts += [
+            out.Fact("predicted_us", predicted, format_time(predicted) + told),
+            out.Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
+        ]
+    return facts
+
+
+def validate(
+    graph: opt.Graph,
+    backend: opt.Backend,
+    schedulers: opt.Schedulers = "fast",
+    rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=100)] = 3,
+    training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=10_000)] = 8,
+    held_out: Annotated[int, option("Schedules at random to predict, others in each round.", min=0, max=10_000)] = 8,
+    repeats: opt.Repeats = 12,
+    warmup: opt.Warmup = 3,
+    seed: opt.RunSeed = 0,
+    as_json: opt.Json = False,
+    scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf.")] = None,
+    gantt: Annotated[Text, file("Draw the predicted above the measured trace of the simulator's choice.")] = None,
+    resume: Annotated[
+        Text, option("Keep measurements there, and make none that is there already.", metavar="FOLDER")
+    ] = None,
+    output: Annotated[Text, file("Write the last calibration to a JSON file.", "--output", "-o")] = None,
+) -> None:
+    """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
+
+    Errors are over schedules that no fit has seen. After a round, its schedules
+    at random are fitted to, never those of schedulers. The table is of the last
+    round. Regret: how much slower than the fastest scheduler's schedule the one
+    is that the simulator ranks first.
+    """
+    from simsched.experiments.accuracy import validate
+    from simsched.show.accuracy import overlaid_gantt
+    from simsched.show.accuracy import scatter as draw_scatter
+
+    check_outputs(graph.graph, output, drawings=(scatter, gantt))
+    dag, runner = graph.read(), backend.make()
+    asked = read_schedulers(schedulers, dag)
+    with progress(2 + rounds * (len(asked) + held_out)) as tell:
+        found = validate(
+            dag, runner, asked, rounds=rounds, training=training, random_held_out=held_out, repeats=repeats,
+            warmup=warmup, rng=seed, folder=resume, progress=tell,
+        )  # fmt: skip
+    chosen = found.rounds[-1].chosen
+    files: list[out.File] = [("scatter plot", scatter, partial(draw_scatter, found))]
+    if found.calibration is not None:
+        files.insert(0, ("calibration", output, found.calibration.save))
+    if chosen is not None:
+        trace, run = found.traces[chosen.scheduler]
+        drawn = partial(overlaid_gantt, trace, run, title=f"{found.graph}: {chosen.scheduler}")
+        files.append((chosen.scheduler, gantt, drawn))
+    out.tell(found.to_dict, [found.table, found.summary], files, as_json=as_json)
+
+
+def replay_trace(
+    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz.")],
+    step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
+    changes: Annotated[Texts, option(
+        "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
+        "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
+    host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
+    streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
+    gantt: Annotated[Text, file("Draw measured over simulated: .png, .svg or .pdf.")] = None,
+    perfetto: opt.Perfetto = None,
+    as_json: opt.Json = False,
+) -> None:  # fmt: skip
+    """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
+    from simsched.experiments.whatif import parse_change
+    from workloads.formats.kineto_replay import known_change, replay_traced
+
+    check_outputs(trace, perfetto, drawings=(gantt,))
+    asked = [parse_change(known_change(text)) for text in changes or ()]
+    program = opt.Graph(trace if step is None else f"{trace},step={step}").traced
+    if program is None:
+        raise FormatError(f"{trace}: not a trace of torch.profiler")
+    found = replay_traced(program, asked, host=host, streams=streams)
+    files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
+    facts = _trace_facts(found, bool(asked) or (host, streams) != ("traced", "traced"))
+    data = {"changes": [str(change) for change in asked]}
+    out.tell(lambda: found.to_dict() | data, [partial(_busy_table, found), facts], files, as_json=as_json)
+
+
+def _busy_table(found: "TraceReplay") -> Any:
+    """Return how busy the streams are."""
+    rows = [(r.device, str(r.stream), str(r.operators),
+             *(f"{time:.1f}" for time in (r.measured, r.simulated, r.measured_end, r.simulated_end)))
+            for r in found.busy]  # fmt: skip
+    headings = ("device", "stream", "operators", "busy measured", "busy simulated", "end measured", "end simulated")
+    return out.table(f"{found.traced.graph.name}, us", headings, rows, slice(1, None))
+
+
+def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
+    """Return what is said of a replayed trace below the table."""
+    program, late = found.traced, found.late
+    facts = [
+        ("measured makespan", f"{found.measured_us:.1f} us"),
+        ("simulated makespan", f"{found.simulated_us:.1f} us, {100 * found.error:+.2f} %"),
+        ("starts", f"{100 * found.start_error:.2f} % of the makespan off on average"),
+        ("waits", f"{program.n_waits} between streams, of which {program.guessed_waits} are guessed"),
+    ]
+    if found.other_us is not None:
+        facts.insert(2, ("if bound otherwise", f"{found.other_us:.1f} us: FP32 and DRAM rates of the device differ"))
+    if program.n_lost:
+        facts.append(("lost", f"{program.n_lost} operators whose call is not in the trace start when they did"))
+    if not changed:
+        facts.append(("over 5 % off", f"{len(late)} operators" + (", the worst first:" if late else "")))
+        facts += [(f"  {name[:60]}", f"measured {a:.1f}, simulated {b:.1f} us") for name, a, b in late[:_SHOWN]]
+    return facts

@@ -1,0 +1,125 @@
+"""The command `report`: results of any kind as one HTML file."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import simsched as ss
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import read_json
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import check_outputs
+from simsched.cli.options import Text, argument, file, option
+
+if TYPE_CHECKING:
+    from simsched.model import calibrated
+
+
+def report(
+    sources: Annotated[
+        list[str],
+        argument(
+            "SOURCE...",
+            "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, replay, "
+            "...), or a GRAPH, whose schedulers are compared.",
+        ),
+    ],
+    output: Annotated[str, file("HTML file to write.", "--output", "-o")],
+    target: opt.Target,
+    draws: opt.Compare,
+    title: Annotated[Text, option("Title of the page.")] = None,
+    shape: opt.Shape = None,
+) -> None:
+    """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
+
+    A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
+    --link or --cluster say. With --cluster a replay stands beside what is
+    predicted of it.
+    """
+    from simsched.show.report import recommended
+    from simsched.show.report.page import library
+
+    for source in sources:
+        check_outputs(source, output)
+    graphs = [opt.Graph(source, shape) for source in sources]
+    cluster = target.read(graphs[0])
+    results: list[Any] = []
+    for graph in graphs:
+        found = read_results(graph.graph, cluster, predicts=target.cluster is not None)
+        if found is None:
+            library()  # what is missing is said before the schedulers run
+            found = [draws.compare(graph, cluster)]
+        results += found
+    text = ss.write_report(results, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
+    print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
+    for result in results:
+        row = recommended(result) if isinstance(result, ss.Comparison) else None
+        if row is not None:
+            print(f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}")
+    for line in (line for graph in graphs for line in out.traced_lines(graph)):
+        print(line)
+
+
+_NOT_REPORTED = ("graph", "cluster", "profile", "calibration", "study", "accuracy")
+
+
+def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any] | None:
+    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown.
+
+    Parameters
+    ----------
+    source
+        The folder or file.
+    cluster
+        On which a schedule or program is simulated.
+    predicts
+        Whether what is predicted of measured runs stands beside them.
+    """
+    from workloads.formats import format_of
+    from workloads.registry import split_path
+
+    if Path(source).is_dir():
+        return [_folder(source)]
+    path, settings = split_path(source)
+    if path is not None and not settings and format_of(path) == "simsched":
+        data = read_json(path)
+        kind = data.get("format") if isinstance(data, dict) else None
+        if isinstance(kind, str) and kind.startswith("simsched.") and kind != "simsched.graph":
+            return _document(kind, data, source, cluster, predicts=predicts)
+    return None
+
+
+def _folder(source: str) -> Any:
+    """Return the study or the validation of a folder."""
+    from simsched.experiments.accuracy.accuracy import NAME, load_accuracy
+    from simsched.experiments.study.store import STUDY
+
+    if Path(source, STUDY).exists():
+        return ss.Results.open(source)
+    if Path(source, NAME).exists():
+        return load_accuracy(source)
+    raise FileError(
+        f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
+        "`simsched validate --resume FOLDER` does"
+    )
+
+
+def _document(kind: str, data: Any, source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any]:
+    """Return what a document of ours holds."""
+    from simsched.experiments.documents import DOCUMENTS
+    from simsched.show.report.of_trace import replay_sections
+
+    if kind not in DOCUMENTS or kind.removeprefix("simsched.") in _NOT_REPORTED:
+        names = [name.removeprefix("simsched.") for name in DOCUMENTS]
+        known = ", ".join(name for name in names if name not in _NOT_REPORTED)
+        raise FormatError(
+            f"{source}: no report is made of a {kind.removeprefix('simsched.')} alone; known are: {known}"
+        )
+    found: Any = DOCUMENTS[kind].from_dict(data, source)
+    if isinstance(found, ss.Schedule | ss.Program):
+        return [ss.simulate(found, cluster)]
+    if isinstance(found, ss.Replay) and predicts:
+        return list(replay_sections(found, ss.simulate(found.program, cluster)))
+    return [found]

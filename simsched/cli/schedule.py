@@ -1,0 +1,165 @@
+"""Commands that schedule and simulate."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Annotated, Final
+
+import simsched as ss
+from simsched.base.errors import SimulationError
+from simsched.base.io import dump_json
+from simsched.base.units import format_bytes, format_time
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import check_outputs
+from simsched.cli.options import Text, file, option
+
+LARGE: Final = 1_000_000
+"""Instructions from which on spans, which take gigabytes then, are made only if somebody asks for them."""
+
+
+def compare(
+    graph: opt.Graph,
+    target: opt.Target,
+    draws: opt.Compare,
+    result: out.Result,
+    perfetto: opt.Perfetto = None,
+    gantt: opt.Gantt = None,
+    box: opt.Box = None,
+) -> None:
+    """Schedule GRAPH in several ways, simulate each, and print a table.
+
+    The trace and the chart are of the schedule with the least makespan.
+
+    With --samples, jitter is in p50, p99 and the box plot alone.
+
+    --json prints the table; --output writes schedules and cluster too, for
+    `simsched report`.
+
+    A scheduler that refuses GRAPH has a row with the reason; it is an error if
+    all do, or if one cannot be imported or fails.
+    """
+    if box is not None and draws.samples is None:
+        raise SimulationError("--box draws samples: say how many with --samples")
+    check_outputs(graph.graph, result.output, perfetto, drawings=(gantt, box))
+    found = draws.compare(graph, target.read(graph))
+    best = found.best()
+    assert best is not None, "some scheduler found a schedule"
+    trace, traced = found.traces[best.scheduler], graph.traced
+    files = [
+        *_pictures(best.scheduler, trace, perfetto, gantt), ("box plot", box, found.box_plot),
+        ("comparison", result.output, found.save),
+    ]  # fmt: skip
+    waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
+    data = {"trace": waits} if waits else {}
+    out.tell(lambda: found.summary() | data, [found.table, *out.traced_lines(graph)], files, as_json=result.as_json)
+
+
+def _pictures(name: str, trace: "ss.Trace", perfetto: Text, gantt: Text) -> list[out.File]:
+    return [(name, perfetto, trace.to_perfetto), (name, gantt, trace.gantt)]
+
+
+def schedule(
+    graph: opt.Scheduled,
+    target: opt.Target,
+    output: Annotated[Text, file("Write the schedule to a JSON file.", "--output", "-o")] = None,
+    program: Annotated[Text, file("Write the lowered program too.")] = None,
+) -> None:
+    """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
+    check_outputs(graph.graph, output, program)
+    cluster = target.read(graph)
+    plan = graph.schedule(graph.read(), cluster)
+    lowered = None if program is None else plan.lower(cluster)
+    if output is not None:
+        plan.save(output)
+    if program is not None and lowered is not None:
+        lowered.save(program)
+    if output is None:
+        print(dump_json(plan.to_dict()), end="")
+    else:
+        print(f"{plan!r} written to {output}")
+
+
+def simulate(
+    plan: opt.Plan,
+    target: opt.Target,
+    threads: Annotated[str, option("Issuing host threads: device or one.")] = "device",
+    transfers: Annotated[str, option("async or blocking.")] = "async",
+    events: Annotated[Text, option("Event plan: minimal or literal; by default the schedule's own.")] = None,
+    jitter: opt.Jitter = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+    perfetto: opt.Perfetto = None,
+    gantt: opt.Gantt = None,
+    full: Annotated[bool | None, option(
+        "Say where the time goes, or only what is known without the spans of a run. By default brief from a million "
+        "instructions on, where spans take gigabytes, unless a picture needs them.", "--full/--brief")] = None,
+) -> None:  # fmt: skip
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    check_outputs(plan.graph, perfetto, drawings=(gantt,))
+    cluster, found = target.read(), plan.found()
+    seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
+    if isinstance(found, ss.OpGraph):
+        with _timed(seconds, "scheduling"):
+            found = plan.schedule(found, cluster)
+    if not isinstance(found, ss.Program):
+        with _timed(seconds, "lowering"):
+            found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
+    with _timed(seconds, "simulating"):
+        trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
+    drawn = perfetto is not None or gantt is not None
+    if full is None:
+        full = drawn or len(found) <= LARGE
+    facts = _full(trace) if full else _brief(trace, seconds, drawn)
+    out.tell_facts(facts, _pictures("trace", trace, perfetto, gantt), as_json=as_json)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float | None], step: str) -> Iterator[None]:
+    """Write down the wall time of a step in s."""
+    start = perf_counter()
+    yield
+    seconds[step] = perf_counter() - start
+
+
+def _head(trace: "ss.Trace") -> list[out.Fact]:
+
+    name = trace.graph.name
+    return [
+        out.Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
+        out.Fact("cluster", trace.cluster.name, trace.cluster.name),
+        out.Fact("makespan_us", trace.makespan, format_time(trace.makespan)),
+    ]
+
+
+def _full(trace: "ss.Trace") -> list[out.Fact]:
+    """Return all that is said of a run; makes the spans."""
+    path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
+    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
+    busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
+    peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in peaks.items())
+    return [
+        *_head(trace),
+        out.Fact("blame_us", path.blame, f"{len(path.operators)} operators: {shares}", "critical path"),
+        out.Fact("peak_memory_bytes", peaks),
+        out.Fact("sm_utilization", busy, f"{100 * busy:.1f} %", "SM utilization"),
+        out.Fact("sm_efficiency", efficiency, f"{100 * efficiency:.1f} %", "SM efficiency"),
+        out.Fact("achieved_occupancy", occupancy, f"{100 * occupancy:.1f} %", "occupancy"),
+        out.Fact(None, None, peak, "peak memory"),
+        out.Fact("spans", len(trace), str(len(trace))),
+        out.Fact("warnings", warnings),
+        *(out.Fact(None, None, line, "warning") for line in warnings),
+    ]
+
+
+def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool) -> list[out.Fact]:
+    """Return what is known without the spans, which need not be made."""
+    walls = ", ".join(f"{step} {wall:.3f} s" for step, wall in seconds.items() if wall is not None)
+    missing = out.Fact(None, None, "not made; --full makes them, and says where the time goes", "spans")
+    return [
+        *_head(trace),
+        out.Fact("instructions", len(trace.program), str(len(trace.program))),
+        *(out.Fact(f"{step}_s", wall) for step, wall in seconds.items()),
+        out.Fact(None, None, walls, "wall time"),
+        *([] if spans_made else [missing]),
+    ]

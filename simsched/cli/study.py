@@ -1,0 +1,121 @@
+"""Commands of `simsched study`: many graphs, clusters and schedulers, resumable."""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+import simsched as ss
+from simsched.base.errors import StudyError
+from simsched.cli import options as opt
+from simsched.cli import printing as out
+from simsched.cli.inputs import read_name
+from simsched.cli.options import Text, argument, option
+from simsched.cli.progress import watched
+
+study = typer.Typer(
+    name="study", help="Run many graphs, clusters and schedulers, and see what comes of it.", no_args_is_help=True
+)
+
+Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched study run` makes one.")]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How the rows of a study are run."""
+
+    workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
+    serial: Annotated[bool, option("Row after row in this process.", "--serial")] = False
+    dask: Annotated[
+        Text, option("Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")
+    ] = None
+    shard: Annotated[
+        Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.", metavar="I/N")
+    ] = None
+    retry: Annotated[bool, option("Run rows that failed or took too long again.", "--retry")] = False
+
+    def run(self, asked: Any, folder: str) -> None:
+        """Run a study and print what came of it."""
+        from workloads import check_kind, load_kind
+
+        dask, workers = self.dask, self.workers
+        if self.serial and (dask is not None or workers is not None):
+            raise StudyError(f"--serial runs in this process: it does not go with {'--dask' if dask else '--workers'}")
+        if dask is not None and workers is not None and dask != "local":
+            raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
+        if dask is not None and dask != "local" and "://" not in dask:
+            raise StudyError(f"--dask {dask!r} is no address: give tcp://host:port, or local")
+        executor = "serial" if self.serial else "processes" if dask is None else "dask" if dask == "local" else dask
+        # schedulers of the user's are looked for in the current folder, then in that of the study's file
+        names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
+        if names and asked.folder not in sys.path:
+            sys.path.append(asked.folder)
+        with watched(asked.name) as tell:
+            found = ss.run_study(
+                asked, folder, load=load_kind, check=check_kind, executor=executor, workers=workers, shard=self.shard,
+                progress=tell, retry=self.retry,
+            )  # fmt: skip
+        out.print_table(found.table())
+        out.print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
+
+
+@study.command()
+@opt.expanded
+def run(
+    file: Annotated[str, argument("FILE", "Study file: .toml.")],
+    output: Annotated[str, option("Where its rows are kept.", "--output", "-o", metavar="FOLDER")],
+    how: Run,
+) -> None:
+    """Run what is missing of a study, and say what came of it."""
+    how.run(ss.Study.from_file(file), output)
+
+
+@study.command()
+@opt.expanded
+def resume(folder: Folder, how: Run) -> None:
+    """Go on with a study that was stopped: the configuration is the one in its folder."""
+    how.run(ss.Results.open(folder).study, folder)
+
+
+@study.command()
+def status(folder: Folder) -> None:
+    """Say how many rows are done, missing, refused, failed or out of time."""
+    found = ss.Results.open(folder)
+    out.print_table(found.status())
+
+
+@study.command()
+def table(
+    folder: Folder,
+    csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
+) -> None:
+    """Print means and standard deviations over the seeds, or every row as CSV."""
+    found = ss.Results.open(folder)
+    if csv:
+        print(found.to_csv(), end="")
+    else:
+        out.print_table(found.table())
+
+
+@study.command()
+def plot(
+    folder: Folder,
+    output: Annotated[Text, option("Where to.  [default: FOLDER/figures]", "--output", "-o", metavar="FOLDER")] = None,
+    form: Annotated[str, option("png, svg or pdf.", "--format")] = "png",
+) -> None:
+    """Draw the figures that the study asks for, or those that suit it."""
+    for path in ss.Results.open(folder).plot(output, format=form):
+        print(f"figure written to {path}")
+
+
+@study.command()
+def merge(
+    folders: Annotated[list[str], argument("FOLDER...", "Folders of one study, or of its shards.")],
+    output: Annotated[str, option("Where the rows of all go.", "--output", "-o", metavar="FOLDER")],
+) -> None:
+    """Join the rows of shards, or of runs on several machines."""
+    from simsched.experiments.study import merge
+
+    found = merge(folders, output)
+    print(f"{len(found.rows)} rows of {found.study.name} written to {output}")

@@ -1,0 +1,58 @@
+"""The kinds of files that there are: what makes something of each, and how it is described."""
+
+from typing import Any, Final
+
+from simsched.base.codec import Document, schema_of
+from simsched.base.errors import UnknownNameError
+from simsched.base.imported import Imported
+
+DOCUMENTS: Final = Imported[type[Document]](
+    {
+        "simsched.graph": "simsched.model.graph:OpGraph",
+        "simsched.schedule": "simsched.model.schedule:Schedule",
+        "simsched.program": "simsched.model.program:Program",
+        "simsched.cluster": "simsched.model.cluster:Cluster",
+        "simsched.profile": "simsched.model.profile:Profile",
+        "simsched.replay": "simsched.model.profile:Replay",
+        "simsched.calibration": "simsched.calibration:Calibration",
+        "simsched.study": "simsched.experiments.study.store:StudyFile",
+        "simsched.accuracy": "simsched.experiments.accuracy.accuracy:AccuracyFile",
+        "simsched.comparison": "simsched.experiments.comparison:Comparison",
+        "simsched.whatif": "simsched.experiments.whatif:Answer",
+        "simsched.sweep": "simsched.experiments.whatif:Sweep",
+        "simsched.sensitivity": "simsched.experiments.whatif:Sensitivity",
+        "simsched.breakeven": "simsched.experiments.whatif:BreakEven",
+        "simsched.explanation": "simsched.experiments.whatif:Explanation",
+        "simsched.robustness": "simsched.experiments.whatif:Robustness",
+        "simsched.throughput": "simsched.experiments.whatif:Throughput",
+    }
+)
+"""Classes by the format of their files: each has `from_dict` and `to_dict`, `load` and `save`."""
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a format: draft 2020-12, units in the descriptions.
+
+    Parameters
+    ----------
+    name
+        One of `DOCUMENTS`.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such format; the message lists those that there are.
+
+    Notes
+    -----
+    What it accepts the loaders accept, but for what a schema cannot say: that names are unique and those that are
+    referred to exist, that a graph has no cycle, that lists which belong together are as long, and the like. See
+    ``docs/formats.md``.
+
+    >>> found = schema("simsched.graph")
+    >>> found["$defs"]["Operator"]["properties"]["time"]["description"]
+    'Time alone on the device in us, or None to have it estimated from the rest.'
+    """
+    if name not in DOCUMENTS:
+        raise UnknownNameError("schema", name, list(DOCUMENTS))
+    return schema_of(DOCUMENTS[name])
