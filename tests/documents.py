@@ -122,7 +122,6 @@ DOCUMENTS = {
     "simsched.replay": lambda: replay().to_dict(),
     "simsched.calibration": lambda: calibration().to_dict(),
     "simsched.study": study_folder,
-    "simsched.validation": lambda: accuracy().to_dict(),
     "simsched.accuracy": accuracy_file,
     "simsched.comparison": lambda: comparison().to_dict(),
     "simsched.whatif": lambda: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0).answer().to_dict(),

@@ -331,11 +331,11 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(cls: type[Any]) -> dict[str, str]:
-    """Return what the docstring of a class says of its parameters, by name."""
-    text = cleandoc(cls.__doc__ or "")
-    section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+$|\Z)", text, re.M | re.S)
+    """Return what the docstrings of a class, and of those above it, say of its parameters, by name."""
     found: dict[str, str] = {}
-    for names, said in re.findall(r"^(\w[\w, ]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
-        for name in names.split(", "):
-            found[name] = " ".join(said.split())
+    for each in reversed(cls.__mro__):
+        text = cleandoc(each.__doc__ or "")
+        section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+$|\Z)", text, re.M | re.S)
+        for names, said in re.findall(r"^(\w[\w, ]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
+            found |= dict.fromkeys(names.split(", "), " ".join(said.split()))
     return found

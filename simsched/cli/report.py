@@ -111,7 +111,8 @@ def _document(kind: str, data: Any, source: str, cluster: "calibrated.Target", *
     from simsched.experiments.documents import DOCUMENTS
     from simsched.show.report.of_trace import replay_sections
 
-    if kind not in DOCUMENTS or kind.removeprefix("simsched.") in _NOT_REPORTED:
+    name = kind.removeprefix("simsched.")
+    if kind not in DOCUMENTS or name in _NOT_REPORTED:
         names = [name.removeprefix("simsched.") for name in DOCUMENTS]
         known = ", ".join(name for name in names if name not in _NOT_REPORTED)
         raise FormatError(

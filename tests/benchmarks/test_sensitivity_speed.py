@@ -4,9 +4,9 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.sensitivity import sensitivity
 from simsched.experiments.whatif.throughput import throughput
+from simsched.experiments.whatif.whatif import what_if
 
 pytestmark = pytest.mark.benchmark
 

@@ -8,9 +8,9 @@ from strategies import clusters, shapes
 
 import simsched as ss
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.parameters import numeric_parameters
 from simsched.experiments.whatif.sensitivity import sensitivity
+from simsched.experiments.whatif.whatif import what_if
 
 A100 = ss.Cluster.preset("a100")
 

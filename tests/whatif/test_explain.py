@@ -4,8 +4,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.explain import candidates, explain
+from simsched.experiments.whatif.whatif import what_if
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

@@ -6,13 +6,13 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError
-from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.breakeven import BreakEven, breakeven
 from simsched.experiments.whatif.explain import Explanation, explain
 from simsched.experiments.whatif.robust import Robustness, robust
 from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
 from simsched.experiments.whatif.throughput import Throughput, throughput
+from simsched.experiments.whatif.whatif import what_if
 
 CLUSTER = ss.Cluster.preset("k80", 2)
 GRAPH = ss.OpGraph(

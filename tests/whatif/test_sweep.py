@@ -5,8 +5,8 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.whatif.asking import what_if
 from simsched.experiments.whatif.sweep import sweep
+from simsched.experiments.whatif.whatif import what_if
 
 BARE = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
 CHAIN = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b", nbytes=1000)])

@@ -1,7 +1,6 @@
 """What-if: questions of a schedule with one thing or several different, and what follows from the answers."""
 
 from simsched.experiments.whatif.answer import Answer, Case
-from simsched.experiments.whatif.asking import WhatIf, what_if
 from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
 from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
@@ -10,6 +9,7 @@ from simsched.experiments.whatif.robust import Robust, Robustness, robust
 from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
 from simsched.experiments.whatif.throughput import Throughput, throughput
+from simsched.experiments.whatif.whatif import WhatIf, what_if
 
 __all__ = [
     "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robust", "Robustness",

@@ -75,6 +75,8 @@ class Device(Checked):
         Device time in us of a kernel that loads nothing: from the end of its last block to its own.
     contention
         False lets every kernel run at its solo rate, without residency limits.
+    max_registers_per_block
+        Most registers that the threads of a block may have together.
     """
 
     SUBJECT, ERROR = "device {0.name!r}", ClusterError
