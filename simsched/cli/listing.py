@@ -6,7 +6,6 @@ from inspect import Parameter, signature
 from typing import Annotated, Any, Final
 
 import simsched as ss
-from simsched.base import schemas
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import printing as out
@@ -16,7 +15,7 @@ from simsched.cli.options import Text, argument, option
 def list_(
     kind: Annotated[str, argument("KIND", "workloads, gpus (and links), formats or backends.")],
     schema: Annotated[
-        Text, option("Of formats: print a JSON Schema, such as simsched.graph.", metavar="FORMAT")
+        Text, option("Of formats: print the JSON Schema of simsched.graph, ...", metavar="FORMAT")
     ] = None,
 ) -> None:
     """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
@@ -31,6 +30,8 @@ def list_(
         return
     if kind != "formats":
         raise FormatError(f"--schema {schema}: schemas are of formats, not of {kind}")
+    from simsched.base import schemas
+
     print(json.dumps(schemas.schema(schema), indent=2, ensure_ascii=False))
 
 
