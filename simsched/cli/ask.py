@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
-from simsched.base.errors import FormatError, SchedulerError, UnknownNameError, WhatIfError
+from simsched.base.errors import FormatError, WhatIfError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from simsched.model import calibrated
 
 
-Parameter = Annotated[
-    str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see --set of whatif.")
-]
+Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
 Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf.")]
 
 
@@ -28,28 +26,23 @@ Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf.")]
 class Question(opt.Plan):
     """What is asked about, and what is to be different."""
 
-    changes: Annotated[
-        Texts,
-        option(
-            "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
-            "operators.conv.speed*=1.3, batch=16, ...; repeatable.",
-            "--set",
-            metavar="CHANGE",
-        ),
-    ] = None
+    changes: Annotated[Texts, option(
+        "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
+        "operators.conv.speed*=1.3, batch=16, ...; repeatable.", "--set", metavar="CHANGE")] = None  # fmt: skip
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
     def ask(self, cluster: "calibrated.Target", more: Sequence[str] = ()) -> "ss.WhatIf":
         """Return the question, with more changes."""
-        found = opt.without_program(self.graph, read_plan(self.graph, self.shape))
-        if (self.scheduler or self.option) and not self.reschedule and not isinstance(found, ss.OpGraph):
-            raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option are for --reschedule")
+        from simsched.experiments.whatif import parse_change
+
+        found = self.runnable(anew=self.reschedule)
         scheduler = None if self.scheduler is None else read_scheduler(self.scheduler)
         load = self._loader() if isinstance(found, ss.OpGraph) else None
         options = read_options(self.option)
         asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in [*(self.changes or []), *more]:
-            change = self._change(text)
+            name, equals, value = text.partition("=")
+            change = parse_change(f"{self.parameter(name.strip())}{equals}{value}")
             asked = asked.set(change.parameter, _value_of(change))
         return asked
 
@@ -66,20 +59,8 @@ class Question(opt.Plan):
         pairs = (setting.partition("=") for setting in settings)
         return partial(load_kind, name, **{key.strip(): text.strip() for key, _, text in pairs})
 
-    def _change(self, text: str) -> "Change":
-        """Return the change of ``PARAMETER=VALUE``; parameters of the workload may go without ``rebuild.``."""
-        from simsched.experiments.whatif import parse_change
-        from simsched.experiments.whatif.changes import REBUILD
-
-        try:
-            return parse_change(text)
-        except UnknownNameError:
-            if text.partition("=")[0].strip() not in self._parameters():
-                raise
-            return parse_change(f"{REBUILD}{text.strip()}")
-
     def parameter(self, name: str) -> str:
-        """Return the name of a parameter in full."""
+        """Return the name of a parameter in full: those of the workload may go without ``rebuild.``."""
         from simsched.experiments.whatif.changes import REBUILD, is_taken_as_is
 
         return f"{REBUILD}{name}" if name in self._parameters() and not is_taken_as_is(name) else name

@@ -1,12 +1,10 @@
 """Commands that show graphs and convert files."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 import simsched as ss
 from simsched.base.errors import FormatError, ScheduleError, SchedulerError
-from simsched.base.io import write_file
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -43,10 +41,12 @@ def show(
     shown = _to_draw(graph, cluster, scheduler, option, plan) if drawn else graph.read()
     facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
 
-    def write(draw: Callable[..., str], path: str) -> None:
-        write_file(path, draw(shown))
+    def write(draw: str, path: str) -> None:
+        from simsched.base.io import write_file
 
-    pictures = [("picture", path, partial(write, draw)) for path, draw in ((svg, ss.to_svg), (dot, ss.to_dot))]
+        write_file(path, getattr(ss, draw)(shown))
+
+    pictures = [("picture", svg, partial(write, "to_svg")), ("picture", dot, partial(write, "to_dot"))]
     out.tell_facts(facts, pictures, as_json=as_json)
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError
-from simsched.base.io import dump_json
 from simsched.base.units import format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -45,7 +44,7 @@ def profile(
             tell("microbenchmarks")
             found = found.joined(runner.microbenchmarks())
     if output is None:
-        print(dump_json(found.to_dict()), end="")
+        out.print_json(found.to_dict())
         return
     found.save(output)
     device = "" if found.device is None else f" of {found.device.name}"

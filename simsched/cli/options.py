@@ -30,7 +30,10 @@ USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of dataclasses, where it takes such, in the place of each."""
+    """Return a command with the fields of dataclasses, where it takes such, in the place of each.
+
+    Of pipes it reads everything once.
+    """
     given = signature(command)
     groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
     parameters = [
@@ -41,8 +44,11 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**values: Any) -> None:
+        from simsched.base.io import reading_once
+
         made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
-        command(**made, **values)
+        with reading_once():
+            command(**made, **values)
 
     run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
@@ -137,24 +143,25 @@ class Plan(Scheduled):
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
 
-    def found(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
-        """Return what there is: a program, too."""
+    def found(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
+        """Return what there is: a program, too; `anew`, if that can be asked for, says whether it is scheduled anew."""
         found = read_plan(self.graph, self.shape)
-        if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph):
-            raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option do not apply")
+        if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
+            apply = "do not apply" if anew is None else "are for --reschedule"
+            raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
+        return found
+
+    def runnable(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule":
+        """Return what there is, unless it is a program."""
+        found = self.found(anew)
+        if isinstance(found, ss.Program):
+            raise FormatError(f"{self.graph}: a program cannot be asked about; give the schedule that it was made from")
         return found
 
     def plan(self, cluster: "calibrated.Target") -> "ss.Schedule":
         """Return the schedule."""
-        found = without_program(self.graph, self.found())
+        found = self.runnable()
         return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
-
-
-def without_program(source: str, found: "ss.OpGraph | ss.Schedule | ss.Program") -> "ss.OpGraph | ss.Schedule":
-    """Return what was found, unless it is a program."""
-    if isinstance(found, ss.Program):
-        raise FormatError(f"{source}: a program cannot be asked about; give the schedule that it was made from")
-    return found
 
 
 @dataclass(frozen=True)
@@ -252,12 +259,10 @@ class Backend:
     """A backend."""
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
-    backend_option: Annotated[
-        Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")
-    ] = None
-    virtual_devices: Annotated[
-        int | None, option("Let one device stand for so many, to see whether it works.", min=1, max=64)
-    ] = None
+    backend_option: Annotated[Texts, option(
+        "Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")] = None  # fmt: skip
+    virtual_devices: Annotated[int | None, option(
+        "Let one device stand for so many, to see whether it works.", min=1, max=64)] = None  # fmt: skip
 
     def make(self) -> "hwbackend.Backend":
         """Return the backend."""

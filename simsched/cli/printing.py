@@ -63,6 +63,11 @@ def print_pairs(pairs: Pairs) -> None:
         print(f"{name:<{width}}  {text}")
 
 
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print JSON."""
+    print(json.dumps(data, indent=1, allow_nan=False))
+
+
 def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
     """Write files, then print.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError
-from simsched.base.io import read_json
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import check_outputs
@@ -18,20 +17,15 @@ if TYPE_CHECKING:
 
 
 def report(
-    sources: Annotated[
-        list[str],
-        argument(
-            "SOURCE...",
-            "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, replay, "
-            "...), or a GRAPH, whose schedulers are compared.",
-        ),
-    ],
+    sources: Annotated[list[str], argument(
+        "SOURCE...", "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
+        "replay, ...), or a GRAPH, whose schedulers are compared.")],
     output: Annotated[str, file("HTML file to write.", "--output", "-o")],
     target: opt.Target,
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,
     shape: opt.Shape = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
     A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
@@ -84,6 +78,8 @@ def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -
         return [_folder(source)]
     path, settings = split_path(source)
     if path is not None and not settings and format_of(path) == "simsched":
+        from simsched.base.io import read_json
+
         data = read_json(path)
         kind = data.get("format") if isinstance(data, dict) else None
         if isinstance(kind, str) and kind.startswith("simsched.") and kind != "simsched.graph":

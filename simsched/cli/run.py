@@ -13,7 +13,6 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 from simsched.base.errors import SimschedError
-from simsched.base.io import reading_once
 from simsched.cli.inputs import BrokenSchedulerError, described
 
 _FAILED = 2
@@ -38,8 +37,7 @@ def _run(arguments: list[str]) -> int:
     from simsched.cli.app import application
 
     try:
-        with reading_once():
-            status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
+        status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:
             return _interrupted()
         if sys.stdout is not None:

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import simsched as ss
 from simsched.base.errors import SimulationError
-from simsched.base.io import dump_json
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -75,7 +74,7 @@ def schedule(
     if program is not None and lowered is not None:
         lowered.save(program)
     if output is None:
-        print(dump_json(plan.to_dict()), end="")
+        out.print_json(plan.to_dict())
     else:
         print(f"{plan!r} written to {output}")
 
@@ -123,7 +122,6 @@ def _timed(seconds: dict[str, float | None], step: str) -> Iterator[None]:
 
 
 def _head(trace: "ss.Trace") -> list[out.Fact]:
-
     name = trace.graph.name
     return [
         out.Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),

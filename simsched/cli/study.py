@@ -27,12 +27,10 @@ class Run:
 
     workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
     serial: Annotated[bool, option("Row after row in this process.", "--serial")] = False
-    dask: Annotated[
-        Text, option("Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")
-    ] = None
-    shard: Annotated[
-        Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.", metavar="I/N")
-    ] = None
+    dask: Annotated[Text, option(
+        "Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")] = None  # fmt: skip
+    shard: Annotated[Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.",
+                                  metavar="I/N")] = None  # fmt: skip
     retry: Annotated[bool, option("Run rows that failed or took too long again.", "--retry")] = False
 
     def run(self, asked: Any, folder: str) -> None:
