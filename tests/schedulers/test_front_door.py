@@ -59,8 +59,7 @@ def test_names():
 def module(tmp_path, monkeypatch):
     """A package of the user's with a scheduler, and modules that fail."""
     (tmp_path / "my_sched.py").write_text(
-        "from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule\n"
+        "from simsched.model.plan import Placement\nfrom simsched.model.schedule import Schedule\n"
         "def mine(graph, cluster, cost):\n"
         "    return Schedule(graph, [Placement(n) for n in graph.order], scheduler='mine')\n"
         "number = 3\n"

@@ -9,22 +9,6 @@ from simsched.model.graph.columns import Floats, Ints
 from simsched.model.trace.timeline import Load, Timeline
 
 
-def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
-    """Return the total length of a union of intervals, in any order.
-
-    >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
-    5.0
-    """
-    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
-    if not len(start):
-        return 0.0
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])  # of each connected piece
-    last = np.r_[first[1:], len(start)] - 1
-    return float((reach[last] - start[first]).sum())
-
-
 def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     """Return for each interval the lowest lane in which it overlaps no earlier one.
 
