@@ -8,8 +8,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
-from simsched.model.trace.metrics import lanes, load_curve, union_length
-from simsched.model.trace.timeline import KERNEL, Load
+from simsched.model.trace.metrics import lanes, load_curve
+from simsched.model.trace.timeline import KERNEL, Load, union_length
 from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate
 
