@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import GraphError
-from simsched.base.numeric import freeze
+from simsched.base.numeric import freeze, frozen
 from simsched.model.graph.columns import (
     COSTS,
     Floats,
@@ -192,7 +192,8 @@ class Dag:
 
     def __getstate__(self) -> dict[str, Any]:
         labels = {key: (packed(codes), texts) for key, (codes, texts) in self._labels.items()}
-        return {key: packed(value) for key, value in self.__dict__.items()} | {"_labels": labels}
+        kept = {key: packed(value) for key, value in self.__dict__.items() if key not in ("outgoing", "incoming")}
+        return kept | {"_labels": labels}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         labels = {key: (unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
@@ -275,7 +276,7 @@ class Dag:
         for i, (_, _, shape) in self._details.items():
             if shape is not None:
                 found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
-        return found
+        return frozen(found)
 
     @property
     def inputs(self) -> tuple[str, ...]:

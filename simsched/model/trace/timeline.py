@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError
-from simsched.base.numeric import freeze
+from simsched.base.numeric import freeze, same_columns
 from simsched.base.units import TIE, TIE_LIMIT
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
@@ -66,7 +66,7 @@ class Span:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Load(Checked):
     """How busy a device was, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
 
@@ -88,6 +88,11 @@ class Load(Checked):
     dram: Floats
     warps: Floats
     active_sms: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Load) and same_columns(self, other, ("time", "sm", "dram", "warps", "active_sms"))
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Timeline:
@@ -165,6 +170,14 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Timeline):
+            return NotImplemented
+        alike = self.program == other.program and self.cluster == other.cluster and self.loads == other.loads
+        return alike and same_columns(self, other, _COLUMNS)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         spans = "" if "_spans" in self.__dict__ else f"{len(self)} spans, "  # making them takes a simulation
