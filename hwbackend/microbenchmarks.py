@@ -8,7 +8,8 @@ from hwbackend.synth import OUTPUT_NBYTES, SYNTH
 from simsched.calibration import ALONE
 from simsched.model.cluster import WARP, Cluster, Device, occupancy
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 
 _THREADS: Final = 256
 _REGISTERS: Final = 32

@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,11 +77,11 @@ def modules(root):
 
 
 @cache  # copies of the tree differ in one file each
-def imports(module, is_package, text, known):
+def imports(module, is_package, text, known, typing=False):
     """Modules that a module imports (line, name), inside functions and by name too, but none for the type checker."""
 
     def visit(node):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        if not typing and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             for child in node.orelse:
                 yield from visit(child)
             return
@@ -147,6 +148,26 @@ def breaches(root):
             if top in OPTIONAL and not module.startswith(OPTIONAL[top]):
                 lines.append(f"{where}: {module} imports {target}: only {'*.py, '.join(OPTIONAL[top])}*.py may")
     return lines
+
+
+def circles(root):
+    """Files that import each other in a circle, also for the type checker alone."""
+    known = modules(root)
+    graph = nx.DiGraph(
+        (module, target)
+        for module, path in known.items()
+        for _, target in imports(module, path.name == "__init__.py", path.read_text("utf-8"), frozenset(known), True)
+        if target in known and target != module
+    )
+    return [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+
+
+def test_no_files_import_each_other_in_a_circle(tree):
+    assert circles(ROOT) == []
+    with (tree / "simsched/base/errors.py").open("a") as file:
+        file.write("\nif TYPE_CHECKING:\n    from simsched.base.io import read_json\n")
+    (found,) = circles(tree)
+    assert {"simsched.base.errors", "simsched.base.io"} <= set(found)
 
 
 def test_every_module_has_a_room():

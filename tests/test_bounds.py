@@ -17,7 +17,8 @@ from simsched.bounds.paths import alone
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.lowering.lowering import OPTIONS
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 from simsched.simulator.workload import demand
 

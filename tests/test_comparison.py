@@ -17,7 +17,8 @@ from simsched.base.units import GIB
 from simsched.experiments.comparison import Comparison, compare, scheduler_set
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.show.figure import PALETTE
 from simsched.show.plot import box_plot

@@ -16,8 +16,9 @@ from simsched.base.errors import FileError, FormatError, GraphError, ProgramErro
 from simsched.base.io import Record, dump_json, parse_json, read_bytes, read_json, read_text, reading_once, write_file
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.plan import Placement
 from simsched.model.program import Program
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.schedule import Schedule
 
 CLUSTER = Cluster.preset("a100", 2)
 

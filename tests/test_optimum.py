@@ -20,7 +20,8 @@ from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
 from simsched.model.cluster import Cluster, Link
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.optimum import optimal
 from simsched.optimum.instance import instance_of, wholes_of
 from simsched.optimum.optimum import _run

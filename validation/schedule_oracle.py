@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from simsched.model.schedule import Placement
+from simsched.model.plan import Placement
 
 _LARGEST: Final = 2**31 - 1
 

@@ -1,12 +1,14 @@
 """What counts as a number: checks shared by everything that is made from values a user gives."""
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 from sys import float_info
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+Kind = TypeVar("Kind", bound=np.generic)
 LARGEST_COUNT = 2**53
 """Counts beyond this are no longer exact as floats."""
 
@@ -33,6 +35,24 @@ def freeze(values: dict[str, Any]) -> None:
     for value in values.values():
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
+
+
+def frozen(array: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
+    """Return an array, from now on read-only."""
+    array.flags.writeable = False
+    return array
+
+
+def same_columns(one: Any, other: Any, names: Iterable[str]) -> bool:
+    """Return whether two things are alike in some columns, each an array or None; NaN equals itself."""
+    for name in names:
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if mine is None or theirs is None:
+            if mine is not theirs:
+                return False
+        elif not np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f"):
+            return False
+    return True
 
 
 def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.kinds import Among
+from simsched.base.numeric import frozen
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Ints
@@ -124,7 +125,10 @@ class Run:
         if np.median(latency) <= 0:
             raise CalibrationError(f"run {self.name!r} is said to have taken no time; measure it again")
         for name, value in (("latency", tuple(latency.tolist())), ("launches", launches), ("copies", copies)):
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again
+        return Run, (self.name, self.program, self.latency, self.launches, self.copies)
 
     @classmethod
     def of(cls, replay: Replay) -> "Run":
@@ -170,7 +174,7 @@ class Run:
         found[self.program.argument[rows]] = (
             self.program.device[rows].astype(np.int64) * 2**31 + self.program.stream[rows]
         )
-        return found
+        return frozen(found)
 
     @property
     def is_concurrent(self) -> bool:
@@ -202,7 +206,7 @@ class Run:
         together[device[:, None] != device] = 0.0
         np.fill_diagonal(together, 0.0)
         shared = added(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
-        return np.minimum(1.0, shared / np.maximum(self._by_operator(self.launches), 1e-12))
+        return frozen(np.minimum(1.0, shared / np.maximum(self._by_operator(self.launches), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Times:
         """Return what the simulator says of the program with operators of these times in us."""

@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar, cast
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
+from simsched.model.plan import Plan
 from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 
-Subject = TypeVar("Subject", bound=OpGraph | Schedule | Program)
+Subject = TypeVar("Subject", bound=OpGraph | Plan | Program)
 
 
 class Calibrated(Protocol):

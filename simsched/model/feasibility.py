@@ -9,24 +9,24 @@ from simsched.base.errors import ScheduleError, UnknownNameError
 from simsched.model.cluster import Cluster
 from simsched.model.graph.columns import Indices
 from simsched.model.graph.ordering import describe_cycle, topological_order
-from simsched.model.schedule import Schedule
+from simsched.model.plan import Plan
 
 Bools = npt.NDArray[np.bool_]
 
 
-def launch_position(schedule: Schedule) -> Indices:
+def launch_position(schedule: Plan) -> Indices:
     """Return the place of each operator in the launch order, shape (n_ops,)."""
     return _by_operator(schedule, np.arange(len(schedule), dtype=np.int32))
 
 
-def _by_operator(schedule: Schedule, column: Indices) -> Indices:
+def _by_operator(schedule: Plan, column: Indices) -> Indices:
     """Return a column in launch order by operator instead."""
     found = np.empty(len(schedule), np.int32)
     found[schedule.op] = column
     return found
 
 
-def barrier_before(schedule: Schedule) -> Bools:
+def barrier_before(schedule: Plan) -> Bools:
     """Return, by place in the launch order, whether the host issues a stage barrier first, shape (n_ops,).
 
     A barrier stands between two stages of a device, except where each of the two has one group
@@ -47,7 +47,7 @@ def barrier_before(schedule: Schedule) -> Bools:
     return barrier
 
 
-def check(schedule: Schedule, cluster: Cluster | None) -> None:
+def check(schedule: Plan, cluster: Cluster | None) -> None:
     """See `Schedule.check`."""
     if cluster is not None:
         known = cluster.index
@@ -70,11 +70,11 @@ def check(schedule: Schedule, cluster: Cluster | None) -> None:
     _check_waits(schedule, device)
 
 
-def _refuse(schedule: Schedule, op: int, reason: str) -> NoReturn:
+def _refuse(schedule: Plan, op: int, reason: str) -> NoReturn:
     raise ScheduleError(f"schedule of {schedule.graph.name!r}: operator {schedule.graph.names[op]!r}: {reason}")
 
 
-def _check_stages(schedule: Schedule) -> None:
+def _check_stages(schedule: Plan) -> None:
     rows = np.argsort(schedule.device, kind="stable")  # launch order within each device
     device, stage = schedule.device[rows], schedule.stage[rows]
     same_device = device[1:] == device[:-1]
@@ -109,7 +109,7 @@ def _check_stages(schedule: Schedule) -> None:
         )
 
 
-def _check_waits(schedule: Schedule, device: Indices) -> None:
+def _check_waits(schedule: Plan, device: Indices) -> None:
     """Look for a cycle through launches (by host thread), ends (by stream), edges and barriers.
 
     Vertex i is the launch of operator i and n + i its end. The host of a device issues in order;
@@ -132,7 +132,7 @@ def _check_waits(schedule: Schedule, device: Indices) -> None:
         raise ScheduleError(f"schedule of {graph.name!r} can never finish: {describe_cycle([*texts, texts[0]])}")
 
 
-def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
+def _barrier_pairs(schedule: Plan, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
     barrier = barrier_before(schedule)
     rows = np.argsort(schedule.device, kind="stable")
@@ -149,7 +149,7 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     return src, dst
 
 
-def _event_text(schedule: Schedule, vertex: int, n: int, device: Indices) -> str:
+def _event_text(schedule: Plan, vertex: int, n: int, device: Indices) -> str:
     if vertex >= 2 * n:
         return "stage barrier"
     name = schedule.graph.names[vertex % n]

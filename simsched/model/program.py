@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import ProgramError
 from simsched.base.kinds import Among, Amount, Count, Range
-from simsched.base.numeric import freeze
+from simsched.base.numeric import freeze, frozen, same_columns
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Floats, Ints, optional
 from simsched.model.graph.columns import column as column_of
@@ -238,17 +238,17 @@ class Launches:
     """
 
     def __init__(self, graph: OpGraph) -> None:
-        self.ptr: Ints = launch_ptr(graph)
+        self.ptr: Ints = frozen(launch_ptr(graph))
 
     @cached_property
     def op(self) -> Small:
         """The operator of each launch."""
-        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
+        return frozen(np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr)))
 
     @cached_property
     def kernel(self) -> Small:
         """Which kernel of its operator each launch is."""
-        return np.arange(len(self.op), dtype=np.int32) - self.ptr[:-1].astype(np.int32)[self.op]
+        return frozen(np.arange(len(self.op), dtype=np.int32) - self.ptr[:-1].astype(np.int32)[self.op])
 
 
 class Program(Document):
@@ -427,8 +427,22 @@ class Program(Document):
     def __len__(self) -> int:
         return len(self.action)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
+        columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
+        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
+        return alike and same_columns(self.copies, other.copies, ("op", "device", "nbytes", "transfer"))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_plan"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_plan", "_launches")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _launches=Launches(state["graph"]))
+        self._freeze()
 
     def __repr__(self) -> str:
         threads = len(self.thread_ptr) - 1

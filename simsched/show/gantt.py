@@ -10,7 +10,8 @@ import numpy.typing as npt
 from simsched.base.units import format_time, time_unit
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.trace.metrics import lanes
-from simsched.model.trace.trace import COPY, HOST, KERNEL, WAIT, Trace
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
+from simsched.model.trace.trace import Trace
 from simsched.show.figure import ink, kind_colours, new_figure, paint, require_format, save_figure, style
 
 _COPY, _HOST, _WAIT = "#4D4D4D", "#C8C8C8", "#BDBDBD"

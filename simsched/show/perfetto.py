@@ -17,7 +17,8 @@ from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
 from simsched.model.graph.columns import Ints
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.trace import COPY, HOST, KERNEL, KINDS, Trace
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS
+from simsched.model.trace.trace import Trace
 
 Event = dict[str, Any]
 _LONGEST = 2**62 / 1e3  # us

@@ -11,8 +11,9 @@ from simpy.core import EmptySchedule
 from simsched.base.signals import without_collector
 from simsched.model.cluster import Cluster
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
-from simsched.model.trace import trace as kinds
-from simsched.model.trace.trace import SpanRow, Trace
+from simsched.model.trace import timeline as kinds
+from simsched.model.trace.timeline import SpanRow
+from simsched.model.trace.trace import Trace
 from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants

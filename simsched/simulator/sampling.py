@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from simsched.base.codec import Checked
 from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
 from simsched.base.shown import as_html
@@ -29,11 +30,17 @@ _LEAST_WORK, _MOST_WORK = 2**14, 2**21  # instructions in a chunk: about 1 ms, a
 _CHUNKS: Final = 4  # per worker, so that none is idle for long at the end
 
 
-@dataclass(frozen=True, slots=True)
-class Makespans:
+@dataclass(frozen=True, eq=False)
+class Makespans(Checked):
     """Simulated makespans in us, in the order in which they were drawn; shape (n,)."""
 
+    SUBJECT, ERROR = "makespans", SimulationError
     values: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Makespans) and np.array_equal(self.values, other.values)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(self.values)

@@ -10,7 +10,8 @@ from hwbackend.cupy_backend import CupyBackend, availability
 from hwbackend.cupy_errors import insufficient_driver, translated
 from simsched.base.errors import BackendError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 

@@ -6,7 +6,7 @@ from browser import Opened, launched
 import simsched as ss
 import workloads
 from simsched.model.trace import measured_trace
-from simsched.model.trace.trace import COPY, KERNEL
+from simsched.model.trace.timeline import COPY, KERNEL
 from simsched.show.report import Column, Section, Table, write_report
 from simsched.show.report.figures import lines
 

@@ -4,7 +4,7 @@ import pytest
 
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.schedule import Placement
+from simsched.model.plan import Placement
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 

@@ -8,7 +8,8 @@ import pytest
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.schedulers import SCHEDULERS, resolve, schedule, scheduler_name
 
 GRAPH = OpGraph(
@@ -58,7 +59,7 @@ def test_names():
 def module(tmp_path, monkeypatch):
     """A package of the user's with a scheduler, and modules that fail."""
     (tmp_path / "my_sched.py").write_text(
-        "from simsched.model.schedule import Placement, Schedule\n"
+        "from simsched.model.plan import Placement\nfrom simsched.model.schedule import Schedule\n"
         "def mine(graph, cluster, cost):\n"
         "    return Schedule(graph, [Placement(n) for n in graph.order], scheduler='mine')\n"
         "number = 3\n"

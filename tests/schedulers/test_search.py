@@ -15,7 +15,8 @@ import simsched as ss
 import workloads
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
 

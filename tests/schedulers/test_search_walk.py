@@ -10,7 +10,8 @@ import simsched as ss
 import workloads
 from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.schedulers.search.candidate import Candidate, launch_order
 from simsched.schedulers.search.core import MOVES
 from simsched.schedulers.search.stages import StageMoves, merge

@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from simsched.base.errors import FileError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
-from simsched.model.trace.trace import KERNEL, WAIT, Load, Trace
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
+from simsched.model.trace.timeline import KERNEL, WAIT, Load
+from simsched.model.trace.trace import Trace
 from simsched.show.figure import PALETTE
 from simsched.show.gantt import gantt
 from simsched.simulator import simulate

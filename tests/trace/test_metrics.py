@@ -6,9 +6,11 @@ import pytest
 from simsched.base.errors import UnknownNameError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
-from simsched.model.trace.metrics import lanes, load_curve, union_length
-from simsched.model.trace.trace import KERNEL, Load, Trace
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
+from simsched.model.trace.metrics import lanes, load_curve
+from simsched.model.trace.timeline import KERNEL, Load, union_length
+from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate
 
 

@@ -12,8 +12,10 @@ import pytest
 from simsched.base.errors import FileError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
-from simsched.model.trace.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT, Load
+from simsched.model.trace.trace import Trace
 from simsched.show.perfetto import _us
 from simsched.simulator import simulate
 from workloads import load

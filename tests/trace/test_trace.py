@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import simsched as ss
-from simsched.model.trace.trace import Load
+from simsched.model.trace.timeline import Load
 
 COLUMNS = ("kind", "item", "op", "device", "stream", "start", "end", "ready", "solo", "cause")
 

@@ -9,7 +9,8 @@ from simsched.experiments.whatif import Change, absolute, numeric_parameters, wh
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import default_cost, roofline
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 

@@ -8,7 +8,8 @@ from simsched.experiments.whatif import what_if
 from simsched.experiments.whatif.rewiring import carried, fused, removed
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 

@@ -38,7 +38,8 @@ from simsched.base.errors import FormatError, ScheduleError
 from simsched.base.io import Record, dump_json, read_json, write_file
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from workloads.checks import shown
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
 from workloads.formats.ios_write import document, staged

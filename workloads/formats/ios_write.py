@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 from simsched.base.errors import GraphError, ScheduleError
 from simsched.base.io import Record
 from simsched.model.graph import Operator, OpGraph
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.plan import Placement
+from simsched.model.schedule import Schedule
 from workloads.formats.ios_read import ACTIVATIONS, NO_ACTIVATION, POOLS
 
 Terms = list[list[list[Any]]]

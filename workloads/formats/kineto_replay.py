@@ -21,7 +21,7 @@ from simsched.model.graph.derived import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL, Trace
-from simsched.model.trace.metrics import union_length
+from simsched.model.trace.timeline import union_length
 from simsched.show.figure import new_figure, save_figure, style
 from simsched.simulator import simulate
 from workloads.formats.kineto_traced import TracedProgram

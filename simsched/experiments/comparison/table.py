@@ -79,7 +79,7 @@ class _Later(Mapping[str, T]):
         return len(self._plans)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Document):
     """Rows of a comparison; prints as a table.
 

@@ -21,7 +21,7 @@ from simsched.model.graph.columns import Floats
 from simsched.model.program import COPY, Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.model.trace.trace import HOST, KERNEL
+from simsched.model.trace.timeline import HOST, KERNEL
 from simsched.simulator import simulate
 from simsched.simulator.baking import placed_operator_times
 from simsched.simulator.simulate import program_for

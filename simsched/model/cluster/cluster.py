@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.kinds import Amount, Rate
-from simsched.base.numeric import is_count
+from simsched.base.numeric import frozen, is_count
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
@@ -266,7 +266,7 @@ class Cluster(Checked, Document):
     def kind(self) -> Ints:
         """For each device the number in `kinds` of the one it equals, shape (n_devices,)."""
         number = {traits(device): i for i, device in enumerate(self.kinds)}
-        return np.array([number[traits(device)] for device in self.devices], np.int64)
+        return frozen(np.array([number[traits(device)] for device in self.devices], np.int64))
 
     def transfer_time(self, src: str, dst: str, nbytes: float, exact: float | None = None) -> float:
         """Return the time in us of an edge between two devices with the links to itself.

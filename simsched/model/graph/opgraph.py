@@ -1,43 +1,18 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.codec import Document
 from simsched.base.errors import GraphError
-from simsched.base.numeric import freeze
 from simsched.base.shown import as_html, frame_of
-from simsched.model.graph.columns import (
-    COSTS,
-    Floats,
-    Indices,
-    Ints,
-    column,
-    compact,
-    cost_columns,
-    edge_columns,
-    edge_ends,
-    encode,
-    endpoints,
-    index_of,
-    kernel_columns,
-    kind_column,
-    optional,
-    packed,
-    repeated_kernels,
-    require_names,
-    shared_details,
-    unpacked,
-)
-from simsched.model.graph.names import Numbered
-from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
-from simsched.model.graph.ordering import describe_cycle, grouped, topological_order
-from simsched.model.graph.views import Rows
+from simsched.model.graph import structure
+from simsched.model.graph.dag import Dag
+from simsched.model.graph.operator import Edge, Operator
 
 
 @dataclass(kw_only=True)
@@ -59,7 +34,7 @@ class _File:
     edges: tuple[Edge, ...] = ()
 
 
-class OpGraph(Document):
+class OpGraph(Dag, Document):
     """A model as a directed acyclic graph of operators.
 
     Parameters
@@ -93,275 +68,21 @@ class OpGraph(Document):
     """
 
     FORMAT, FILE = "simsched.graph", _File
-    flops: Floats
-    nbytes: Floats
-    weight_nbytes: Floats
-    host: Floats
-    time: Floats
-    utilization: Floats
-
-    def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
-        rows = tuple(operators)
-        edge_rows = tuple(edges)
-        names = tuple(op.name for op in rows)
-        index = index_of(names)
-        kernels = [kernel for op in rows for kernel in op.kernels]
-        details = {
-            i: (dict(op.attributes), op.input_shapes, op.output_shape)
-            for i, op in enumerate(rows)
-            if op.attributes or op.input_shapes or op.output_shape is not None
-        }
-        self._fill(
-            name=name,
-            names=names,
-            src=endpoints(edge_rows, index, "src"),
-            dst=endpoints(edge_rows, index, "dst"),
-            costs={key: column(getattr(op, key) for op in rows) for key in COSTS},
-            intensity=np.array(
-                [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows], np.int8
-            ),
-            labels={key: encode(getattr(op, key) for op in rows) for key in ("kind", "dtype", "block")},
-            details=details,
-            kernel_ptr=np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64),
-            kernels=kernel_columns(kernels),
-            edge_nbytes=column(edge.nbytes for edge in edge_rows),
-            edge_transfer=column(edge.transfer for edge in edge_rows),
-        )
-        self.__dict__["index"] = index
-
-    @classmethod
-    def from_columns(
-        cls,
-        names: Sequence[str],
-        src: npt.ArrayLike,
-        dst: npt.ArrayLike,
-        *,
-        name: str = "graph",
-        kind: str | tuple[npt.ArrayLike, Sequence[str]] = "op",
-        edge_nbytes: npt.ArrayLike = 0.0,
-        edge_transfer: npt.ArrayLike = np.nan,
-        kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
-        attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
-        **costs: npt.ArrayLike,
-    ) -> "OpGraph":
-        """Make a graph from arrays, without a Python object per row.
-
-        Parameters
-        ----------
-        names
-            Operator names, shape (n_ops,); `Numbered` ones take no room.
-        src, dst
-            Indices of each edge's operators, shape (n_edges,).
-        kind
-            Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
-        edge_nbytes, edge_transfer
-            Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
-        kernels, attributes
-            A code of each operator, shape (n_ops,), and the codes' kernels or attributes; by default there are none.
-        **costs
-            `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
-        """
-        n = len(names)
-        require_names(names)
-        source, target = edge_ends(names, src, dst)
-        columns = cost_columns(names, costs)
-        nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
-        zeros, kinds = np.broadcast_to(np.int32(0), n), kind_column(names, kind)
-        launches = repeated_kernels(n, *kernels)
-        graph = cls.__new__(cls)
-        graph._fill(
-            name=name,
-            names=names if isinstance(names, Numbered) else tuple(names),
-            src=source,
-            dst=target,
-            costs=columns,
-            intensity=np.broadcast_to(np.int8(-1), n),
-            labels={"kind": kinds, "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
-            details=shared_details(n, *attributes),
-            kernel_ptr=launches[0],
-            kernels=launches[1],
-            edge_nbytes=nbytes,
-            edge_transfer=transfer,
-        )
-        graph.__dict__["index"] = index_of(graph.names)
-        return graph
-
-    def _fill(
-        self,
-        *,
-        name: str,
-        names: tuple[str, ...] | Numbered,
-        src: Indices,
-        dst: Indices,
-        costs: Mapping[str, Floats],
-        intensity: npt.NDArray[np.int8],
-        labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]],
-        details: dict[int, tuple[Any, ...]],
-        kernel_ptr: Ints,
-        kernels: Mapping[str, npt.NDArray[Any]],
-        edge_nbytes: Floats,
-        edge_transfer: Floats,
-    ) -> None:
-        if not names:
-            raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
-        columns: dict[str, npt.NDArray[Any]] = {"src": src, "dst": dst, "intensity": intensity, **costs}
-        columns |= {"kernel_ptr": kernel_ptr, "edge_nbytes": edge_nbytes, "edge_transfer": edge_transfer}
-        columns |= {f"kernel_{key}": values for key, values in kernels.items()}
-        put = self.__dict__.update
-        put({key: compact(values) for key, values in columns.items()})
-        put(_labels={key: (compact(codes), texts) for key, (codes, texts) in labels.items()})
-        put(name=name, names=names, _details=details)
-        order, cycle = topological_order(len(names), src, dst)
-        if cycle:
-            raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
-        put(order_index=order)
-        freeze(self.__dict__)
-
-    # These are filled above; the annotations say what they are.
-    name: str
-    names: tuple[str, ...] | Numbered
-    src: Indices
-    dst: Indices
-    intensity: npt.NDArray[np.int8]
-    kernel_ptr: Ints
-    kernel_blocks: Ints
-    kernel_threads: Ints
-    kernel_registers: Ints
-    kernel_shared_memory: Ints
-    kernel_share: Floats
-    kernel_efficiency: Floats
-    edge_nbytes: Floats
-    edge_transfer: Floats
-    order_index: Indices
-    index: Mapping[str, int]
-    _labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
-    _details: dict[int, tuple[Any, ...]]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
-
-    def __getstate__(self) -> dict[str, Any]:
-        labels = {key: (packed(codes), texts) for key, (codes, texts) in self._labels.items()}
-        return {key: packed(value) for key, value in self.__dict__.items()} | {"_labels": labels}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        labels = {key: (unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
-        self.__dict__.update({key: unpacked(value) for key, value in state.items()} | {"_labels": labels})
-        freeze(self.__dict__)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __repr__(self) -> str:
-        return f"OpGraph({self.name!r}, {len(self)} operators, {len(self.src)} edges)"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, OpGraph):
-            return NotImplemented
-        if self is other:
-            return True
-        return self.name == other.name and self.operators == other.operators and self.edges == other.edges
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __getitem__(self, name: str) -> Operator:
-        """Return the operator of a name."""
-        try:
-            return self.operator(self.index[name])
-        except KeyError:
-            raise GraphError(f"graph {self.name!r} has no operator {name!r}") from None
-
-    @property
-    def operators(self) -> Rows[Operator]:
-        """The operators, in the order in which they were given."""
-        return Rows(len(self.names), self.operator)
-
-    @property
-    def edges(self) -> Rows[Edge]:
-        """The edges, in the order in which they were given."""
-        return Rows(len(self.src), self.edge)
-
-    def operator(self, i: int) -> Operator:
-        """Return operator number `i`."""
-        return _operator_of(self, i)
-
-    def edge(self, e: int) -> Edge:
-        """Return edge number `e`."""
-        return _edge_of(self, e)
-
-    def label(self, column: str, i: int) -> str | None:
-        """Return the `kind`, `dtype` or `block` of operator number `i`."""
-        codes, texts = self._labels[column]
-        text: str | None = texts[codes[i]]
-        return text
-
-    def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-        """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
-        return self._labels[column]
-
-    @cached_property
-    def order(self) -> tuple[str, ...]:
-        """Operator names in topological order; among those that are ready, the first given first."""
-        return tuple(self.names[i] for i in self.order_index)
-
-    @cached_property
-    def outgoing(self) -> tuple[Ints, Indices]:
-        """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
-        return grouped(self.src, len(self))
-
-    @cached_property
-    def incoming(self) -> tuple[Ints, Indices]:
-        """Edges by consumer, in argument order (see `outgoing`)."""
-        return grouped(self.dst, len(self))
-
-    @cached_property
-    def output_nbytes(self) -> Floats:
-        """Bytes of each operator's output tensor, shape (n_ops,).
-
-        From its shape where known, else the largest edge that leaves it (an edge may carry a slice).
-        """
-        found = np.zeros(len(self))
-        np.maximum.at(found, self.src, self.edge_nbytes)
-        for i, (_, _, shape) in self._details.items():
-            if shape is not None:
-                found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
-        return found
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the operators that read from no other."""
-        ptr, _ = self.incoming
-        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the operators that no other reads from."""
-        ptr, _ = self.outgoing
-        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
 
     @cached_property
     def depth(self) -> int:
         """Operators on the path that has the most of them. O(V + E)."""
-        from simsched.model.graph.structure import longest_to
-
-        return int(longest_to(self, np.ones(len(self))).max())
+        return int(structure.longest_to(self, np.ones(len(self))).max())
 
     @cached_property
     def width(self) -> int:
         """Most operators of which none depends on another (Dilworth's theorem, by matching)."""
-        from simsched.model.graph.structure import width
-
-        return width(self)
+        return structure.width(self)
 
     @cached_property
     def blocks(self) -> tuple[tuple[str, ...], ...]:
         """The graph in pieces, each a tuple of names: by label, else single entry and single exit."""
-        from simsched.model.graph.structure import blocks
-
-        return blocks(self)
+        return structure.blocks(self)
 
     def longest_path(self, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
         """Return the length in us of a longest path and the operators on it.
@@ -375,9 +96,7 @@ class OpGraph(Document):
         -----
         Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
         """
-        from simsched.model.graph.structure import longest_path
-
-        return longest_path(self, weights)
+        return structure.longest_path(self, weights)
 
     _repr_html_ = as_html
 
@@ -413,45 +132,6 @@ class OpGraph(Document):
             for u, v, values in graph.edges(data=True)
         ]
         return cls(operators, edges, name or str(graph.graph.get("name") or "graph"))
-
-
-def _operator_of(graph: OpGraph, i: int) -> Operator:
-    """Return operator number `i`."""
-    attributes, input_shapes, output_shape = graph._details.get(i, ({}, (), None))
-    code = int(graph.intensity[i])
-    return Operator(
-        name=graph.names[i],
-        kind=graph.label("kind", i) or "op",
-        flops=float(graph.flops[i]),
-        nbytes=float(graph.nbytes[i]),
-        weight_nbytes=float(graph.weight_nbytes[i]),
-        time=optional(graph.time[i]),
-        kernels=tuple(
-            Kernel(
-                int(graph.kernel_blocks[k]),
-                int(graph.kernel_threads[k]),
-                int(graph.kernel_registers[k]),
-                int(graph.kernel_shared_memory[k]),
-                float(graph.kernel_share[k]),
-                float(graph.kernel_efficiency[k]),
-            )
-            for k in range(graph.kernel_ptr[i], graph.kernel_ptr[i + 1])
-        ),
-        utilization=optional(graph.utilization[i]),
-        intensity=None if code < 0 else INTENSITIES[code],
-        dtype=graph.label("dtype", i) or "fp32",
-        attributes=attributes,
-        input_shapes=input_shapes,
-        output_shape=output_shape,
-        block=graph.label("block", i),
-        host=float(graph.host[i]),
-    )
-
-
-def _edge_of(graph: OpGraph, e: int) -> Edge:
-    """Return edge number `e`."""
-    src, dst = graph.names[graph.src[e]], graph.names[graph.dst[e]]
-    return Edge(src, dst, float(graph.edge_nbytes[e]), optional(graph.edge_transfer[e]))
 
 
 def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.numeric import frozen
 from simsched.model.graph.columns import Indices, Ints, index_type, narrow
 
 _LONGEST_CYCLE_SHOWN = 12
@@ -15,10 +16,10 @@ def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
     ptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(ends, minlength=n), out=ptr[1:])
     if (ends[1:] >= ends[:-1]).all():
-        return ptr, np.arange(len(ends), dtype=index_type(len(ends)))
+        return frozen(ptr), frozen(np.arange(len(ends), dtype=index_type(len(ends))))
     keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
     keys.sort()
-    return ptr, narrow(keys & 0xFFFFFFFF, len(ends))
+    return frozen(ptr), frozen(narrow(keys & 0xFFFFFFFF, len(ends)))
 
 
 def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list[int]]:

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from simsched.base.errors import GraphError
 from simsched.model.graph.columns import AMOUNT, Floats, Indices, column, first_bad
-from simsched.model.graph.opgraph import OpGraph
+from simsched.model.graph.dag import Dag
 
 _EDGES_AT_A_TIME: Final = 65536
 
 
-def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+def longest_to(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
     """Return, per operator, the length of the longest path that ends with it (itself included), shape (n_ops,).
 
     Parameters
@@ -31,7 +31,7 @@ def longest_to(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLi
     return _sweep(graph, weights, edge_weights, backwards=False)
 
 
-def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+def longest_from(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
     """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
 
     With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
@@ -39,7 +39,7 @@ def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.Array
     return _sweep(graph, weights, edge_weights, backwards=True)
 
 
-def _sweep(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
+def _sweep(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
     weight = np.asarray(weights, np.float64)
     extra = None if edge_weights is None else np.asarray(edge_weights, np.float64)
     rows = _by_producer(graph)
@@ -60,7 +60,7 @@ def _sweep(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike |
     return longest + weight
 
 
-def _by_producer(graph: OpGraph) -> Indices | None:
+def _by_producer(graph: Dag) -> Indices | None:
     """Return the edges by topological position of their producers; None if that is how they stand."""
     position = np.empty(len(graph), graph.order_index.dtype)
     position[graph.order_index] = np.arange(len(graph))
@@ -68,8 +68,8 @@ def _by_producer(graph: OpGraph) -> Indices | None:
     return None if (turn[1:] >= turn[:-1]).all() else np.argsort(turn, kind="stable")
 
 
-def longest_path(graph: OpGraph, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
-    """See `OpGraph.longest_path`."""
+def longest_path(graph: Dag, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
+    """See `Dag.longest_path`."""
     column = _weights(graph, weights)
     length = longest_to(graph, column)
     ptr, edges = graph.incoming
@@ -82,7 +82,7 @@ def longest_path(graph: OpGraph, weights: Mapping[str, float] | None = None) -> 
     return total, tuple(reversed(path))
 
 
-def _weights(graph: OpGraph, weights: Mapping[str, float] | None) -> Floats:
+def _weights(graph: Dag, weights: Mapping[str, float] | None) -> Floats:
     if weights is None:
         if np.isnan(graph.time).any():
             name = graph.names[int(np.argmax(np.isnan(graph.time)))]
@@ -98,7 +98,7 @@ def _weights(graph: OpGraph, weights: Mapping[str, float] | None) -> Floats:
     return found
 
 
-def width(graph: OpGraph) -> int:
+def width(graph: Dag) -> int:
     """Return the size of a largest set of operators of which none depends on another.
 
     By Dilworth's theorem this is the least number of chains that cover the graph, n minus a
@@ -122,8 +122,8 @@ def width(graph: OpGraph) -> int:
     return n - int(maximum_flow(network, source, sink, method="dinic").flow_value)
 
 
-def blocks(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
-    """Return the graph in pieces, each in topological order; see `OpGraph.blocks`.
+def blocks(graph: Dag) -> tuple[tuple[str, ...], ...]:
+    """Return the graph in pieces, each in topological order; see `Dag.blocks`.
 
     Operators that carry a label are grouped by it. The others are cut behind each operator that
     every path from an input to an output passes through: the dominators of a virtual exit.
@@ -136,7 +136,7 @@ def blocks(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(piece) for piece in pieces.values())
 
 
-def _single_entry_pieces(graph: OpGraph) -> list[int]:
+def _single_entry_pieces(graph: Dag) -> list[int]:
     n = len(graph)
     place = np.empty(n, np.int64)
     place[graph.order_index] = np.arange(n)

@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
-from simsched.model.feasibility import launch_position
+from simsched.model.feasibility import check, launch_position
 from simsched.model.graph import OpGraph
 from simsched.model.lowering.core import plan, write
 from simsched.model.lowering.tables import Candidate, Clock
+from simsched.model.plan import EVENT_PLANS, Plan
 from simsched.model.program import EXECUTIONS, LAUNCH, Copies, Launches, Program
-from simsched.model.schedule import EVENT_PLANS, Schedule
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
@@ -21,14 +21,14 @@ _LARGEST: Final = 2**31 - 1
 _ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
 
 
-def lower(schedule: Schedule, cluster: Cluster, *, threads: str, transfers: str, events: str) -> Program:
+def lower(schedule: Plan, cluster: Cluster, *, threads: str, transfers: str, events: str) -> Program:
     """See `Schedule.lower`."""
     options = (threads, transfers, events)
     _check_options(schedule.execution, *options)
     kept = schedule.__dict__.get("_lowered")
     if kept is not None and kept[0] is cluster and kept[1] == options:
         return cast(Program, kept[2])
-    schedule.check(cluster)
+    check(schedule, cluster)
     if threads == "one":
         _require_one_thread_order(schedule)
     names = tuple(device.name for device in cluster.devices)
@@ -51,7 +51,7 @@ def _check_options(execution: str, threads: str, transfers: str, events: str) ->
         raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
 
 
-def _require_one_thread_order(schedule: Schedule) -> None:
+def _require_one_thread_order(schedule: Plan) -> None:
     position = launch_position(schedule)
     late = position[schedule.graph.src] > position[schedule.graph.dst]
     if late.any():

@@ -90,7 +90,7 @@ class Replay(Checked, Document):
     FILE = _File
     latency: Times
     trace: Trace
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     max_relative_error: Amount | None = None
     name: Name = "replay"
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from simsched.model.cluster import Device
 from simsched.model.program import COPY, LAUNCH
-from simsched.model.trace.trace import COPY as COPY_SPAN
-from simsched.model.trace.trace import HOST, KERNEL, Trace
+from simsched.model.trace.timeline import COPY as COPY_SPAN
+from simsched.model.trace.timeline import HOST, KERNEL, Timeline
 
 BLAMES: Final = ("compute", "contention", "launch", "sync", "transfer", "dependency")
 
@@ -51,7 +51,7 @@ class CriticalPath:
         return {name: us / total if total else 0.0 for name, us in self.blame.items()}
 
 
-def critical_path(trace: Trace) -> CriticalPath:
+def critical_path(trace: Timeline) -> CriticalPath:
     """See `Trace.critical_path`.
 
     Walks back from the span that ends last (of equal ones the first in the trace) to the span
@@ -96,7 +96,7 @@ def critical_path(trace: Trace) -> CriticalPath:
     return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))))
 
 
-def _on_the_way(trace: Trace, i: int, cause: int) -> float:
+def _on_the_way(trace: Timeline, i: int, cause: int) -> float:
     """Return how long in us, behind the host span that released a span, the host or the way to the device may take."""
     program = trace.program
     if program.execution == "graph" or (cause >= 0 and trace.kind[cause] in (KERNEL, COPY_SPAN)):

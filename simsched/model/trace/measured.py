@@ -9,7 +9,8 @@ from simsched.base.errors import BackendError
 from simsched.model.cluster import Cluster
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.program import LAUNCH, Program
-from simsched.model.trace.trace import COPY, KERNEL, Load, SpanRow, Trace
+from simsched.model.trace.timeline import COPY, KERNEL, Load, SpanRow
+from simsched.model.trace.trace import Trace
 
 
 def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:

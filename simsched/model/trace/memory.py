@@ -6,10 +6,10 @@ import numpy as np
 
 from simsched.base.units import format_bytes
 from simsched.model.graph.columns import Floats, Ints, distinct
-from simsched.model.trace.trace import COPY, KERNEL, Trace
+from simsched.model.trace.timeline import COPY, KERNEL, Timeline
 
 
-def peak_memory(trace: Trace) -> dict[str, float]:
+def peak_memory(trace: Timeline) -> dict[str, float]:
     """Return the most bytes each device held at once (see `Trace.peak_memory`).
 
     Notes
@@ -34,7 +34,7 @@ def peak_memory(trace: Trace) -> dict[str, float]:
     return {name: float(weights[d] + live[d]) for d, name in enumerate(trace.program.devices)}
 
 
-def memory_warnings(trace: Trace) -> list[str]:
+def memory_warnings(trace: Timeline) -> list[str]:
     """Return a line such as ``"gpu0 needs 51.0 GiB but a40 has 48.0 GiB"`` for each device that is too small."""
     lines = []
     for name, need in trace.peak_memory().items():
@@ -44,7 +44,7 @@ def memory_warnings(trace: Trace) -> list[str]:
     return lines
 
 
-def _lifetimes(trace: Trace, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
+def _lifetimes(trace: Timeline, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
     """Return device, birth, death and bytes of the operators' outputs, and of the copies at their destinations."""
     graph, n_devices = trace.graph, len(trace.program.devices)
     home = np.full(len(graph), -1, np.int64)

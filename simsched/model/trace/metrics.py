@@ -6,23 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model.graph.columns import Floats, Ints
-from simsched.model.trace.trace import Load, Trace
-
-
-def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
-    """Return the total length of a union of intervals, in any order.
-
-    >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
-    5.0
-    """
-    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
-    if not len(start):
-        return 0.0
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])  # of each connected piece
-    last = np.r_[first[1:], len(start)] - 1
-    return float((reach[last] - start[first]).sum())
+from simsched.model.trace.timeline import Load, Timeline
 
 
 def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
@@ -50,7 +34,7 @@ def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     return found
 
 
-def load_curve(trace: Trace, device: str) -> Load:
+def load_curve(trace: Timeline, device: str) -> Load:
     """Return the load of a device from the first change to the makespan, where it ends with 0.
 
     Raises
@@ -64,7 +48,7 @@ def load_curve(trace: Trace, device: str) -> Load:
     return Load(time, *(np.append(column[:n], 0.0) for column in (load.sm, load.dram, load.warps, load.active_sms)))
 
 
-def mean_share(trace: Trace, what: str, device: str | None, full: float | None) -> float:
+def mean_share(trace: Timeline, what: str, device: str | None, full: float | None) -> float:
     """Return the mean over the makespan of a load as a share of what the device has, in [0, 1].
 
     Parameters
@@ -88,7 +72,7 @@ def mean_share(trace: Trace, what: str, device: str | None, full: float | None) 
     return float(np.mean(shares))
 
 
-def active_warps(trace: Trace, device: str | None = None) -> float:
+def active_warps(trace: Timeline, device: str | None = None) -> float:
     """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
     if trace.makespan == 0:
         return 0.0
@@ -97,7 +81,7 @@ def active_warps(trace: Trace, device: str | None = None) -> float:
     return warps / (trace.makespan * sum(trace.cluster[name].sms for name in names))
 
 
-def achieved_occupancy(trace: Trace, device: str | None = None) -> float:
+def achieved_occupancy(trace: Timeline, device: str | None = None) -> float:
     """Return the resident warps over the most that the active SMs could hold, in [0, 1].
 
     Notes
@@ -113,17 +97,17 @@ def achieved_occupancy(trace: Trace, device: str | None = None) -> float:
     return warps / room if room > 0 else 0.0
 
 
-def _names(trace: Trace, device: str | None) -> tuple[str, ...]:
+def _names(trace: Timeline, device: str | None) -> tuple[str, ...]:
     if device is not None:
         return (trace.cluster[device].name,)
     return tuple(each.name for each in trace.cluster.devices)
 
 
-def _load(trace: Trace, device: str) -> Load:
+def _load(trace: Timeline, device: str) -> Load:
     return trace.loads[trace.cluster.index[trace.cluster[device].name]]
 
 
-def _integral(trace: Trace, time: Floats, value: Floats) -> float:
+def _integral(trace: Timeline, time: Floats, value: Floats) -> float:
     """Return the integral up to the makespan of what has each value from its time on."""
     n = int(np.searchsorted(time, trace.makespan))
     return float(np.diff(time[:n], append=trace.makespan) @ value[:n])

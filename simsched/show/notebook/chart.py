@@ -6,7 +6,7 @@ from typing import Final
 
 from simsched.base.units import time_unit
 from simsched.model.trace import Trace
-from simsched.model.trace.trace import COPY, KERNEL, KINDS
+from simsched.model.trace.timeline import COPY, KERNEL, KINDS
 from simsched.show.figure import ink, kind_colours, paint
 from simsched.show.gantt import GanttRow, gantt_rows, row_centres
 from simsched.show.svg import legend, printable, shortened, text_width

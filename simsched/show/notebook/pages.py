@@ -11,7 +11,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.model.trace.trace import HOST
+from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.notebook.chart import chart
 from simsched.show.notebook.parts import facts, grid, of_table

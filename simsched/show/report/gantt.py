@@ -14,7 +14,7 @@ from simsched.model.program import COPY as DO_COPY
 from simsched.model.program import LAUNCH
 from simsched.model.trace import Trace
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.trace import COPY, HOST, KERNEL, WAIT
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
 from simsched.show.figure import PALETTE
 from simsched.show.report.sections import Gantt
 

@@ -71,7 +71,7 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def _read(name: str) -> str:
-    return (files("simsched.show.report") / name).read_text(encoding="utf-8")
+    return (files(str(__package__)) / name).read_text(encoding="utf-8")
 
 
 def library() -> str:

@@ -1,9 +1,9 @@
 """Streams of the compiled engine: a state is a place at which the process of the reference waits."""
 
 from simsched.model.program import LAUNCH, RECORD, WAIT
-from simsched.model.trace.trace import COPY as COPY_SPAN
-from simsched.model.trace.trace import KERNEL as KERNEL_SPAN
-from simsched.model.trace.trace import WAIT as WAIT_SPAN
+from simsched.model.trace.timeline import COPY as COPY_SPAN
+from simsched.model.trace.timeline import KERNEL as KERNEL_SPAN
+from simsched.model.trace.timeline import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.links import start_flow

@@ -1,0 +1,293 @@
+"""Spans by columns, and the load curves of devices."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.codec import Checked
+from simsched.base.errors import SimulationError
+from simsched.base.numeric import freeze, same_columns
+from simsched.base.units import TIE, TIE_LIMIT
+from simsched.model.cluster import Cluster
+from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.program import ACTIONS, Program
+
+KERNEL, COPY, WAIT, HOST = range(4)
+KINDS: Final = ("kernel", "copy", "wait", "host")
+_COLUMNS: Final = {
+    "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
+    "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
+}  # fmt: skip
+_KEYS: Final = ("item", "stream", "device", "kind")  # the last counts first
+_LAZY: Final = (*_COLUMNS, "loads")
+Spans = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
+SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time.
+
+    Parameters
+    ----------
+    kind
+        ``"kernel"``, ``"copy"``, ``"wait"`` (a stream or a host held up) or ``"host"`` (issuing).
+    name
+        What tables and pictures show.
+    op
+        The operator that a kernel computes; None for every other kind.
+    device
+        Where; for a host span, the device it acts on.
+    stream
+        Stream of the device, or None on the host.
+    start, end
+        In us.
+    ready
+        When a kernel or copy reached the head of its stream with all it waits for; `start` of the rest.
+    """
+
+    kind: str
+    name: str
+    op: str | None
+    device: str
+    stream: int | None
+    start: float
+    end: float
+    ready: float
+
+    @property
+    def duration(self) -> float:
+        """Length in us."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load(Checked):
+    """How busy a device was, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
+
+    Parameters
+    ----------
+    time
+        Start of each piece in us; the last value holds to the makespan.
+    sm, dram
+        Load of the issue slots and of DRAM as a share of the device; above 1 it is oversubscribed.
+    warps
+        Resident warps of kernels with a known grid.
+    active_sms
+        SMs with at least one resident block.
+    """
+
+    SUBJECT, ERROR = "the load of a device", SimulationError
+    time: Floats
+    sm: Floats
+    dram: Floats
+    warps: Floats
+    active_sms: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Load) and same_columns(self, other, ("time", "sm", "dram", "warps", "active_sms"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Timeline:
+    """What ran when, by columns: what `Trace` builds on."""
+
+    kind: npt.NDArray[np.int8]
+    item: Ints
+    op: Ints
+    device: Ints
+    stream: Ints
+    start: Floats
+    end: Floats
+    ready: Floats
+    solo: Floats
+    cause: Ints
+
+    def __init__(self, program: Program, cluster: Cluster, rows: Sequence[SpanRow], loads: Sequence[Load]) -> None:
+        table = np.array(list(rows), dtype=list(_COLUMNS.items()))
+        self._fill(program, cluster, {name: table[name] for name in _COLUMNS}, loads)
+
+    @classmethod
+    def from_columns(
+        cls, program: Program, cluster: Cluster, columns: Mapping[str, npt.NDArray[Any]], loads: Sequence[Load]
+    ) -> Self:
+        """Make a trace from spans given as columns, in the order in which they ended."""
+        trace = cls.__new__(cls)
+        trace._fill(program, cluster, columns, loads)
+        return trace
+
+    @classmethod
+    def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Spans") -> Self:
+        """Make a trace whose makespan is known and whose spans are made when something asks for them.
+
+        Parameters
+        ----------
+        makespan
+            In us.
+        spans
+            Called once at most; returns what `from_columns` takes as `columns` and `loads`.
+        """
+        trace = cls.__new__(cls)
+        trace.__dict__.update(program=program, cluster=cluster, makespan=makespan, _spans=spans)
+        return trace
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LAZY or "_spans" not in self.__dict__:
+            raise AttributeError(f"a Trace has no attribute {name!r}")
+        columns, loads = self.__dict__["_spans"]()
+        self._fill(self.program, self.cluster, columns, loads)
+        self.__dict__.pop("_spans", None)
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.kind  # spans not made yet are made now
+        return self.__dict__
+
+    def _fill(
+        self, program: Program, cluster: Cluster, columns: Mapping[str, npt.NDArray[Any]], loads: Sequence[Load]
+    ) -> None:
+        order = _order(columns)
+        new_place = np.empty(len(order) + 1, np.int64)
+        new_place[order] = np.arange(len(order))
+        new_place[-1] = -1
+        for name, dtype in _COLUMNS.items():
+            self.__dict__[name] = columns[name][order].astype(dtype, copy=False)
+        self.cause = new_place[self.cause]
+        self.program = program
+        self.cluster = cluster
+        self.loads = tuple(loads)
+        freeze(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.__dict__)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Timeline):
+            return NotImplemented
+        alike = self.program == other.program and self.cluster == other.cluster and self.loads == other.loads
+        return alike and same_columns(self, other, _COLUMNS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        spans = "" if "_spans" in self.__dict__ else f"{len(self)} spans, "  # making them takes a simulation
+        return f"Trace({self.program.graph.name!r}, {spans}makespan {self.makespan:.6g} us)"
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph that ran."""
+        return self.program.graph
+
+    @property
+    def spans(self) -> Rows[Span]:
+        """The spans, by start."""
+        return Rows(len(self.kind), self._span)
+
+    def _span(self, i: int) -> Span:
+        stream = int(self.stream[i])
+        return Span(
+            KINDS[self.kind[i]],
+            self.name(i),
+            self.graph.names[self.op[i]] if self.kind[i] == KERNEL else None,
+            self.program.devices[self.device[i]],
+            stream if stream >= 0 else None,
+            float(self.start[i]),
+            float(self.end[i]),
+            float(self.ready[i]),
+        )
+
+    def name(self, i: int) -> str:
+        """Return what span number `i` is called."""
+        kind, item = int(self.kind[i]), int(self.item[i])
+        subject = self.graph.names[self.op[i]] if self.op[i] >= 0 else ""
+        if kind == KERNEL:
+            return subject
+        if kind == COPY:
+            return f"{subject} -> {self.program.devices[self.program.copies.device[item]]}"
+        if kind == WAIT:
+            return f"wait for {subject}" if subject else "wait"
+        if self.program.execution == "graph":
+            return "graph launch"
+        action = ACTIONS[self.program.action[item]]
+        return f"{action} {subject}" if subject else action
+
+    @cached_property
+    def makespan(self) -> float:
+        """When the last kernel or copy ended, in us."""
+        work = self.kind <= COPY
+        return float(self.end[work].max()) if work.any() else 0.0
+
+    def operator_times(self) -> dict[str, tuple[float, float]]:
+        """Return start and end in us of every operator, over all its kernels, in graph order."""
+        start, end = np.full(len(self.graph), np.inf), np.zeros(len(self.graph))
+        kernels = self.kind == KERNEL
+        np.minimum.at(start, self.op[kernels], self.start[kernels])
+        np.maximum.at(end, self.op[kernels], self.end[kernels])
+        return dict(zip(self.graph.names, zip(start.tolist(), end.tolist(), strict=True), strict=True))
+
+    def busy_time(self) -> dict[tuple[str, int], float]:
+        """Return the us in which each stream of each device ran a kernel or a copy."""
+        work = np.flatnonzero(self.kind <= COPY)
+        busy: dict[tuple[str, int], float] = {}
+        for i in work.tolist():  # the spans of a stream follow each other
+            key = (self.program.devices[self.device[i]], int(self.stream[i]))
+            busy[key] = busy.get(key, 0.0) + float(self.end[i] - self.start[i])
+        return dict(sorted(busy.items(), key=lambda entry: (self.cluster.index[entry[0][0]], entry[0][1])))
+
+    def device_busy_time(self) -> dict[str, float]:
+        """Return the us in which each device ran at least one kernel."""
+        kernels = self.kind == KERNEL
+        return {
+            name: union_length(self.start[mine], self.end[mine])
+            for d, name in enumerate(self.program.devices)
+            for mine in [kernels & (self.device == d)]
+        }
+
+
+def _order(columns: Mapping[str, npt.NDArray[Any]]) -> Ints:
+    """Return the order of spans by start, end, kind, device, stream and item; times of one instant are equal."""
+    start = columns["start"]
+    order = np.argsort(start, kind="stable")
+    alike = _same_instant(start[order])
+    same = np.concatenate([[False], alike, [False]])
+    places = np.flatnonzero(same[1:] | same[:-1])[: len(order)]  # only there the other keys count
+    if len(places):
+        rows = order[places]
+        instant = np.cumsum(~np.concatenate([[True], alike]))[places]
+        ends = np.argsort(columns["end"][rows], kind="stable")
+        end = np.empty(len(rows), np.int64)
+        end[ends] = np.cumsum(~np.concatenate([[True], _same_instant(columns["end"][rows][ends])]))
+        order[places] = rows[np.lexsort([*(columns[key][rows] for key in _KEYS), end, instant])]
+    return order
+
+
+def _same_instant(times: Floats) -> npt.NDArray[np.bool_]:
+    """Return, for times in order, which of them are within the rounding of the one before."""
+    same: npt.NDArray[np.bool_] = times[1:] <= np.minimum(times[:-1] * (1.0 + TIE), times[:-1] + TIE * TIE_LIMIT)
+    return same
+
+
+def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
+    """Return the total length of a union of intervals, in any order.
+
+    >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
+    5.0
+    """
+    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
+    if not len(start):
+        return 0.0
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])  # of each connected piece
+    last = np.r_[first[1:], len(start)] - 1
+    return float((reach[last] - start[first]).sum())

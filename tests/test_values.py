@@ -1,0 +1,66 @@
+"""What the library returns cannot be changed, also after it was sent to another process, and equals itself there."""
+
+import pickle
+
+import numpy as np
+import pytest
+from documents import CLUSTER, GRAPH, asked, calibration, comparison, plan, profile, replay, timed
+
+import simsched as ss
+
+MADE = {
+    "graph": lambda: GRAPH,
+    "cluster": lambda: CLUSTER,
+    "schedule": plan,
+    "program": timed,
+    "trace": lambda: ss.simulate(plan(), CLUSTER),
+    "loads": lambda: ss.simulate(plan(), CLUSTER).loads,
+    "makespans": lambda: ss.simulate_many(plan(), CLUSTER, 3, jitter=0.1, rng=0),
+    "replay": replay,
+    "profile": profile,
+    "calibration": calibration,
+    "comparison": comparison,
+    "sweep": lambda: asked().sweep("gpus", [1, 2]),
+    "breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
+}
+BY_IDENTITY = ("calibration", "comparison", "sweep", "breakeven")  # that are equal to nothing but themselves
+each = pytest.mark.parametrize("name", MADE)
+
+
+def arrays(value, where, seen):
+    """Every array that public attributes lead to, with the way there."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        yield where, value
+    elif isinstance(value, tuple | list):
+        for i, item in enumerate(value):
+            yield from arrays(item, f"{where}[{i}]", seen)
+    elif hasattr(value, "items") and hasattr(value, "keys"):
+        for key, item in value.items():
+            yield from arrays(item, f"{where}[{key!r}]", seen)
+    elif type(value).__module__.startswith("simsched"):
+        for name in (name for name in dir(value) if not name.startswith("_")):
+            item = getattr(value, name, None)
+            if not callable(item):
+                yield from arrays(item, f"{where}.{name}", seen)
+
+
+@each
+def test_arrays_are_read_only(name):
+    made = MADE[name]()
+    for value in (made, pickle.loads(pickle.dumps(made))):
+        assert [where for where, array in arrays(value, name, set()) if array.flags.writeable] == []
+
+
+@each
+def test_equality_and_hash(name):
+    """A copy is equal, where things are equal by value; what has no hash says so of itself."""
+    made = MADE[name]()
+    assert (pickle.loads(pickle.dumps(made)) == made) is (name not in BY_IDENTITY)
+    try:
+        assert hash(made) == hash(made)
+    except TypeError as error:
+        assert str(error).startswith("unhashable type: '")
+        assert not any(builtin in str(error) for builtin in ("dict", "mappingproxy", "ndarray", "list"))
