@@ -23,7 +23,7 @@ MADE = {
     "sweep": lambda: asked().sweep("gpus", [1, 2]),
     "breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
 }
-BY_IDENTITY = ("calibration", "comparison", "sweep", "breakeven")  # that are equal to nothing but themselves
+BY_IDENTITY = ("calibration", "comparison")  # that are equal to nothing but themselves
 each = pytest.mark.parametrize("name", MADE)
 
 
@@ -59,8 +59,6 @@ def test_equality_and_hash(name):
     """A copy is equal, where things are equal by value; what has no hash says so of itself."""
     made = MADE[name]()
     assert (pickle.loads(pickle.dumps(made)) == made) is (name not in BY_IDENTITY)
-    try:
-        assert hash(made) == hash(made)
-    except TypeError as error:
-        assert str(error).startswith("unhashable type: '")
-        assert not any(builtin in str(error) for builtin in ("dict", "mappingproxy", "ndarray", "list"))
+    if name not in BY_IDENTITY and name != "cluster":
+        with pytest.raises(TypeError, match=r"unhashable type: '(?!dict|mappingproxy|ndarray|list)\w+'"):
+            hash(made)

@@ -61,7 +61,7 @@ class Suggestion(Checked):
     doable: bool
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Explanation(Result):
     """What bounds a schedule, in words; prints as them, plots what the critical path consists of.
 

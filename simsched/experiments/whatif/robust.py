@@ -45,7 +45,7 @@ class Robust(Checked):
     wins: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Robustness(Result):
     """Schedules under operator times that vary; prints as a table, plots a box for each.
 

@@ -48,7 +48,7 @@ class Elasticity(Checked):
     high: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Sensitivity(Result):
     """How the makespan responds to every parameter; prints as a table, plots as a tornado chart.
 

@@ -38,7 +38,7 @@ _EXACT, _SETTLED = 1e-9, 3e-3  # relative differences
 _LONGEST: Final = 256  # requests in a pattern
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Throughput(Result):
     """What a plan comes to with several requests in flight; prints as a table, plots how busy each resource was.
 
