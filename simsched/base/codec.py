@@ -193,11 +193,11 @@ def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
     return cls(**values)
 
 
-def write(owner: Any, cls: type[Any] | None = None) -> dict[str, Any]:
-    """Return an instance as a JSON object: its fields, or those of a class above, then what is named in `DERIVED`."""
+def write(owner: Any) -> dict[str, Any]:
+    """Return an instance as a JSON object: its fields in their order, then what its class names in `DERIVED`."""
     source = owner.to_file() if hasattr(owner, "to_file") else owner
     found = {}
-    for each in fields_of(_file_of(cls or type(owner))):
+    for each in fields_of(_file_of(type(owner))):
         value = getattr(source, each.name)
         if not each.brief or isinstance(value, np.ndarray) or value != each.default:
             found[each.name] = each.kind.write(value)

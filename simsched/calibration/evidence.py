@@ -69,9 +69,16 @@ FITTED, HELD_OUT = "fit", "held-out"
 
 
 class Residual(NamedTuple):
-    """A run as it was measured and as the calibrated simulator predicts it: makespans in us.
+    """A run as it was measured and as the calibrated simulator predicts it.
 
-    `role` is ``"fit"``, or ``"held-out"`` for a run that no fit has seen.
+    Parameters
+    ----------
+    name
+        Of the run.
+    measured, predicted
+        Median latency, and simulated makespan, in us.
+    role
+        ``"fit"``, or ``"held-out"`` for a run that no fit has seen.
     """
 
     name: str

@@ -337,7 +337,13 @@ def test_a_search_that_took_no_time_has_no_place_on_a_logarithmic_axis(tmp_path)
     ss.run_study(study, tmp_path, load=workloads.load_kind, executor="serial")
     first, *others = (tmp_path / "rows.jsonl").read_text().splitlines()
     (tmp_path / "rows.jsonl").write_text(
-        "\n".join([json.dumps(json.loads(first) | {"wall.search_s": 0.0}), *others, ""])
+        "\n".join(
+            [
+                json.dumps({k: v for k, v in json.loads(first).items() if k != "digest"} | {"wall.search_s": 0.0}),
+                *others,
+                "",
+            ]
+        )
     )
     page = write_report(ss.Results.open(tmp_path))
     assert "is not drawn: a logarithmic axis has no place for 0 of" in text_of(page)

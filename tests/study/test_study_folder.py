@@ -25,6 +25,20 @@ def ran(folder, whole=STUDY, **options):
     return run_study(whole, folder, **{"load": fork, "executor": "serial", **options})
 
 
+def undigested(line):
+    """A row as releases before wrote it: it may be changed."""
+    row = json.loads(line)
+    del row["digest"]
+    return row
+
+
+def test_a_row_that_was_changed_is_refused(done, tmp_path):
+    row = json.loads(lines(done)[1])
+    folder = copied(done, tmp_path, 1, json.dumps({**row, "makespan_us": row["makespan_us"] * 0.9}) + "\n")
+    with pytest.raises(FormatError, match=r"rows\.jsonl: line 2 was changed after it was written; delete the line"):
+        Results.open(folder)
+
+
 def lines(folder, name="rows.jsonl"):
     return (folder / name).read_text().splitlines(keepends=True)
 
@@ -167,7 +181,7 @@ def test_two_runs_in_one_folder(tmp_path):
 
 
 def test_a_line_that_is_no_row(done, tmp_path):
-    row = json.loads(lines(done)[1])
+    row = undigested(lines(done)[1])
     changes = ({"index": "1"}, {"index": -1}, {"index": True}, {"key": 1}, {"scheduler": None}, {"status": "good"},
                {"makespan_us": "1"}, {"wall.row_s": [1]})  # fmt: skip
     changed = [json.dumps({**row, **change}) + "\n" for change in changes]
@@ -179,7 +193,7 @@ def test_a_line_that_is_no_row(done, tmp_path):
 
 def test_a_row_of_another_study(done, tmp_path):
     """There are 12 rows, and rows 1, 5 and 9 are of lios."""
-    row = json.loads(lines(done)[1])
+    row = undigested(lines(done)[1])
     for change in ({"index": 12}, {"index": 2}, {"scheduler": "heft"}):
         folder = copied(done, tmp_path, 1, json.dumps({**row, **change}) + "\n")
         with pytest.raises(StudyError, match=r"row \d+ \(\w+\) is not of its study; delete it, then resume"):
@@ -188,7 +202,7 @@ def test_a_row_of_another_study(done, tmp_path):
 
 def test_a_row_that_stands_twice(done, tmp_path):
     """Alike but for wall times it counts once; otherwise it says which row and column."""
-    row = json.loads(lines(done)[1])
+    row = undigested(lines(done)[1])
     folder = copied(done, tmp_path, 12, json.dumps({**row, "wall.row_s": 9.0}) + "\n")
     assert len(Results.open(folder).rows) == 12
     folder = copied(done, tmp_path, 12, json.dumps({**row, "makespan_us": 9.0}) + "\n")
@@ -225,7 +239,7 @@ def test_retry_runs_what_failed_and_nothing_else(tmp_path):
 def test_a_row_that_came_to_its_end_takes_the_place_of_one_that_did_not(tmp_path):
     whole = study("lios")
     ran(tmp_path, whole)
-    row = json.loads(lines(tmp_path)[0])
+    row = undigested(lines(tmp_path)[0])
     (tmp_path / "rows.shard-1-of-2.jsonl").write_text(json.dumps({**row, "status": "timeout", "key": "x"}) + "\n")
     assert [row["status"] for row in Results.open(tmp_path).rows] == ["ok"]
 
@@ -271,7 +285,7 @@ def test_what_cannot_be_merged(done, tmp_path):
     with pytest.raises(StudyError, match="other: holds another study: 'schedulers'"):
         merge([done, other], tmp_path / "all")
     wrong = copied(done, tmp_path / "wrong", 1)
-    row = json.loads(lines(wrong)[0])
+    row = undigested(lines(wrong)[0])
     (wrong / "rows.jsonl").write_text(json.dumps({**row, "syncs": 99}) + "\n")
     with pytest.raises(StudyError, match=r"row 0 \(sequential\) stands twice and 'syncs' differs: 0 and 99"):
         merge([done, wrong], tmp_path / "all")

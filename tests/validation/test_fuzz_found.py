@@ -14,26 +14,6 @@ from validation import fuzz_readers
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "reason"),
-    [
-        ("interference", [1, 2], "must be 2 x 2"),
-        ("interference", [0.06, [0.03, 0.06]], "must be 2 x 2"),
-        ("interference", [[None, 0.0], [0.0, 0.0]], "must be finite and not negative"),
-        ("interference", [["", 0.0], [0.0, 0.0]], "must be finite and not negative"),
-        ("interference", [[[], 0.0], [0.0, 0.0]], "must be finite and not negative"),
-        ("peak", {"fp32": None}, "must be positive and finite, and name fp32"),
-        ("peak", {"fp32": "1"}, "must be positive and finite, and name fp32"),
-        ("peak", {"fp32": 1.0, "fp16": [2]}, "must be positive and finite, and name fp32"),
-    ],
-)
-def test_a_device_whose_rates_are_no_numbers(field, value, reason):
-    document = ss.Cluster.preset("a100").to_dict()
-    document["devices"][0][field] = value
-    with pytest.raises(ClusterError, match=rf"^net\.json: devices\[0\]: device 'gpu0': {field} {reason}"):
-        ss.Cluster.from_dict(document, "net.json")
-
-
-@pytest.mark.parametrize(
     ("field", "value"),
     [("makespan_us", "1e999"), ("speedup", "NaN"), ("wall.search_s", "-Infinity"), ("wall.row_s", "1e301")],
 )
@@ -42,6 +22,7 @@ def test_a_row_of_a_study_without_a_finite_number(field, value, tmp_path):
     (study,), (rows,) = fuzz_readers.study_files(), fuzz_readers.rows()
     first, *others = rows.decode().splitlines()
     row = json.loads(first) | {field: "@"}
+    del row["digest"]
     (tmp_path / "study.json").write_bytes(study)
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join([json.dumps(row).replace('"@"', value), *others, ""]))
@@ -88,23 +69,24 @@ def without_links(document):
     return json.loads(json.dumps(document), object_hook=lambda one: one | {"links": []} if "links" in one else one)
 
 
-def test_what_is_simulated_again_on_a_cluster_that_lacks_a_link():
-    """The simulator knew nothing of the file."""
+def test_what_is_simulated_on_a_cluster_that_lacks_a_link():
+    """Files are read without simulating; what asks for a trace is told why there is none."""
     (answer,), (comparison, _) = fuzz_readers.questions()["Answer"], fuzz_readers.comparisons()
-    with pytest.raises(ClusterError, match=r"^net\.json: before: no links lead from gpu"):
-        Answer.from_dict(without_links(json.loads(answer)), "net.json")
+    with pytest.raises(ClusterError, match="no links lead from gpu"):
+        _ = Answer.from_dict(without_links(json.loads(answer)), "net.json").makespan
     document = without_links(json.loads(comparison))
     for at, name in enumerate(["gpu0", "gpu1"]):
         document["plans"]["lios"]["placements"][-at]["device"] = name
-    with pytest.raises(ClusterError, match=r"^net\.json: plans\['lios'\]: no links lead from gpu"):
-        ss.Comparison.from_dict(document, "net.json")
+    found = ss.Comparison.from_dict(document, "net.json")
+    with pytest.raises(ClusterError, match="no links lead from gpu"):
+        _ = found.traces["lios"]
 
 
 def test_a_row_of_a_study_that_does_not_say_why(tmp_path):
     (study,), (rows,) = fuzz_readers.study_files(), fuzz_readers.rows()
     first, *others = rows.decode().splitlines()
     row = json.loads(first)
-    del row["reason"]
+    del row["reason"], row["digest"]
     (tmp_path / "study.json").write_bytes(study)
     (tmp_path / "rows.jsonl").write_text("\n".join([json.dumps(row), *others, ""]))
     with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
@@ -117,5 +99,5 @@ def test_a_validation_without_a_round(rounds, tmp_path):
     document = json.loads(content)
     document["rounds"] = [document["rounds"][0] | {"schedules": []}] if rounds else []
     (tmp_path / "accuracy.json").write_text(json.dumps(document))
-    with pytest.raises(FormatError, match=r"accuracy\.json: a validation has at least one round"):
+    with pytest.raises(BackendError, match=r"accuracy\.json: validation: rounds must"):
         load_accuracy(tmp_path)

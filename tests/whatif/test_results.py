@@ -5,7 +5,7 @@ import json
 import pytest
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError
+from simsched.base.errors import FileError, FormatError, SimschedError
 from simsched.experiments.whatif.breakeven import BreakEven, breakeven
 from simsched.experiments.whatif.explain import Explanation, explain
 from simsched.experiments.whatif.robust import Robustness, robust
@@ -93,10 +93,10 @@ def test_a_document_of_a_wrong_kind_is_refused(name, made):
 @pytest.mark.parametrize(
     ("name", "edit", "message"),
     [
-        ("sweep", {"reasons": [[2, 0, "why"]]}, "reasons must be lists of two places and a text"),
-        ("sweep", {"reasons": [[-1, 0, "why"]]}, "reasons must be"),
+        ("sweep", {"reasons": [[2, 0, "why"]]}, "reasons must be"),
+        ("sweep", {"reasons": [[-1, 0, "why"]]}, "reasons[0][0] must be"),
         ("sweep", {"reasons": [[0, 1, "why"]]}, "reasons must be"),
-        ("sweep", {"reasons": [[0, -1, "why"]]}, "reasons must be"),
+        ("sweep", {"reasons": [[0, -1, "why"]]}, "reasons[0][1] must be"),
         ("sweep-2", {"reasons": [[0, 2, "why"]]}, "reasons must be"),
         ("sweep-2", {"reasons": [[0, 0, "why"], [1, 1, "why"]]}, None),
         ("sweep", {"reasons": [[1, 0, "why"]]}, None),
@@ -115,6 +115,6 @@ def _refusal(kind, document):
     """Why a document is refused; one that is not can be shown."""
     try:
         repr(kind.from_dict(document, "x.json"))
-    except FormatError as error:
+    except SimschedError as error:
         return str(error)
     return None

@@ -153,9 +153,9 @@ def test_rebuilding():
         (lambda a: a.fuse([["a"], ["b"]]), WhatIfError, "fuse: give the names"),
         (lambda a: a.remove(), WhatIfError, "remove: give the names of at least 1 operators"),
         (lambda a: a.rebuild(batch=[float("inf")]), WhatIfError, "rebuild.batch: give a JSON value"),
-        (lambda a: a.device(bandwidth=0).makespan, ClusterError, "bandwidth must be positive"),
+        (lambda a: a.device(bandwidth=0).makespan, ClusterError, "bandwidth must be finite and positive"),
         (lambda a: a.device(sms=absolute(1.5)).makespan, ClusterError, "sms must be a whole number"),
-        (lambda a: a.device(sms=0).makespan, ClusterError, "sms must be at least 1"),
+        (lambda a: a.device(sms=0).makespan, ClusterError, "sms must be a whole number of at least 1"),
         (lambda a: a.remove("a", "b", "c").makespan, WhatIfError, "nothing of graph 'fork'"),
     ],
 )

@@ -158,7 +158,7 @@ def test_what_is_no_dot_is_refused(text, message):
         ("digraph { a [time=-1] }", "operator 'a': time must be finite and not negative"),
         (f"digraph {{ a [flops={'9' * 5000}] }}", "operator 'a': flops must be finite"),
         ("digraph { a [utilization=2] }", "operator 'a': utilization"),
-        ("digraph { a [dtype=int3] }", "unknown dtype 'int3'"),
+        ("digraph { a [dtype=int3] }", "dtype must be one of fp64"),
         ('digraph { "" }', "name must be a text"),
         ("digraph { a -> b [nbytes=-1] }", "edge a -> b: nbytes"),
     ],

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Checked, Document, brief, write
+from simsched.base.codec import Checked, Document, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError
 from simsched.base.io import naming
 from simsched.base.kinds import Amount, Count, Filled
@@ -207,6 +207,11 @@ class Validation(Checked):
     seed: int | None
     rounds: Annotated[tuple[Round, ...], Filled()]
 
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if not all(each.schedules for each in self.rounds):
+            raise self.refusal("rounds must have a schedule each")
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Accuracy(Validation):
@@ -220,15 +225,12 @@ class Accuracy(Validation):
         Of the last round, the simulated trace and the measured run by scheduler.
     """
 
-    calibration: Calibration
-    traces: Mapping[str, tuple[Trace, Replay]]
-
-    def __post_init__(self) -> None:
-        """Take it as it is: what only stands for a calibration serves, too."""
+    calibration: Calibration = aside()  # or what only stands for one
+    traces: Mapping[str, tuple[Trace, Replay]] = aside()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was predicted and measured as JSON values."""
-        return write(self, Validation)
+        return write(self)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a pandas DataFrame, with their round.
