@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.rows import Row
+from simsched.rewriting.draft import Draft, Row
 from simsched.rewriting.splitting import carries_all
 
 Match = tuple[str, ...]

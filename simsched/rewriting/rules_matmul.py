@@ -6,9 +6,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.recipes import ATTRIBUTE, concat, recipe_of
-from simsched.rewriting.rows import Read, Row
+from simsched.rewriting.draft import Draft, Read, Row
 from simsched.rewriting.rule import Match, Substitution, ends_in, is_plain_sum, pairs_in, pairs_that_end_in
 from simsched.rewriting.splitting import (
     in_order_of_concat,
@@ -19,9 +17,9 @@ from simsched.rewriting.splitting import (
     replace_by_parts,
     sole_input,
 )
-from simsched.rewriting.works import REMEMBERED, Shape, copy_of, made_from, tensor_nbytes
+from simsched.rewriting.works import REMEMBERED, WEIGHTS, Shape, concat, copy_of, made_from, recipe_of, tensor_nbytes
 
-_KNOWN: Final = ("in_features", "out_features", "activation", "bias", ATTRIBUTE)
+_KNOWN: Final = ("in_features", "out_features", "activation", "bias", WEIGHTS)
 
 
 class Linear(NamedTuple):

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.rows import Read, Row, Source
+from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
 from simsched.rewriting.works import REMEMBERED, Shape, concat_of, slice_of, tensor_nbytes
 

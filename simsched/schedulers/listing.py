@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.base.numeric import is_count, is_number
+from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats
+
+MODES: Final = ("paper", "impl")
+"""As a paper has it, or as its released code does."""
 
 
 def require_streams(scheduler: str, streams: int) -> None:
@@ -47,6 +53,18 @@ def require_finite(scheduler: str, makespan: float) -> float:
             f"{scheduler}: the times of operators and transfers add up to more than a float holds; give shorter ones"
         )
     return makespan
+
+
+def ways(cluster: Cluster) -> tuple[Floats, Floats]:
+    """Return latency in us and bytes per us from each device to each other one, shape (n_devices, n_devices) each.
+
+    Without links both are infinite, so that nothing ever gets there.
+    """
+    n = len(cluster)
+    src, dst = np.indices((n, n)).reshape(2, -1)
+    found = cluster.routes(src, dst)
+    rate = np.minimum(found.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
+    return found.latency.reshape(n, n), np.where(found.known, rate, np.inf).reshape(n, n)
 
 
 def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:

@@ -11,10 +11,8 @@ import workloads
 from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.schedule import Placement, Schedule
-from simsched.schedulers.search.candidate import Candidate, launch_order
-from simsched.schedulers.search.core import MOVES
-from simsched.schedulers.search.stages import StageMoves, merge
-from simsched.schedulers.search.walk import Walk
+from simsched.schedulers.search.candidate import Candidate, StageMoves, launch_order, merge
+from simsched.schedulers.search.walk import MOVES, Walk
 from simsched.simulator import Evaluator
 
 

@@ -11,10 +11,18 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.ios.endings import search_endings
-from simsched.schedulers.ios.lattice import build_states
-from simsched.schedulers.ios.prefixes import fill_slots
-from simsched.schedulers.ios.tables import COLLECT, END_OF_STAGE, FIRST_NODE, FORMULA, LOOK_UP, Run, Value
+from simsched.schedulers.ios.endings import (
+    COLLECT,
+    END_OF_STAGE,
+    FIRST_NODE,
+    FORMULA,
+    LOOK_UP,
+    Run,
+    Value,
+    build_states,
+    fill_slots,
+    search_endings,
+)
 from simsched.schedulers.stage_costs import StageFormula
 
 _STEPS: Final = 2**21  # cells between two looks at the clock

@@ -14,18 +14,14 @@ from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.ios.blocks import BLOCKS, blocks_of
-from simsched.schedulers.ios.merging import Merging
 from simsched.schedulers.ios.part import Limits
-from simsched.schedulers.ios.solving import Piece, Solver
-from simsched.schedulers.ios.stages import Stages
-from simsched.schedulers.listing import require_choice, require_flag
+from simsched.schedulers.ios.solving import BLOCKS, Merging, Piece, Solver, Stages, blocks_of
+from simsched.schedulers.listing import MODES, require_choice, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageFormula, StageLatencyOption
 
 STRATEGIES: Final = ("both", "parallel", "merge")
 ENDINGS: Final = ("exact", "single_root")
-MODES: Final = ("paper", "impl")
 _MOST_THREADS: Final = 8
 _MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
 

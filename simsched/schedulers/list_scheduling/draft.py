@@ -12,11 +12,8 @@ from simsched.model.costmodel import CostModel, operator_times, times_by_device
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.list_scheduling.earliest import place_earliest
-from simsched.schedulers.list_scheduling.paths import find_ranks, look_ahead
-from simsched.schedulers.list_scheduling.placing import place
-from simsched.schedulers.list_scheduling.tables import Gap, Lists
-from simsched.schedulers.listing import linked_devices, require_finite, require_streams
+from simsched.schedulers.list_scheduling.placing import Gap, Lists, find_ranks, look_ahead, place, place_earliest
+from simsched.schedulers.listing import linked_devices, require_finite, require_streams, ways
 
 _STEPS: Final = 200_000
 """Steps after which the machine code returns for a moment, at most some tenths of a second: so that Ctrl-C is heard."""
@@ -88,45 +85,29 @@ class Draft:
             time=different[0] if len(rows) == 1 else np.concatenate(different),
         )  # fmt: skip
         table["devices"]["row"], table["devices"]["allowed"] = row, 1
-        self._links: tuple[Floats, Floats] | None = None
         if len(row) > 1:
-            self._find_links()
+            table["exact"], table["nbytes"] = map(np.ascontiguousarray, (graph.edge_transfer, graph.edge_nbytes))
+            table["latency"], table["rate"] = self._latency, self._rate = ways(cluster)
 
     @property
     def mean_times(self) -> Floats:
         """Time of each operator in us, the mean over devices, shape (n_ops,)."""
         return self._mean
 
-    def _find_links(self) -> None:
-        """Find the ways between devices, if any edge has no exact time."""
-        graph, n = self._graph, len(self._devices)
-        table, exact = self._table, np.ascontiguousarray(graph.edge_transfer)
-        table["exact"], table["nbytes"] = exact, np.ascontiguousarray(graph.edge_nbytes)
-        if not np.isnan(exact).any():
-            return
-        a, b = np.divmod(np.arange(n * n), n)
-        routes = self._cluster.routes(a, b)
-        copy_rate = np.array([device.copy_rate for device in self._devices])
-        rate = np.where(routes.known, np.minimum(routes.bandwidth, copy_rate[a]), np.inf)
-        table["latency"], table["rate"] = self._links = routes.latency, rate
-
     def mean_transfers(self) -> Floats:
         """Return the time of each edge between two devices in us, the mean over the pairs that links join, (n_edges,).
 
         An exact time is that between any two devices; on one device nothing is moved.
         """
-        graph, n = self._graph, len(self._devices)
+        n = len(self._devices)
         if n == 1:
-            return np.zeros(len(graph.src))
+            return np.zeros(len(self._graph.src))
         exact = self._table["exact"]
-        if self._links is None:
-            return exact
-        latency, rate = self._links
-        pairs = np.flatnonzero(np.isfinite(latency) & (np.arange(n * n) % (n + 1) > 0))
-        if not len(pairs):
+        pairs = np.isfinite(self._latency) & ~np.eye(n, dtype=np.bool_)
+        if not pairs.any():
             return np.nan_to_num(exact, nan=0.0)
         with np.errstate(over="ignore"):
-            moved = latency[pairs].mean() + self._table["nbytes"] * (1.0 / rate[pairs]).mean()
+            moved = self._latency[pairs].mean() + self._table["nbytes"] * (1.0 / self._rate[pairs]).mean()
         return np.where(np.isnan(exact), moved, exact)
 
     def upward_rank(self, *, transfers: bool = True) -> Floats:
@@ -221,15 +202,10 @@ class Draft:
                 piece(table)
             if not table.stuck and np.isfinite(table["ops"]["finish"]).all():
                 return
-            self._use_linked_devices()
+            if len(self._devices) > 1 and np.isnan(table["exact"]).any():
+                table["devices"]["allowed"] = 0
+                table["devices"]["allowed"][linked_devices(np.isfinite(self._latency))] = 1
         require_finite(self._scheduler, inf)  # nothing else keeps operators from devices that are all linked
-
-    def _use_linked_devices(self) -> None:
-        """Place operators on devices only between any two of which links lead."""
-        if self._links is not None:
-            n, devices = len(self._devices), self._table["devices"]
-            devices["allowed"] = 0
-            devices["allowed"][linked_devices(np.isfinite(self._links[0].reshape(n, n)))] = 1
 
     def schedule(self, *, as_placed: bool = False) -> Schedule:
         """Return the schedule, launched by start times, or in the order in which operators were placed.
