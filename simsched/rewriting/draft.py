@@ -264,26 +264,16 @@ class Draft:
         draft = Draft.__new__(Draft)
         draft.name, draft.outside, draft.kept = self.name, self.outside, self.kept
         draft._found = {}
-        rows: dict[str, Row] = {}
-        signature = self._signature
-        placed = not fresh
-        for name, row in self.rows.items():
-            if name not in changed:
-                rows[name] = row
-                continue
-            signature -= row.key
-            after = changed[name]
-            if not placed:  # the first place that changes
-                placed = True
-                _put(rows, fresh, changed)
-            if after is not None:
-                rows[name] = after
-        if not placed:
-            _put(rows, fresh, changed)
-        draft.rows = rows
+        names = list(self.rows)
+        if fresh:
+            first = next((i for i, name in enumerate(names) if name in changed), len(names))
+            names[first:first] = fresh
+        after_all = ((name, changed[name] if name in changed else self.rows[name]) for name in names)
+        draft.rows = rows = {name: row for name, row in after_all if row is not None}
         draft.readers = self._new_readers(changed)
-        signature += sum(row.key for row in changed.values() if row is not None)
-        draft._signature = signature & KEY_MASK
+        gone = sum(self.rows[name].key for name in changed if name in self.rows)
+        came = sum(row.key for row in changed.values() if row is not None)
+        draft._signature = (self._signature - gone + came) & KEY_MASK
         for name, after in changed.items():
             if after is None:
                 if name in draft.readers or name in self.kept:
@@ -354,13 +344,6 @@ def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
             read = read._replace(producer=source.producer, slice=compose(source.slice, read.slice))
         reads.append(read)
     return Row(row.operator, reads)
-
-
-def _put(rows: dict[str, Row], names: Iterable[str], changed: Mapping[str, Row | None]) -> None:
-    for name in names:
-        row = changed[name]
-        assert row is not None
-        rows[name] = row
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

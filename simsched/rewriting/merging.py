@@ -57,17 +57,8 @@ def conv_of(op: Operator) -> Conv | None:
     kernel, stride, padding = (tuple(size) for size in sizes if size is not None)
     groups, activation = given.get("groups", 1), given.get("activation")
     rest = {key: value for key, value in given.items() if key not in _KNOWN}
-    conv = Conv(
-        kernel,
-        stride,
-        padding,
-        groups,
-        activation,
-        json.dumps(rest, sort_keys=True),
-        op.input_shapes[0],
-        op.output_shape,
-        op.dtype,
-    )
+    text = json.dumps(rest, sort_keys=True)
+    conv = Conv(kernel, stride, padding, groups, activation, text, op.input_shapes[0], op.output_shape, op.dtype)
     if type(groups) is not int or groups < 1 or conv.in_channels % groups or conv.out_channels % groups:
         return None
     if activation is not None and not isinstance(activation, str):
@@ -145,20 +136,14 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
         nbytes += op.nbytes + zeros
     nbytes -= (len(ops) - 1) * tensor_nbytes(first.input_shape, first.dtype)
     channels = sum(conv.out_channels for conv in convs)
-    recipes = [pad(recipe_of(op), conv.kernel, whole.kernel) for op, conv in zip(ops, convs, strict=True)]
+    weights = concat([pad(recipe_of(op), conv.kernel, whole.kernel) for op, conv in zip(ops, convs, strict=True)], 0)
     return made_from(
-        ops,
-        name,
-        kind="conv",
-        flops=flops,
-        nbytes=max(0.0, nbytes),
-        weight_nbytes=weight_nbytes,
+        ops, name, flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes,
         attributes=conv_attributes(
-            ops, kernel=whole.kernel, padding=whole.padding, out_channels=channels, weights=concat(recipes, 0)
+            ops, kernel=whole.kernel, padding=whole.padding, out_channels=channels, weights=weights
         ),
-        input_shapes=(first.input_shape,),
-        output_shape=(first.output_shape[0], channels, *first.output_shape[2:]),
-    )
+        input_shapes=(first.input_shape,), output_shape=(first.output_shape[0], channels, *first.output_shape[2:]),
+    )  # fmt: skip
 
 
 def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:

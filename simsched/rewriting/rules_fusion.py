@@ -8,7 +8,7 @@ from typing import Any, Final
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
-from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, pairs_in, sole_follower
+from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, pairs_in, sole_follower
 from simsched.rewriting.slices import Slice, slice_made
 from simsched.rewriting.splitting import (
     axis_of_concat,
@@ -16,6 +16,7 @@ from simsched.rewriting.splitting import (
     new_name,
     only_copies,
     operators,
+    replace_behind,
     replace_behind_concat,
     resolved,
     sole_input,
@@ -29,12 +30,16 @@ FUSED: Final = "elementwise"
 _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 
 
+# R1: an activation or a normalization behind a product
+
+
 def _epilogues(draft: Draft) -> Iterator[Match]:
-    for kind in _PRODUCTS:
-        for name in draft.of_kind(kind):
-            row = sole_follower(draft, name)
-            if row is not None and _takes_in(draft.rows[name].operator, row):
-                yield name, row.operator.name
+    return followed(draft, _PRODUCTS)
+
+
+def _has_epilogue(draft: Draft, match: Match) -> bool:
+    row = sole_follower(draft, match[0])
+    return row is not None and row.operator.name == match[1] and _takes_in(draft.rows[match[0]].operator, row)
 
 
 def _takes_in(op: Operator, follower: Row) -> bool:
@@ -47,12 +52,8 @@ def _takes_in(op: Operator, follower: Row) -> bool:
 
 
 def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
-    name, last = match
-    row = sole_follower(draft, name)
-    first = draft.rows[name]
-    if row is None or row.operator.name != last or not _takes_in(first.operator, row):
-        return None
-    return draft.replace(match, [Row(_fused(first.operator, row.operator), first.reads)])
+    first, then = (draft.rows[name] for name in match)
+    return draft.replace(match, [Row(_fused(first.operator, then.operator), first.reads)])
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -73,25 +74,21 @@ def _fused(op: Operator, then: Operator) -> Operator:
         attributes["activation"] = then.kind
     assert op.output_shape is not None
     return made_from(
-        (op, then),
-        then.name,
-        kind=op.kind,
-        flops=op.flops,
-        nbytes=op.nbytes + added,
-        weight_nbytes=op.weight_nbytes + added,
-        attributes=attributes,
-        input_shapes=op.input_shapes,
-        output_shape=op.output_shape,
-        like=op,
-    )
+        (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
+        attributes=attributes, input_shapes=op.input_shapes, output_shape=op.output_shape, like=op,
+    )  # fmt: skip
+
+
+# R13: elementwise operators in a row
 
 
 def _chains(draft: Draft) -> Iterator[Match]:
-    for kind in _ELEMENTWISE:
-        for name in draft.of_kind(kind):
-            row = sole_follower(draft, name)
-            if row is not None and _can_chain(draft.rows[name], row):
-                yield name, row.operator.name
+    return followed(draft, _ELEMENTWISE)
+
+
+def _is_chain(draft: Draft, match: Match) -> bool:
+    row = sole_follower(draft, match[0])
+    return row is not None and row.operator.name == match[1] and _can_chain(draft.rows[match[0]], row)
 
 
 def _can_chain(first: Row, second: Row) -> bool:
@@ -107,12 +104,8 @@ def _can_chain(first: Row, second: Row) -> bool:
 
 
 def _chained(draft: Draft, match: Match) -> Draft | None:
-    name, last = match
-    row = sole_follower(draft, name)
-    first = draft.rows[name]
-    if row is None or row.operator.name != last or not _can_chain(first, row):
-        return None
-    position = draft.readers[name][0][1]
+    first, row = (draft.rows[name] for name in match)
+    position = draft.readers[match[0]][0][1]
     reads = (*row.reads[:position], *first.reads, *row.reads[position + 1 :])
     return draft.replace(match, [Row(_chain(first.operator, row.operator, position), reads)])
 
@@ -122,22 +115,16 @@ def _chain(op: Operator, then: Operator, position: int) -> Operator:
     """Return the operator that does `then`, whose input `position` is what `op` writes, and `op` before it."""
     shape = op.output_shape
     assert shape is not None
-    inputs = (*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :])
     sums = all(
         x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in (op, then)
     )
     return made_from(
-        (op, then),
-        then.name,
-        kind="add" if sums else FUSED,
-        flops=op.flops + then.flops,
-        nbytes=max(0.0, op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype)),
-        weight_nbytes=op.weight_nbytes + then.weight_nbytes,
+        (op, then), then.name, kind="add" if sums else FUSED,
+        nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
         attributes={} if sums else {"parts": _parts_of_chain(op, then, position)},
-        input_shapes=inputs,
-        output_shape=shape,
-        like=then,
-    )
+        input_shapes=(*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :]),
+        output_shape=shape, like=then,
+    )  # fmt: skip
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
@@ -167,20 +154,20 @@ def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
     return [part]
 
 
-R1 = Substitution("R1", "activation or normalization into the operator before it", _epilogues, _with_epilogue)
-R13 = Substitution("R13", "elementwise operators in a row into one", _chains, _chained)
-
-
 # R11: an activation of several tensors
 
 
 def _activations(draft: Draft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
-        match = (name, *dict.fromkeys(read.producer for read in draft.rows[name].reads))
-        if _is_concat_of_activations(draft, match):
-            yield match
+        yield name, *dict.fromkeys(read.producer for read in draft.rows[name].reads)
     for kind in ACTIVATIONS:
-        yield from (match for match in pairs_in(_related(draft, kind)) if _axis_of_pair(draft, match) is not None)
+        yield from pairs_in(_related(draft, kind))
+
+
+def _can_be_one(draft: Draft, match: Match) -> bool:
+    if draft.rows[match[0]].operator.kind == "concat":
+        return _is_concat_of_activations(draft, match)
+    return _axis_of_pair(draft, match) is not None
 
 
 def _is_concat_of_activations(draft: Draft, match: Match) -> bool:
@@ -238,8 +225,7 @@ def _activated_together(draft: Draft, match: Match) -> Draft | None:
     if draft.rows[match[0]].operator.kind == "concat":
         return _activated_behind(draft, match)
     axis = _axis_of_pair(draft, match)
-    if axis is None:
-        return None
+    assert axis is not None
     first, second = (draft.rows[name].reads[0].slice for name in match)
     names = match[::-1] if first and second and first[1] > second[1] else match
     op = _joined_activation(operators(draft, names), new_name(draft, "+".join(names)), axis)
@@ -247,17 +233,11 @@ def _activated_together(draft: Draft, match: Match) -> Draft | None:
 
 
 def _activated_behind(draft: Draft, match: Match) -> Draft | None:
-    if not _is_concat_of_activations(draft, match):
-        return None
     name, *names = match
     row = draft.rows[name]
-    axis = row.operator.attributes["axis"]
-    op = _joined_activation(operators(draft, names), name, axis)
+    op = _joined_activation(operators(draft, names), name, row.operator.attributes["axis"])
     inner = _renamed(row.operator, new_name(draft, f"{name}.input"))
-    before = Row(inner, [draft.rows[each].reads[0] for each in names])
-    read = Read(inner.name, None, tensor_nbytes(op.input_shapes[0], op.dtype))
-    after = draft.replace(match, [before, Row(op, (read,))])
-    return None if after is None else joined(after, inner.name) or after
+    return replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -269,17 +249,7 @@ def _renamed(op: Operator, name: str) -> Operator:
 def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
     shapes = [op.output_shape for op in ops if op.output_shape is not None]
     shape = (*shapes[0][:axis], sum(each[axis] for each in shapes), *shapes[0][axis + 1 :])
-    return made_from(
-        ops,
-        name,
-        kind=ops[0].kind,
-        flops=sum(op.flops for op in ops),
-        nbytes=sum(op.nbytes for op in ops),
-        weight_nbytes=0.0,
-        attributes={},
-        input_shapes=(shape,),
-        output_shape=shape,
-    )
+    return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
 
 
 # R12: slices of a concatenation, and concatenations of slices
@@ -373,5 +343,11 @@ def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
     return draft.replace(remove, [Row(row.operator, reads)])
 
 
-R11 = Substitution("R11", "an activation of joined tensors instead of each", _activations, _activated_together)
+R1 = Substitution(
+    "R1", "activation or normalization into the operator before it", _epilogues, _with_epilogue, _has_epilogue
+)
+R11 = Substitution(
+    "R11", "an activation of joined tensors instead of each", _activations, _activated_together, _can_be_one
+)
 R12 = Substitution("R12", "slices of concatenations and concatenations of slices left out", _needless, _cleaned)
+R13 = Substitution("R13", "elementwise operators in a row into one", _chains, _chained, _is_chain)

@@ -92,34 +92,31 @@ def made_from(
     ops: Sequence[Operator],
     name: str,
     *,
-    kind: str,
-    flops: float,
-    nbytes: float,
-    weight_nbytes: float,
     attributes: Mapping[str, Any],
     input_shapes: Sequence[Shape],
     output_shape: Shape,
+    kind: str | None = None,
+    flops: float | None = None,
+    nbytes: float | None = None,
+    weight_nbytes: float | None = None,
     like: Operator | None = None,
 ) -> Operator:
-    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's."""
+    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's.
+
+    It is of the kind of the first; FLOP and bytes are the sums unless given, and bytes never less than 0.
+    """
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
+    total = sum(op.nbytes for op in ops)
     made = Operator(
-        name,
-        kind=kind,
-        flops=flops,
-        nbytes=nbytes if any(op.nbytes for op in ops) else 0.0,
-        weight_nbytes=weight_nbytes,
-        kernels=kernels,
-        utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
-        intensity=_intensity(ops),
-        dtype=ops[0].dtype,
-        attributes=attributes,
-        input_shapes=tuple(input_shapes),
-        output_shape=output_shape,
-        block=ops[0].block,
-        host=max(op.host for op in ops),
-    )
+        name, kind=kind or ops[0].kind, flops=sum(op.flops for op in ops) if flops is None else flops,
+        nbytes=max(0.0, total if nbytes is None else nbytes) if total else 0.0,
+        weight_nbytes=sum(op.weight_nbytes for op in ops) if weight_nbytes is None else weight_nbytes,
+        kernels=kernels, utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
+        intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
+        dtype=ops[0].dtype, attributes=attributes, input_shapes=tuple(input_shapes), output_shape=output_shape,
+        block=ops[0].block, host=max(op.host for op in ops),
+    )  # fmt: skip
     times = _times(ops)
     if len(times) == len(ops) and not any(op.flops or op.nbytes for op in ops):
         return replace(made, time=sum(times))
@@ -146,18 +143,11 @@ def copy_of(
     n_threads = -(-prod(output_shape) * width // max(_WORD, width))
     has_kernels = any(op.kernels for op in ops)
     made = Operator(
-        name,
-        kind=kind,
-        flops=flops,
-        nbytes=(1 + n_reads) * written,
+        name, kind=kind, flops=flops, nbytes=(1 + n_reads) * written,
         kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
-        intensity="memory" if any(op.intensity for op in ops) else None,
-        dtype=ops[0].dtype,
-        attributes=attributes,
-        input_shapes=tuple(input_shapes),
-        output_shape=output_shape,
-        block=ops[0].block,
-    )
+        intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype, attributes=attributes,
+        input_shapes=tuple(input_shapes), output_shape=output_shape, block=ops[0].block,
+    )  # fmt: skip
     return _timed(made, ops)
 
 
@@ -166,14 +156,8 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     assert op.output_shape is not None
     shape = (*op.output_shape[:axis], end - begin, *op.output_shape[axis + 1 :])
-    made = copy_of(
-        (op,),
-        name,
-        kind="slice",
-        attributes={"axis": axis, "begin": begin, "end": end},
-        input_shapes=(op.output_shape,),
-        output_shape=shape,
-    )
+    cut = {"axis": axis, "begin": begin, "end": end}
+    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(op.output_shape,), output_shape=shape)
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
 
 
@@ -183,6 +167,27 @@ def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tup
     first = input_shapes[0]
     shape = (*first[:axis], sum(other[axis] for other in input_shapes), *first[axis + 1 :])
     return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def sum_of(total: Operator, name: str, shape: Shape, flops: float) -> Operator:
+    """Return the sum of two tensors that stands before an operator for a sum, `total`, behind it."""
+    return copy_of(
+        (total,), name, kind="add", attributes={}, input_shapes=(shape, shape), output_shape=shape, flops=flops,
+        n_reads=2,
+    )  # fmt: skip
+
+
+def with_activation(attributes: Mapping[str, Any], op: Operator) -> dict[str, Any]:
+    """Return attributes with the activation of an operator, if it has one."""
+    if "activation" not in op.attributes:
+        return dict(attributes)
+    return {**attributes, "activation": op.attributes["activation"]}
+
+
+def most_blocks(ops: Sequence[Operator]) -> Operator:
+    """Return the first of the operators that have the most thread blocks."""
+    return max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels))
 
 
 def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]:
@@ -197,11 +202,6 @@ def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]
         return ()
     _, outputs, i = max(sizes)
     return tuple(replace(kernel, blocks=-(-kernel.blocks * n // outputs)) for kernel in ops[-i].kernels)
-
-
-def _intensity(ops: Sequence[Operator]) -> str | None:
-    found = [op.intensity for op in ops]
-    return next((kind for kind in ("compute", "memory") if kind in found), None)
 
 
 def _times(ops: Sequence[Operator]) -> list[float]:
