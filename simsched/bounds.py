@@ -15,7 +15,7 @@ from simsched.model.costmodel import CostModel, default_cost, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.program import launch_ptr
-from simsched.schedulers.listing import ways
+from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import Demand, demand_of
 
@@ -201,8 +201,7 @@ def alone(graph: OpGraph) -> npt.NDArray[np.bool_]:
     when its turn comes, and likewise from the end. O(V + E).
     """
     n = len(graph)
-    place = np.empty(n, np.int64)
-    place[graph.order_index] = np.arange(n)
+    place = place_of(graph.order_index)
     one = np.ones(n, np.bool_)
     for turn, near, far in ((place, graph.src, graph.dst), (n - 1 - place, graph.dst, graph.src)):
         ready = np.zeros(n, np.int64)
@@ -401,16 +400,10 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
         for d in cluster.kinds
     ]
     setting = Setting(
-        graph=graph,
-        count=np.bincount(kind),
-        times=whole[0],
-        work=whole[1 + asked],
-        capacity=np.ones(len(asked)),
-        pairs=pairs,
-        moves=least_moves(graph, cluster, kind, pairs.shape[1], pair_of),
-        first=min(first for first, _ in costs),
-        step=min(step for _, step in costs),
-    )
+        graph=graph, count=np.bincount(kind), times=whole[0], work=whole[1 + asked], capacity=np.ones(len(asked)),
+        pairs=pairs, moves=least_moves(graph, cluster, kind, pairs.shape[1], pair_of),
+        first=min(first for first, _ in costs), step=min(step for _, step in costs),
+    )  # fmt: skip
     return setting, asked
 
 

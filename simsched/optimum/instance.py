@@ -20,7 +20,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.schedule import Schedule
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule
-from simsched.schedulers.listing import ways
+from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.workload import demand_of
 
 _MOST_DIGITS = 6
@@ -78,14 +78,9 @@ class Instance:
         moves = self.moves.transpose(1, 2, 0).copy()
         moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
         return Setting(
-            graph=self.graph,
-            count=np.ones(n, np.int64),
-            times=self.times,
-            work=self.times[None],
-            capacity=np.array([float(self.streams)]),
-            pairs=self.pairs,
-            moves=list(moves),
-        )
+            graph=self.graph, count=np.ones(n, np.int64), times=self.times, work=self.times[None],
+            capacity=np.array([float(self.streams)]), pairs=self.pairs, moves=list(moves),
+        )  # fmt: skip
 
     @cached_property
     def reach(self) -> tuple[Floats, Floats]:
@@ -288,9 +283,7 @@ def first_schedules(
         number = np.array([cluster.index.get(name, -1) for name in plan.devices])
         device = np.empty(len(graph), np.int64)
         device[plan.op] = number[plan.device]
-        place = np.empty(len(graph))
-        place[plan.op] = np.arange(len(graph))
-        yield list_schedule(instance, place.tolist(), device.tolist())
+        yield list_schedule(instance, place_of(plan.op).tolist(), device.tolist())
     head, tail = instance.reach
     onward = (tail + instance.times).min(axis=0)
     for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
@@ -315,9 +308,7 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     that a place was given where an operator cannot be.
     """
     n, times, moves = len(rank), *instance.rows
-    turn = np.empty(n, np.int64)
-    turn[instance.graph.order_index] = np.arange(n)
-    turns = turn.tolist()
+    turns = place_of(instance.graph.order_index).tolist()
     readers: list[list[int]] = [[] for _ in range(n)]
     missing = [len(row) for row in instance.producers]
     for v, row in enumerate(instance.producers):

@@ -10,7 +10,7 @@ import numpy as np
 
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_count, is_number
+from simsched.base.numeric import is_number
 from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -18,7 +18,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, wholes_of
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_rng, require_streams
+from simsched.schedulers.listing import place_of, require_count, require_rng, require_streams
 
 
 class Model:
@@ -337,8 +337,7 @@ def optimal(
     """
     graph, cluster = upon(cluster, graph)
     require_streams("optimal", streams)
-    if not is_count(workers, 1):
-        raise SchedulerError(f"optimal: workers must be a whole number of at least 1, not {workers!r}")
+    require_count("optimal", "workers", workers)
     if budget is not None and not (is_number(budget) and budget > 0):
         raise SchedulerError(f"optimal: budget must be a number of deterministic seconds above 0, not {budget!r}")
     seed = int(require_rng("optimal", rng).integers(2**31))
@@ -431,24 +430,17 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> tuple[bool, bool]:
 
 def _read(solver: Any, model: Model, instance: Instance) -> Listed:
     """Return what the solver found, listed anew in us."""
-    n = len(instance.graph)
-    turn = np.empty(n, np.int64)
-    turn[instance.graph.order_index] = np.arange(n)
+    turn = place_of(instance.graph.order_index)
     start = [solver.value(x) for x in model.start]
     end = [x + solver.value(span) for x, span in zip(start, model.span, strict=True)]
-    order = sorted(range(n), key=lambda i: (start[i], end[i], turn[i]))
+    order = sorted(range(len(turn)), key=lambda i: (start[i], end[i], turn[i]))
     places = [next(place for place, x in row.items() if solver.boolean_value(x)) for row in model.runs]
     return listed(instance, order, *([place[k] for place in places] for k in (0, 1)))
 
 
 def _schedule(instance: Instance, cluster: Cluster, plan: Listed, search: Mapping[str, Any]) -> Schedule:
     return Schedule.from_columns(
-        instance.graph,
-        plan.order,
-        [device.name for device in cluster.devices],
-        device=[plan.device[i] for i in plan.order],
-        stream=[plan.stream[i] for i in plan.order],
-        estimate=plan.makespan,
-        scheduler="optimal",
-        search=search,
-    ).check(cluster)
+        instance.graph, plan.order, [device.name for device in cluster.devices],
+        device=[plan.device[i] for i in plan.order], stream=[plan.stream[i] for i in plan.order],
+        estimate=plan.makespan, scheduler="optimal", search=search,
+    ).check(cluster)  # fmt: skip

@@ -10,8 +10,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, require_choice
-from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
+from simsched.schedulers.listing import MODES, require_choice, require_count
+from simsched.schedulers.stream_plan import captured, pooled
 
 _STREAMS: Final = ("chains", "reuse", "dilworth")
 _NONE: Final = -1
@@ -95,7 +95,7 @@ def nimble(
     if streams is None:
         streams = "chains" if mode == "paper" else "reuse"
     require_choice("nimble", "streams", streams, _STREAMS, "; a limit is given as max_streams")
-    require_max_streams("nimble", max_streams)
+    require_count("nimble", "max_streams", max_streams, none=", or None for no limit")
     found = assign_streams(graph, streams)
     stream = pooled(found.stream, max_streams)
     if mode == "paper":

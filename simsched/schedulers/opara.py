@@ -15,8 +15,8 @@ from simsched.model.costmodel import CostModel
 from simsched.model.graph import INTENSITIES, Kernel, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, readers, require_choice, sources
-from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
+from simsched.schedulers.listing import MODES, readers, require_choice, require_count, sources
+from simsched.schedulers.stream_plan import captured, pooled
 
 CLASSES: Final = ("table", "roofline", "measured", "none")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
@@ -397,7 +397,7 @@ def opara(
     if metric is not None:
         require_choice("opara", "metric", metric, METRICS)
     require_choice("opara", "classes", classes, CLASSES)
-    require_max_streams("opara", max_streams)
+    require_count("opara", "max_streams", max_streams, none=", or None for no limit")
     released = mode == "impl"
     topological = graph.order_index.tolist()
     launches = topological

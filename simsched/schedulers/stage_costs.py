@@ -140,10 +140,8 @@ class StageCost:
         if self._asks_user:
             answer = self._ask(groups, merged) if merged else self._ask(groups)
         elif merged:
-            names = tuple(name for group in groups for name in group)
-            if self._merged_time is None:
-                raise SchedulerError(f"{self._scheduler}: knows no time of merged operators")
-            answer = self._merged_time(names)
+            assert self._merged_time is not None, "who merges knows how long that takes"
+            answer = self._merged_time(tuple(name for group in groups for name in group))
         else:
             answer = self._ask(groups)
         if not is_number(answer) or not 0 <= answer < inf:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_count, is_number
+from simsched.base.numeric import is_number
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -15,7 +15,7 @@ from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.backtracking import Backtracking, MixedCost
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_choice, require_flag
+from simsched.schedulers.listing import renamed, require_choice, require_count, require_flag
 from simsched.schedulers.protocol import Scheduler, Tools
 
 OBJECTIVES = ("mixed", "sum")
@@ -24,8 +24,7 @@ OBJECTIVES = ("mixed", "sum")
 def require_numbers(wholes: Mapping[str, tuple[object, int]], numbers: Mapping[str, tuple[object, float]]) -> None:
     """Refuse options, given with the least they may be, that are no whole numbers, or no finite numbers at all."""
     for option, (value, least) in wholes.items():
-        if not is_count(value, least):
-            raise SchedulerError(f"autograph: {option} must be a whole number of at least {least}, not {value!r}")
+        require_count("autograph", option, value, least)
     for option, (value, lowest) in numbers.items():
         if not is_number(value) or not lowest <= value < inf:  # type: ignore[operator]
             raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {value!r}")
@@ -216,7 +215,7 @@ def autograph(
                 if found.us < best.us:
                     best, improved = found, True
     rewritten = best.rewritten
-    return _renamed(best.plan, {
+    return renamed(best.plan, "autograph", best.plan.estimate, {
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": rewrite.subgraphs,
@@ -249,22 +248,3 @@ def _measured(measure: Callable[[Schedule], float], plan: Schedule) -> float:
     if not is_number(us) or not 0 <= us < inf:
         raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
     return float(us)
-
-
-def _renamed(plan: Schedule, search: Mapping[str, Any]) -> Schedule:
-    """Return a schedule as one of this scheduler."""
-    return Schedule.from_columns(
-        plan.graph,
-        plan.op,
-        plan.devices,
-        device=plan.device,
-        stream=plan.stream,
-        stage=plan.stage,
-        group=plan.group,
-        priority=plan.priority,
-        execution=plan.execution,
-        estimate=plan.estimate,
-        scheduler="autograph",
-        events=plan.events,
-        search=search,
-    )

@@ -18,7 +18,14 @@ from simsched.model.graph.ordering import grouped
 from simsched.model.graph.structure import longest_from
 from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step, insert_mapped
-from simsched.schedulers.listing import MODES, linked_devices, require_choice, require_finite, require_flag, ways
+from simsched.schedulers.listing import (
+    MODES,
+    linked_devices,
+    require_choice,
+    require_finite,
+    require_flag,
+    ways,
+)
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 

@@ -1,7 +1,7 @@
 """The dynamic program over one part of a graph: memory and calls of the compiled search."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
 from typing import Final
@@ -62,6 +62,10 @@ class Limits:
     single_root: bool
     max_transitions: int
     max_stages: int
+
+    def share(self, n: int) -> "Limits":
+        """Return limits with an n-th of the budget."""
+        return replace(self, max_transitions=max(1, self.max_transitions // n), max_stages=max(1, self.max_stages // n))
 
 
 @dataclass(frozen=True, slots=True)

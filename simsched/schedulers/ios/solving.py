@@ -1,7 +1,7 @@
 """From blocks to the stages they are run in."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from simsched.base.errors import SchedulerError
-from simsched.model.cluster import Device
+from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Indices
@@ -18,6 +18,8 @@ from simsched.model.graph.ordering import topological_order
 from simsched.rewriting import Draft, merge_key, merged_operators, why_not_mergeable
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, Stage, StoppedError, TooLargeError
+from simsched.schedulers.listing import place_of
+from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
 
 BLOCKS: Final = ("labels", "dominators", "none")
@@ -44,8 +46,7 @@ def _in_order(graph: OpGraph, pieces: Sequence[Sequence[int]]) -> list[list[int]
     found: dict[int, list[int]] = {}  # circles in the order of their first operators
     for i in graph.order_index.tolist():
         found.setdefault(int(circle_of[piece_of[i]]), []).append(i)
-    number = np.empty(len(found), np.int64)
-    number[list(found)] = np.arange(len(found))
+    number = place_of(np.array(list(found)))
     src, dst = (number[circle_of[end]] for end in ends)
     order, _ = topological_order(len(found), src[src != dst], dst[src != dst])
     blocks = list(found.values())
@@ -113,8 +114,8 @@ class Merging:
     """
 
     def __init__(self, graph: OpGraph, most: int | None, *, required: bool) -> None:
-        self._draft, self._most = Draft.from_graph(graph), most
-        self._keys = [merge_key(self._draft, name) for name in graph.names]
+        self.draft, self._most = Draft.from_graph(graph), most
+        self._keys = [merge_key(self.draft, name) for name in graph.names]
         self._names = graph.names
         if required and not any(key is not None for key in self._keys):
             raise SchedulerError(
@@ -137,20 +138,10 @@ class Merging:
                     candidates = list(combinations(family, size))
                 else:
                     candidates = [tuple(family[k : k + size]) for k in range(len(family) - size + 1)]
-                found += [c for c in candidates if why_not_mergeable(self._draft, self._named(ops, c)) is None]
+                found += [
+                    c for c in candidates if why_not_mergeable(self.draft, [self._names[ops[k]] for k in c]) is None
+                ]
         return tuple(found)
-
-    def _named(self, ops: Sequence[int], places: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._names[ops[k]] for k in places)
-
-    def time(self, cost: CostModel, device: Device, option: StageLatencyOption) -> Callable[[tuple[str, ...]], float]:
-        """Return what says how long operators take once they are merged, split included, in us."""
-
-        def merged_time(names: tuple[str, ...]) -> float:
-            us = sum(cost(op, device) for op in merged_operators(self._draft, names))
-            return option.latency([us]) if isinstance(option, StageFormula) else us
-
-        return merged_time
 
 
 _COLUMNS: Final = ("flops", "nbytes", "weight_nbytes", "utilization", "intensity")
@@ -165,19 +156,25 @@ class Stages:
 
     Parameters
     ----------
-    graph, device, cost
+    graph, cluster, cost, tools
         As the scheduler has them.
     option
         Where latencies come from. Those that are named and the formula do not know operators by name:
         operators of equal times, kernels, loads and traffic are of one class, and stages of equal
         classes, group by group, are asked for once.
-    ask
-        Makes what answers for a stage; each thread has one of its own.
+    merging
+        What may be merged; None for nothing.
     threads
         How many ask at a time, if the simulator is asked; nobody else is asked by more than one.
 
     Attributes
     ----------
+    formula
+        The formula that answers, if it is one.
+    ask
+        Answers for a stage by names.
+    known
+        Latencies of the stages asked for by what they look like, merged ones not among them.
     times
         Of each operator alone in us.
     classes
@@ -187,33 +184,37 @@ class Stages:
     def __init__(
         self,
         graph: OpGraph,
-        device: Device,
+        cluster: Cluster,
         cost: CostModel,
         option: StageLatencyOption,
-        ask: Callable[[], StageCost],
+        tools: Tools,
+        merging: Merging | None,
         threads: int,
     ) -> None:
+        device = cluster.devices[0]
         self._graph = graph
-        self._known: dict[Look, float] = {}
-        self._asks = [ask() for _ in range(threads if isinstance(option, str) and option == "simulated" else 1)]
-        self.times: list[float] = operator_times(graph, device, cost).tolist()
-        if isinstance(option, str | StageFormula):
-            self.classes = _classes(graph, self.times)
-        else:
-            self.classes = [0] * len(graph)
-            for k, i in enumerate(graph.order_index.tolist()):
-                self.classes[i] = k
+        self.formula = option if isinstance(option, StageFormula) else None
+        self.known: dict[Look, float] = {}
 
-    @property
-    def n_asked(self) -> int:
-        """How many stages that look different were asked for, merged ones not among them."""
-        return len(self._known)
+        def merged_time(names: tuple[str, ...]) -> float:
+            assert merging is not None
+            us = sum(cost(op, device) for op in merged_operators(merging.draft, names))  # the split included
+            return us if self.formula is None else self.formula.latency([us])
+
+        self._asks = [
+            StageCost("ios", option, graph, cluster, cost, tools, merged_time=merged_time)
+            for _ in range(threads if isinstance(option, str) and option == "simulated" else 1)
+        ]
+        self.ask = self._asks[0]
+        self.times: list[float] = operator_times(graph, device, cost).tolist()
+        by_look = isinstance(option, str | StageFormula)
+        self.classes = _classes(graph, self.times) if by_look else place_of(graph.order_index).tolist()
 
     def latencies(self, ops: Sequence[int], stages: Sequence[Stage], deadline: Deadline) -> list[float]:
         """Return the latency in us of stages of a piece; its operators are named by their places in `ops`."""
         looks = [tuple(tuple(self.classes[ops[k]] for k in group) for group in stage) for stage in stages]
         unknown = {
-            look: self.named(ops, stage) for look, stage in zip(looks, stages, strict=True) if look not in self._known
+            look: self.named(ops, stage) for look, stage in zip(looks, stages, strict=True) if look not in self.known
         }
         waiting = iter(unknown.items())
         asks = self._asks if len(unknown) > _BATCH else self._asks[:1]
@@ -224,16 +225,8 @@ class Stages:
                 if deadline.over():
                     raise StoppedError
                 for found in answers(_answers, asks, batches):
-                    self._known.update(found)
-        return [self._known[look] for look in looks]
-
-    def latency(self, groups: Groups, merged: bool) -> float:
-        """Return the latency in us of a stage by names."""
-        return self._asks[0](groups, merged)
-
-    def merged(self, ops: Sequence[int], places: Sequence[int]) -> float:
-        """Return the latency in us of operators merged into one."""
-        return self.latency(self.named(ops, (tuple(places),)), merged=True)
+                    self.known.update(found)
+        return [self.known[look] for look in looks]
 
     def named(self, ops: Sequence[int], stage: Stage) -> Groups:
         """Return a stage of a piece as names."""
@@ -280,57 +273,44 @@ class Solver:
     ----------
     graph, stages, merging, limits
         What is solved; `merging` is None where nothing may be merged.
-    formula
-        The formula that `stages` answers by, if it is one.
     deadline
         What is not solved when it is over is run one operator after the other.
     """
 
     def __init__(
-        self,
-        graph: OpGraph,
-        stages: Stages,
-        merging: Merging | None,
-        limits: Limits,
-        formula: StageFormula | None,
-        deadline: Deadline,
+        self, graph: OpGraph, stages: Stages, merging: Merging | None, limits: Limits, deadline: Deadline
     ) -> None:
         self._graph, self._stages, self._merging = graph, stages, merging
-        self._limits, self._formula, self._deadline = limits, formula, deadline
+        self._limits, self._deadline = limits, deadline
         self._known: dict[object, Solution | str] = {}  # or the budget that is too small
 
     def solve(self, ops: Sequence[int], max_part: int) -> list[Piece]:
         """Return a block in pieces of at most `max_part` operators."""
         n = -(-len(ops) // min(max_part, _MOST_TOGETHER))
-        limits, reason = self._share(n), "max_part" if n > 1 else None
+        limits, reason = self._limits.share(n), "max_part" if n > 1 else None
         return [piece for part in cut(ops, n) for piece in self._pieces(tuple(part), limits, reason)]
 
-    def _share(self, n: int, limits: Limits | None = None) -> Limits:
-        """Return limits with an n-th of the budget."""
-        whole = limits or self._limits
-        return replace(
-            whole, max_transitions=max(1, whole.max_transitions // n), max_stages=max(1, whole.max_stages // n)
-        )
-
     def _pieces(self, ops: tuple[int, ...], limits: Limits, reason: str | None) -> list[Piece]:
-        if self._deadline.over():
-            return [Piece(ops, one_by_one(len(ops)), reason)]
         try:
-            found = self._found(ops, limits)
+            found = one_by_one(len(ops)) if self._deadline.over() else self._found(ops, limits)
         except StoppedError:
-            return [Piece(ops, one_by_one(len(ops)), reason)]
+            found = one_by_one(len(ops))
         if isinstance(found, Solution):
             return [Piece(ops, found, reason)]
-        halves = self._share(2, limits)
-        return [piece for half in cut(ops, 2) for piece in self._pieces(tuple(half), halves, found)]
+        return [piece for half in cut(ops, 2) for piece in self._pieces(tuple(half), limits.share(2), found)]
 
     def _found(self, ops: tuple[int, ...], limits: Limits) -> Solution | str:
         readers = readers_within(self._graph, ops)
         if least_transitions(readers) > limits.max_transitions:
             return "max_transitions"  # known before anything is asked about operators to merge
-        part = self._part(ops, readers)
+        classes = tuple(self._stages.classes[i] for i in ops)
+        rank = {number: k for k, number in enumerate(sorted(set(classes)))}
+        part = Part(
+            readers, tuple(rank[number] for number in classes), tuple(self._stages.times[i] for i in ops),
+            () if self._merging is None else self._merging.sets(ops),
+        )  # fmt: skip
         merge_costs = tuple(self._merge_costs(ops, part))
-        look = (part, tuple(self._stages.classes[i] for i in ops), merge_costs, limits)
+        look = (part, classes, merge_costs, limits)
         if look not in self._known:
             try:
                 self._known[look] = self._solution(ops, part, limits, merge_costs)
@@ -339,30 +319,21 @@ class Solver:
         return self._known[look]
 
     def _merge_costs(self, ops: tuple[int, ...], part: Part) -> Iterator[float]:
-        for places in part.merges:
+        for merged in part.merges:
             if self._deadline.over():
                 raise StoppedError
-            yield self._stages.merged(ops, places)
-
-    def _part(self, ops: tuple[int, ...], readers: tuple[tuple[int, ...], ...]) -> Part:
-        classes = [self._stages.classes[i] for i in ops]
-        rank = {number: k for k, number in enumerate(sorted(set(classes)))}
-        return Part(
-            readers,
-            tuple(rank[number] for number in classes),
-            tuple(self._stages.times[i] for i in ops),
-            () if self._merging is None else self._merging.sets(ops),
-        )
+            yield self._stages.ask(self._stages.named(ops, (merged,)), merged=True)
 
     def _solution(self, ops: tuple[int, ...], part: Part, limits: Limits, merge_costs: Sequence[float]) -> Solution:
+        formula = self._stages.formula
         if len(ops) == 1:
-            if self._formula is None:
+            if formula is None:
                 self._stages.latencies(ops, [((0,),)], self._deadline)
             return replace(one_by_one(1), states=1, transitions=1, schedules=1, schedules_exact=True,
-                           distinct_stages=int(self._formula is None))  # fmt: skip
+                           distinct_stages=int(formula is None))  # fmt: skip
         search = PartSearch(part, merge_costs, limits, self._deadline)
-        if self._formula is not None:
-            return search.by_formula(self._formula)
+        if formula is not None:
+            return search.by_formula(formula)
         return search.by_cost(lambda stages: self._stages.latencies(ops, stages, self._deadline))
 
 

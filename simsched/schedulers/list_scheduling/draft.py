@@ -13,7 +13,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling.placing import Gap, Lists, find_ranks, look_ahead, place, place_earliest
-from simsched.schedulers.listing import linked_devices, require_finite, require_streams, ways
+from simsched.schedulers.listing import linked_devices, place_of, require_finite, require_streams, ways
 
 _STEPS: Final = 200_000
 """Steps after which the machine code returns for a moment, at most some tenths of a second: so that Ctrl-C is heard."""
@@ -168,7 +168,7 @@ class Draft:
         if overheads:
             self._charge()
         if not in_turn:
-            table["turn"][self._graph.order_index] = np.arange(n)
+            table["turn"] = _small(place_of(self._graph.order_index))
         table["key"], table["heap"] = -priority, np.empty(n, np.int32)
         if insertion:  # all the places that lists of doubled room leave
             table["gaps"] = np.empty(4 * n + 8 * len(self._devices) * self._streams, Gap.dtype)
@@ -181,7 +181,7 @@ class Draft:
         """
         table, order = self._table, self._graph.order_index
         n, every = len(order), len(order) * len(self._devices)
-        table["turn"][order[np.argsort(-priority[order], kind="stable")]] = np.arange(n)
+        table["turn"] = _small(place_of(order[np.argsort(-priority[order], kind="stable")]))
         table["key"], table["arrival"] = np.zeros(n), np.empty(every)
         table["heap"], table["arrived"] = np.empty(every, np.int32), np.empty(every, np.int32)
         self._place(place_earliest)

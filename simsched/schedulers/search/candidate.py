@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simsched.model.cluster import Cluster
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import readers, sources
+from simsched.schedulers.listing import place_of, readers, sources
 
 Columns = npt.NDArray[np.int64]
 
@@ -98,8 +98,7 @@ def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[lis
     That of the plan where it is one already; else, of what may come next, what the plan launches first.
     """
     graph, n = plan.graph, len(plan)
-    place = np.empty(n, np.int64)
-    place[plan.op] = np.arange(n)
+    place = place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
     missing = [len(row) for row in producers]

@@ -10,14 +10,22 @@ import numpy.typing as npt
 
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import readers, require_choice, require_rng, require_streams, sources
+from simsched.schedulers.listing import (
+    place_of,
+    readers,
+    renamed,
+    require_choice,
+    require_count,
+    require_rng,
+    require_streams,
+    sources,
+)
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense_streams, launch_order
 from simsched.schedulers.search.walk import Walk
@@ -115,9 +123,7 @@ def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64], strea
     streams
         Most streams per device: those beyond share the first ones; None for no limit.
     """
-    place = np.empty(len(plan), np.int64)
-    place[plan.op] = np.arange(len(plan))
-    rows = place[order]
+    rows = place_of(plan.op)[order]
     device, stream, stage = plan.device[rows], plan.stream[rows], plan.stage[rows]
     if streams is not None:
         stream = dense_streams(device, stream) % streams
@@ -372,7 +378,10 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    _check(evaluations, execution, streams)
+    require_count("search", "evaluations", evaluations)
+    require_choice("search", "execution", execution, (None, *EXECUTIONS))
+    if streams is not None:
+        require_streams("search", streams)
     given, more = require_starts("starts", starts), require_starts("also", also)
     rng, began = require_rng("search", rng), running_time()
     with Deadline("search", time_limit) as deadline:
@@ -403,26 +412,14 @@ def search(
         spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, tell)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
-    return Schedule.from_columns(
-        plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage, group=plan.group,
-        priority=plan.priority, execution=plan.execution, events=plan.events, estimate=makespan, scheduler="search",
-        search={
-            "evaluations": spent,
-            "start": best.name if best.best < start.makespan else start.name,
-            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
-            "accepted": sum(arm.accepted for arm in arms),
-            "stopped": stopped,
-            "time_s": running_time() - began,
-        },
-    )  # fmt: skip
-
-
-def _check(evaluations: int, execution: str | None, streams: int | None) -> None:
-    if not is_count(evaluations, 1):
-        raise SchedulerError(f"search: evaluations must be a whole number of at least 1, not {evaluations!r}")
-    require_choice("search", "execution", execution, (None, *EXECUTIONS))
-    if streams is not None:
-        require_streams("search", streams)
+    return renamed(plan, "search", makespan, {
+        "evaluations": spent,
+        "start": best.name if best.best < start.makespan else start.name,
+        "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+        "accepted": sum(arm.accepted for arm in arms),
+        "stopped": stopped,
+        "time_s": running_time() - began,
+    })  # fmt: skip
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:
