@@ -18,28 +18,10 @@ from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import renamed, require_choice, require_count, require_flag
 from simsched.schedulers.protocol import Scheduler, Tools
 
-OBJECTIVES = ("mixed", "sum")
 
-
-def require_numbers(wholes: Mapping[str, tuple[object, int]], numbers: Mapping[str, tuple[object, float]]) -> None:
-    """Refuse options, given with the least they may be, that are no whole numbers, or no finite numbers at all."""
-    for option, (value, least) in wholes.items():
-        require_count("autograph", option, value, least)
-    for option, (value, lowest) in numbers.items():
-        if not is_number(value) or not lowest <= value < inf:  # type: ignore[operator]
-            raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {value!r}")
-
-
-def require_rest(objective: object, dp: bool, measure: object, progress: object, streams_by: object) -> None:
-    """Refuse unknown objectives, what is not True or False, what cannot be called, and AutoGraph within AutoGraph."""
-    require_choice("autograph", "objective", objective, OBJECTIVES)
-    require_flag("autograph", "dp", dp)
-    if measure is not None and not callable(measure):
-        raise SchedulerError(f"autograph: measure must be a function from a schedule to us, not {measure!r}")
-    if progress is not None and not callable(progress):
-        raise SchedulerError(f"autograph: progress must be a function of a text, not {progress!r}")
-    if isinstance(streams_by, str) and streams_by == "autograph":
-        raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
+def _is_rule(rule: object) -> bool:
+    named = isinstance(getattr(rule, "name", None), str)
+    return named and all(callable(getattr(rule, what, None)) for what in ("matches", "apply"))
 
 
 def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
@@ -61,11 +43,6 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
                 f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {rule!r}"
             )
     return found
-
-
-def _is_rule(rule: object) -> bool:
-    named = isinstance(getattr(rule, "name", None), str)
-    return named and all(callable(getattr(rule, what, None)) for what in ("matches", "apply"))
 
 
 def require_shapes(graph: OpGraph, rules: Mapping[str, Rule]) -> None:
@@ -176,11 +153,25 @@ def autograph(
        AAAI 2023, doi:10.1609/aaai.v37i9.26343.
     """
     begin = running_time()
-    require_numbers(
-        {"size_l": (size_l, 2), "size_u": (size_u, 1), "top": (top, 1), "budget": (budget, 1), "rounds": (rounds, 1)},
-        {"alpha": (alpha, 0.0), "beta": (beta, 1.0)},
+    counts = (
+        ("size_l", size_l, 2),
+        ("size_u", size_u, 1),
+        ("top", top, 1),
+        ("budget", budget, 1),
+        ("rounds", rounds, 1),
     )
-    require_rest(objective, dp, measure, progress, streams_by)
+    for option, count, least in counts:
+        require_count("autograph", option, count, least)
+    for option, number, lowest in (("alpha", alpha, 0.0), ("beta", beta, 1.0)):
+        if not is_number(number) or not lowest <= number < inf:
+            raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {number!r}")
+    require_choice("autograph", "objective", objective, ("mixed", "sum"))
+    require_flag("autograph", "dp", dp)
+    for option, function, what in (("measure", measure, "from a schedule to us"), ("progress", progress, "of a text")):
+        if function is not None and not callable(function):
+            raise SchedulerError(f"autograph: {option} must be a function {what}, not {function!r}")
+    if isinstance(streams_by, str) and streams_by == "autograph":
+        raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
     deadline = Deadline("autograph", time_limit)
     if objective == "sum":
         alpha = 0.0
@@ -202,7 +193,7 @@ def autograph(
     start_us, seen, done = best.us, {draft.signature()}, 0
     with deadline:
         search = Backtracking(used, costs, beta, budget, top, deadline)
-        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or _say_nothing)
+        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or (lambda _: None))
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
             improved = False
@@ -236,10 +227,6 @@ class _Assessed(NamedTuple):
     rewritten: Rewritten
     graph: OpGraph
     plan: Schedule
-
-
-def _say_nothing(_what: str) -> None:
-    """Stand in for `progress` where there is none."""
 
 
 def _measured(measure: Callable[[Schedule], float], plan: Schedule) -> float:

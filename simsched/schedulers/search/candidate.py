@@ -49,10 +49,10 @@ class Candidate:
         self.order, self.place, self.device, self.stream, self.stage = self.rows  # parts of it, not copies
         number = np.array([cluster.index[name] for name in plan.devices], np.int64)
         self.device[plan.op] = number[plan.device]
-        self.stream[plan.op] = dense_streams(plan.device, plan.stream)
+        self.stream[plan.op] = dense(plan.device, plan.stream)
         if self.staged:
             self.stage[plan.op] = plan.stage
-        self.order[:] = launch_order(plan, self.producers, self.consumers)
+        self.order[:] = launch_order(plan)
         self.place[self.order] = np.arange(self.n)
 
     def columns(self) -> tuple[Columns, Columns, Columns, Columns]:
@@ -78,21 +78,8 @@ class Candidate:
         first, end = min(at, to), max(at, to) + 1
         self.place[order[first:end]] = np.arange(first, end)
 
-    def lane(self, op: int) -> tuple[int, int]:
-        """Return device and stream of an operator."""
-        return int(self.device[op]), int(self.stream[op])
 
-    def on(self, lane: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """Return which operators are on a device and stream, shape (n_ops,)."""
-        found: npt.NDArray[np.bool_] = (self.device == lane[0]) & (self.stream == lane[1])
-        return found
-
-    def set_lane(self, ops: Any, lane: tuple[int, int]) -> None:
-        """Put operators (indices or a mask) on a device and stream."""
-        self.device[ops], self.stream[ops] = lane
-
-
-def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[list[int]]) -> Columns:
+def launch_order(plan: Schedule) -> Columns:
     """Return a topological launch order of all operators that keeps that of each device.
 
     That of the plan where it is one already; else, of what may come next, what the plan launches first.
@@ -101,7 +88,7 @@ def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[lis
     place = place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
-    missing = [len(row) for row in producers]
+    missing, consumers = [len(row) for row in sources(graph)], readers(graph)
     following = [-1] * n
     last: dict[int, int] = {}
     for op, device in zip(plan.op.tolist(), plan.device.tolist(), strict=True):
@@ -124,12 +111,12 @@ def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[lis
     return np.array(order, np.int64)
 
 
-def dense_streams(device: npt.NDArray[Any], stream: npt.NDArray[Any]) -> Columns:
-    """Return the streams numbered from 0 on each device, in their order."""
-    found = np.empty(len(stream), np.int64)
+def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Columns:
+    """Return numbers, such as those of streams, counted from 0 on each device, in their order."""
+    found = np.empty(len(number), np.int64)
     for d in np.unique(device).tolist():
         mine = np.flatnonzero(device == d)
-        found[mine] = np.unique(stream[mine], return_inverse=True)[1].reshape(-1)
+        found[mine] = np.unique(number[mine], return_inverse=True)[1].reshape(-1)
     return found
 
 
@@ -164,7 +151,7 @@ def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:
     device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
     first, last = c.window(op)
     c.put(op, int(rng.integers(first, last + 1)))
-    c.set_lane(op, (device, int(rng.integers(c.streams))))
+    c.device[op], c.stream[op] = device, rng.integers(c.streams)
     place = int(c.place[op])
     on_device = c.device[c.order] == device
     before = c.order[:place][on_device[:place]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,14 @@ from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import (
     place_of,
-    readers,
     renamed,
     require_choice,
     require_count,
     require_rng,
     require_streams,
-    sources,
 )
 from simsched.schedulers.protocol import Tools
-from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense_streams, launch_order
+from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense, launch_order
 from simsched.schedulers.search.walk import Walk
 
 if TYPE_CHECKING:
@@ -35,18 +33,8 @@ if TYPE_CHECKING:
 
 
 FAST: Final = (
-    "sequential",
-    "greedy",
-    "lios",
-    "heft",
-    "peft",
-    "etf",
-    "hios-lp",
-    "hios-mr",
-    "inter-lp",
-    "opara",
-    "nimble",
-)
+    "sequential", "greedy", "lios", "heft", "peft", "etf", "hios-lp", "hios-mr", "inter-lp", "opara", "nimble",
+)  # fmt: skip
 """The schedulers of which a search takes the schedules unless it is told others."""
 
 
@@ -98,7 +86,7 @@ def variants(
     streams: int | None,
 ) -> list[Start]:
     """Return a schedule and its placement under each execution that may be, those that can run."""
-    order = launch_order(plan, sources(plan.graph), readers(plan.graph))
+    order = launch_order(plan)
     fits = streams is None or most_streams(plan) <= streams
     found = []
     for how in EXECUTIONS if execution is None else (execution,):
@@ -126,17 +114,13 @@ def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64], strea
     rows = place_of(plan.op)[order]
     device, stream, stage = plan.device[rows], plan.stream[rows], plan.stage[rows]
     if streams is not None:
-        stream = dense_streams(device, stream) % streams
-    if execution != "stages":
-        return Schedule.from_columns(
-            plan.graph, order, plan.devices, device=device, stream=stream, priority=plan.priority[rows],
-            execution=execution,
-        )  # fmt: skip
-    if plan.execution != "stages":
-        stage = _one_by_one(device)
+        stream = dense(device, stream) % streams
+    staged = execution == "stages"
+    if staged and plan.execution != "stages":
+        stage = dense(device, np.arange(len(device)))  # of one operator each, in launch order
     return Schedule.from_columns(
-        plan.graph, order, plan.devices, device=device, stream=stream, stage=stage, group=stream,
-        priority=plan.priority[rows], execution=execution,
+        plan.graph, order, plan.devices, device=device, stream=stream, stage=stage if staged else 0,
+        group=stream if staged else 0, priority=plan.priority[rows], execution=execution,
     )  # fmt: skip
 
 
@@ -144,15 +128,6 @@ def most_streams(plan: Schedule) -> int:
     """Return the most streams that a schedule uses on a device."""
     device = np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31
     return int(np.bincount(device).max())
-
-
-def _one_by_one(device: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return stages of one operator each, in launch order on each device."""
-    stage = np.zeros(len(device), np.int64)
-    for d in np.unique(device).tolist():
-        mine = np.flatnonzero(device == d)
-        stage[mine] = np.arange(len(mine))
-    return stage
 
 
 def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
