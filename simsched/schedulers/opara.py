@@ -1,10 +1,9 @@
 """Opara: streams taken over from producers, launches by what operators need of the GPU."""
 
-from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +17,13 @@ from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import MODES, readers, require_choice, require_count, sources
 from simsched.schedulers.stream_plan import captured, pooled
 
+METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
 CLASSES: Final = ("table", "roofline", "measured", "none")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
 """Bytes a block may have without asking for more, which the released code takes for the limit."""
 _THREADS_PER_BLOCK: Final = 1024
+_FIRST: Final = 2.0
+"""The released search starts from this metric: an operator with as much or more is never found by it."""
 _MEMORY: Final = INTENSITIES.index("memory")
 
 _TABLE: Final = (
@@ -35,35 +37,18 @@ _MOVING_KINDS: Final = frozenset((*_TABLE.split(), *_OUR_WORDS))
 _MOVING_NAMES: Final = tuple(_MISSPELT.get(word, word) for word in _TABLE.split())
 
 
-class Needs(NamedTuple):
-    """What operators need of the GPU.
-
-    Parameters
-    ----------
-    share
-        Of each operator, shape (n_ops,), 0 if not known.
-    known
-        Whether it is, shape (n_ops,).
-    metric
-        By which it was found.
-    """
-
-    share: Floats
-    known: npt.NDArray[np.bool_]
-    metric: str
-
-
-def needs(graph: OpGraph, device: Device, metric: str | None, *, first_kernel: bool) -> Needs:
-    """Return what each operator needs of the GPU.
+def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool) -> tuple[Floats, str]:
+    """Return what each operator needs of the GPU, shape (n_ops,), and the metric by which it was found.
 
     Parameters
     ----------
     metric
-        One of `METRICS`; None for ``"max"``, with `first_kernel` ``"shared_memory"``, or ``"utilization"`` if no
-        operator has kernels.
-    first_kernel
-        Whether the first kernel of an operator speaks for it, against 48 KiB of shared memory; otherwise the one
-        that needs most, against what a block may have on the device.
+        One of `METRICS`; None for ``"max"``, if `released` ``"shared_memory"``, or ``"utilization"`` if no operator
+        has kernels.
+    released
+        Whether the first kernel of an operator speaks for it, against 48 KiB of shared memory, and operators without
+        kernels, or that need 2 limits and more, need infinitely much, as the released search does not find them;
+        otherwise the kernel that needs most, against what a block may have on the device, and 0 if not known.
 
     Raises
     ------
@@ -72,20 +57,20 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, first_kernel: b
     """
     used = metric
     if used is None:
-        by_kernel = "shared_memory" if first_kernel else "max"
+        by_kernel = "shared_memory" if released else "max"
         used = by_kernel if len(graph.kernel_blocks) else "utilization"
     ptr = graph.kernel_ptr
     known = np.isfinite(graph.utilization) if used == "utilization" else ptr[1:] > ptr[:-1]
     if not known.any() and (graph.time != 0).any():
         raise SchedulerError(f"opara: no operator of graph {graph.name!r} has {_missing(metric)}, or order='graph'")
-    if used == "utilization":
-        return Needs(np.nan_to_num(graph.utilization), known, used)
-    limit = SHARED_MEMORY_PER_BLOCK if first_kernel else device.shared_memory_per_block
     share = np.zeros(len(graph))
-    if known.any():
-        kernels, starts = _METRICS[used](graph, device, limit), ptr[:-1][known]
-        share[known] = kernels[starts] if first_kernel else np.maximum.reduceat(kernels, starts)
-    return Needs(share, known, used)
+    if used == "utilization":
+        share = np.nan_to_num(graph.utilization)
+    elif known.any():
+        limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
+        kernels, starts = _of_kernels(used, graph, device, limit), ptr[:-1][known]
+        share[known] = kernels[starts] if released else np.maximum.reduceat(kernels, starts)
+    return (np.where(known & (share < _FIRST), share, np.inf) if released else share), used
 
 
 def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: bool) -> npt.NDArray[np.bool_]:
@@ -133,50 +118,27 @@ def _missing(metric: str | None) -> str:
     return f"kernels, which metric={metric!r} reads; give Operator(kernels=...), or metric='utilization'"
 
 
-def _shared_memory(graph: OpGraph, device: Device, limit: int) -> Floats:  # noqa: ARG001
-    return graph.kernel_shared_memory / limit
-
-
-def _threads(graph: OpGraph, device: Device, limit: int) -> Floats:  # noqa: ARG001
-    return graph.kernel_threads / _THREADS_PER_BLOCK
-
-
-def _registers(graph: OpGraph, device: Device, limit: int) -> Floats:  # noqa: ARG001
-    return graph.kernel_registers * graph.kernel_threads / device.max_registers_per_block
-
-
-def _largest(graph: OpGraph, device: Device, limit: int) -> Floats:
-    largest: Floats = np.maximum.reduce([part(graph, device, limit) for part in (_shared_memory, _threads, _registers)])
-    return largest
-
-
-def _blocks(graph: OpGraph, device: Device, limit: int) -> Floats:  # noqa: ARG001
-    return graph.kernel_blocks / (device.sms * device.blocks_per_sm)
-
-
-def _occupancy(graph: OpGraph, device: Device, limit: int) -> Floats:  # noqa: ARG001
-    shapes = np.stack([graph.kernel_threads, graph.kernel_registers, graph.kernel_shared_memory], axis=1)
-    distinct, at = np.unique(shapes, axis=0, return_inverse=True)
-    held = [
-        occupancy(device, Kernel(1, threads=threads, registers=registers, shared_memory=shared)).blocks
-        for threads, registers, shared in distinct.tolist()
-    ]
-    blocks = np.minimum(np.array(held)[at.ravel()], graph.kernel_blocks / device.sms)
-    found: Floats = blocks * -(-graph.kernel_threads // WARP) / (device.threads_per_sm // WARP)
-    return found
-
-
-_METRICS: Final = MappingProxyType(
-    {
-        "shared_memory": _shared_memory,
-        "threads": _threads,
-        "registers": _registers,
-        "max": _largest,
-        "blocks": _blocks,
-        "occupancy": _occupancy,
+def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int) -> Floats:
+    """Return what each kernel needs, as a part of a limit; `shared_memory` is that of a block in bytes."""
+    threads = graph.kernel_threads
+    per_block: dict[str, Floats] = {
+        "shared_memory": graph.kernel_shared_memory / shared_memory,
+        "threads": threads / _THREADS_PER_BLOCK,
+        "registers": graph.kernel_registers * threads / device.max_registers_per_block,
     }
-)
-METRICS: Final = (*_METRICS, "utilization")
+    if metric in per_block:
+        return per_block[metric]
+    if metric == "max":
+        largest: Floats = np.maximum.reduce(list(per_block.values()))
+        return largest
+    if metric == "blocks":
+        return graph.kernel_blocks / (device.sms * device.blocks_per_sm)
+    shapes = np.stack([threads, graph.kernel_registers, graph.kernel_shared_memory], axis=1)
+    distinct, at = np.unique(shapes, axis=0, return_inverse=True)
+    held = [occupancy(device, Kernel(1, *shape)).blocks for shape in distinct.tolist()]
+    blocks = np.minimum(np.array(held)[at.ravel()], graph.kernel_blocks / device.sms)
+    found: Floats = blocks * -(-threads // WARP) / (device.threads_per_sm // WARP)
+    return found
 
 
 ALLOCATIONS: Final = ("journal", "conference")
@@ -224,38 +186,8 @@ def allocate_streams(graph: OpGraph, order: Sequence[int], allocation: str) -> l
     return stream
 
 
-_FIRST = 2.0
-"""The released search starts from this metric: an operator with as much or more is never found by it."""
-
-
-class _Ready:
-    """Operators of one class that are ready.
-
-    Those the search finds are kept by what they need, and by their turn; the others wait in turn until none of
-    those is left.
-    """
-
-    def __init__(self, need: Sequence[float | None]) -> None:
-        self._need = need
-        self._found: list[tuple[float, int, int]] = []
-        self._others: deque[int] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._found or self._others)
-
-    def put(self, v: int, turn: int) -> None:
-        need = self._need[v]
-        if need is None:
-            self._others.append(v)
-        else:
-            heappush(self._found, (need, turn, v))
-
-    def take(self) -> int:
-        return heappop(self._found)[2] if self._found else self._others.popleft()
-
-
 def launch_order(
-    graph: OpGraph, memory: Sequence[bool], need: Sequence[float | None], *, by_parity: bool = False
+    graph: OpGraph, memory: Sequence[bool], need: Sequence[float], *, by_parity: bool = False
 ) -> list[int]:
     """Return operators in launch order, a topological one.
 
@@ -264,8 +196,7 @@ def launch_order(
     memory
         Whether each operator is memory-intensive, in graph order; the others are compute-intensive.
     need
-        What each needs of the GPU, the least first; of equal ones the one that was ready first. One with None comes
-        after all ready ones of its class that have a need.
+        What each needs of the GPU, the least first; of equal ones the one that was ready first.
     by_parity
         Whose turn it is where both classes are ready: the other class than that of the last launch, or with
         `by_parity` compute at even and memory at odd places of the order, whatever was launched before.
@@ -276,30 +207,25 @@ def launch_order(
     """
     consumers = readers(graph)
     missing = [len(row) for row in sources(graph)]
-    queues = (_Ready(need), _Ready(need))  # compute, memory
+    ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # compute, memory
     turn = 0
     for v in range(len(graph)):
         if missing[v] == 0:
-            queues[memory[v]].put(v, turn)
+            heappush(ready[memory[v]], (need[v], turn, v))
             turn += 1
     order: list[int] = []
     wanted = 0
     while len(order) < len(graph):
-        taken = wanted if queues[wanted] else 1 - wanted
-        v = queues[taken].take()
+        taken = wanted if ready[wanted] else 1 - wanted
+        v = heappop(ready[taken])[2]
         order.append(v)
         wanted = len(order) % 2 if by_parity else 1 - taken
         for w in consumers[v]:
             missing[w] -= 1
             if missing[w] == 0:
-                queues[memory[w]].put(w, turn)
+                heappush(ready[memory[w]], (need[w], turn, w))
                 turn += 1
     return order
-
-
-def searched(need: Sequence[float], has_kernels: Sequence[bool]) -> list[float | None]:
-    """Return needs as the released search finds them: none of operators without kernels, nor of 2 and more."""
-    return [share if has and share < _FIRST else None for share, has in zip(need, has_kernels, strict=True)]
 
 
 _ORDERS: Final = ("resource", "graph")
@@ -404,13 +330,10 @@ def opara(
     said: dict[str, object] = {}
     if order == "resource":
         device = cluster.devices[0]
-        need = needs(graph, device, metric, first_kernel=released)
+        need, used = needs(graph, device, metric, released=released)
         memory = memory_intensive(graph, device, classes, by_name=released)
-        said = {"metric": need.metric, "memory_intensive": int(memory.sum())}
-        share: list[float | None] = need.share.tolist()
-        if released:
-            share = searched(need.share.tolist(), need.known.tolist())
-        launches = launch_order(graph, memory.tolist(), share, by_parity=released)
+        said = {"metric": used, "memory_intensive": int(memory.sum())}
+        launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
     streams = allocate_streams(graph, launches if released else topological, allocation)
     return captured(
         graph, cluster, cost, launches, pooled(streams, max_streams), scheduler="opara", events="literal",
