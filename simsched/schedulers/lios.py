@@ -169,7 +169,7 @@ def _lios(
     require_flag(scheduler, "overheads", overheads)
     require_choice(scheduler, "rank", rank, RANKS)
     generator = require_rng(scheduler, rng)
-    draft = Draft(scheduler, graph, cluster, cost, streams, first_device=True)
+    draft = Draft(scheduler, graph, Cluster(cluster.devices[:1]), cost, streams)
     draws = generator.random((len(random), len(graph))) if random else None
     drawn = {} if draws is None else dict(zip(random, draws, strict=True))
     draft.place(

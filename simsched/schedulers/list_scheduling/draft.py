@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, operator_times, times_by_device
+from simsched.model.costmodel import CostModel, times_by_device
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
@@ -38,8 +38,11 @@ class Draft:
         Time of an operator alone on a device, in us.
     streams
         Streams of each device; None for 8 on a single device, and 2 on each of several.
-    first_device
-        Whether to use the first device of the cluster only.
+
+    Attributes
+    ----------
+    mean_times
+        Time of each operator in us, the mean over devices, shape (n_ops,).
 
     Raises
     ------
@@ -52,31 +55,19 @@ class Draft:
     about 150 bytes per operator and 40 per edge, and `place_earliest` takes 16 more per operator and device.
     """
 
-    def __init__(
-        self,
-        scheduler: str,
-        graph: OpGraph,
-        cluster: Cluster,
-        cost: CostModel,
-        streams: int | None,
-        *,
-        first_device: bool = False,
-    ) -> None:
+    def __init__(self, scheduler: str, graph: OpGraph, cluster: Cluster, cost: CostModel, streams: int | None) -> None:
         if streams is None:
             streams = _ALONE if len(cluster) == 1 else _BESIDE_OTHERS
         require_streams(scheduler, streams)
-        self._scheduler, self._graph, self._cluster = scheduler, graph, cluster
-        self._devices = cluster.devices[:1] if first_device else cluster.devices
+        self._scheduler, self._graph, self._devices = scheduler, graph, cluster.devices
         n = len(graph)
         self._streams = min(int(streams), n)  # of more streams than operators the rest would stay empty
-        known = (
-            [operator_times(graph, self._devices[0], cost)] if first_device else times_by_device(graph, cluster, cost)
-        )
+        known = times_by_device(graph, cluster, cost)
         rows: dict[int, int] = {}
         row = [rows.setdefault(id(column), len(rows)) for column in known]
         different = [known[row.index(k)] for k in range(len(rows))]
         with np.errstate(over="ignore"):
-            self._mean: Floats = different[0] if len(rows) == 1 else np.mean(known, axis=0)
+            self.mean_times: Floats = different[0] if len(rows) == 1 else np.mean(known, axis=0)
         (out_ptr, out_edge), (in_ptr, in_edge) = graph.outgoing, graph.incoming
         self._table = table = Lists(
             n_ops=n, n_devices=len(row), n_streams=self._streams, limit=_STEPS,
@@ -88,11 +79,6 @@ class Draft:
         if len(row) > 1:
             table["exact"], table["nbytes"] = map(np.ascontiguousarray, (graph.edge_transfer, graph.edge_nbytes))
             table["latency"], table["rate"] = self._latency, self._rate = ways(cluster)
-
-    @property
-    def mean_times(self) -> Floats:
-        """Time of each operator in us, the mean over devices, shape (n_ops,)."""
-        return self._mean
 
     def mean_transfers(self) -> Floats:
         """Return the time of each edge between two devices in us, the mean over the pairs that links join, (n_edges,).
@@ -117,7 +103,7 @@ class Draft:
         """
         table = self._table
         table["rank"] = rank = np.empty(len(self._graph))
-        table["weight"] = self._mean
+        table["weight"] = self.mean_times
         table["beside"] = self.mean_transfers() if transfers else np.zeros(len(self._graph.src))
         find_ranks(table)
         return rank
