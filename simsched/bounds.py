@@ -382,16 +382,16 @@ _RESOURCES: Final = 6
 def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[Setting, Ints]:
     """Return the setting of the simulator's model, and which resources its `work` has: those asked for at all."""
     single = alone(graph)
+    by_kind = cost is None or cost is default_cost  # another cost model may look at the names of devices
+    alike = cluster.kind if by_kind else np.arange(len(cluster))
     number: dict[bytes, int] = {}
-    rows: list[Floats] = []
-    kind_of: dict[int, int] = {}
-    for d in _different(cluster, cost):
+    rows, kinds = [], []
+    for d in np.unique(alike, return_index=True)[1].tolist():
         row = _work_on(graph, cluster, d, cost, single)
-        kind_of[d] = number.setdefault(row.tobytes(), len(number))
-        if kind_of[d] == len(rows):
+        kinds.append(number.setdefault(row.tobytes(), len(number)))
+        if kinds[-1] == len(rows):
             rows.append(row)
-    alike = kind_of if len(kind_of) == len(cluster) else {d: kind_of[first] for d, first in _firsts(cluster)}
-    kind = np.array([alike[d] for d in range(len(cluster))], np.int64)
+    kind = np.array(kinds, np.int64)[alike]
     whole = np.stack(rows, axis=1)  # (1 + resources, n_kinds, n_ops)
     asked = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
     pairs, pair_of = pairs_of(graph)
@@ -405,19 +405,6 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
         first=min(first for first, _ in costs), step=min(step for _, step in costs),
     )  # fmt: skip
     return setting, asked
-
-
-def _different(cluster: Cluster, cost: CostModel | None) -> list[int]:
-    """Return the devices that may differ in what they need; a cost model of the user's may look at names."""
-    if cost is not None and cost is not default_cost:
-        return list(range(len(cluster)))
-    return [d for d, first in _firsts(cluster) if d == first]
-
-
-def _firsts(cluster: Cluster) -> list[tuple[int, int]]:
-    """Return each device and the first one that equals it in all but the name."""
-    first = np.unique(cluster.kind, return_index=True)[1]
-    return list(enumerate(first[cluster.kind].tolist()))
 
 
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:

@@ -46,15 +46,13 @@ class Model:
     """
 
     def __init__(self, whole: Whole, hint: Listed, cp_model: Any) -> None:
-        self._whole, self._instance = whole, whole.instance
-        self._cp, self._model = cp_model, cp_model.CpModel()
-        instance = self._instance
+        self._instance = instance = whole.instance
+        self.program = model = cp_model.CpModel()
         n, n_devices = len(instance.graph), instance.n_devices
         original, hint = hint[1:], self._relabelled(hint)
         ends = instance.finish(hint.order, hint.device, hint.stream)
         most = int(max(ends))
         assert most <= max(instance.finish(*original)), "devices of a class may be exchanged"
-        model = self._model
         self.makespan = model.new_int_var(min(whole.bound, most), most, "")
         model.add_hint(self.makespan, most)
         head, tail = (reach.min(axis=0) for reach in instance.reach)
@@ -85,14 +83,9 @@ class Model:
         self._break_symmetry(hint)
         model.minimize(self.makespan)
 
-    @property
-    def program(self) -> Any:
-        """The constraint program."""
-        return self._model
-
     def _add_streams(self, hint: Listed) -> list[dict[tuple[int, int], Any]]:
         """Keep operators of a stream apart; return for each operator the truth value of each place."""
-        model, instance = self._model, self._instance
+        model, instance = self.program, self._instance
         runs: list[dict[tuple[int, int], Any]] = [{} for _ in self.start]
         for d in range(instance.n_devices):
             able = [i for i in range(len(self.start)) if self.on[i][d] is not None]
@@ -113,7 +106,7 @@ class Model:
         return runs
 
     def _add_moves(self, hint: Listed) -> None:
-        model, instance = self._model, self._instance
+        model, instance = self.program, self._instance
         n_devices = instance.n_devices
         other = ~np.eye(n_devices, dtype=np.bool_)
         for row, (u, v) in enumerate(instance.pairs.T.tolist()):
@@ -140,7 +133,7 @@ class Model:
 
     def _add_work(self, head: Any, tail: Any, shortest: Any) -> None:
         """Bound each device's work, and all operators that run at a time."""
-        model, instance = self._model, self._instance
+        model, instance = self.program, self._instance
         n = len(self.start)
         for d in range(instance.n_devices):
             able = [i for i in range(n) if self.on[i][d] is not None]
@@ -205,7 +198,7 @@ class Model:
 
     def _in_turn(self, rows: Sequence[Sequence[tuple[Any, bool]]]) -> None:
         """Let a row use column k only if a row above uses column k - 1; each entry has what the hint says beside it."""
-        model = self._model
+        model = self.program
         for k in range(1, len(rows[0])):
             before, hinted = None, False  # whether a row above uses column k - 1
             for row in rows:
@@ -353,7 +346,9 @@ def optimal(
             if best.makespan <= bound * (1 + _EQUAL) or deadline.over():
                 break
             model = Model(whole, best, cp_model)
-            solver = _solver_of(cp_model, seed, workers, left)
+            solver = cp_model.CpSolver()
+            solver.parameters.random_seed, solver.parameters.num_workers = seed, workers
+            solver.parameters.catch_sigint_signal, solver.parameters.max_deterministic_time = False, left
             found, closed = _run(solver, model.program, deadline)
             bound = max(bound, whole.us(ceil(solver.best_objective_bound - 1e-6)))
             search["branches"] += solver.num_branches
@@ -376,15 +371,6 @@ def _cp_model() -> Any:
     except ImportError:
         raise MissingDependencyError("an exact optimum needs OR-tools: pip install 'simsched[exact]'") from None
     return cp_model
-
-
-def _solver_of(cp_model: Any, seed: int, workers: int, budget: float) -> Any:
-    solver = cp_model.CpSolver()
-    solver.parameters.random_seed = seed
-    solver.parameters.num_workers = workers
-    solver.parameters.catch_sigint_signal = False
-    solver.parameters.max_deterministic_time = budget
-    return solver
 
 
 def _best_start(instance: Instance, cluster: Cluster, cost: CostModel | None, starts: Sequence[Schedule]) -> Listed:

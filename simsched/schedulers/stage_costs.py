@@ -160,7 +160,9 @@ def _by_formula(formula: StageFormula, graph: OpGraph, device: Device, cost: Cos
 def _hios_sim(graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
     times = operator_times(graph, device, cost)
     time: dict[str, float] = dict(zip(graph.names, times.tolist(), strict=True))
-    busy = dict(zip(graph.names, (times * np.nan_to_num(graph.utilization, nan=1.0)).tolist(), strict=True))
+    busy: dict[str, float] = dict(
+        zip(graph.names, (times * np.nan_to_num(graph.utilization, nan=1.0)).tolist(), strict=True)
+    )
 
     def latency(groups: Groups) -> float:
         sums: list[float] = [sum(time[name] for name in group) for group in groups]
