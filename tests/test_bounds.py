@@ -11,9 +11,7 @@ from schedulers.brute_force import best_makespan
 from strategies import clusters, graphs, schedules
 
 from simsched.base.errors import ScheduleError
-from simsched.bounds import bounds, lower_bound
-from simsched.bounds.areas import area
-from simsched.bounds.paths import alone
+from simsched.bounds import alone, area, bounds, lower_bound
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.lowering.lowering import OPTIONS

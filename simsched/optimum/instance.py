@@ -1,21 +1,26 @@
-"""A graph on a cluster as the contention-free model sees it, in us and in whole numbers."""
+"""A graph on a cluster as the contention-free model sees it, in us and in whole numbers; list schedules of it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import permutations
 from math import ceil, gcd, inf
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import SchedulerError
-from simsched.bounds.areas import areas
-from simsched.bounds.paths import Setting, heads, pairs_of, tails, ways_between
+from simsched.base.errors import SchedulerError, SimschedError
+from simsched.bounds import Setting, areas, heads, longest_of_pairs, pairs_of, tails
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, times_by_device
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints
+from simsched.model.schedule import Schedule
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule
+from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.workload import demand_of
 
 _MOST_DIGITS = 6
@@ -39,7 +44,7 @@ class Instance:
         Time to move what each pair of producer and consumer needs, shape (n_pairs, n_devices, n_devices);
         zero within a device, infinite where no links lead.
     pairs
-        See `simsched.bounds.paths.pairs_of`.
+        See `simsched.bounds.pairs_of`.
     """
 
     graph: OpGraph
@@ -73,14 +78,9 @@ class Instance:
         moves = self.moves.transpose(1, 2, 0).copy()
         moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
         return Setting(
-            graph=self.graph,
-            count=np.ones(n, np.int64),
-            times=self.times,
-            work=self.times[None],
-            capacity=np.array([float(self.streams)]),
-            pairs=self.pairs,
-            moves=list(moves),
-        )
+            graph=self.graph, count=np.ones(n, np.int64), times=self.times, work=self.times[None],
+            capacity=np.array([float(self.streams)]), pairs=self.pairs, moves=list(moves),
+        )  # fmt: skip
 
     @cached_property
     def reach(self) -> tuple[Floats, Floats]:
@@ -134,12 +134,10 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
                 "give it smaller blocks, or a cluster that holds them"
             )
     pairs, pair_of = pairs_of(graph)
-    n = len(cluster)
+    n, (latency, rate) = len(cluster), ways(cluster)
     moves = np.zeros((pairs.shape[1], n, n))
-    exact = graph.edge_transfer
-    for a, b, latency, rate in zip(*(column.tolist() for column in ways_between(cluster)), strict=True):
-        way = latency + graph.edge_nbytes / rate if rate > 0 else np.full(len(graph.src), inf)
-        np.maximum.at(moves[:, a, b], pair_of, np.where(np.isnan(exact), way, exact))
+    for a, b in permutations(range(n), 2):
+        moves[:, a, b] = longest_of_pairs(graph, [(latency[a, b], rate[a, b])], pairs.shape[1], pair_of)
     return Instance(graph, streams, times, moves, pairs)
 
 
@@ -229,3 +227,115 @@ def _scaled(instance: Instance, unit: Fraction, exact: bool) -> Whole:
 
     whole = replace(instance, times=units(instance.times), moves=units(instance.moves))
     return Whole(whole, unit, exact)
+
+
+_STARTS: Final = {"heft": True, "peft": True, "etf": True, "inter-lp": False}
+"""List schedulers of the library, and whether they take a number of streams."""
+
+
+class Listed(NamedTuple):
+    """A schedule of an instance: operators in launch order, the device and the stream of each operator."""
+
+    makespan: float
+    order: list[int]
+    device: list[int]
+    stream: list[int]
+
+
+def listed(instance: Instance, order: Sequence[int], device: Sequence[int], stream: Sequence[int]) -> Listed:
+    """Return what an order and places come to."""
+    ends = instance.finish(order, device, stream)
+    return Listed(max(ends), list(order), list(device), list(stream))
+
+
+def first_schedules(
+    instance: Instance, cluster: Cluster, cost: CostModel | None, starts: Sequence[Schedule]
+) -> Iterator[Listed]:
+    """Yield schedules to start from: those given, those of list schedulers, and some of our own.
+
+    Each is listed anew, operators in its launch order, each on the stream of its device that is free first.
+
+    Raises
+    ------
+    SchedulerError
+        If a start is no schedule, or of another graph.
+    ScheduleError
+        If a start is for other devices.
+    """
+    graph = instance.graph
+    plans = []
+    for plan in starts if isinstance(starts, list | tuple) else (starts,):
+        if not isinstance(plan, Schedule) or plan.graph != graph:
+            raise SchedulerError(
+                "optimal: starts must be schedules of the graph itself, not of another or rewritten one"
+            )
+        plans.append(plan.check(cluster))
+    for name, streamed in _STARTS.items():
+        if name in SCHEDULERS and len(graph) <= FAST_UP_TO.get(name, len(graph)):
+            options = {"streams": instance.streams} if streamed else {}
+            try:
+                plan = schedule(graph, cluster, name, cost, **options)
+            except SimschedError:  # it does not suit the graph: others will
+                continue
+            if plan.graph is graph:
+                plans.append(plan)
+    for plan in plans:
+        number = np.array([cluster.index.get(name, -1) for name in plan.devices])
+        device = np.empty(len(graph), np.int64)
+        device[plan.op] = number[plan.device]
+        yield list_schedule(instance, place_of(plan.op).tolist(), device.tolist())
+    head, tail = instance.reach
+    onward = (tail + instance.times).min(axis=0)
+    for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
+        yield list_schedule(instance, rank.tolist())
+    for d in np.flatnonzero(np.isfinite(instance.times).all(axis=1)).tolist():
+        yield list_schedule(instance, (-onward).tolist(), [d] * len(graph))
+
+
+def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[int] | None = None) -> Listed:
+    """Return the list schedule of ready operators by rising rank, each where it ends first.
+
+    Parameters
+    ----------
+    rank
+        Of each operator; of equal ones the first in topological order comes first.
+    device
+        Of each operator, or None for any.
+
+    Notes
+    -----
+    Equal ends: the first device, and its stream that is free first. A makespan of infinity says
+    that a place was given where an operator cannot be.
+    """
+    n, times, moves = len(rank), *instance.rows
+    turns = place_of(instance.graph.order_index).tolist()
+    readers: list[list[int]] = [[] for _ in range(n)]
+    missing = [len(row) for row in instance.producers]
+    for v, row in enumerate(instance.producers):
+        for u, _ in row:
+            readers[u].append(v)
+    waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
+    heapify(waiting)
+    free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
+    found = Listed(inf, [], [0] * n, [0] * n)
+    ends = [0.0] * n
+    while waiting:
+        i = heappop(waiting)[2]
+        best = (inf, instance.n_devices)
+        for d in range(instance.n_devices) if device is None else (device[i],):
+            start = min(free[d])
+            for p, row in instance.producers[i]:
+                start = max(start, ends[p] + moves[row][found.device[p]][d])
+            best = min(best, (start + times[d][i], d))
+        end, d = best
+        if end == inf:
+            return found
+        slot = free[d].index(min(free[d]))
+        ends[i] = free[d][slot] = end
+        found.order.append(i)
+        found.device[i], found.stream[i] = d, slot
+        for j in readers[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                heappush(waiting, (rank[j], turns[j], j))
+    return found._replace(makespan=max(ends))

@@ -1,16 +1,83 @@
 """`Draft`: a graph that is being rewritten; a change makes a new one that shares nearly all with the old."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.rewriting.rows import KEY_MASK, Read, Row, Source
-from simsched.rewriting.slices import compose, slices_of, with_slices, without_slices
+from simsched.rewriting.slices import Slice, compose, slices_of, with_slices, without_slices
 
 T = TypeVar("T")
+
+KEY_MASK: Final = (1 << 64) - 1
+_REMEMBERED: Final = 1 << 17
+
+
+class Read(NamedTuple):
+    """A tensor that an operator reads: all that `producer` writes, or its `slice` (axis, begin, end)."""
+
+    producer: str
+    slice: Slice | None = None
+    nbytes: float = 0.0
+    transfer: float | None = None
+
+
+class Source(NamedTuple):
+    """Where a tensor is to be read from instead: see `Draft.replace`."""
+
+    producer: str
+    slice: Slice | None = None
+
+
+class Row:
+    """An operator and what it reads, in the order of its inputs; `key` identifies both, whatever the process."""
+
+    __slots__ = ("_found", "key", "operator", "reads", "whole")
+
+    whole: tuple[bool, ...] | None
+    """Which inputs are read as they were written, once that is known: see `splitting.carries_all`."""
+
+    def __init__(self, operator: Operator, reads: Sequence[Read] = ()) -> None:
+        self.operator = operator
+        self.reads = tuple(reads)
+        self.key = _row_key(_operator_key(operator), tuple((read.producer, read.slice) for read in self.reads))
+        self.whole = None
+        self._found: dict[Callable[[Operator], Any], Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Row({self.operator.name!r}, {list(self.reads)})"
+
+    def about(self, find: Callable[[Operator], T]) -> T:
+        """Return what a function finds out about the operator; it is asked once."""
+        try:
+            found: T = self._found[find]
+        except KeyError:
+            found = self._found[find] = find(self.operator)
+        return found
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _operator_key(op: Operator) -> bytes:
+    """Return a digest of all that tells operators apart."""
+    kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share, k.efficiency) for k in op.kernels]
+    fields = (op.name, op.kind, op.dtype, op.block, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time,
+              op.host)  # fmt: skip
+    text = json.dumps(
+        [fields, op.utilization, kernels, dict(op.attributes), op.input_shapes, op.output_shape], sort_keys=True
+    )
+    return blake2b(text.encode(), digest_size=8).digest()
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _row_key(operator: bytes, reads: tuple[tuple[str, Slice | None], ...]) -> int:
+    digest = blake2b(operator + repr(reads).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -197,26 +264,16 @@ class Draft:
         draft = Draft.__new__(Draft)
         draft.name, draft.outside, draft.kept = self.name, self.outside, self.kept
         draft._found = {}
-        rows: dict[str, Row] = {}
-        signature = self._signature
-        placed = not fresh
-        for name, row in self.rows.items():
-            if name not in changed:
-                rows[name] = row
-                continue
-            signature -= row.key
-            after = changed[name]
-            if not placed:  # the first place that changes
-                placed = True
-                _put(rows, fresh, changed)
-            if after is not None:
-                rows[name] = after
-        if not placed:
-            _put(rows, fresh, changed)
-        draft.rows = rows
+        names = list(self.rows)
+        if fresh:
+            first = next((i for i, name in enumerate(names) if name in changed), len(names))
+            names[first:first] = fresh
+        after_all = ((name, changed[name] if name in changed else self.rows[name]) for name in names)
+        draft.rows = rows = {name: row for name, row in after_all if row is not None}
         draft.readers = self._new_readers(changed)
-        signature += sum(row.key for row in changed.values() if row is not None)
-        draft._signature = signature & KEY_MASK
+        gone = sum(self.rows[name].key for name in changed if name in self.rows)
+        came = sum(row.key for row in changed.values() if row is not None)
+        draft._signature = (self._signature - gone + came) & KEY_MASK
         for name, after in changed.items():
             if after is None:
                 if name in draft.readers or name in self.kept:
@@ -287,13 +344,6 @@ def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
             read = read._replace(producer=source.producer, slice=compose(source.slice, read.slice))
         reads.append(read)
     return Row(row.operator, reads)
-
-
-def _put(rows: dict[str, Row], names: Iterable[str], changed: Mapping[str, Row | None]) -> None:
-    for name in names:
-        row = changed[name]
-        assert row is not None
-        rows[name] = row
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

@@ -1,13 +1,11 @@
 """What a substitution rule is, and what several rules ask of a draft."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
-from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.rows import Row
+from simsched.rewriting.draft import Draft, Row
 from simsched.rewriting.splitting import carries_all
 
 Match = tuple[str, ...]
@@ -41,22 +39,31 @@ class Rule(Protocol):
         ...
 
 
+def _always(_draft: Draft, _match: Match) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """A rule made of two functions; the second is only asked about operators of the draft."""
+    """A rule made of functions: where it may be possible, what comes out, and whether it is possible there.
+
+    The last two are only asked about operators of the draft, and `make` only where it is possible.
+    """
 
     name: str
     title: str
     find: Callable[[Draft], Iterator[Match]]
     make: Callable[[Draft, Match], Draft | None]
+    holds: Callable[[Draft, Match], bool] = _always
 
     def matches(self, draft: Draft) -> Iterator[Match]:
         """Yield the names of the operators of each possible substitution, in an order that the draft fixes."""
-        return self.find(draft)
+        return (match for match in self.find(draft) if self.holds(draft, match))
 
     def apply(self, draft: Draft, match: Match) -> Draft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
-        return self.make(draft, match) if all(name in draft.rows for name in match) else None
+        possible = all(name in draft.rows for name in match) and self.holds(draft, match)
+        return self.make(draft, match) if possible else None
 
 
 def sole_follower(draft: Draft, name: str) -> Row | None:
@@ -69,6 +76,15 @@ def sole_follower(draft: Draft, name: str) -> Row | None:
     if row.reads[position].slice is not None or not carries_all(draft, row, position):
         return None
     return row
+
+
+def followed(draft: Draft, kinds: Sequence[str]) -> Iterator[Match]:
+    """Yield operators of some kinds, each with the only one that reads it."""
+    for kind in kinds:
+        for name in draft.of_kind(kind):
+            follower = draft.only_reader(name)
+            if follower is not None:
+                yield name, follower
 
 
 def pairs_in(groups: Iterator[tuple[object, str]]) -> Iterator[Match]:
@@ -86,10 +102,10 @@ def pairs_that_end_in(draft: Draft, kind: str) -> Iterator[Match]:
     """Yield two operators and the one of a kind that alone reads them, one directly behind the other."""
     for name in draft.of_kind(kind):
         row = draft.rows[name]
-        producers = [read.producer for read in row.reads]
-        for first, second in pairwise(producers):
-            alone = all(each in draft.rows and sole_follower(draft, each) is row for each in (first, second))
-            if alone and first != second:
+        for first, second in pairwise(read.producer for read in row.reads):
+            if first != second and all(
+                each in draft.rows and sole_follower(draft, each) is row for each in (first, second)
+            ):
                 yield first, second, name
 
 
@@ -104,8 +120,11 @@ def ends_in(draft: Draft, match: Match) -> bool:
     )
 
 
-def is_plain_sum(op: Operator) -> bool:
-    """Say whether an operator adds up two tensors of one shape and does nothing else but an activation."""
+def ends_in_sum(draft: Draft, match: Match) -> bool:
+    """Say whether that last one adds up tensors of one shape and does nothing else but an activation."""
+    if not ends_in(draft, match):
+        return False
+    op = draft.rows[match[2]].operator
     if op.kind != "add" or len(op.input_shapes) != 2 or op.weight_nbytes:
         return False
     return set(op.attributes) <= {"activation"} and all(shape == op.output_shape for shape in op.input_shapes)

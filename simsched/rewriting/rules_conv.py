@@ -1,60 +1,72 @@
-"""Rules that make one convolution of several, or fewer groups: R2 to R6 and R8."""
+"""Rules about convolutions and pools: R2 to R8."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from math import prod
+from typing import Final, NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
-from simsched.rewriting.convs import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.recipes import ATTRIBUTE, concat, recipe_of
-from simsched.rewriting.rows import Read, Row, Source
-from simsched.rewriting.rule import Match, Substitution, ends_in, is_plain_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
+from simsched.rewriting.rule import Match, Substitution, ends_in, ends_in_sum, pairs_in, pairs_that_end_in
 from simsched.rewriting.splitting import (
     in_order_of_concat,
-    joined,
     joined_inputs,
     new_name,
     operators,
+    replace_behind,
     replace_behind_concat,
     replace_by_parts,
     sole_input,
-)
-from simsched.rewriting.works import REMEMBERED, made_from, tensor_nbytes
+)  # fmt: skip
+from simsched.rewriting.works import (
+    REMEMBERED,
+    WEIGHTS,
+    Shape,
+    concat,
+    copy_of,
+    made_from,
+    most_blocks,
+    recipe_of,
+    sum_of,
+    tensor_nbytes,
+    with_activation,
+)  # fmt: skip
 
 _BATCH: Final = 0
 _CHANNELS: Final = 1
 _FEWER: Final = 2  # groups become so many times fewer
+_AVERAGES: Final = ("avg", "global_avg")
 
 
 class _Found(NamedTuple):
-    name: str
     row: Row
     conv: Conv
     source: Source
 
 
-def _convs(draft: Draft) -> Sequence[_Found]:
-    """Return the convolutions whose input and sizes are known."""
+def _convs(draft: Draft) -> Mapping[str, _Found]:
+    """Return the convolutions whose input and sizes are known, by name."""
     return draft.about(_find_convs)
 
 
-def _find_convs(draft: Draft) -> Sequence[_Found]:
-    return [found for name in draft.of_kind("conv") if (found := _conv(draft, name)) is not None]
-
-
-def _conv(draft: Draft, name: str) -> _Found | None:
-    row = draft.rows[name]
-    conv = row.about(conv_of)
-    source = None if conv is None else sole_input(draft, row)
-    return None if conv is None or source is None else _Found(name, row, conv, source)
+def _find_convs(draft: Draft) -> Mapping[str, _Found]:
+    found = {}
+    for name in draft.of_kind("conv"):
+        row = draft.rows[name]
+        conv = row.about(conv_of)
+        source = None if conv is None else sole_input(draft, row)
+        if conv is not None and source is not None:
+            found[name] = _Found(row, conv, source)
+    return found
 
 
 def _two(draft: Draft, match: Match) -> tuple[_Found, _Found] | None:
     """Return two convolutions whose input and sizes are known."""
-    first, second = _conv(draft, match[0]), _conv(draft, match[1])
-    return None if first is None or second is None or first.name == second.name else (first, second)
+    convs = _convs(draft)
+    known = match[0] != match[1] and match[0] in convs and match[1] in convs
+    return (convs[match[0]], convs[match[1]]) if known else None
 
 
 # R2 and R3: convolutions of one tensor
@@ -62,25 +74,30 @@ def _two(draft: Draft, match: Match) -> tuple[_Found, _Found] | None:
 
 def _alike(draft: Draft) -> Iterator[Match]:
     return pairs_in(
-        ((found.source, found.conv._replace(output_shape=())), found.name)
-        for found in _convs(draft)
+        ((found.source, found.conv._replace(output_shape=())), name)
+        for name, found in _convs(draft).items()
         if found.conv.groups == 1
     )
 
 
-def _merged_alike(draft: Draft, match: Match) -> Draft | None:
+def _are_alike(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
-    if two is None or two[0].conv[:3] != two[1].conv[:3]:
-        return None
-    return _merged(draft, match)
+    return two is not None and two[0].conv[:3] == two[1].conv[:3] and _can_be_merged(*two)
+
+
+def _can_be_merged(first: _Found, second: _Found) -> bool:
+    return first.source == second.source and why_not_alike((first.conv, second.conv)) is None
 
 
 def _enlargeable(draft: Draft) -> Iterator[Match]:
-    possible = {found.name: found for found in _convs(draft) if _keeps_size(found.conv)}
-    for first, second in pairs_in((found.source, name) for name, found in possible.items()):
-        a, b = possible[first].conv, possible[second].conv
-        if _one_in_the_other(a, b) and why_not_alike((a, b)) is None:
-            yield first, second
+    return pairs_in((found.source, name) for name, found in _convs(draft).items() if _keeps_size(found.conv))
+
+
+def _can_be_enlarged(draft: Draft, match: Match) -> bool:
+    two = _two(draft, match)
+    if two is None or not all(_keeps_size(found.conv) for found in two):
+        return False
+    return _one_in_the_other(two[0].conv.kernel, two[1].conv.kernel) and _can_be_merged(*two)
 
 
 def _keeps_size(conv: Conv) -> bool:
@@ -90,25 +107,15 @@ def _keeps_size(conv: Conv) -> bool:
     return all(k % 2 and p == k // 2 for k, p in zip(conv.kernel, conv.padding, strict=True))
 
 
-def _one_in_the_other(first: Conv, second: Conv) -> bool:
-    pairs = list(zip(first.kernel, second.kernel, strict=True))
-    return first.kernel != second.kernel and (all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs))
-
-
-def _merged_enlarged(draft: Draft, match: Match) -> Draft | None:
-    two = _two(draft, match)
-    if two is None or not all(_keeps_size(found.conv) for found in two):
-        return None
-    return _merged(draft, match) if _one_in_the_other(two[0].conv, two[1].conv) else None
+def _one_in_the_other(first: Shape, second: Shape) -> bool:
+    largest = tuple(map(max, first, second))
+    return first != second and largest in (first, second)
 
 
 def _merged(draft: Draft, match: Match) -> Draft | None:
-    two = _two(draft, match)
-    if two is None or two[0].source != two[1].source or why_not_alike((two[0].conv, two[1].conv)) is not None:
-        return None
     names = in_order_of_concat(draft, match, _CHANNELS)
     op = merged_convs(operators(draft, names), new_name(draft, "+".join(names)))
-    return replace_by_parts(draft, names, Row(op, two[0].row.reads), _CHANNELS)
+    return replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), _CHANNELS)
 
 
 # R4: convolutions with the same weights
@@ -118,25 +125,23 @@ def _recipe_text(op: Operator) -> str:
     return json.dumps(recipe_of(op), sort_keys=True)
 
 
-def _without_batch(conv: Conv) -> Conv:
-    return conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
+def _over_images(found: _Found) -> tuple[str, Conv]:
+    """Return the weights of a convolution, and what it does with an image of its batch."""
+    conv = found.conv
+    image = conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
+    return found.row.about(_recipe_text), image
 
 
 def _sharing(draft: Draft) -> Iterator[Match]:
-    possible = {found.name: found for found in _convs(draft)}
-    keys = ((found.row.about(_recipe_text), _without_batch(found.conv)) for found in possible.values())
-    for first, second in pairs_in(zip(keys, possible, strict=True)):
-        if possible[first].source != possible[second].source:
-            yield first, second
+    return pairs_in((_over_images(found), name) for name, found in _convs(draft).items())
+
+
+def _share_weights(draft: Draft, match: Match) -> bool:
+    two = _two(draft, match)
+    return two is not None and two[0].source != two[1].source and _over_images(two[0]) == _over_images(two[1])
 
 
 def _batched(draft: Draft, match: Match) -> Draft | None:
-    two = _two(draft, match)
-    if two is None or two[0].source == two[1].source:
-        return None
-    first, second = ((found.row.about(_recipe_text), _without_batch(found.conv)) for found in two)
-    if first != second:
-        return None
     names = in_order_of_concat(draft, match, _BATCH)
     op = _over_batch(operators(draft, names), new_name(draft, "+".join(names)))
     return replace_behind_concat(draft, names, _BATCH, op)
@@ -148,28 +153,19 @@ def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     inputs = [op.input_shapes[0] for op in ops]
     shared = ops[0].weight_nbytes
     return made_from(
-        ops,
-        name,
-        kind="conv",
-        flops=sum(op.flops for op in ops),
-        nbytes=max(0.0, sum(op.nbytes for op in ops) - (len(ops) - 1) * shared),
-        weight_nbytes=shared,
-        attributes=conv_attributes(ops, **{ATTRIBUTE: recipe_of(ops[0])}),
+        ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
+        attributes=conv_attributes(ops, **{WEIGHTS: recipe_of(ops[0])}),
         input_shapes=((sum(shape[0] for shape in inputs), *inputs[0][1:]),),
         output_shape=(sum(shape[0] for shape in shapes), *shapes[0][1:]),
-    )
+    )  # fmt: skip
 
 
 # R5: convolutions side by side as groups of one
 
 
 def _side_by_side(draft: Draft) -> Iterator[Match]:
-    for match in pairs_that_end_in(draft, "concat"):
-        if _can_be_groups(draft, match):
-            yield match
-    for match in pairs_in((found.conv, found.name) for found in _convs(draft) if _is_depthwise(found.conv)):
-        if _can_be_groups(draft, match):
-            yield match
+    yield from pairs_that_end_in(draft, "concat")
+    yield from pairs_in((found.conv, name) for name, found in _convs(draft).items() if _is_depthwise(found.conv))
 
 
 def _is_depthwise(conv: Conv) -> bool:
@@ -186,8 +182,6 @@ def _can_be_groups(draft: Draft, match: Match) -> bool:
 
 
 def _as_groups(draft: Draft, match: Match) -> Draft | None:
-    if not _can_be_groups(draft, match):
-        return None
     names = in_order_of_concat(draft, match[:2], _CHANNELS)
     op = _grouped(operators(draft, names), new_name(draft, "+".join(names)))
     return replace_behind_concat(draft, names, _CHANNELS, op)
@@ -198,47 +192,34 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
     n, (batch, channels, *image) = len(ops), conv.input_shape
+    recipe = concat([*map(recipe_of, ops)], 0)
     return made_from(
-        ops,
-        name,
-        kind="conv",
-        flops=sum(op.flops for op in ops),
-        nbytes=sum(op.nbytes for op in ops),
-        weight_nbytes=sum(op.weight_nbytes for op in ops),
-        attributes=conv_attributes(
-            ops, groups=n * conv.groups, out_channels=n * conv.out_channels, weights=concat([*map(recipe_of, ops)], 0)
-        ),
+        ops, name,
+        attributes=conv_attributes(ops, groups=n * conv.groups, out_channels=n * conv.out_channels, weights=recipe),
         input_shapes=((batch, n * channels, *image),),
         output_shape=(batch, n * conv.out_channels, *conv.output_shape[2:]),
-    )
+    )  # fmt: skip
 
 
 # R6: a sum of convolutions
 
 
-def _summed(draft: Draft) -> Iterator[Match]:
-    for match in pairs_that_end_in(draft, "add"):
-        if _can_be_summed(draft, match):
-            yield match
+def _sums(draft: Draft) -> Iterator[Match]:
+    return pairs_that_end_in(draft, "add")
 
 
 def _can_be_summed(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
-    if two is None or not ends_in(draft, match) or not is_plain_sum(draft.rows[match[2]].operator):
+    if two is None or not ends_in_sum(draft, match):
         return False
-    first, second = (conv._replace(input_shape=conv.input_shape[:1] + conv.input_shape[2:]) for _, _, conv, _ in two)
+    first, second = (conv._replace(input_shape=conv.input_shape[:1] + conv.input_shape[2:]) for _, conv, _ in two)
     linear = first == second and first.activation is None and first.groups == 1
     return linear and two[0].source != two[1].source
 
 
 def _over_both(draft: Draft, match: Match) -> Draft | None:
-    if not _can_be_summed(draft, match):
-        return None
     op = _summed_convs(operators(draft, match[:2]), draft.rows[match[2]].operator)
-    before = joined_inputs(draft, match[:2], _CHANNELS, op.name)
-    reads = (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),)
-    after = draft.replace(match, [before, Row(op, reads)])
-    return None if after is None else joined(after, before.operator.name) or after
+    return replace_behind(draft, match, joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -248,44 +229,90 @@ def _summed_convs(ops: tuple[Operator, ...], total: Operator) -> Operator:
     width = DTYPE_NBYTES[conv.dtype]
     biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
-    attributes: dict[str, Any] = conv_attributes(ops, weights=concat([*map(recipe_of, ops)], 1))
-    if "activation" in total.attributes:
-        attributes["activation"] = total.attributes["activation"]
     return made_from(
-        (*ops, total),
-        total.name,
-        kind="conv",
-        flops=sum(op.flops for op in ops),
-        nbytes=max(0.0, sum(op.nbytes for op in ops) - tensor_nbytes(shape, conv.dtype) - twice),
+        (*ops, total), total.name, flops=sum(op.flops for op in ops),
+        nbytes=sum(op.nbytes for op in ops) - tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
-        attributes=attributes,
+        attributes=with_activation(conv_attributes(ops, weights=concat([*map(recipe_of, ops)], 1)), total),
         input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),),
-        output_shape=shape,
-        like=max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels)),
-    )
+        output_shape=shape, like=most_blocks(ops),
+    )  # fmt: skip
+
+
+# R7: a sum of average pools
+
+
+def _can_pool_once(draft: Draft, match: Match) -> bool:
+    first, second = (draft.rows[name] for name in match[:2])
+    if not ends_in_sum(draft, match):
+        return False
+    sources = [sole_input(draft, row) for row in (first, second)]
+    if None in sources or _average(first.operator) is None or _average(first.operator) != _average(second.operator):
+        return False
+    return sources[0] == sources[1] or "activation" not in draft.rows[match[2]].operator.attributes
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _average(op: Operator) -> tuple[Shape, Shape, str, str] | None:
+    """Return what tells average pools apart, or None of what is none."""
+    if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
+        return None
+    if len(op.input_shapes) != 1 or "activation" in op.attributes:
+        return None
+    return op.input_shapes[0], op.output_shape, op.dtype, json.dumps(dict(op.attributes), sort_keys=True)
+
+
+def _pooled_once(draft: Draft, match: Match) -> Draft | None:
+    """avg(x) + avg(x) is 2 avg(x), and avg(x) + avg(y) is avg(x + y)."""
+    first, second, total = (draft.rows[name] for name in match)
+    if sole_input(draft, first) == sole_input(draft, second):
+        read = Read(match[0], None, total.reads[0].nbytes)
+        return draft.replace(match[1:], [Row(_doubled(total.operator), (read,))])
+    shape, out = first.operator.input_shapes[0], total.operator.output_shape
+    flops = total.operator.flops * prod(shape) / prod(out or shape)
+    inner = sum_of(total.operator, new_name(draft, f"{match[2]}.input"), shape, flops)
+    before = Row(inner, (first.reads[0], second.reads[0]))
+    return replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _doubled(total: Operator) -> Operator:
+    assert total.output_shape is not None
+    return copy_of(
+        (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
+        input_shapes=total.input_shapes[:1], output_shape=total.output_shape, flops=total.flops,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
+    assert first.output_shape is not None
+    return made_from(
+        (first, second, total), total.name, flops=first.flops, nbytes=first.nbytes, weight_nbytes=0.0,
+        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=first.output_shape, like=first,
+    )  # fmt: skip
 
 
 # R8: fewer groups
 
 
-def _regroupable(draft: Draft) -> Iterator[Match]:
-    for found in _convs(draft):
-        if _has_groups(found.conv):
-            yield (found.name,)
+def _convs_alone(draft: Draft) -> Iterator[Match]:
+    return ((name,) for name in _convs(draft))
 
 
-def _has_groups(conv: Conv) -> bool:
+def _has_groups(draft: Draft, match: Match) -> bool:
     """Say whether there are groups of more than one channel, an even number of them, and the rest is as in TASO."""
+    if match[0] not in _convs(draft):
+        return False
+    conv = _convs(draft)[match[0]].conv
     if conv.groups % _FEWER or conv.in_channels == conv.groups or len(set(conv.stride)) != 1:
         return False
     return conv.stride[0] in (1, 2) and conv.activation in (None, "relu")
 
 
 def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
-    found = _conv(draft, match[0])
-    if found is None or not _has_groups(found.conv):
-        return None
-    return draft.replace(match, [Row(_regrouped(found.row.operator), found.row.reads)])
+    row = draft.rows[match[0]]
+    return draft.replace(match, [Row(_regrouped(row.operator), row.reads)])
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -296,21 +323,22 @@ def _regrouped(op: Operator) -> Operator:
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": recipe_of(op), "groups": [conv.groups, groups]}
     return made_from(
-        (op,),
-        op.name,
-        kind="conv",
-        flops=_FEWER * op.flops,
-        nbytes=op.nbytes + zeros,
-        weight_nbytes=op.weight_nbytes + zeros,
-        attributes=conv_attributes((op,), groups=groups, weights=recipe),
-        input_shapes=op.input_shapes,
+        (op,), op.name, flops=_FEWER * op.flops, nbytes=op.nbytes + zeros, weight_nbytes=op.weight_nbytes + zeros,
+        attributes=conv_attributes((op,), groups=groups, weights=recipe), input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
-    )
+    )  # fmt: skip
 
 
-R2 = Substitution("R2", "convolutions of one tensor into one", _alike, _merged_alike)
-R3 = Substitution("R3", "convolutions of one tensor, the smaller enlarged, into one", _enlargeable, _merged_enlarged)
-R4 = Substitution("R4", "convolutions with the same weights into one over a larger batch", _sharing, _batched)
-R5 = Substitution("R5", "convolutions side by side into the groups of one", _side_by_side, _as_groups)
-R6 = Substitution("R6", "a sum of convolutions into one over the channels of both", _summed, _over_both)
-R8 = Substitution("R8", "pairs of groups of a convolution into one, filled with zeros", _regroupable, _fewer_groups)
+R2 = Substitution("R2", "convolutions of one tensor into one", _alike, _merged, _are_alike)
+R3 = Substitution(
+    "R3", "convolutions of one tensor, the smaller enlarged, into one", _enlargeable, _merged, _can_be_enlarged
+)
+R4 = Substitution(
+    "R4", "convolutions with the same weights into one over a larger batch", _sharing, _batched, _share_weights
+)
+R5 = Substitution("R5", "convolutions side by side into the groups of one", _side_by_side, _as_groups, _can_be_groups)
+R6 = Substitution("R6", "a sum of convolutions into one over the channels of both", _sums, _over_both, _can_be_summed)
+R7 = Substitution("R7", "a sum of equal average pools into one pool", _sums, _pooled_once, _can_pool_once)
+R8 = Substitution(
+    "R8", "pairs of groups of a convolution into one, filled with zeros", _convs_alone, _fewer_groups, _has_groups
+)

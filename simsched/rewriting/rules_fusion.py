@@ -1,16 +1,27 @@
-"""Rules that put an operator into the one before it: R1 and R13."""
+"""Rules about activations, elementwise operators and concatenations: R1, R11, R12 and R13."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
-from simsched.rewriting.convs import conv_of
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.recipes import ATTRIBUTE, recipe_of
-from simsched.rewriting.rows import Row
-from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, sole_follower
-from simsched.rewriting.works import REMEMBERED, made_from, tensor_nbytes
+from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.merging import conv_of
+from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, pairs_in, sole_follower
+from simsched.rewriting.slices import Slice, slice_made
+from simsched.rewriting.splitting import (
+    axis_of_concat,
+    joined,
+    new_name,
+    only_copies,
+    operators,
+    replace_behind,
+    replace_behind_concat,
+    resolved,
+    sole_input,
+)
+from simsched.rewriting.works import REMEMBERED, WEIGHTS, made_from, recipe_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
 _COMBINING: Final = ("add", "sub", "mul", "square")
@@ -19,12 +30,16 @@ FUSED: Final = "elementwise"
 _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 
 
+# R1: an activation or a normalization behind a product
+
+
 def _epilogues(draft: Draft) -> Iterator[Match]:
-    for kind in _PRODUCTS:
-        for name in draft.of_kind(kind):
-            row = sole_follower(draft, name)
-            if row is not None and _takes_in(draft.rows[name].operator, row):
-                yield name, row.operator.name
+    return followed(draft, _PRODUCTS)
+
+
+def _has_epilogue(draft: Draft, match: Match) -> bool:
+    row = sole_follower(draft, match[0])
+    return row is not None and row.operator.name == match[1] and _takes_in(draft.rows[match[0]].operator, row)
 
 
 def _takes_in(op: Operator, follower: Row) -> bool:
@@ -37,21 +52,17 @@ def _takes_in(op: Operator, follower: Row) -> bool:
 
 
 def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
-    name, last = match
-    row = sole_follower(draft, name)
-    first = draft.rows[name]
-    if row is None or row.operator.name != last or not _takes_in(first.operator, row):
-        return None
-    return draft.replace(match, [Row(_fused(first.operator, row.operator), first.reads)])
+    first, then = (draft.rows[name] for name in match)
+    return draft.replace(match, [Row(_fused(first.operator, then.operator), first.reads)])
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _fused(op: Operator, then: Operator) -> Operator:
     """Return an operator with an activation or a normalisation in it."""
-    attributes = {**op.attributes, ATTRIBUTE: recipe_of(op)}
+    attributes = {**op.attributes, WEIGHTS: recipe_of(op)}
     added = 0.0
     if then.kind == "batch_norm":
-        attributes[ATTRIBUTE] = {"normalized": recipe_of(op), "by": recipe_of(then)}
+        attributes[WEIGHTS] = {"normalized": recipe_of(op), "by": recipe_of(then)}
         if "bias" in attributes:
             attributes["bias"] = True
         conv = conv_of(op)
@@ -63,25 +74,21 @@ def _fused(op: Operator, then: Operator) -> Operator:
         attributes["activation"] = then.kind
     assert op.output_shape is not None
     return made_from(
-        (op, then),
-        then.name,
-        kind=op.kind,
-        flops=op.flops,
-        nbytes=op.nbytes + added,
-        weight_nbytes=op.weight_nbytes + added,
-        attributes=attributes,
-        input_shapes=op.input_shapes,
-        output_shape=op.output_shape,
-        like=op,
-    )
+        (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
+        attributes=attributes, input_shapes=op.input_shapes, output_shape=op.output_shape, like=op,
+    )  # fmt: skip
+
+
+# R13: elementwise operators in a row
 
 
 def _chains(draft: Draft) -> Iterator[Match]:
-    for kind in _ELEMENTWISE:
-        for name in draft.of_kind(kind):
-            row = sole_follower(draft, name)
-            if row is not None and _can_chain(draft.rows[name], row):
-                yield name, row.operator.name
+    return followed(draft, _ELEMENTWISE)
+
+
+def _is_chain(draft: Draft, match: Match) -> bool:
+    row = sole_follower(draft, match[0])
+    return row is not None and row.operator.name == match[1] and _can_chain(draft.rows[match[0]], row)
 
 
 def _can_chain(first: Row, second: Row) -> bool:
@@ -97,12 +104,8 @@ def _can_chain(first: Row, second: Row) -> bool:
 
 
 def _chained(draft: Draft, match: Match) -> Draft | None:
-    name, last = match
-    row = sole_follower(draft, name)
-    first = draft.rows[name]
-    if row is None or row.operator.name != last or not _can_chain(first, row):
-        return None
-    position = draft.readers[name][0][1]
+    first, row = (draft.rows[name] for name in match)
+    position = draft.readers[match[0]][0][1]
     reads = (*row.reads[:position], *first.reads, *row.reads[position + 1 :])
     return draft.replace(match, [Row(_chain(first.operator, row.operator, position), reads)])
 
@@ -112,22 +115,16 @@ def _chain(op: Operator, then: Operator, position: int) -> Operator:
     """Return the operator that does `then`, whose input `position` is what `op` writes, and `op` before it."""
     shape = op.output_shape
     assert shape is not None
-    inputs = (*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :])
     sums = all(
         x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in (op, then)
     )
     return made_from(
-        (op, then),
-        then.name,
-        kind="add" if sums else FUSED,
-        flops=op.flops + then.flops,
-        nbytes=max(0.0, op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype)),
-        weight_nbytes=op.weight_nbytes + then.weight_nbytes,
+        (op, then), then.name, kind="add" if sums else FUSED,
+        nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
         attributes={} if sums else {"parts": _parts_of_chain(op, then, position)},
-        input_shapes=inputs,
-        output_shape=shape,
-        like=then,
-    )
+        input_shapes=(*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :]),
+        output_shape=shape, like=then,
+    )  # fmt: skip
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
@@ -153,9 +150,204 @@ def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
     part = {"kind": op.kind, "inputs": [~i for i in range(n)], "output_shape": op.output_shape, **op.attributes}
     with_constant = n == 1 and op.kind in _COMBINING  # that is no input
     if op.kind == "batch_norm" or op.weight_nbytes or with_constant:
-        part[ATTRIBUTE] = recipe_of(op)
+        part[WEIGHTS] = recipe_of(op)
     return [part]
 
 
-R1 = Substitution("R1", "activation or normalization into the operator before it", _epilogues, _with_epilogue)
-R13 = Substitution("R13", "elementwise operators in a row into one", _chains, _chained)
+# R11: an activation of several tensors
+
+
+def _activations(draft: Draft) -> Iterator[Match]:
+    for name in draft.of_kind("concat"):
+        yield name, *dict.fromkeys(read.producer for read in draft.rows[name].reads)
+    for kind in ACTIVATIONS:
+        yield from pairs_in(_related(draft, kind))
+
+
+def _can_be_one(draft: Draft, match: Match) -> bool:
+    if draft.rows[match[0]].operator.kind == "concat":
+        return _is_concat_of_activations(draft, match)
+    return _axis_of_pair(draft, match) is not None
+
+
+def _is_concat_of_activations(draft: Draft, match: Match) -> bool:
+    row = draft.rows[match[0]]
+    if axis_of_concat(row.operator) is None or len(match) < 2:
+        return False
+    if tuple(read.producer for read in row.reads) != match[1:] or any(name not in draft.rows for name in match[1:]):
+        return False
+    first = draft.rows[match[1]].operator
+    return all(
+        _is_activation(draft, name, first.kind, first.dtype) and sole_follower(draft, name) is row for name in match[1:]
+    )
+
+
+def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
+    row = draft.rows[name]
+    op = row.operator
+    if op.kind != kind or kind not in ACTIVATIONS or op.dtype != dtype or op.attributes:
+        return False
+    return sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
+
+
+def _related(draft: Draft, kind: str) -> Iterator[tuple[object, str]]:
+    """Yield activations beside what they read, or what that was made from if it is all of a tensor."""
+    for name in draft.of_kind(kind):
+        row = draft.rows[name]
+        if _is_activation(draft, name, kind, row.operator.dtype):
+            read = row.reads[0]
+            if read.slice is not None:
+                yield (row.operator.dtype, read.producer), name
+            elif read.producer in draft.rows and len(draft.rows[read.producer].reads) == 1:
+                origin = draft.rows[read.producer].reads[0]
+                yield (row.operator.dtype, row.operator.output_shape, origin[:2]), name
+
+
+def _axis_of_pair(draft: Draft, match: Match) -> int | None:
+    """Return along which axis two activations can be joined: that of two slices, or the first."""
+    if len(match) != 2 or match[0] == match[1]:
+        return None
+    rows = [draft.rows[name] for name in match]
+    kind, dtype = rows[0].operator.kind, rows[0].operator.dtype
+    if not all(_is_activation(draft, name, kind, dtype) for name in match):
+        return None
+    first, second = (row.reads[0] for row in rows)
+    if first[:2] == second[:2]:
+        return None  # twice the same
+    shapes = [row.operator.output_shape for row in rows]
+    if first.slice and second.slice and first.producer == second.producer:
+        axis = first.slice[0]
+        return axis if axis == second.slice[0] else None
+    return 0 if shapes[0] == shapes[1] and shapes[0] else None
+
+
+def _activated_together(draft: Draft, match: Match) -> Draft | None:
+    if draft.rows[match[0]].operator.kind == "concat":
+        return _activated_behind(draft, match)
+    axis = _axis_of_pair(draft, match)
+    assert axis is not None
+    first, second = (draft.rows[name].reads[0].slice for name in match)
+    names = match[::-1] if first and second and first[1] > second[1] else match
+    op = _joined_activation(operators(draft, names), new_name(draft, "+".join(names)), axis)
+    return replace_behind_concat(draft, names, axis, op)
+
+
+def _activated_behind(draft: Draft, match: Match) -> Draft | None:
+    name, *names = match
+    row = draft.rows[name]
+    op = _joined_activation(operators(draft, names), name, row.operator.attributes["axis"])
+    inner = _renamed(row.operator, new_name(draft, f"{name}.input"))
+    return replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _renamed(op: Operator, name: str) -> Operator:
+    return replace(op, name=name)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
+    shapes = [op.output_shape for op in ops if op.output_shape is not None]
+    shape = (*shapes[0][:axis], sum(each[axis] for each in shapes), *shapes[0][axis + 1 :])
+    return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
+
+
+# R12: slices of a concatenation, and concatenations of slices
+
+
+def _needless(draft: Draft) -> Iterator[Match]:
+    for name in draft.of_kind("concat"):
+        row = draft.rows[name]
+        if len(row.reads) > 1 and joined(draft, name) is not None:
+            yield (name,)
+        for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
+            if _direct_reads(draft, name, reader):
+                yield name, reader
+
+
+def _cleaned(draft: Draft, match: Match) -> Draft | None:
+    if draft.rows[match[0]].operator.kind != "concat":
+        return None
+    if len(match) == 1:
+        return joined(draft, match[0])
+    return _read_directly(draft, *match) if len(match) == 2 else None
+
+
+def _direct_reads(draft: Draft, name: str, reader: str) -> dict[int, Source]:
+    """Return by input of a reader where it can read what it reads of a concatenation.
+
+    Of a reader that is itself a slice, input 0 stands for what it cuts out.
+    """
+    row = draft.rows[reader]
+    pieces = _pieces(draft, draft.rows[name])
+    asked = {i: Source(*read[:2]) for i, read in enumerate(row.reads) if read.producer == name}
+    if slice_made(row.operator) is not None:
+        asked = {} if reader in draft.kept else {0: resolved(draft, Read(reader))}
+    found = {
+        i: pieces[cut.slice]
+        for i, cut in asked.items()
+        if cut.producer == name and cut.slice is not None and cut.slice in pieces
+    }
+    if slice_made(row.operator) is not None and any(
+        piece.slice is not None and not draft.can_be_sliced(reader, piece.slice[0]) for piece in found.values()
+    ):
+        return {}
+    return {} if _leaves_over(draft, name, reader, found) else found
+
+
+def _is_needed(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
+    """Say whether a concatenation is still read if a reader reads elsewhere what it can."""
+    return name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name])
+
+
+def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
+    """Say whether then something would be computed that nobody reads."""
+    if _is_needed(draft, name, reader, found):
+        return False
+    now_read = [source.producer for source in found.values()]
+    return any(
+        read.producer not in now_read
+        and read.producer in draft.rows
+        and read.producer not in draft.kept
+        and all(who == name for who, _ in draft.readers[read.producer])
+        for read in draft.rows[name].reads
+    )
+
+
+def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
+    """Return what a concatenation reads, by the slice that this is of what it writes."""
+    axis = axis_of_concat(concat.operator)
+    if axis is None or not only_copies(draft, concat):
+        return {}
+    found: dict[Slice, Source] = {}
+    begin = 0
+    for read, shape in zip(concat.reads, concat.operator.input_shapes, strict=True):
+        found[(axis, begin, begin + shape[axis])] = Source(read.producer, read.slice)
+        begin += shape[axis]
+    return found
+
+
+def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
+    """Return the draft in which a reader of a slice of a concatenation reads what was put there."""
+    found = _direct_reads(draft, name, reader)
+    if not found:
+        return None
+    row = draft.rows[reader]
+    remove = [reader] if _is_needed(draft, name, reader, found) else [reader, name]
+    if slice_made(row.operator) is not None:
+        return draft.replace(remove, redirect={reader: found[0]})
+    reads = [
+        read._replace(producer=found[i].producer, slice=found[i].slice) if i in found else read
+        for i, read in enumerate(row.reads)
+    ]
+    return draft.replace(remove, [Row(row.operator, reads)])
+
+
+R1 = Substitution(
+    "R1", "activation or normalization into the operator before it", _epilogues, _with_epilogue, _has_epilogue
+)
+R11 = Substitution(
+    "R11", "an activation of joined tensors instead of each", _activations, _activated_together, _can_be_one
+)
+R12 = Substitution("R12", "slices of concatenations and concatenations of slices left out", _needless, _cleaned)
+R13 = Substitution("R13", "elementwise operators in a row into one", _chains, _chained, _is_chain)

@@ -6,22 +6,31 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.recipes import ATTRIBUTE, concat, recipe_of
-from simsched.rewriting.rows import Read, Row
-from simsched.rewriting.rule import Match, Substitution, ends_in, is_plain_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.draft import Draft, Row
+from simsched.rewriting.rule import Match, Substitution, ends_in_sum, pairs_in, pairs_that_end_in
 from simsched.rewriting.splitting import (
     in_order_of_concat,
-    joined,
     joined_inputs,
     new_name,
     operators,
+    replace_behind,
     replace_by_parts,
     sole_input,
-)
-from simsched.rewriting.works import REMEMBERED, Shape, copy_of, made_from, tensor_nbytes
+)  # fmt: skip
+from simsched.rewriting.works import (
+    REMEMBERED,
+    WEIGHTS,
+    Shape,
+    concat,
+    made_from,
+    most_blocks,
+    recipe_of,
+    sum_of,
+    tensor_nbytes,
+    with_activation,
+)  # fmt: skip
 
-_KNOWN: Final = ("in_features", "out_features", "activation", "bias", ATTRIBUTE)
+_KNOWN: Final = ("in_features", "out_features", "activation", "bias", WEIGHTS)
 
 
 class Linear(NamedTuple):
@@ -86,58 +95,49 @@ def _of_one(draft: Draft) -> Iterator[Match]:
     )
 
 
-def _wider(draft: Draft, match: Match) -> Draft | None:
+def _are_of_one(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
     if two is None or sole_input(draft, two[0]) != sole_input(draft, two[1]):
-        return None
+        return False
     first, second = (linear._replace(out_features=0, bias=False) for linear in two[2:])
-    if first != second:
-        return None
-    axis = len(first.lead)
+    return first == second
+
+
+def _wider(draft: Draft, match: Match) -> Draft | None:
+    row = draft.rows[match[0]]
+    axis = len(row.operator.input_shapes[0]) - 1
     names = in_order_of_concat(draft, match, axis)
     op = _concatenated(operators(draft, names), new_name(draft, "+".join(names)))
-    return replace_by_parts(draft, names, Row(op, two[0].reads), axis)
+    return replace_by_parts(draft, names, Row(op, row.reads), axis)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
-    found = [linear for linear in map(linear_of, ops) if linear is not None]
+    found = _linears(ops)
     biased = any(linear.bias for linear in found)
     whole = found[0]._replace(out_features=sum(linear.out_features for linear in found), bias=biased)
-    width = DTYPE_NBYTES[whole.dtype]
-    zeros = float(
-        sum(
-            linear.out_features * width
-            for op, linear in zip(ops, found, strict=True)
-            if biased and not linear.bias and op.weight_nbytes
-        )
-    )
+    without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, found, strict=True)]
+    added = sum(linear.out_features for linear, lacks in zip(found, without, strict=True) if biased and lacks)
+    zeros = float(added * DTYPE_NBYTES[whole.dtype])
     read = tensor_nbytes(whole.input_shape, whole.dtype)
     return made_from(
-        ops,
-        name,
-        kind="linear",
-        flops=sum(op.flops for op in ops),
-        nbytes=max(0.0, sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros),
+        ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
         weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
         attributes=_attributes(ops, whole, weights=concat([*map(recipe_of, ops)], 0)),
-        input_shapes=(whole.input_shape,),
-        output_shape=whole.output_shape,
-    )
+        input_shapes=(whole.input_shape,), output_shape=whole.output_shape,
+    )  # fmt: skip
 
 
 # R10: a sum of products
 
 
 def _sums(draft: Draft) -> Iterator[Match]:
-    for match in pairs_that_end_in(draft, "add"):
-        if _can_be_summed(draft, match):
-            yield match
+    return pairs_that_end_in(draft, "add")
 
 
 def _can_be_summed(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
-    if two is None or not ends_in(draft, match) or not is_plain_sum(draft.rows[match[2]].operator):
+    if two is None or not ends_in_sum(draft, match):
         return False
     first, second = (linear._replace(in_features=0, bias=False) for linear in two[2:])
     return first == second and first.activation is None
@@ -145,53 +145,34 @@ def _can_be_summed(draft: Draft, match: Match) -> bool:
 
 def _summed(draft: Draft, match: Match) -> Draft | None:
     """X w1 + x w2 is x (w1 + w2), x w + y w is (x + y) w, and else x w1 + y w2 is one product of both side by side."""
-    two = _two(draft, match)
-    if two is None or not _can_be_summed(draft, match):
-        return None
-    first, second, *found = two
+    first, second = (draft.rows[name] for name in match[:2])
     ops, total = operators(draft, match[:2]), draft.rows[match[2]].operator
     if sole_input(draft, first) == sole_input(draft, second):
         return draft.replace(match, [Row(_with_summed_weights(ops, total), first.reads)])
-    same_weights = recipe_of(ops[0]) == recipe_of(ops[1]) and found[0].input_shape == found[1].input_shape
-    if same_weights:
+    linear = _linears(ops)[0]
+    if recipe_of(ops[0]) == recipe_of(ops[1]) and ops[0].input_shapes == ops[1].input_shapes:
         op = _of_sum(ops, total)
-        inner = _inner_sum(ops, total, new_name(draft, f"{op.name}.input"))
-        before = Row(inner, (first.reads[0], second.reads[0]))
-    else:
-        op = _of_both(ops, total)
-        before = joined_inputs(draft, match[:2], len(found[0].lead), op.name)
-    read = Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype))
-    after = draft.replace(match, [before, Row(op, (read,))])
-    return after if after is None or same_weights else joined(after, before.operator.name) or after
+        flops = total.flops * linear.in_features / linear.out_features
+        inner = sum_of(total, new_name(draft, f"{op.name}.input"), linear.input_shape, flops)
+        return replace_behind(draft, match, Row(inner, (first.reads[0], second.reads[0])), op)
+    op = _of_both(ops, total)
+    return replace_behind(draft, match, joined_inputs(draft, match[:2], len(linear.lead), op.name), op)
 
 
 def _made(
     ops: tuple[Operator, ...], total: Operator, whole: Linear, flops: float, weight_nbytes: float, recipe: Any
 ) -> Operator:
     """Return the product that stands for two and their sum; it reads its input and weights and writes the sum."""
-    attributes = _attributes(ops, whole, weights=recipe)
-    if "activation" in total.attributes:
-        attributes["activation"] = total.attributes["activation"]
     moved = tensor_nbytes(whole.input_shape, whole.dtype) + tensor_nbytes(whole.output_shape, whole.dtype)
     return made_from(
-        (*ops, total),
-        total.name,
-        kind="linear",
-        flops=flops,
-        nbytes=moved + weight_nbytes,
-        weight_nbytes=weight_nbytes,
-        attributes=attributes,
-        input_shapes=(whole.input_shape,),
-        output_shape=whole.output_shape,
-        like=max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels)),
-    )
+        (*ops, total), total.name, flops=flops, nbytes=moved + weight_nbytes, weight_nbytes=weight_nbytes,
+        attributes=with_activation(_attributes(ops, whole, weights=recipe), total), input_shapes=(whole.input_shape,),
+        output_shape=whole.output_shape, like=most_blocks(ops),
+    )  # fmt: skip
 
 
-def _linears(ops: tuple[Operator, ...]) -> tuple[Linear, Linear]:
-    first, second = map(linear_of, ops)
-    assert first is not None
-    assert second is not None
-    return first, second
+def _linears(ops: tuple[Operator, ...]) -> list[Linear]:
+    return [linear for linear in map(linear_of, ops) if linear is not None]
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -210,22 +191,6 @@ def _of_sum(ops: tuple[Operator, ...], total: Operator) -> Operator:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _inner_sum(ops: tuple[Operator, ...], total: Operator, name: str) -> Operator:
-    """Return the sum of what two products read: as many FLOP per element as the sum of what they wrote."""
-    first, _ = _linears(ops)
-    return copy_of(
-        (total,),
-        name,
-        kind="add",
-        attributes={},
-        input_shapes=(first.input_shape, first.input_shape),
-        output_shape=first.input_shape,
-        flops=total.flops * first.in_features / first.out_features,
-        n_reads=2,
-    )
-
-
-@lru_cache(maxsize=REMEMBERED)
 def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, second = _linears(ops)
     whole = first._replace(in_features=first.in_features + second.in_features, bias=first.bias or second.bias)
@@ -234,5 +199,5 @@ def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
     return _made(ops, total, whole, sum(op.flops for op in ops), weights, concat([*map(recipe_of, ops)], 1))
 
 
-R9 = Substitution("R9", "products of one tensor with weights into one", _of_one, _wider)
-R10 = Substitution("R10", "a sum of products with weights into one", _sums, _summed)
+R9 = Substitution("R9", "products of one tensor with weights into one", _of_one, _wider, _are_of_one)
+R10 = Substitution("R10", "a sum of products with weights into one", _sums, _summed, _can_be_summed)

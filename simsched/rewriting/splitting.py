@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft
-from simsched.rewriting.rows import Read, Row, Source
+from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
 from simsched.rewriting.works import REMEMBERED, Shape, concat_of, slice_of, tensor_nbytes
 
@@ -108,9 +107,18 @@ def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple
 def replace_behind_concat(draft: Draft, names: Sequence[str], axis: int, op: Operator) -> Draft | None:
     """Return the draft in which `op`, behind a new concatenation of what some operators read, stands for them."""
     before = joined_inputs(draft, names, axis, op.name)
-    whole = Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
-    after = replace_by_parts(draft, names, whole, axis, before=[before])
+    after = replace_by_parts(draft, names, _reading_all(op, before), axis, before=[before])
     return None if after is None else joined(after, before.operator.name) or after
+
+
+def replace_behind(draft: Draft, names: Sequence[str], before: Row, op: Operator) -> Draft | None:
+    """Return the draft in which `op`, which reads what a new operator `before` it writes, stands for several."""
+    after = draft.replace(names, [before, _reading_all(op, before)])
+    return None if after is None else joined(after, before.operator.name) or after
+
+
+def _reading_all(op: Operator, before: Row) -> Row:
+    return Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
 
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
@@ -127,10 +135,8 @@ def resolved(draft: Draft, read: Read) -> Source:
     made = None if row is None else slice_made(row.operator)
     if made is None or row is None or not only_copies(draft, row):
         return Source(read.producer, read.slice)
-    if read.slice is not None and read.slice[0] != made[0]:
-        return Source(read.producer, read.slice)
     first = row.reads[0]
-    if first.slice is not None and first.slice[0] != made[0]:
+    if any(part is not None and part[0] != made[0] for part in (read.slice, first.slice)):
         return Source(read.producer, read.slice)
     return Source(first.producer, compose(first.slice, compose(made, read.slice)))
 
@@ -158,9 +164,7 @@ def joined(draft: Draft, name: str) -> Draft | None:
     """
     row = draft.rows[name]
     axis = axis_of_concat(row.operator)
-    if axis is None:
-        return None
-    if not only_copies(draft, row):
+    if axis is None or not only_copies(draft, row):
         return None
     reads: list[Read] = []
     for source, members in _runs(draft, row, axis):

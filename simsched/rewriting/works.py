@@ -1,4 +1,4 @@
-"""What operators cost that come from others: FLOP, bytes, kernels, time.
+"""What operators cost that come from others, and how their weights come about.
 
 Kernels
     Those of the operator replaced that has the most thread blocks (then the most outputs per block), with the same
@@ -10,6 +10,27 @@ Time
     knows no device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
 Utilization
     Of operators that ran beside each other the sum, at most 1; of those that ran after each other the largest.
+
+Weights
+    Those of an operator are its parameters: those of a convolution or a product with a matrix are a weight
+    (output channels first) and a bias, those of a normalisation its scale and shift. All that is done to them is done
+    once, before the network runs, and costs nothing. An operator says in ``attributes["weights"]``, as JSON values:
+
+    ``{"of": name}``
+        Those of the operator of the graph that had this name at first; with ``"part": i``, of part i of a unit. An
+        operator without the attribute has its own. Two operators that share their weights name the same one.
+    ``{"concat": [...], "axis": 0 | 1}``
+        Stacked along the output channels, biases too; or along the input channels, biases added up.
+    ``{"pad": recipe, "kernel": [...]}``
+        Zeros around the kernel up to this size, (K - k) // 2 of them before it.
+    ``{"sum": [...]}``
+        Weights and biases added up.
+    ``{"normalized": recipe, "by": recipe}``
+        Each output channel scaled and shifted as a batch normalisation does.
+    ``{"ungrouped": recipe, "groups": [from, to]}``
+        For fewer groups: each output channel has zeros for the inputs that it did not read.
+    ``{"bias": recipe, "times": n}``
+        With n times the bias.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +42,35 @@ from typing import Any, Final
 from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import roofline
 from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
+
+WEIGHTS: Final = "weights"
+
+Recipe = Mapping[str, Any]
+
+
+def recipe_of(op: Operator) -> Recipe:
+    """Return the recipe of an operator's weights."""
+    found: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
+    return found
+
+
+def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
+    """Return the recipe for weights stacked along the output (0) or input (1) channels."""
+    found: list[Recipe] = []
+    for recipe in recipes:
+        same = "concat" in recipe and recipe["axis"] == axis
+        found += recipe["concat"] if same else [recipe]
+    return {"concat": found, "axis": axis}
+
+
+def pad(recipe: Recipe, kernel: Sequence[int], to: Sequence[int]) -> Recipe:
+    """Return the recipe for weights with a larger kernel."""
+    if tuple(kernel) == tuple(to):
+        return recipe
+    if "concat" in recipe:
+        return {**recipe, "concat": [pad(inner, kernel, to) for inner in recipe["concat"]]}
+    return {"pad": recipe, "kernel": list(to)}
+
 
 REMEMBERED: Final = 1 << 16
 """How many results each function that makes operators remembers."""
@@ -42,34 +92,31 @@ def made_from(
     ops: Sequence[Operator],
     name: str,
     *,
-    kind: str,
-    flops: float,
-    nbytes: float,
-    weight_nbytes: float,
     attributes: Mapping[str, Any],
     input_shapes: Sequence[Shape],
     output_shape: Shape,
+    kind: str | None = None,
+    flops: float | None = None,
+    nbytes: float | None = None,
+    weight_nbytes: float | None = None,
     like: Operator | None = None,
 ) -> Operator:
-    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's."""
+    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's.
+
+    It is of the kind of the first; FLOP and bytes are the sums unless given, and bytes never less than 0.
+    """
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
+    total = sum(op.nbytes for op in ops)
     made = Operator(
-        name,
-        kind=kind,
-        flops=flops,
-        nbytes=nbytes if any(op.nbytes for op in ops) else 0.0,
-        weight_nbytes=weight_nbytes,
-        kernels=kernels,
-        utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
-        intensity=_intensity(ops),
-        dtype=ops[0].dtype,
-        attributes=attributes,
-        input_shapes=tuple(input_shapes),
-        output_shape=output_shape,
-        block=ops[0].block,
-        host=max(op.host for op in ops),
-    )
+        name, kind=kind or ops[0].kind, flops=sum(op.flops for op in ops) if flops is None else flops,
+        nbytes=max(0.0, total if nbytes is None else nbytes) if total else 0.0,
+        weight_nbytes=sum(op.weight_nbytes for op in ops) if weight_nbytes is None else weight_nbytes,
+        kernels=kernels, utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
+        intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
+        dtype=ops[0].dtype, attributes=attributes, input_shapes=tuple(input_shapes), output_shape=output_shape,
+        block=ops[0].block, host=max(op.host for op in ops),
+    )  # fmt: skip
     times = _times(ops)
     if len(times) == len(ops) and not any(op.flops or op.nbytes for op in ops):
         return replace(made, time=sum(times))
@@ -96,18 +143,11 @@ def copy_of(
     n_threads = -(-prod(output_shape) * width // max(_WORD, width))
     has_kernels = any(op.kernels for op in ops)
     made = Operator(
-        name,
-        kind=kind,
-        flops=flops,
-        nbytes=(1 + n_reads) * written,
+        name, kind=kind, flops=flops, nbytes=(1 + n_reads) * written,
         kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
-        intensity="memory" if any(op.intensity for op in ops) else None,
-        dtype=ops[0].dtype,
-        attributes=attributes,
-        input_shapes=tuple(input_shapes),
-        output_shape=output_shape,
-        block=ops[0].block,
-    )
+        intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype, attributes=attributes,
+        input_shapes=tuple(input_shapes), output_shape=output_shape, block=ops[0].block,
+    )  # fmt: skip
     return _timed(made, ops)
 
 
@@ -116,14 +156,8 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     assert op.output_shape is not None
     shape = (*op.output_shape[:axis], end - begin, *op.output_shape[axis + 1 :])
-    made = copy_of(
-        (op,),
-        name,
-        kind="slice",
-        attributes={"axis": axis, "begin": begin, "end": end},
-        input_shapes=(op.output_shape,),
-        output_shape=shape,
-    )
+    cut = {"axis": axis, "begin": begin, "end": end}
+    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(op.output_shape,), output_shape=shape)
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
 
 
@@ -133,6 +167,27 @@ def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tup
     first = input_shapes[0]
     shape = (*first[:axis], sum(other[axis] for other in input_shapes), *first[axis + 1 :])
     return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def sum_of(total: Operator, name: str, shape: Shape, flops: float) -> Operator:
+    """Return the sum of two tensors that stands before an operator for a sum, `total`, behind it."""
+    return copy_of(
+        (total,), name, kind="add", attributes={}, input_shapes=(shape, shape), output_shape=shape, flops=flops,
+        n_reads=2,
+    )  # fmt: skip
+
+
+def with_activation(attributes: Mapping[str, Any], op: Operator) -> dict[str, Any]:
+    """Return attributes with the activation of an operator, if it has one."""
+    if "activation" not in op.attributes:
+        return dict(attributes)
+    return {**attributes, "activation": op.attributes["activation"]}
+
+
+def most_blocks(ops: Sequence[Operator]) -> Operator:
+    """Return the first of the operators that have the most thread blocks."""
+    return max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels))
 
 
 def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]:
@@ -147,11 +202,6 @@ def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]
         return ()
     _, outputs, i = max(sizes)
     return tuple(replace(kernel, blocks=-(-kernel.blocks * n // outputs)) for kernel in ops[-i].kernels)
-
-
-def _intensity(ops: Sequence[Operator]) -> str | None:
-    found = [op.intensity for op in ops]
-    return next((kind for kind in ("compute", "memory") if kind in found), None)
 
 
 def _times(ops: Sequence[Operator]) -> list[float]:

@@ -77,7 +77,7 @@ def lios(
     >>> plan.estimate, [(row.op, row.stream) for row in plan.placements]
     (4.0, [('b', 0), ('a', 1), ('c', 1)])
     """
-    return _lios("lios", graph, cluster, cost, streams=streams, rank=rank, overheads=overheads)
+    return _lios("lios", graph, cluster, cost, streams, overheads, rank=rank)
 
 
 def lios_rand1(
@@ -114,9 +114,7 @@ def lios_rand1(
     that the names mean this is our reading, as the text of the ablation was not at hand. All ready operators
     are equally likely.
     """
-    return _lios(
-        "lios-rand1", graph, cluster, cost, streams=streams, overheads=overheads, rng=rng, random=("op",)
-    )  # fmt: skip
+    return _lios("lios-rand1", graph, cluster, cost, streams, overheads, rng=rng, random=("op",))
 
 
 def lios_rand2(
@@ -134,10 +132,7 @@ def lios_rand2(
     Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely, of more
     streams than operators as many as there are operators.
     """
-    return _lios(
-        "lios-rand2", graph, cluster, cost, streams=streams, rank=rank, overheads=overheads, rng=rng,
-        random=("stream",),
-    )  # fmt: skip
+    return _lios("lios-rand2", graph, cluster, cost, streams, overheads, rank=rank, rng=rng, random=("stream",))
 
 
 def lios_rand(
@@ -154,9 +149,7 @@ def lios_rand(
     Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely,
     as in `lios_rand2`.
     """
-    return _lios(
-        "lios-rand", graph, cluster, cost, streams=streams, overheads=overheads, rng=rng, random=("op", "stream")
-    )  # fmt: skip
+    return _lios("lios-rand", graph, cluster, cost, streams, overheads, rng=rng, random=("op", "stream"))
 
 
 def _lios(
@@ -164,9 +157,9 @@ def _lios(
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,
-    *,
     streams: int,
     overheads: bool,
+    *,
     rank: str = "time",
     rng: Rng = 0,
     random: tuple[str, ...] = (),
@@ -176,7 +169,7 @@ def _lios(
     require_flag(scheduler, "overheads", overheads)
     require_choice(scheduler, "rank", rank, RANKS)
     generator = require_rng(scheduler, rng)
-    draft = Draft(scheduler, graph, cluster, cost, streams, first_device=True)
+    draft = Draft(scheduler, graph, Cluster(cluster.devices[:1]), cost, streams)
     draws = generator.random((len(random), len(graph))) if random else None
     drawn = {} if draws is None else dict(zip(random, draws, strict=True))
     draft.place(

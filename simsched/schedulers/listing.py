@@ -1,15 +1,22 @@
 """What schedulers share: adjacency as plain lists, devices that are linked, and the refusal of what cannot be."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.base.numeric import is_count, is_number
+from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
+from simsched.model.schedule import Schedule
+
+MODES: Final = ("paper", "impl")
+"""As a paper has it, or as its released code does."""
 
 
 def require_streams(scheduler: str, streams: int) -> None:
@@ -18,6 +25,12 @@ def require_streams(scheduler: str, streams: int) -> None:
         raise SchedulerError(f"{scheduler}: streams must be at least 1, not {streams!r}")
     if not is_count(streams, 1):
         raise SchedulerError(f"{scheduler}: streams must be a whole number, not {streams!r}")
+
+
+def require_count(scheduler: str, option: str, value: object, least: int = 1, *, none: str = "") -> None:
+    """Refuse what is no whole number of at least `least`; what None stands for, where that may be, says `none`."""
+    if not is_count(value, least) and (value is not None or not none):
+        raise SchedulerError(f"{scheduler}: {option} must be a whole number of at least {least}{none}, not {value!r}")
 
 
 def require_flag(scheduler: str, option: str, value: bool) -> None:
@@ -47,6 +60,34 @@ def require_finite(scheduler: str, makespan: float) -> float:
             f"{scheduler}: the times of operators and transfers add up to more than a float holds; give shorter ones"
         )
     return makespan
+
+
+def ways(cluster: Cluster) -> tuple[Floats, Floats]:
+    """Return latency in us and bytes per us from each device to each other one, shape (n_devices, n_devices) each.
+
+    Without links both are infinite, so that nothing ever gets there.
+    """
+    n = len(cluster)
+    src, dst = np.indices((n, n)).reshape(2, -1)
+    found = cluster.routes(src, dst)
+    rate = np.minimum(found.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
+    return found.latency.reshape(n, n), np.where(found.known, rate, np.inf).reshape(n, n)
+
+
+def place_of(order: npt.NDArray[Any]) -> Ints:
+    """Return the place of each operator in an order of all."""
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order))
+    return found
+
+
+def renamed(plan: Schedule, scheduler: str, estimate: float | None, search: Mapping[str, Any]) -> Schedule:
+    """Return the schedule of another scheduler as one's own."""
+    return Schedule.from_columns(
+        plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage, group=plan.group,
+        priority=plan.priority, execution=plan.execution, events=plan.events, estimate=estimate, scheduler=scheduler,
+        search=search,
+    )  # fmt: skip
 
 
 def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:

@@ -10,10 +10,9 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import require_choice
-from simsched.schedulers.stream_plan import captured, pooled, require_max_streams
+from simsched.schedulers.listing import MODES, require_choice, require_count
+from simsched.schedulers.stream_plan import captured, pooled
 
-_MODES: Final = ("paper", "impl")
 _STREAMS: Final = ("chains", "reuse", "dilworth")
 _NONE: Final = -1
 _BITS_AT_A_TIME: Final = 2**22
@@ -92,11 +91,11 @@ def nimble(
     .. [1] Kwon, Yu, Jeong, Chun, "Nimble: lightweight and parallel GPU task scheduling for deep learning",
        NeurIPS 2020, arXiv:2012.02732.
     """
-    require_choice("nimble", "mode", mode, _MODES)
+    require_choice("nimble", "mode", mode, MODES)
     if streams is None:
         streams = "chains" if mode == "paper" else "reuse"
     require_choice("nimble", "streams", streams, _STREAMS, "; a limit is given as max_streams")
-    require_max_streams("nimble", max_streams)
+    require_count("nimble", "max_streams", max_streams, none=", or None for no limit")
     found = assign_streams(graph, streams)
     stream = pooled(found.stream, max_streams)
     if mode == "paper":

@@ -38,10 +38,6 @@ def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: i
     require_streams("round-robin", streams)
     turn = np.arange(len(graph))
     return Schedule.from_columns(
-        graph,
-        graph.order_index,
-        [device.name for device in cluster.devices],
-        device=turn % len(cluster),
-        stream=turn // len(cluster) % streams,
-        scheduler="round-robin",
-    )
+        graph, graph.order_index, [device.name for device in cluster.devices], device=turn % len(cluster),
+        stream=turn // len(cluster) % streams, scheduler="round-robin",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from simsched.base.errors import SchedulerError, UnknownNameError
 from simsched.base.numeric import is_number
-from simsched.model.cluster import Cluster
+from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
 from simsched.schedulers.protocol import Tools
@@ -103,71 +103,71 @@ class StageCost:
     ) -> None:
         self._scheduler = scheduler
         self._known: dict[tuple[Groups, bool], float] = {}
-        self._merged_time = merged_time
-        self._times: dict[str, float] = {}
-        self._shares: dict[str, float] = {}
-        self._asks_user = False
-        if isinstance(option, str) and option == "simulated":
-            self._ask: Any = tools.stage_latency(graph, cluster, cost, device=device)
-        elif isinstance(option, str) and option not in NAMES:
-            raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
-        elif isinstance(option, str | StageFormula):
-            on = cluster.devices[0] if device is None else cluster[device]
-            self._times = dict(zip(graph.names, operator_times(graph, on, cost).tolist(), strict=True))
-            if isinstance(option, StageFormula):
-                self._ask = lambda groups: option.latency([self._sum(group) for group in groups])
-            else:
-                shares = np.nan_to_num(graph.utilization, nan=1.0)
-                self._shares = dict(zip(graph.names, shares.tolist(), strict=True))
-                self._ask = self._hios_sim
+        on = cluster.devices[0] if device is None else cluster[device]
+        latency: Callable[[Groups], float]
+
+        def ask(groups: Groups, merged: bool) -> Any:
+            if not merged:
+                return latency(groups)
+            assert merged_time is not None, "who merges knows how long that takes"
+            return merged_time(tuple(name for group in groups for name in group))
+
+        def ask_user(groups: Groups, merged: bool) -> Any:
+            if callable(option):
+                return option(groups, merged) if merged else option(groups)
+            assert isinstance(option, Mapping)
+            if groups not in option:
+                what = "merged stage" if merged else "stage"
+                raise SchedulerError(f"{scheduler}: the stage_latency table has no {what} {groups!r}")
+            return option[groups]
+
+        self._ask = ask
+        if isinstance(option, StageFormula):
+            latency = _by_formula(option, graph, on, cost)
         elif isinstance(option, Mapping) or callable(option):
-            self._asks_user = True
-            self._ask = self._look_up(option) if isinstance(option, Mapping) else option
-        else:
+            self._ask = ask_user
+        elif not isinstance(option, str):
             raise SchedulerError(
                 f"{scheduler}: stage_latency must be {', '.join(NAMES)}, a StageFormula, a function or a table, "
                 f"not {option!r}"
             )
+        elif option == "simulated":
+            latency = tools.stage_latency(graph, cluster, cost, device=device)
+        elif option == "hios-sim":
+            latency = _hios_sim(graph, on, cost)
+        else:
+            raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency in us of a stage."""
         key = (groups, merged)
         if key not in self._known:
-            self._known[key] = self._checked(groups, merged)
+            answer = self._ask(groups, merged)
+            if not is_number(answer) or not 0 <= answer < inf:
+                raise SchedulerError(
+                    f"{self._scheduler}: stage_latency says {answer!r} of stage {groups!r}; it must be us, finite and "
+                    f"not negative"
+                )
+            self._known[key] = float(answer)
         return self._known[key]
 
-    def _checked(self, groups: Groups, merged: bool) -> float:
-        if self._asks_user:
-            answer = self._ask(groups, merged) if merged else self._ask(groups)
-        elif merged:
-            names = tuple(name for group in groups for name in group)
-            if self._merged_time is None:
-                raise SchedulerError(f"{self._scheduler}: knows no time of merged operators")
-            answer = self._merged_time(names)
-        else:
-            answer = self._ask(groups)
-        if not is_number(answer) or not 0 <= answer < inf:
-            raise SchedulerError(
-                f"{self._scheduler}: stage_latency says {answer!r} of stage {groups!r}; it must be us, finite and "
-                f"not negative"
-            )
-        return float(answer)
 
-    def _look_up(self, table: Mapping[Groups, float]) -> Callable[..., float]:
-        def ask(groups: Groups, merged: bool = False) -> float:
-            if groups not in table:
-                what = "merged stage" if merged else "stage"
-                raise SchedulerError(f"{self._scheduler}: the stage_latency table has no {what} {groups!r}")
-            return table[groups]
+def _by_formula(formula: StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
+    times = dict(zip(graph.names, operator_times(graph, device, cost).tolist(), strict=True))
+    return lambda groups: formula.latency([sum(times[name] for name in group) for group in groups])
 
-        return ask
 
-    def _sum(self, group: Sequence[str]) -> float:
-        return sum(self._times[name] for name in group)
+def _hios_sim(graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
+    times = operator_times(graph, device, cost)
+    time: dict[str, float] = dict(zip(graph.names, times.tolist(), strict=True))
+    busy: dict[str, float] = dict(
+        zip(graph.names, (times * np.nan_to_num(graph.utilization, nan=1.0)).tolist(), strict=True)
+    )
 
-    def _hios_sim(self, groups: Groups) -> float:
-        sums = [self._sum(group) for group in groups]
+    def latency(groups: Groups) -> float:
+        sums: list[float] = [sum(time[name] for name in group) for group in groups]
         if len(sums) == 1:
             return sums[0]
-        busy = sum(self._times[name] * self._shares[name] for group in groups for name in group)
-        return 0.5 * sum(sums) + 0.5 * max(busy, max(sums))
+        return 0.5 * sum(sums) + 0.5 * max(sum(busy[name] for group in groups for name in group), max(sums))
+
+    return latency

@@ -5,22 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from simsched.base.errors import SchedulerError
-from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import distinct
 from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import require_finite
-
-
-def require_max_streams(scheduler: str, max_streams: object) -> None:
-    """Refuse a cap that is neither None nor a whole number of at least 1."""
-    if max_streams is not None and not is_count(max_streams, 1):
-        raise SchedulerError(
-            f"{scheduler}: max_streams must be a whole number of at least 1, or None for no limit, not {max_streams!r}"
-        )
 
 
 def pooled(streams: Sequence[int], max_streams: int | None) -> list[int]:

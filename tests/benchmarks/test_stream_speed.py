@@ -7,8 +7,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import assign_streams, nimble
-from simsched.schedulers.opara import opara
-from simsched.schedulers.opara.streams import allocate_streams
+from simsched.schedulers.opara import allocate_streams, opara
 from workloads import load
 
 ONE = Cluster.preset("a100")

@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import shapes
 
-from simsched.schedulers.autograph.backtracking import Variant
-from simsched.schedulers.autograph.cost import Cost
-from simsched.schedulers.autograph.intervals import best_choices
-from simsched.schedulers.autograph.partition import atoms, intervals
+from simsched.schedulers.autograph.backtracking import Cost, Variant
+from simsched.schedulers.autograph.rewriter import atoms, best_choices, intervals
 
 
 def reads_of(graph):

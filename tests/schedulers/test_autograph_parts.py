@@ -11,9 +11,20 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.rewriting import Draft, Read, Row, Source
-from simsched.schedulers.autograph.backtracking import Backtracking, Start
-from simsched.schedulers.autograph.cost import READER, Cost, MixedCost, distinct
-from simsched.schedulers.autograph.parts import Lineage, names_of, part_of, put_together, replayed, structure
+from simsched.schedulers.autograph.backtracking import (
+    READER,
+    Backtracking,
+    Cost,
+    Lineage,
+    MixedCost,
+    Start,
+    distinct,
+    names_of,
+    part_of,
+    put_together,
+    replayed,
+    structure,
+)
 from simsched.schedulers.deadline import Deadline
 
 DEVICE = Cluster.preset("a100").devices[0]

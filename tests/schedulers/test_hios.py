@@ -16,8 +16,7 @@ from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
-from simsched.schedulers.hios.instance import Instance
-from simsched.schedulers.hios.stages import Stages
+from simsched.schedulers.hios.stages import Instance, Stages
 from simsched.simulator import simulate
 
 ONE, TWO, FOUR = (Cluster.preset("a40", n).without_overheads() for n in (1, 2, 4))

@@ -12,10 +12,8 @@ from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
-from simsched.schedulers.search.candidate import Candidate, launch_order
-from simsched.schedulers.search.core import MOVES
-from simsched.schedulers.search.stages import StageMoves, merge
-from simsched.schedulers.search.walk import Walk
+from simsched.schedulers.search.candidate import Candidate, StageMoves, launch_order, merge
+from simsched.schedulers.search.walk import MOVES, Walk
 from simsched.simulator import Evaluator
 
 
@@ -117,6 +115,6 @@ def test_one_launch_order_for_all_devices():
     """gpu0 launches c, then b; gpu1 a, which b reads: c first, as the plan has it, then a before b."""
     graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "b")])
     plan = Schedule(graph, [Placement("c"), Placement("b"), Placement("a", "gpu1")])
-    assert [graph.names[i] for i in launch_order(plan, [[], [0], []], [[1], [], []])] == ["c", "a", "b"]
+    assert [graph.names[i] for i in launch_order(plan)] == ["c", "a", "b"]
     again = Schedule(graph, [Placement("a"), Placement("c"), Placement("b")])
-    assert [graph.names[i] for i in launch_order(again, [[], [0], []], [[1], [], []])] == ["a", "c", "b"]
+    assert [graph.names[i] for i in launch_order(again)] == ["a", "c", "b"]

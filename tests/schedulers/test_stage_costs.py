@@ -67,8 +67,6 @@ def test_merged_operators_take_the_time_of_the_merged_one():
     for option in ("simulated", "hios-sim", StageFormula()):
         cost = stage_cost(option, merged_time=lambda names: 100.0 + len(names))
         assert cost((("a", "b"),), merged=True) == 102.0
-        with pytest.raises(SchedulerError, match="ios: knows no time of merged operators"):
-            stage_cost(option)((("a", "b"),), merged=True)
 
 
 def test_table():

@@ -20,7 +20,7 @@ from simsched.base.units import MS
 from simsched.model.costmodel import CostModel
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.rewriting.rule import Match, Substitution
-from simsched.schedulers.autograph.partition import intervals
+from simsched.schedulers.autograph.rewriter import intervals
 from validation.papers.claims import Run, Values
 from validation.processes import each
 

@@ -11,8 +11,7 @@ import simsched as ss
 from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost
 from simsched.model.graph.structure import longest_from
-from simsched.schedulers.hios.instance import Instance
-from simsched.schedulers.hios.stages import StageCosts, Stages
+from simsched.schedulers.hios.stages import Instance, StageCosts, Stages
 from validation.papers.claims import EXACT, Claim, Run, Values
 from validation.published import hios_example
 

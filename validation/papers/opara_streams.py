@@ -10,7 +10,7 @@ import simsched as ss
 import workloads
 from simsched.base.units import MS, SECOND
 from simsched.schedulers.nimble import assign_streams
-from simsched.schedulers.opara.streams import allocate_streams
+from simsched.schedulers.opara import allocate_streams
 from validation.papers.claims import ACROSS_HARDWARE, EXACT, ORDER, Claim, Run, Values
 from validation.papers.opara_runs import GAIN, NETWORKS, NIMBLE, OPARA, fixed, network, planned, speedup
 

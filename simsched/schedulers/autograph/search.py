@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
@@ -11,18 +11,47 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.rewriting import Draft, Rule
-from simsched.schedulers.autograph.backtracking import Backtracking
-from simsched.schedulers.autograph.cost import MixedCost
-from simsched.schedulers.autograph.options import (
-    chosen_rules,
-    require_numbers,
-    require_rest,
-    require_shapes,
-)
+from simsched.rewriting import RULES, Draft, Rule
+from simsched.schedulers.autograph.backtracking import Backtracking, MixedCost
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.listing import renamed, require_choice, require_count, require_flag
 from simsched.schedulers.protocol import Scheduler, Tools
+
+
+def _is_rule(rule: object) -> bool:
+    named = isinstance(getattr(rule, "name", None), str)
+    return named and all(callable(getattr(rule, what, None)) for what in ("matches", "apply"))
+
+
+def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
+    """Return rules by name: all, those of the library that are named, or somebody's own."""
+    if rules is None:
+        return dict(RULES)
+    if isinstance(rules, str) or not isinstance(rules, Iterable):
+        raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
+    found: dict[str, Rule] = {}
+    for rule in rules:
+        if isinstance(rule, str):
+            if rule not in RULES:
+                raise SchedulerError(f"autograph: rules has no {rule!r}; known are: {', '.join(RULES)}")
+            found[rule] = RULES[rule]
+        elif _is_rule(rule):
+            found[rule.name] = rule
+        else:
+            raise SchedulerError(
+                f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {rule!r}"
+            )
+    return found
+
+
+def require_shapes(graph: OpGraph, rules: Mapping[str, Rule]) -> None:
+    """Refuse a graph of which no operator says what it computes on, unless no rule is to be tried anyway."""
+    if rules and all(op.output_shape is None for op in graph.operators):
+        raise SchedulerError(
+            f"autograph: operator {graph.names[0]!r} has no shapes, and no other has: substitutions cannot be checked; "
+            f"give operators `kind`, `attributes`, `input_shapes` and `output_shape`, or rules=() to rewrite nothing"
+        )
 
 
 def autograph(
@@ -124,11 +153,25 @@ def autograph(
        AAAI 2023, doi:10.1609/aaai.v37i9.26343.
     """
     begin = running_time()
-    require_numbers(
-        {"size_l": (size_l, 2), "size_u": (size_u, 1), "top": (top, 1), "budget": (budget, 1), "rounds": (rounds, 1)},
-        {"alpha": (alpha, 0.0), "beta": (beta, 1.0)},
+    counts = (
+        ("size_l", size_l, 2),
+        ("size_u", size_u, 1),
+        ("top", top, 1),
+        ("budget", budget, 1),
+        ("rounds", rounds, 1),
     )
-    require_rest(objective, dp, measure, progress, streams_by)
+    for option, count, least in counts:
+        require_count("autograph", option, count, least)
+    for option, number, lowest in (("alpha", alpha, 0.0), ("beta", beta, 1.0)):
+        if not is_number(number) or not lowest <= number < inf:
+            raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {number!r}")
+    require_choice("autograph", "objective", objective, ("mixed", "sum"))
+    require_flag("autograph", "dp", dp)
+    for option, function, what in (("measure", measure, "from a schedule to us"), ("progress", progress, "of a text")):
+        if function is not None and not callable(function):
+            raise SchedulerError(f"autograph: {option} must be a function {what}, not {function!r}")
+    if isinstance(streams_by, str) and streams_by == "autograph":
+        raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
     deadline = Deadline("autograph", time_limit)
     if objective == "sum":
         alpha = 0.0
@@ -150,7 +193,7 @@ def autograph(
     start_us, seen, done = best.us, {draft.signature()}, 0
     with deadline:
         search = Backtracking(used, costs, beta, budget, top, deadline)
-        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or _say_nothing)
+        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or (lambda _: None))
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
             improved = False
@@ -163,7 +206,7 @@ def autograph(
                 if found.us < best.us:
                     best, improved = found, True
     rewritten = best.rewritten
-    return _renamed(best.plan, {
+    return renamed(best.plan, "autograph", best.plan.estimate, {
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": rewrite.subgraphs,
@@ -186,32 +229,9 @@ class _Assessed(NamedTuple):
     plan: Schedule
 
 
-def _say_nothing(_what: str) -> None:
-    """Stand in for `progress` where there is none."""
-
-
 def _measured(measure: Callable[[Schedule], float], plan: Schedule) -> float:
     """Return what `measure` says, which has to be a time."""
     us = measure(plan)
     if not is_number(us) or not 0 <= us < inf:
         raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
     return float(us)
-
-
-def _renamed(plan: Schedule, search: Mapping[str, Any]) -> Schedule:
-    """Return a schedule as one of this scheduler."""
-    return Schedule.from_columns(
-        plan.graph,
-        plan.op,
-        plan.devices,
-        device=plan.device,
-        stream=plan.stream,
-        stage=plan.stage,
-        group=plan.group,
-        priority=plan.priority,
-        execution=plan.execution,
-        estimate=plan.estimate,
-        scheduler="autograph",
-        events=plan.events,
-        search=search,
-    )

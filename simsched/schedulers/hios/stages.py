@@ -1,38 +1,362 @@
-"""From a mapping to a schedule in stages: Algorithm 2 around its compiled part, and the list evaluation of stages."""
+"""What all HIOS schedulers do: the instance, and from a mapping to stages by Algorithm 2 and its compiled part."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from math import inf
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.base.numeric import is_count
-from simsched.model.costmodel import CostModel, default_cost
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import CostModel, default_cost, times_by_device
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints
 from simsched.model.graph.ordering import grouped
+from simsched.model.graph.structure import longest_from
 from simsched.model.schedule import Schedule
-from simsched.schedulers.hios.instance import Instance
-from simsched.schedulers.hios.placement import NONE, Mapping, insert_mapped
-from simsched.schedulers.hios.windows import Stage, Windows, next_stage, run_alone
-from simsched.schedulers.listing import require_choice, require_finite, require_flag
+from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step, insert_mapped
+from simsched.schedulers.listing import (
+    MODES,
+    linked_devices,
+    require_choice,
+    require_finite,
+    require_flag,
+    ways,
+)
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 
-MODES: Final = ("paper", "impl")
+
+class Stage(Row):
+    """An operator, and the stage that begins with it."""
+
+    time: f8  # that the stage takes
+    end: f8  # as things are
+    trial: f8  # with the stage that is tried
+    first: i4  # operator of the stage that this one is in
+    size: i4
+    place: i4  # in the order
+    previous: i4  # operator on the device, or -1
+    mark: i4  # the last search that met it
+
+
+class Windows(Table):
+    """Operators device by device, and the window that slides over them."""
+
+    n_ops: i8
+    n_devices: i8  # with operators
+    width: i8
+    turn: i8
+    first: i8  # operator in the window
+    taken: i8  # operators to be one stage
+    best_taken: i8
+    stamp: i8  # of the search that marks
+    n_merged: i8
+    n_refused: i8
+    answer: f8  # what the stage asked for takes
+    latency: f8  # of the whole
+    best: f8
+    best_time: f8
+    stages: Rows[Stage]
+    ptr: Column[i8]
+    source: Column[i4]  # of each input
+    us: Column[f8]
+    order: Column[i4]  # topological
+    turns: Column[i4]  # first operators of the windows, one after the other
+    last: Column[i4]  # operator of each device
+    followers: Column[i4] = length("n_ops")
+
+
+def stage_of(t: Windows, i: int) -> Stage:
+    """Return the stage that an operator is in."""
+    return t.stages[t.stages[i].first]
+
+
+def end_of(t: Windows, s: int) -> float:
+    """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
+    stage, start = t.stages[s], 0.0
+    if stage.previous >= 0:
+        start = stage_of(t, stage.previous).trial
+    for e in range(t.ptr[s], t.ptr[s + stage.size]):
+        start = max(start, stage_of(t, t.source[e]).trial + t.us[e])
+    return start + stage.time
+
+
+def last_end(t: Windows) -> float:
+    """Return when the last device is done; each runs its stages one after the other."""
+    makespan = 0.0
+    for d in range(t.n_devices):
+        makespan = max(makespan, stage_of(t, t.last[d]).trial)
+    return makespan
+
+
+def reads_marked(t: Windows, s: int) -> bool:
+    """Return whether a stage has an input from one that is marked."""
+    for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
+        if stage_of(t, t.source[e]).mark == t.stamp:
+            return True
+    return False
+
+
+def can_merge(t: Windows, taken: int) -> bool:
+    """Mark what follows from the first of `taken` operators up to the last; return whether none of these does.
+
+    What follows in the data, in another device's order, or in both by turns: an in-order execution
+    would wait for ever if operators of one stage waited for each other so.
+    """
+    first, after = t.first, t.first + taken
+    t.stamp += 1
+    t.stages[first].mark = t.stamp
+    for at in range(t.stages[first].place + 1, t.stages[after - 1].place + 1):
+        s = t.order[at]
+        stage = t.stages[s]
+        if stage.first != s:
+            continue
+        follows, inside = reads_marked(t, s), first < s < after
+        if follows and inside:
+            return False
+        if follows or inside or (stage.previous >= 0 and stage_of(t, stage.previous).mark == t.stamp):
+            stage.mark = t.stamp
+    return True
+
+
+def set_stage(t: Windows, size: int, us: float) -> None:
+    """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
+    for k in range(t.taken):
+        t.stages[t.first + k].first = t.first if k < size else t.first + k
+    stage = t.stages[t.first]
+    stage.size, stage.time = size, us
+
+
+def evaluate(t: Windows, taken: int, limit: float) -> float:
+    """Return the makespan with `taken` joined stages marked by `can_merge`, or infinity once `limit` is reached.
+
+    Of the stages between the joined ones only those that follow change.
+    """
+    end = t.stages[t.first + taken - 1].place
+    for at in range(t.stages[t.first].place, t.n_ops):
+        s = t.order[at]
+        stage = t.stages[s]
+        if stage.first == s and (at > end or stage.mark == t.stamp):
+            stage.trial = end_of(t, s)
+            if stage.trial >= limit:
+                return inf
+    return last_end(t)
+
+
+def settle(t: Windows, keep: bool) -> None:
+    """Keep the ends that were tried, or go back to those as things are."""
+    for at in range(t.stages[t.first].place, t.n_ops):
+        stage = t.stages[t.order[at]]
+        if keep:
+            stage.end = stage.trial
+        else:
+            stage.trial = stage.end
+
+
+def rearrange(t: Windows, taken: int) -> None:
+    """Put the joined stage into the order: behind what does not follow it, before what does."""
+    begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
+    at, n_followers = begin, 0
+    for place in range(begin, end + 1):
+        stage = t.stages[t.order[place]]
+        if stage.mark != t.stamp:
+            t.order[at] = t.order[place]
+            at += 1
+        elif stage.first != t.first:
+            t.followers[n_followers] = t.order[place]
+            n_followers += 1
+    for k in range(taken):
+        t.order[at + k] = t.first + k
+    for k in range(n_followers):
+        t.order[at + taken + k] = t.followers[k]
+    for place in range(begin, end + 1):
+        t.stages[t.order[place]].place = place
+
+
+def try_stage(t: Windows) -> None:
+    """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
+    alone = t.stages[t.first].time
+    set_stage(t, t.taken, t.answer)
+    makespan = evaluate(t, t.taken, t.best)
+    set_stage(t, 1, alone)
+    settle(t, False)
+    if makespan < t.best:
+        t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
+
+
+def can_widen(t: Windows) -> bool:
+    """Return whether the window has room for the operator after it, and both are in no stage of several."""
+    after = t.first + t.taken
+    if t.taken >= t.width or after >= t.n_ops or t.stages[after].previous < 0:
+        return False
+    return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
+
+
+def close(t: Windows) -> None:
+    """Keep the best stage of the window, if any is better than none."""
+    if t.best_taken > 1:
+        can_merge(t, t.best_taken)
+        set_stage(t, t.best_taken, t.best_time)
+        t.latency = evaluate(t, t.best_taken, inf)
+        settle(t, True)
+        rearrange(t, t.best_taken)
+        t.n_merged += 1
+    t.turn += 1
+    t.taken = 0
+
+
+@piece("HIOS schedulers")
+def run_alone(t: Windows) -> None:
+    """Evaluate every operator as a stage of its own."""
+    for at in range(t.n_ops):
+        stage = t.stages[t.order[at]]
+        stage.trial = stage.end = end_of(t, t.order[at])
+    t.latency = last_end(t)
+
+
+@piece("HIOS schedulers")
+def next_stage(t: Windows) -> None:
+    """Go on to the next stage whose latency has to be asked for, or to the end of the turns."""
+    if t.taken > 0:
+        try_stage(t)
+    while t.turn < t.n_ops:
+        if t.taken == 0:
+            t.first, t.taken, t.best_taken, t.best = t.turns[t.turn], 1, 1, t.latency
+        if can_widen(t):
+            if can_merge(t, t.taken + 1):
+                t.taken += 1
+                return
+            t.n_refused += 1
+        close(t)
+
+
+Small = npt.NDArray[np.int32]
+
+
+class Instance:
+    """Operators by falling priority, their times on each device, and what it takes to move their tensors.
+
+    Parameters
+    ----------
+    graph, cluster, cost
+        As a scheduler has them.
+
+    Notes
+    -----
+    Devices to or from which no links lead are left out, in the cluster's order, unless every edge has an
+    exact `transfer`. The priority of an operator is the longest path from it to an output, with the
+    mean time over devices and the mean transfer over pairs of them; equal ones keep the topological order.
+    """
+
+    def __init__(self, graph: OpGraph, cluster: Cluster, cost: CostModel) -> None:
+        self.graph, self.cluster = graph, cluster
+        exact = graph.edge_transfer
+        latency, rate = ways(cluster)
+        needs_links = np.isnan(exact).any()
+        self.devices = linked_devices(np.isfinite(latency)) if needs_links else list(range(len(cluster)))
+        by_device = times_by_device(graph, cluster, cost)
+        times = np.stack([by_device[d] for d in self.devices])  # (n_devices, n_ops)
+        between = np.ix_(self.devices, self.devices)
+        self._latency, self._bandwidth = latency[between], rate[between]
+        self._transfer, mean_transfer = self._transfers(exact, graph.edge_nbytes)
+        with np.errstate(over="ignore"):  # the makespan is refused then
+            mean_time = times.mean(axis=0) if len(times) > 1 and (times != times[0]).any() else times[0]
+            rank = longest_from(graph, mean_time, mean_transfer)
+        topological = graph.order_index
+        self.order = topological[np.argsort(-rank[topological], kind="stable")]  # operators by falling priority
+        number = np.empty(len(graph), np.int32)
+        number[self.order] = np.arange(len(graph), dtype=np.int32)
+        self._src, self._dst = number[graph.src], number[graph.dst]
+        self.times = np.ascontiguousarray(times[:, self.order])  # (n_devices, n_ops), by priority
+        self._mean_time = mean_time[self.order]
+        self._mean_transfer = mean_transfer
+
+    def _transfers(self, exact: Floats, nbytes: Floats) -> tuple[Floats, Floats]:
+        """Return the us of each edge, -1 where they depend on the devices, and the mean over pairs of devices."""
+        n = len(self.devices)
+        if n == 1:
+            return (np.zeros(len(exact)),) * 2
+        apart = ~np.eye(n, dtype=np.bool_)
+        known = ~np.isnan(exact)
+        if known.all():
+            return (np.array(exact),) * 2
+        latency, bandwidth = self._latency[apart], self._bandwidth[apart]
+        if (latency == latency[0]).all() and (bandwidth == bandwidth[0]).all():
+            return (np.where(known, exact, latency[0] + nbytes / bandwidth[0]),) * 2
+        mean = latency.mean() + nbytes * (1.0 / bandwidth).mean()
+        return np.where(known, exact, -1.0), np.where(known, exact, mean)
+
+    def mapping(self, **numbers: int) -> Mapping:
+        """Return a table of operators that are not mapped yet, and of `numbers`."""
+        n = len(self.graph)
+        in_ptr, inputs = self._edges(self._dst, self._src)
+        out_ptr, outputs = self._edges(self._src, self._dst)
+        ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
+        ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self._mean_time, np.diff(in_ptr)
+        count = np.arange(n, dtype=np.int32)
+        given = np.empty(n, np.int32)
+        given[self.order] = count
+        return Mapping(
+            **numbers, n_ops=n, n_devices=len(self.devices), ops=ops, steps=steps, in_ptr=in_ptr, inputs=inputs,
+            out_ptr=out_ptr, outputs=outputs, time=self.times, latency=self._latency, bandwidth=self._bandwidth,
+            listed=count, open=count.copy(), given=given,
+        )  # fmt: skip
+
+    def _edges(self, ends: Small, others: Small) -> tuple[Ints, npt.NDArray[Any]]:
+        """Return the edges grouped by one of their ends, and where each group begins."""
+        ptr, edges = grouped(ends, len(self.graph))
+        rows = np.zeros(len(edges), Edge.dtype)
+        rows["us"], rows["mean_us"] = self._transfer[edges], self._mean_transfer[edges]
+        rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
+        return ptr, rows
+
+    def placed_edges(self, number: Small, device: Small) -> tuple[Small, Small, Floats]:
+        """Return the ends of the edges under other numbers, and their us between the devices of those operators."""
+        src, dst = number[self._src], number[self._dst]
+        a, b = device[src], device[dst]
+        us = self._transfer.copy()
+        unknown = np.flatnonzero(us < 0)
+        on = (a[unknown], b[unknown])
+        with np.errstate(invalid="ignore"):
+            us[unknown] = self._latency[on] + self.graph.edge_nbytes[unknown] / self._bandwidth[on]
+        us[a == b] = 0.0
+        return src, dst, us
+
+
 StageCosts = Callable[[int], StageCost]
 
 
-def require_options(scheduler: str, *, w: Any = 2, insertion: Any = False, mode: Any = "paper") -> None:
-    """Refuse options that are of no use."""
+def scheduled(
+    scheduler: str,
+    map_all: Callable[["Instance", bool, bool], tuple[Mapping, dict[str, int]]],
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    insertion: bool,
+    mode: str,
+    w: int = 1,
+    stage_latency: StageLatencyOption = "simulated",
+    tools: Tools | None = None,
+) -> Schedule:
+    """Return the schedule of a mapping, after Algorithm 2 if there are `tools` to ask for latencies of stages.
+
+    Parameters
+    ----------
+    map_all
+        Maps all operators, from insertion and whether to do so as the released code does; says what `search` holds.
+    """
     if not is_count(w, 1):
         raise SchedulerError(f"{scheduler}: w must be a whole number of operators, at least 1, not {w!r}")
     require_flag(scheduler, "insertion", insertion)
     require_choice(scheduler, "mode", mode, MODES)
-
-
-def finished(
-    scheduler: str, stages: "Stages", search: dict[str, int], w: int = 1, costs: StageCosts | None = None
-) -> Schedule:
-    """Return the schedule, after Algorithm 2 if latencies of stages are given."""
+    instance = Instance(graph, cluster, cost)
+    found, search = map_all(instance, insertion, mode == "impl")
+    stages = Stages(instance, found)
+    costs = None if tools is None else stage_costs(scheduler, stage_latency, instance, cost, tools)
     require_finite(scheduler, stages.latency)
     if costs is not None:
         search |= stages.parallelize(w, costs)
@@ -92,16 +416,9 @@ class Stages:
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
         self._windows = Windows(
-            n_ops=n,
-            n_devices=len(last),
-            stages=stages,
-            ptr=ptr,
-            source=src[edges],
-            us=us[edges],
-            order=order,
-            turns=number,  # by falling priority
-            last=last,
-        )
+            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges], us=us[edges], order=order,
+            turns=number, last=last,  # windows in turn by falling priority
+        )  # fmt: skip
         run_alone(self._windows)
 
     @property
@@ -134,15 +451,7 @@ class Stages:
         opens = np.cumsum(is_first)  # stages up to an operator's own
         before = opens[np.searchsorted(on, np.arange(len(instance.devices)))[on]]  # of the device's first stage
         return Schedule.from_columns(
-            instance.graph,
-            instance.order[self._op[rows]],
-            [device.name for device in instance.cluster.devices],
-            device=np.array(instance.devices)[on[rows]],
-            stream=group,
-            stage=(opens - before)[rows],
-            group=group,
-            execution="stages",
-            estimate=self.latency,
-            scheduler=scheduler,
-            search=search,
-        )
+            instance.graph, instance.order[self._op[rows]], [device.name for device in instance.cluster.devices],
+            device=np.array(instance.devices)[on[rows]], stream=group, stage=(opens - before)[rows], group=group,
+            execution="stages", estimate=self.latency, scheduler=scheduler, search=search,
+        )  # fmt: skip

@@ -1,11 +1,322 @@
-"""All stages that end each state, compiled: the dynamic program of IOS, or the stages it will ask for."""
+"""States of a part, the stages that end each, and the prefix tree of these, compiled."""
 
 from math import inf
+from typing import Final
 
-from simsched.base.jit import piece, wrapped
-from simsched.schedulers.ios.lattice import holds
-from simsched.schedulers.ios.prefixes import ask_for, extended, has_room, root
-from simsched.schedulers.ios.tables import COLLECT, FORMULA, STAGES, Cell, Frame, Run
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece, wrapped
+
+FORMULA, COLLECT, LOOK_UP = range(3)
+"""What `mode` asks for: costs by formula, the distinct stages only, or costs of these."""
+STAGES, LOOKS, FIRST_NODE = range(3)
+"""Nodes that all stages, and all looks of stages, extend; and the first that extends one of them."""
+END_OF_STAGE: Final = -1
+
+
+class State(Row):
+    """Its cells, by falling operator: those of `cells` from `start` to `end`.
+
+    It is state `origin` without the operator of that state's cell `offset`; from the cell `offset` on its own cells are
+    below that operator.
+    """
+
+    start: i4
+    end: i4
+    offset: i4
+    origin: i4
+
+
+class Cell(Row):
+    """An operator that may be taken off a state, the state without it, and the cells of that below the operator."""
+
+    operator: i4
+    rest: i4
+    start: i4
+    end: i4
+
+
+class Value(Row):
+    """The fastest way to run a state: us to the end, the state after its stage, and what that merges or -1.
+
+    Also how many ways there are, as a float and modulo 2^64.
+    """
+
+    cost: f8
+    count: f8
+    count_modulo: i8
+    next: i4
+    merge: i4
+
+
+class Group(Row):
+    """An operator that is taken off, and if `parent` is itself, the group of which it is the first.
+
+    `n_sources` of those that it reads from are taken too; `n_roots` operators of the group read from none in the stage.
+    """
+
+    time: f8
+    size: i4
+    n_roots: i4
+    n_sources: i4
+    parent: i4
+
+
+class Frame(Row):
+    """A step of the search: the operator taken, the stage it makes, and the cells that are still to be tried.
+
+    `longest` is the time of the longest group, `n_unrooted` how many groups have several roots, and `trail` how many
+    groups have joined others so far.
+    """
+
+    longest: f8
+    cell: i4
+    end: i4
+    operator: i4
+    n_groups: i4
+    n_unrooted: i4
+    trail: i4
+    node: i4
+
+
+class Node(Row):
+    """A node of the prefix tree of stages and looks: the node it extends and by what, as one number.
+
+    `asked` is the number of the stage to ask for, from 1; or 0. `cost` is the answer.
+    """
+
+    key: i8
+    cost: f8
+    asked: i4
+
+
+class Run(Table):
+    """What the search works on; where a number `n_...` and `margin` exceed the room, it returns for more."""
+
+    n_ops: i8
+    n_words: i8
+    mode: i8
+    most_ops: i8
+    most_groups: i8
+    single_root: i8
+    state: i8
+    cell: i8
+    depth: i8
+    left: i8
+    n_endings: i8
+    n_merges: i8
+    n_merged_endings: i8
+    n_stages: i8
+    n_asked: i8
+    margin: i8
+    n_states: i8
+    states_room: i8
+    n_cells: i8
+    cells_room: i8
+    n_nodes: i8
+    nodes_room: i8
+    n_written: i8
+    written_room: i8
+    time: Column[f8]
+    classes: Column[i4]  # operators of a class look the same to the stage latency
+    fewer: Column[i4]  # by how many the operators before this one can lessen the groups of a stage
+    factor: Column[f8]  # of a stage by its number of groups; the constant stands first
+    reader_ptr: Column[i4]
+    readers: Column[i4]
+    source_ptr: Column[i4]
+    sources: Column[i4]  # falling
+    merge_ptr: Column[i4]
+    merged: Column[i4]  # falling
+    merge_cost: Column[f8]
+    masks: Column[i8] = length("states_room * n_words")
+    states: Rows[State] = length("states_room")
+    cells: Rows[Cell] = length("cells_room")
+    values: Rows[Value]
+    frames: Rows[Frame] = length("n_ops + 1")
+    groups: Rows[Group] = length("n_ops")
+    joined: Column[i4] = length("n_ops")
+    within_ptr: Column[i4] = length("n_ops + 1")
+    within: Column[i4]  # who reads from an operator in the state that is open
+    nodes: Rows[Node] = length("nodes_room")
+    slots: Column[i4] = length("2 * nodes_room")  # a hash table of nodes by key; rooms of nodes are powers of 2
+    written: Column[i4] = length("written_room")  # the stages to ask for, operators as in `drafted`
+    drafted: Column[i4] = length("n_ops")  # 2 * operator + 1, of the last in a group 2 * operator
+    group_at: Column[i4] = length("n_ops")
+
+
+def holds(s: Run, state: int, x: int) -> bool:
+    """Return whether a state holds an operator."""
+    return s.masks[state * s.n_words + (x >> 6)] >> (x & 63) & 1 != 0
+
+
+def _is_free(s: Run, state: int, u: int) -> bool:
+    """Return whether no operator of a state reads from `u`."""
+    for e in range(s.reader_ptr[u], s.reader_ptr[u + 1]):
+        if holds(s, state, s.readers[e]):
+            return False
+    return True
+
+
+def _take_off(s: Run, p: int) -> None:
+    """Add the state without the operator of cell `p`, with its cells.
+
+    These are the same but for the operator, and the sources that nothing else reads any more.
+    """
+    v, at, words = s.n_states, s.n_cells, s.n_words
+    state, new, x = s.states[s.state], s.states[v], s.cells[p].operator
+    for w in range(words):
+        s.masks[v * words + w] = s.masks[s.state * words + w]
+    w = v * words + (x >> 6)
+    s.masks[w] = wrapped(s.masks[w] & ~(1 << (x & 63)))
+    new.start, new.offset, new.origin = at, p - state.start, s.state
+    for q in range(state.start, state.end):
+        if q != p:
+            s.cells[at].operator = s.cells[q].operator
+            at += 1
+    for k in range(s.source_ptr[x], s.source_ptr[x + 1]):
+        if _is_free(s, v, s.sources[k]):
+            i = at
+            while i > new.start and s.cells[i - 1].operator < s.sources[k]:
+                s.cells[i].operator = s.cells[i - 1].operator
+                i -= 1
+            s.cells[i].operator = s.sources[k]
+            at += 1
+    new.end = at
+    s.n_states, s.n_cells = v + 1, at
+
+
+def _point(s: Run, p: int, offset: int, v: int) -> None:
+    """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
+    cell, rest = s.cells[p], s.states[v]
+    cell.rest, cell.start, cell.end = v, rest.start + offset, rest.end
+
+
+@piece("search of IOS")
+def build_states(s: Run) -> None:
+    """Find all states from the one that stands first, with what each of their cells leads to.
+
+    A state is made once, by the sequence that takes its operators off in falling order. Every other
+    cell of a state leads to one that the state before it leads to by two cells. `state` is `n_states` if all are found.
+    """
+    while s.state < s.n_states:
+        state = s.states[s.state]
+        s.cell = max(s.cell, state.start + state.offset)
+        while s.cell < state.end:
+            if s.n_states + s.margin > s.states_room or s.n_cells + s.margin > s.cells_room:
+                return
+            _take_off(s, s.cell)
+            _point(s, s.cell, s.cell - state.start, s.n_states - 1)
+            s.cell += 1
+        s.state += 1
+    for v in range(1, s.n_states):
+        state, origin = s.states[v], s.states[s.states[v].origin]
+        x = s.cells[origin.start + state.offset].operator
+        for i in range(state.offset):
+            q = s.cells[origin.start + i].start
+            while s.cells[q].operator != x:
+                q += 1
+            _point(s, state.start + i, i, s.cells[q].rest)
+
+
+_SPREAD: Final = 0x1E3779B97F4A7C15
+
+
+def has_room(s: Run) -> bool:
+    """Return whether the nodes of another stage, and what is asked for it, can be added."""
+    return s.n_nodes + s.margin <= s.nodes_room and s.n_written + s.margin <= s.written_room
+
+
+def _slot(s: Run, key: int) -> int:
+    """Return the slot of the node with a key, or the free one where it belongs."""
+    i = (wrapped(key * _SPREAD) >> 22) & (2 * s.nodes_room - 1)
+    while s.slots[i] != 0 and s.nodes[s.slots[i]].key != key:
+        i = (i + 1) & (2 * s.nodes_room - 1)
+    return i
+
+
+def extended(s: Run, node: int, symbol: int) -> int:
+    """Return the node that extends another by a symbol below 2 * n_ops."""
+    key = node * 2 * s.n_ops + symbol
+    i = _slot(s, key)
+    if s.slots[i] == 0:
+        new = s.nodes[s.n_nodes]
+        new.key, new.asked = key, 0
+        s.slots[i] = s.n_nodes
+        s.n_nodes += 1
+    return s.slots[i]
+
+
+@piece("search of IOS")
+def fill_slots(s: Run) -> None:
+    """Fill the hash table, which is empty, with the nodes there are."""
+    for node in range(FIRST_NODE, s.n_nodes):
+        s.slots[_slot(s, s.nodes[node].key)] = node
+
+
+def root(s: Run, x: int) -> int:
+    """Return the first operator of the group of an operator."""
+    while s.groups[x].parent != x:
+        x = s.groups[x].parent
+    return x
+
+
+def _draft_groups(s: Run) -> int:
+    """Write the groups of the stage that is taken, by their first operators; return how many."""
+    at, n_groups = 0, 0
+    for d in range(s.depth, 0, -1):  # rising
+        first = s.frames[d].operator
+        if s.groups[first].parent == first:
+            s.group_at[n_groups] = at
+            n_groups += 1
+            for e in range(d, 0, -1):
+                if root(s, s.frames[e].operator) == first:
+                    s.drafted[at] = 2 * s.frames[e].operator + 1
+                    at += 1
+            s.drafted[at - 1] -= 1
+    return n_groups
+
+
+def _symbol(s: Run, at: int) -> int:
+    """Return what a drafted operator looks like: the last of a group before others of its class."""
+    return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
+
+
+def _comes_before(s: Run, a: int, b: int) -> bool:
+    """Return whether the group drafted at `a` comes before that at `b`, by the classes of their operators."""
+    while _symbol(s, a) == _symbol(s, b) and s.drafted[a] & 1:
+        a += 1
+        b += 1
+    return _symbol(s, a) < _symbol(s, b)
+
+
+def ask_for(s: Run, node: int) -> None:
+    """Give the stage that is taken, which a node stands for, the number of what it looks like.
+
+    That is the classes of its operators in order, group by group: groups by their classes, equal ones by
+    their first operators. The first stage of a look is written down to be asked for.
+    """
+    look, at = LOOKS, s.n_written
+    n_groups = _draft_groups(s)
+    for i in range(1, n_groups):
+        moved = s.group_at[i]
+        j = i
+        while j > 0 and _comes_before(s, moved, s.group_at[j - 1]):
+            s.group_at[j] = s.group_at[j - 1]
+            j -= 1
+        s.group_at[j] = moved
+    for i in range(n_groups):
+        a = s.group_at[i] - 1
+        more = 1
+        while more:
+            a += 1
+            more = s.drafted[a] & 1
+            s.written[at] = s.drafted[a]
+            look = extended(s, look, _symbol(s, a))
+            at += 1
+    if s.nodes[look].asked == 0:
+        s.n_asked += 1
+        s.nodes[look].asked = s.n_asked
+        s.written[at] = END_OF_STAGE
+        s.n_written = at + 1
+    s.nodes[node].asked = s.nodes[look].asked
 
 
 def _open_state(s: Run) -> None:

@@ -1,7 +1,7 @@
 """The dynamic program over one part of a graph: memory and calls of the compiled search."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
 from typing import Final
@@ -11,10 +11,18 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.ios.endings import search_endings
-from simsched.schedulers.ios.lattice import build_states
-from simsched.schedulers.ios.prefixes import fill_slots
-from simsched.schedulers.ios.tables import COLLECT, END_OF_STAGE, FIRST_NODE, FORMULA, LOOK_UP, Run, Value
+from simsched.schedulers.ios.endings import (
+    COLLECT,
+    END_OF_STAGE,
+    FIRST_NODE,
+    FORMULA,
+    LOOK_UP,
+    Run,
+    Value,
+    build_states,
+    fill_slots,
+    search_endings,
+)
 from simsched.schedulers.stage_costs import StageFormula
 
 _STEPS: Final = 2**21  # cells between two looks at the clock
@@ -54,6 +62,10 @@ class Limits:
     single_root: bool
     max_transitions: int
     max_stages: int
+
+    def share(self, n: int) -> "Limits":
+        """Return limits with an n-th of the budget."""
+        return replace(self, max_transitions=max(1, self.max_transitions // n), max_stages=max(1, self.max_stages // n))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,27 +5,21 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.ios.blocks import BLOCKS, blocks_of
-from simsched.schedulers.ios.merging import Merging
 from simsched.schedulers.ios.part import Limits
-from simsched.schedulers.ios.solving import Piece, Solver
-from simsched.schedulers.ios.stages import Stages
-from simsched.schedulers.listing import require_choice, require_flag
+from simsched.schedulers.ios.solving import BLOCKS, Merging, Piece, Solver, Stages, blocks_of
+from simsched.schedulers.listing import MODES, require_choice, require_count, require_flag
 from simsched.schedulers.protocol import Tools
-from simsched.schedulers.stage_costs import StageCost, StageFormula, StageLatencyOption
+from simsched.schedulers.stage_costs import StageLatencyOption
 
 STRATEGIES: Final = ("both", "parallel", "merge")
 ENDINGS: Final = ("exact", "single_root")
-MODES: Final = ("paper", "impl")
 _MOST_THREADS: Final = 8
 _MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
 
@@ -145,55 +139,33 @@ def ios(
     ):  # fmt: skip
         require_choice("ios", option, value, known)
     for option, number in (("r", r), ("s", s), ("threads", threads)):
-        if number is not None and not is_count(number, 1):
-            raise SchedulerError(f"ios: {option} must be a whole number of at least 1, or None, not {number!r}")
+        require_count("ios", option, number, none=", or None")
     for option, number in (("max_part", max_part), ("max_transitions", max_transitions), ("max_stages", max_stages)):
-        if not is_count(number, 1):
-            raise SchedulerError(f"ios: {option} must be a whole number of at least 1, not {number!r}")
+        require_count("ios", option, number)
     require_flag("ios", "merge_limits", merge_limits)
     deadline = Deadline("ios", time_limit)
     start = running_time()
-    device = cluster.devices[0]
     merging = None
     if strategy != "parallel":
         merging = Merging(graph, s if merge_limits else None, required=strategy == "merge")
-    merged_time = None if merging is None else merging.time(cost, device, stage_latency)
-
-    def ask() -> StageCost:
-        return StageCost("ios", stage_latency, graph, cluster, cost, tools, merged_time=merged_time)
-
-    stages = Stages(graph, device, cost, stage_latency, ask, min(threads or _MOST_THREADS, os.cpu_count() or 1))
-    limits = Limits(
-        r=1 if strategy == "merge" else r,
-        s=1 if strategy == "merge" else s,
-        single_root=(endings or ("exact" if mode == "paper" else "single_root")) == "single_root",
-        max_transitions=max_transitions,
-        max_stages=max_stages,
-    )
-    formula = stage_latency if isinstance(stage_latency, StageFormula) else None
+    threads = min(threads or _MOST_THREADS, os.cpu_count() or 1)
+    stages = Stages(graph, cluster, cost, stage_latency, tools, merging, threads)
+    if strategy == "merge":
+        r = s = 1
+    single_root = (endings or ("exact" if mode == "paper" else "single_root")) == "single_root"
     with deadline:
-        solver = Solver(graph, stages, merging, limits, formula, deadline)
+        solver = Solver(graph, stages, merging, Limits(r, s, single_root, max_transitions, max_stages), deadline)
         solved = [solver.solve(ops, max_part) for ops in blocks_of(graph, blocks)]
-    return _schedule(graph, device.name, solved, stages, deadline.reason, start)
+    return _schedule(graph, cluster.devices[0].name, solved, stages, deadline.reason, start)
 
 
 def _schedule(
-    graph: OpGraph,
-    device: str,
-    solved: Sequence[Sequence[Piece]],
-    costs: Stages,
-    stopped: str | None,
-    start: float,
+    graph: OpGraph, device: str, solved: Sequence[Sequence[Piece]], costs: Stages, stopped: str | None, start: float
 ) -> Schedule:
     """Put the stages of all pieces one after the other, with what the search saw."""
-    names = graph.names
     pieces = [piece for block in solved for piece in block]
-    stages = [
-        (tuple(tuple(names[piece.ops[k]] for k in group) for group in stage), merged)
-        for piece in pieces
-        for stage, merged in piece.solution.stages
-    ]
-    estimate = sum(costs.latency(groups, merged) for groups, merged in stages)
+    stages = [(costs.named(piece.ops, stage), merged) for piece in pieces for stage, merged in piece.solution.stages]
+    estimate = sum(costs.ask(groups, merged) for groups, merged in stages)
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(graph, sets) if sets else (graph, [])
     new = iter(replaced)
@@ -219,7 +191,7 @@ def _schedule(
         "feasible_schedules": _product([solution.schedules for solution in found]),
         "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
         "distinct_stages": sum(solution.distinct_stages for solution in found),
-        "asked_stages": costs.n_asked,
+        "asked_stages": len(costs.known),
         "merged": sum(len(names) for names in sets),
         "stopped": stopped,
         "time_s": running_time() - start,

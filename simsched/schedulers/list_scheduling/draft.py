@@ -8,15 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, operator_times, times_by_device
+from simsched.model.costmodel import CostModel, times_by_device
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.list_scheduling.earliest import place_earliest
-from simsched.schedulers.list_scheduling.paths import find_ranks, look_ahead
-from simsched.schedulers.list_scheduling.placing import place
-from simsched.schedulers.list_scheduling.tables import Gap, Lists
-from simsched.schedulers.listing import linked_devices, require_finite, require_streams
+from simsched.schedulers.list_scheduling.placing import Gap, Lists, find_ranks, look_ahead, place, place_earliest
+from simsched.schedulers.listing import linked_devices, place_of, require_finite, require_streams, ways
 
 _STEPS: Final = 200_000
 """Steps after which the machine code returns for a moment, at most some tenths of a second: so that Ctrl-C is heard."""
@@ -41,8 +38,11 @@ class Draft:
         Time of an operator alone on a device, in us.
     streams
         Streams of each device; None for 8 on a single device, and 2 on each of several.
-    first_device
-        Whether to use the first device of the cluster only.
+
+    Attributes
+    ----------
+    mean_times
+        Time of each operator in us, the mean over devices, shape (n_ops,).
 
     Raises
     ------
@@ -55,31 +55,19 @@ class Draft:
     about 150 bytes per operator and 40 per edge, and `place_earliest` takes 16 more per operator and device.
     """
 
-    def __init__(
-        self,
-        scheduler: str,
-        graph: OpGraph,
-        cluster: Cluster,
-        cost: CostModel,
-        streams: int | None,
-        *,
-        first_device: bool = False,
-    ) -> None:
+    def __init__(self, scheduler: str, graph: OpGraph, cluster: Cluster, cost: CostModel, streams: int | None) -> None:
         if streams is None:
             streams = _ALONE if len(cluster) == 1 else _BESIDE_OTHERS
         require_streams(scheduler, streams)
-        self._scheduler, self._graph, self._cluster = scheduler, graph, cluster
-        self._devices = cluster.devices[:1] if first_device else cluster.devices
+        self._scheduler, self._graph, self._devices = scheduler, graph, cluster.devices
         n = len(graph)
         self._streams = min(int(streams), n)  # of more streams than operators the rest would stay empty
-        known = (
-            [operator_times(graph, self._devices[0], cost)] if first_device else times_by_device(graph, cluster, cost)
-        )
+        known = times_by_device(graph, cluster, cost)
         rows: dict[int, int] = {}
         row = [rows.setdefault(id(column), len(rows)) for column in known]
         different = [known[row.index(k)] for k in range(len(rows))]
         with np.errstate(over="ignore"):
-            self._mean: Floats = different[0] if len(rows) == 1 else np.mean(known, axis=0)
+            self.mean_times: Floats = different[0] if len(rows) == 1 else np.mean(known, axis=0)
         (out_ptr, out_edge), (in_ptr, in_edge) = graph.outgoing, graph.incoming
         self._table = table = Lists(
             n_ops=n, n_devices=len(row), n_streams=self._streams, limit=_STEPS,
@@ -88,45 +76,24 @@ class Draft:
             time=different[0] if len(rows) == 1 else np.concatenate(different),
         )  # fmt: skip
         table["devices"]["row"], table["devices"]["allowed"] = row, 1
-        self._links: tuple[Floats, Floats] | None = None
         if len(row) > 1:
-            self._find_links()
-
-    @property
-    def mean_times(self) -> Floats:
-        """Time of each operator in us, the mean over devices, shape (n_ops,)."""
-        return self._mean
-
-    def _find_links(self) -> None:
-        """Find the ways between devices, if any edge has no exact time."""
-        graph, n = self._graph, len(self._devices)
-        table, exact = self._table, np.ascontiguousarray(graph.edge_transfer)
-        table["exact"], table["nbytes"] = exact, np.ascontiguousarray(graph.edge_nbytes)
-        if not np.isnan(exact).any():
-            return
-        a, b = np.divmod(np.arange(n * n), n)
-        routes = self._cluster.routes(a, b)
-        copy_rate = np.array([device.copy_rate for device in self._devices])
-        rate = np.where(routes.known, np.minimum(routes.bandwidth, copy_rate[a]), np.inf)
-        table["latency"], table["rate"] = self._links = routes.latency, rate
+            table["exact"], table["nbytes"] = map(np.ascontiguousarray, (graph.edge_transfer, graph.edge_nbytes))
+            table["latency"], table["rate"] = self._latency, self._rate = ways(cluster)
 
     def mean_transfers(self) -> Floats:
         """Return the time of each edge between two devices in us, the mean over the pairs that links join, (n_edges,).
 
         An exact time is that between any two devices; on one device nothing is moved.
         """
-        graph, n = self._graph, len(self._devices)
+        n = len(self._devices)
         if n == 1:
-            return np.zeros(len(graph.src))
+            return np.zeros(len(self._graph.src))
         exact = self._table["exact"]
-        if self._links is None:
-            return exact
-        latency, rate = self._links
-        pairs = np.flatnonzero(np.isfinite(latency) & (np.arange(n * n) % (n + 1) > 0))
-        if not len(pairs):
+        pairs = np.isfinite(self._latency) & ~np.eye(n, dtype=np.bool_)
+        if not pairs.any():
             return np.nan_to_num(exact, nan=0.0)
         with np.errstate(over="ignore"):
-            moved = latency[pairs].mean() + self._table["nbytes"] * (1.0 / rate[pairs]).mean()
+            moved = self._latency[pairs].mean() + self._table["nbytes"] * (1.0 / self._rate[pairs]).mean()
         return np.where(np.isnan(exact), moved, exact)
 
     def upward_rank(self, *, transfers: bool = True) -> Floats:
@@ -136,7 +103,7 @@ class Draft:
         """
         table = self._table
         table["rank"] = rank = np.empty(len(self._graph))
-        table["weight"] = self._mean
+        table["weight"] = self.mean_times
         table["beside"] = self.mean_transfers() if transfers else np.zeros(len(self._graph.src))
         find_ranks(table)
         return rank
@@ -187,7 +154,7 @@ class Draft:
         if overheads:
             self._charge()
         if not in_turn:
-            table["turn"][self._graph.order_index] = np.arange(n)
+            table["turn"] = _small(place_of(self._graph.order_index))
         table["key"], table["heap"] = -priority, np.empty(n, np.int32)
         if insertion:  # all the places that lists of doubled room leave
             table["gaps"] = np.empty(4 * n + 8 * len(self._devices) * self._streams, Gap.dtype)
@@ -200,7 +167,7 @@ class Draft:
         """
         table, order = self._table, self._graph.order_index
         n, every = len(order), len(order) * len(self._devices)
-        table["turn"][order[np.argsort(-priority[order], kind="stable")]] = np.arange(n)
+        table["turn"] = _small(place_of(order[np.argsort(-priority[order], kind="stable")]))
         table["key"], table["arrival"] = np.zeros(n), np.empty(every)
         table["heap"], table["arrived"] = np.empty(every, np.int32), np.empty(every, np.int32)
         self._place(place_earliest)
@@ -221,15 +188,10 @@ class Draft:
                 piece(table)
             if not table.stuck and np.isfinite(table["ops"]["finish"]).all():
                 return
-            self._use_linked_devices()
+            if len(self._devices) > 1 and np.isnan(table["exact"]).any():
+                table["devices"]["allowed"] = 0
+                table["devices"]["allowed"][linked_devices(np.isfinite(self._latency))] = 1
         require_finite(self._scheduler, inf)  # nothing else keeps operators from devices that are all linked
-
-    def _use_linked_devices(self) -> None:
-        """Place operators on devices only between any two of which links lead."""
-        if self._links is not None:
-            n, devices = len(self._devices), self._table["devices"]
-            devices["allowed"] = 0
-            devices["allowed"][linked_devices(np.isfinite(self._links[0].reshape(n, n)))] = 1
 
     def schedule(self, *, as_placed: bool = False) -> Schedule:
         """Return the schedule, launched by start times, or in the order in which operators were placed.

@@ -1,5 +1,6 @@
 """A candidate: where each operator runs and when it is launched, as columns that moves change in place."""
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from simsched.model.cluster import Cluster
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import readers, sources
+from simsched.schedulers.listing import place_of, readers, sources
 
 Columns = npt.NDArray[np.int64]
 
@@ -48,10 +49,10 @@ class Candidate:
         self.order, self.place, self.device, self.stream, self.stage = self.rows  # parts of it, not copies
         number = np.array([cluster.index[name] for name in plan.devices], np.int64)
         self.device[plan.op] = number[plan.device]
-        self.stream[plan.op] = dense_streams(plan.device, plan.stream)
+        self.stream[plan.op] = dense(plan.device, plan.stream)
         if self.staged:
             self.stage[plan.op] = plan.stage
-        self.order[:] = launch_order(plan, self.producers, self.consumers)
+        self.order[:] = launch_order(plan)
         self.place[self.order] = np.arange(self.n)
 
     def columns(self) -> tuple[Columns, Columns, Columns, Columns]:
@@ -77,31 +78,17 @@ class Candidate:
         first, end = min(at, to), max(at, to) + 1
         self.place[order[first:end]] = np.arange(first, end)
 
-    def lane(self, op: int) -> tuple[int, int]:
-        """Return device and stream of an operator."""
-        return int(self.device[op]), int(self.stream[op])
 
-    def on(self, lane: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """Return which operators are on a device and stream, shape (n_ops,)."""
-        found: npt.NDArray[np.bool_] = (self.device == lane[0]) & (self.stream == lane[1])
-        return found
-
-    def set_lane(self, ops: Any, lane: tuple[int, int]) -> None:
-        """Put operators (indices or a mask) on a device and stream."""
-        self.device[ops], self.stream[ops] = lane
-
-
-def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[list[int]]) -> Columns:
+def launch_order(plan: Schedule) -> Columns:
     """Return a topological launch order of all operators that keeps that of each device.
 
     That of the plan where it is one already; else, of what may come next, what the plan launches first.
     """
     graph, n = plan.graph, len(plan)
-    place = np.empty(n, np.int64)
-    place[plan.op] = np.arange(n)
+    place = place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
-    missing = [len(row) for row in producers]
+    missing, consumers = [len(row) for row in sources(graph)], readers(graph)
     following = [-1] * n
     last: dict[int, int] = {}
     for op, device in zip(plan.op.tolist(), plan.device.tolist(), strict=True):
@@ -124,10 +111,83 @@ def launch_order(plan: Schedule, producers: list[list[int]], consumers: list[lis
     return np.array(order, np.int64)
 
 
-def dense_streams(device: npt.NDArray[Any], stream: npt.NDArray[Any]) -> Columns:
-    """Return the streams numbered from 0 on each device, in their order."""
-    found = np.empty(len(stream), np.int64)
+def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Columns:
+    """Return numbers, such as those of streams, counted from 0 on each device, in their order."""
+    found = np.empty(len(number), np.int64)
     for d in np.unique(device).tolist():
         mine = np.flatnonzero(device == d)
-        found[mine] = np.unique(stream[mine], return_inverse=True)[1].reshape(-1)
+        found[mine] = np.unique(number[mine], return_inverse=True)[1].reshape(-1)
     return found
+
+
+_GUIDED: Final = 0.3  # how often the operator to change is one of the critical path
+Move = Callable[[Candidate, int, np.random.Generator], None]
+
+
+class StageMoves:
+    """Changes a candidate by one move at a time.
+
+    Parameters
+    ----------
+    candidate
+        What it changes, in place.
+    """
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+
+    def change(self, path: Columns, _temperature: float, rng: np.random.Generator) -> None:
+        """Make a move around an operator, perhaps one of the critical path."""
+        guided = len(path) > 0 and rng.random() < _GUIDED
+        op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(self._candidate.n))
+        MOVES[int(rng.integers(len(MOVES)))](self._candidate, op, rng)
+
+    def heed(self, accepted: float) -> None:
+        """Go on as before, whatever was accepted."""
+
+
+def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:
+    """Put the operator on any device and stream, in the stage before or behind its new place, or in one of its own."""
+    device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
+    first, last = c.window(op)
+    c.put(op, int(rng.integers(first, last + 1)))
+    c.device[op], c.stream[op] = device, rng.integers(c.streams)
+    place = int(c.place[op])
+    on_device = c.device[c.order] == device
+    before = c.order[:place][on_device[:place]]
+    behind = c.order[place + 1 :][on_device[place + 1 :]]
+    which = int(rng.integers(3))
+    if which == 0 and len(before):
+        c.stage[op] = c.stage[before[-1]]
+    elif which == 1 and len(behind):
+        c.stage[op] = c.stage[behind[0]]
+    else:
+        c.stage[op] = c.stage[before[-1]] + 1 if len(before) else 0
+        c.stage[behind] += 2  # they may have been of one stage with those before
+
+
+def regroup(c: Candidate, op: int, rng: np.random.Generator) -> None:
+    """Put the operator into another group of its stage."""
+    c.stream[op] = rng.integers(c.streams)
+
+
+def merge(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+    """Make one of the operator's stage and the next of its device; what depends on each other shares a group."""
+    device, stage = int(c.device[op]), int(c.stage[op])
+    later = (c.device == device) & (c.stage > stage)
+    if not later.any():
+        return
+    joining = np.flatnonzero(later & (c.stage == c.stage[later].min()))
+    c.stage[joining] = stage
+    for i in joining[np.argsort(c.place[joining])].tolist():
+        beside = [p for p in c.producers[i] if c.device[p] == device and c.stage[p] == stage]
+        if beside:
+            c.stream[i] = c.stream[beside[0]]
+
+
+def split(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+    """Begin a new stage with the operator."""
+    c.stage[(c.device == c.device[op]) & (c.place >= c.place[op])] += 1
+
+
+MOVES: Final[tuple[Move, ...]] = (restage, regroup, merge, split)

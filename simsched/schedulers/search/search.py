@@ -1,26 +1,254 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, inf
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from simsched.base.errors import SchedulerError
+from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import require_choice, require_rng, require_streams
+from simsched.schedulers.listing import (
+    place_of,
+    renamed,
+    require_choice,
+    require_count,
+    require_rng,
+    require_streams,
+)
 from simsched.schedulers.protocol import Tools
-from simsched.schedulers.search.annealing import COLD, HOT, MILD, Arm
-from simsched.schedulers.search.candidate import Candidate
-from simsched.schedulers.search.stages import StageMoves
-from simsched.schedulers.search.starts import Start, most_streams, plans, require_starts, variants
+from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense, launch_order
 from simsched.schedulers.search.walk import Walk
+
+if TYPE_CHECKING:
+    from simsched.simulator import Evaluator
+
+
+FAST: Final = (
+    "sequential", "greedy", "lios", "heft", "peft", "etf", "hios-lp", "hios-mr", "inter-lp", "opara", "nimble",
+)  # fmt: skip
+"""The schedulers of which a search takes the schedules unless it is told others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A schedule to begin from, who made it, its simulated makespan in us, and whether it is as it was given."""
+
+    name: str
+    plan: Schedule
+    makespan: float
+    given: bool
+
+
+def plans(
+    starts: Sequence[str | Schedule],
+    also: Sequence[str | Schedule],
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    tools: Tools,
+    enough: Callable[[], bool],
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield the schedules to begin from by name; of the fast schedulers, those that refuse are left out.
+
+    Once there are `enough` no more are made; schedules that were given are there anyway.
+    """
+    for start in (*(starts or FAST), *also):
+        if isinstance(start, Schedule):
+            yield start.scheduler, start.check(cluster)
+        elif not enough():
+            try:
+                plan = tools.schedule(graph, cluster, start, cost)
+            except CostError:
+                raise  # all others would refuse too
+            except SimschedError:
+                if starts or start in also:
+                    raise
+                continue
+            yield start, plan
+
+
+def variants(
+    name: str,
+    plan: Schedule,
+    cluster: Cluster,
+    cost: CostModel,
+    tools: Tools,
+    execution: str | None,
+    streams: int | None,
+) -> list[Start]:
+    """Return a schedule and its placement under each execution that may be, those that can run."""
+    order = launch_order(plan)
+    fits = streams is None or most_streams(plan) <= streams
+    found = []
+    for how in EXECUTIONS if execution is None else (execution,):
+        if how == "stages" and plan.execution != "stages" and execution is None:
+            continue  # no scheduler's: one operator a stage, which events do better
+        given = how == plan.execution and fits
+        made = plan if given else executed(plan, how, order, streams)
+        try:
+            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), given))
+        except CostError:
+            raise
+        except SimschedError:
+            continue  # groups that share a stream now, or a copy without a way to its destination
+    return found
+
+
+def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64], streams: int | None) -> Schedule:
+    """Return the placement of a plan under an execution, in a launch order.
+
+    Parameters
+    ----------
+    streams
+        Most streams per device: those beyond share the first ones; None for no limit.
+    """
+    rows = place_of(plan.op)[order]
+    device, stream, stage = plan.device[rows], plan.stream[rows], plan.stage[rows]
+    if streams is not None:
+        stream = dense(device, stream) % streams
+    staged = execution == "stages"
+    if staged and plan.execution != "stages":
+        stage = dense(device, np.arange(len(device)))  # of one operator each, in launch order
+    return Schedule.from_columns(
+        plan.graph, order, plan.devices, device=device, stream=stream, stage=stage if staged else 0,
+        group=stream if staged else 0, priority=plan.priority[rows], execution=execution,
+    )  # fmt: skip
+
+
+def most_streams(plan: Schedule) -> int:
+    """Return the most streams that a schedule uses on a device."""
+    device = np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31
+    return int(np.bincount(device).max())
+
+
+def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
+    """Return the starts as a tuple; refuse what is neither names of schedulers nor schedules."""
+    given = (starts,) if isinstance(starts, str | Schedule) else starts
+    if not isinstance(given, list | tuple) or not all(isinstance(start, str | Schedule) for start in given):
+        raise SchedulerError(f"search: {option} must be names of schedulers or schedules, not {starts!r}")
+    return tuple(given)
+
+
+HOT: Final = 4e-3
+MILD: Final = 1e-3
+COLD: Final = 1e-4
+"""Temperatures as parts of the best makespan: at the start, at the start of a trial, at the end."""
+_LOOK: Final = 100  # evaluations between two looks at the critical path and at how many changes are accepted
+_STILL: Final = 100  # changes in a row that change nothing: there is nothing to change
+
+
+class Arm:
+    """A candidate on its way, and the best it has been.
+
+    Parameters
+    ----------
+    name
+        The start it came from.
+    evaluator, candidate, moves
+        What simulates it, what it is, and what changes it.
+
+    Attributes
+    ----------
+    makespan, best
+        In us, of the candidate as accepted last and at best.
+    accepted
+        Changes taken.
+    idle
+        Whether the last annealing found nothing to change.
+    """
+
+    def __init__(self, name: str, evaluator: "Evaluator", candidate: Candidate, moves: Walk | StageMoves) -> None:
+        self.name, self.candidate = name, candidate
+        self._evaluator, self._moves = evaluator, moves
+        self.accepted, self.idle = 0, False
+        self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
+        self.makespan = self.best = self._evaluate()
+
+    def restart(self) -> None:
+        """Go on from the best."""
+        self.candidate.rows[:] = self._now[:] = self._kept
+        self.makespan = self.best
+
+    def schedule(self) -> Schedule:
+        """Return the best as a schedule."""
+        self.candidate.rows[:] = self._kept
+        self._evaluate()
+        return self._evaluator.schedule()
+
+    def anneal(
+        self,
+        evaluations: int,
+        hot: float,
+        cold: float,
+        rng: np.random.Generator,
+        deadline: Deadline,
+        tell: Callable[[int, float], None],
+    ) -> int:
+        """Change the candidate step by step, with ever less patience for what is worse.
+
+        Parameters
+        ----------
+        evaluations
+            How many.
+        hot, cold
+            Temperature at first and at last, as parts of the best makespan.
+        tell
+            Called now and then with the evaluations so far and the best makespan in us.
+
+        Returns
+        -------
+        int
+            The evaluations it took.
+        """
+        rows, spent, look, still, accepted = self.candidate.rows, 0, 0, 0, 0
+        path = np.zeros(0, np.int64)
+        while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
+            if spent >= look:
+                tell(spent, self.best)
+                if look:
+                    self._moves.heed((self.accepted - accepted) / _LOOK)
+                look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
+                spent += 1
+                continue
+            temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
+            self._moves.change(path, temperature, rng)
+            if np.array_equal(rows, self._now):
+                still += 1
+                continue
+            still, spent = 0, spent + 1
+            found = self._evaluate()
+            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
+                self.makespan, self._now[:] = found, rows
+                self.accepted += 1
+                if found < self.best:
+                    self.best, self._kept[:] = found, rows
+            else:
+                rows[:] = self._now
+        self.idle = still >= _STILL or self.best == 0.0
+        return spent
+
+    def _evaluate(self) -> float:
+        """Return the makespan in us of the candidate as it is, inf if it cannot run."""
+        makespan = self._evaluator.replace(*self.candidate.columns())
+        self._evaluator.keep()
+        return makespan
+
+    def _critical_path(self) -> Columns:
+        """Return the operators of the critical path of the candidate as accepted last, in order of time."""
+        self._evaluate()
+        names = self._evaluator.trace().critical_path().operators
+        index = self._evaluator.graph.index
+        return np.array([index[name] for name in names], np.int64)
+
 
 _STREAMS: Final = 8  # of a device at least, unless told otherwise
 _ARMS: Final = 3  # starts that are tried before one of them is followed
@@ -125,7 +353,10 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    _check(evaluations, execution, streams)
+    require_count("search", "evaluations", evaluations)
+    require_choice("search", "execution", execution, (None, *EXECUTIONS))
+    if streams is not None:
+        require_streams("search", streams)
     given, more = require_starts("starts", starts), require_starts("also", also)
     rng, began = require_rng("search", rng), running_time()
     with Deadline("search", time_limit) as deadline:
@@ -156,26 +387,14 @@ def search(
         spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, tell)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
-    return Schedule.from_columns(
-        plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage, group=plan.group,
-        priority=plan.priority, execution=plan.execution, events=plan.events, estimate=makespan, scheduler="search",
-        search={
-            "evaluations": spent,
-            "start": best.name if best.best < start.makespan else start.name,
-            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
-            "accepted": sum(arm.accepted for arm in arms),
-            "stopped": stopped,
-            "time_s": running_time() - began,
-        },
-    )  # fmt: skip
-
-
-def _check(evaluations: int, execution: str | None, streams: int | None) -> None:
-    if not is_count(evaluations, 1):
-        raise SchedulerError(f"search: evaluations must be a whole number of at least 1, not {evaluations!r}")
-    require_choice("search", "execution", execution, (None, *EXECUTIONS))
-    if streams is not None:
-        require_streams("search", streams)
+    return renamed(plan, "search", makespan, {
+        "evaluations": spent,
+        "start": best.name if best.best < start.makespan else start.name,
+        "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+        "accepted": sum(arm.accepted for arm in arms),
+        "stopped": stopped,
+        "time_s": running_time() - began,
+    })  # fmt: skip
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:

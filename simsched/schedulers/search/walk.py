@@ -1,18 +1,375 @@
-"""What the compiled walk is given: the candidate, and the graph and the cluster as columns."""
+"""A walk of changes to a candidate, judged by a quick model of its makespan: operators share a device in proportion.
+
+An operator starts when the one before it on its stream and all it reads from are over and there, and the host has
+launched it. What runs on a device at once slows down alike by the sum of the loads, if that is above 1.
+"""
 
 from functools import cache
+from math import inf
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ClusterError
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model.cluster import Cluster, Device, occupancy
 from simsched.model.costmodel import CostModel, default_cost, operator_times
 from simsched.model.graph import Kernel, OpGraph
+from simsched.schedulers.listing import ways
 from simsched.schedulers.search.candidate import Candidate
-from simsched.schedulers.search.core import MOVES, walk
-from simsched.schedulers.search.model import Draw, Walked
+
+
+class Op(Row):
+    """An operator: where its `inputs` and `readers` begin, up to the next one's; how far the model is with it."""
+
+    ready: f8  # when it is launched and its inputs are there, as far as that is known, in us
+    left: f8  # us of its own
+    first_input: i4
+    first_reader: i4
+    missing: i4  # what it waits for
+    behind: i4  # the next one on its stream, or -1
+
+
+class Reader(Row):
+    """An edge: the operator that reads, and what is copied to it."""
+
+    nbytes: f8
+    exact: f8  # time in us, or -1
+    op: i4
+
+
+class Cost(Row):
+    """An operator on a kind of device: us that it takes alone, part that it fills, us of the host to launch it."""
+
+    time: f8
+    load: f8
+    issue: f8
+
+
+class Place(Row):
+    """A device, the load of what runs on it, and the us that its host has spent on launches."""
+
+    gap: f8
+    hop: f8
+    loaded: f8
+    issued: f8
+    kind: i4
+
+
+class Route(Row):
+    """From a device to another one; latency inf: there is none."""
+
+    latency: f8
+    rate: f8
+
+
+class Draw(Row):
+    """The random numbers of a step: uniform in [0, 1), but for the patience, which is exponential of mean 1."""
+
+    guided: f8
+    op: f8
+    move: f8
+    a: f8  # the move takes these four
+    b: f8
+    c: f8
+    d: f8
+    patience: f8
+
+
+class Move(Row):
+    """A kind of change: the draw below which it is chosen, how often it was, how often that made things better."""
+
+    below: f8
+    tries: i8
+    wins: i8
+
+
+class Walked(Table):
+    """The candidate, and the graph and the cluster as the model sees them."""
+
+    now: f8
+    makespan: f8
+    temperature: f8  # us
+    guided: f8  # how often an operator of the path is changed
+    n_ops: i8
+    n_devices: i8
+    n_streams: i8
+    n_kinds: i8
+    n_edges: i8
+    n_path: i8
+    n_steps: i8
+    n_waiting: i8
+    n_running: i8
+    candidate: Column[i8]  # the four columns that follow, one after the other
+    order: Column[i8]
+    place: Column[i8]
+    device: Column[i8]
+    stream: Column[i8]
+    path: Column[i8]
+    draws: Rows[Draw]
+    kept: Column[i8] = length("4 * n_ops")  # as of the last change taken
+    moves: Rows[Move] = length("8")
+    ops: Rows[Op] = length("n_ops + 1")
+    inputs: Column[i4] = length("n_edges")
+    readers: Rows[Reader] = length("n_edges")
+    costs: Rows[Cost] = length("n_kinds * n_ops")
+    devices: Rows[Place] = length("n_devices")
+    routes: Rows[Route] = length("n_devices * n_devices")
+    last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
+    waiting: Column[i4] = length("n_ops")  # for their time alone
+    running: Column[i4] = length("n_ops")
+
+
+def makespan_of(s: Walked) -> float:
+    """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
+    _line_up(s)
+    s.now, s.n_running = 0.0, 0
+    while s.n_waiting > 0 or s.n_running > 0:
+        then = _next_time(s)
+        if then == inf:
+            return inf
+        later = then * (1.0 + 1e-9)
+        _run_until(s, then, later)
+        _start_ready(s, later)
+    return s.now
+
+
+def _line_up(s: Walked) -> None:
+    """Put every operator behind the one before it on its stream."""
+    s.n_waiting = 0
+    for d in range(s.n_devices):
+        s.devices[d].issued = 0.0
+        s.devices[d].loaded = 0.0
+    for lane in range(s.n_devices * s.n_streams):
+        s.last[lane] = -1
+    for k in range(s.n_ops):
+        v = s.order[k]
+        op, device = s.ops[v], s.devices[s.device[v]]
+        device.issued += s.costs[device.kind * s.n_ops + v].issue
+        op.ready = device.issued
+        op.missing = s.ops[v + 1].first_input - op.first_input
+        op.behind = -1
+        lane = s.device[v] * s.n_streams + s.stream[v]
+        if s.last[lane] >= 0:
+            s.ops[s.last[lane]].behind = v
+            op.missing += 1
+        s.last[lane] = v
+        if op.missing == 0:
+            _wait(s, v)
+
+
+def _wait(s: Walked, v: int) -> None:
+    """Let an operator wait for its time alone."""
+    s.waiting[s.n_waiting] = v
+    s.n_waiting += 1
+
+
+def _next_time(s: Walked) -> float:
+    """Return when next an operator starts or ends, inf if never."""
+    then = inf
+    for k in range(s.n_waiting):
+        then = min(then, s.ops[s.waiting[k]].ready)
+    for k in range(s.n_running):
+        u = s.running[k]
+        then = min(then, s.now + s.ops[u].left * max(1.0, s.devices[s.device[u]].loaded))
+    return then
+
+
+def _run_until(s: Walked, then: float, later: float) -> None:
+    """Run on; release those that wait for what is over then, or a rounding error later."""
+    n_over, n = 0, s.n_running
+    for k in range(n):
+        u = s.running[k]
+        op, slower = s.ops[u], max(1.0, s.devices[s.device[u]].loaded)
+        if s.now + op.left * slower <= later:
+            s.running[k] = -1 - u
+            n_over += 1
+        else:
+            op.left -= (then - s.now) / slower
+    s.now = then
+    if n_over == 0:
+        return
+    s.n_running = 0
+    for k in range(n):
+        u = s.running[k]
+        if u >= 0:
+            s.running[s.n_running] = u
+            s.n_running += 1
+        else:
+            _end(s, -1 - u)
+
+
+def _end(s: Walked, u: int) -> None:
+    """Tell those that wait for an operator that it is over."""
+    here = s.device[u]
+    device = s.devices[here]
+    device.loaded -= s.costs[device.kind * s.n_ops + u].load
+    for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
+        edge = s.readers[k]
+        there, arrival = s.device[edge.op], s.now
+        if there != here:
+            route = s.routes[here * s.n_devices + there]
+            copy = edge.exact if edge.exact >= 0.0 else route.latency + edge.nbytes / route.rate
+            arrival += s.devices[there].hop + copy
+        elif s.stream[edge.op] != s.stream[u]:
+            arrival += device.hop
+        _arrive(s, edge.op, arrival)
+    if s.ops[u].behind >= 0:
+        _arrive(s, s.ops[u].behind, s.now + device.gap)
+
+
+def _arrive(s: Walked, v: int, time: float) -> None:
+    """Let something that an operator waits for be there."""
+    op = s.ops[v]
+    op.ready = max(op.ready, time)
+    op.missing -= 1
+    if op.missing == 0:
+        _wait(s, v)
+
+
+def _start_ready(s: Walked, later: float) -> None:
+    """Start what waits for no later time."""
+    k = 0
+    while k < s.n_waiting:
+        v = s.waiting[k]
+        op, device = s.ops[v], s.devices[s.device[v]]
+        if op.ready > later:
+            k += 1
+            continue
+        s.n_waiting -= 1
+        s.waiting[k] = s.waiting[s.n_waiting]
+        cost = s.costs[device.kind * s.n_ops + v]
+        op.left = cost.time
+        device.loaded += cost.load
+        s.running[s.n_running] = v
+        s.n_running += 1
+
+
+MOVES: Final = ("relocate", "reorder", "exchange", "follow", "chain", "cross", "gather", "clear")
+_RELOCATE, _REORDER, _EXCHANGE, _FOLLOW, _CHAIN, _CROSS, _GATHER, _CLEAR = range(len(MOVES))
+_NEAR: Final = 20
+"""Places in the launch order within which operators exchange lanes, or are cleared away."""
+_LONGEST_CHAIN: Final = 8
+_SPAN: Final = 40
+"""Places over which two lanes are exchanged, at most, if not to the end."""
+
+
+@piece("search")
+def walk(s: Walked) -> None:
+    """Take steps from the candidate on: changes that the model calls better, or not too much worse."""
+    now = makespan_of(s)
+    _copy(s.candidate, s.kept, 4 * s.n_ops)
+    for step in range(s.n_steps):
+        draw, m = s.draws[step], 0
+        guided = s.n_path > 0 and draw.guided < s.guided
+        op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
+        while draw.move >= s.moves[m].below:
+            m += 1
+        _change(s, m, op, draw)
+        found, move = makespan_of(s), s.moves[m]
+        move.tries += 1
+        if found < now:
+            move.wins += 1
+        if found <= now + s.temperature * draw.patience:
+            now = found
+            _copy(s.candidate, s.kept, 4 * s.n_ops)
+        else:
+            _copy(s.kept, s.candidate, 4 * s.n_ops)
+    s.makespan = now
+
+
+def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
+    for i in range(n):
+        target[i] = source[i]
+
+
+def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
+    """Make one move around an operator."""
+    device, stream = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+    if move == _RELOCATE:
+        s.device[op], s.stream[op] = device, stream
+    if move in (_RELOCATE, _REORDER):
+        _reorder(s, op, draw.c)
+    elif move == _EXCHANGE:
+        to = s.place[op] + int(draw.a * (2 * _NEAR + 1)) - _NEAR
+        other = s.order[min(s.n_ops - 1, max(0, to))]
+        s.device[op], s.device[other] = s.device[other], s.device[op]
+        s.stream[op], s.stream[other] = s.stream[other], s.stream[op]
+    elif move == _FOLLOW:
+        _follow(s, op, draw)
+    elif move == _CHAIN:
+        _chain(s, op, draw)
+    elif move == _CROSS:
+        _cross(s, op, int(draw.a * s.n_ops), draw)
+    elif move == _GATHER and s.n_path > 1:
+        first = int(draw.a * (s.n_path - 1))
+        for k in range(first, first + 2 + int(draw.b * (s.n_path - first - 1))):
+            s.device[s.path[k]], s.stream[s.path[k]] = s.device[op], s.stream[op]
+    elif move == _CLEAR:
+        near = 1 + int(draw.a * (_NEAR - 1))
+        for k in range(max(0, s.place[op] - near), min(s.n_ops, s.place[op] + near + 1)):
+            v = s.order[k]
+            if v != op and s.device[v] == s.device[op] and s.stream[v] == s.stream[op]:
+                s.stream[v] = stream
+
+
+def _reorder(s: Walked, op: int, draw: float) -> None:
+    """Launch an operator at another place that its producers and consumers leave."""
+    first, last = 0, s.n_ops - 1
+    for k in range(s.ops[op].first_input, s.ops[op + 1].first_input):
+        first = max(first, s.place[s.inputs[k]] + 1)
+    for k in range(s.ops[op].first_reader, s.ops[op + 1].first_reader):
+        last = min(last, s.place[s.readers[k].op] - 1)
+    at, to = s.place[op], first + int(draw * (last - first + 1))
+    step = 1 if to > at else -1
+    while at != to:
+        s.order[at] = s.order[at + step]
+        s.place[s.order[at]] = at
+        at += step
+    s.order[at] = op
+    s.place[op] = at
+
+
+def _follow(s: Walked, op: int, draw: Draw) -> None:
+    """Put an operator where one that it reads from, or that reads from it, is."""
+    first_input, first_reader = s.ops[op].first_input, s.ops[op].first_reader
+    n_in, n_out = s.ops[op + 1].first_input - first_input, s.ops[op + 1].first_reader - first_reader
+    if n_in + n_out == 0:
+        return
+    k = int(draw.c * (n_in + n_out))
+    near = s.inputs[first_input + k] if k < n_in else s.readers[first_reader + k - n_in].op
+    s.device[op] = s.device[near]
+    s.stream[op] = s.stream[near] if draw.d < 0.5 else int(draw.b * s.n_streams)
+
+
+def _chain(s: Walked, op: int, draw: Draw) -> None:
+    """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
+    part = draw.d
+    for _ in range(2 + int(draw.c * (_LONGEST_CHAIN - 1))):
+        s.device[op], s.stream[op] = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+        first = s.ops[op].first_reader
+        onward = s.ops[op + 1].first_reader - first
+        if onward == 0:
+            return
+        part *= onward
+        op = s.readers[first + int(part)].op
+        part -= int(part)  # what is left of it is as random
+
+
+def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
+    """Let the lanes of two operators exchange what they launch from the first on, for a while or to the end."""
+    device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]
+    start, end = s.place[op], s.n_ops
+    if draw.b < 0.5:
+        end = min(end, start + 2 + int(draw.c * (_SPAN - 2)))
+    for k in range(start, end):
+        v = s.order[k]
+        if s.device[v] == device and s.stream[v] == stream:
+            s.device[v], s.stream[v] = to_device, to_stream
+        elif s.device[v] == to_device and s.stream[v] == to_stream:
+            s.device[v], s.stream[v] = device, stream
+
 
 Floats = npt.NDArray[np.float64]
 _GUIDED: Final = 0.3  # how often the operator to change is one of the critical path
@@ -74,11 +431,7 @@ class Walk:
         devices["kind"] = cluster.kind if given else np.arange(n_devices)
         for name in ("gap", "hop"):
             devices[name] = [getattr(device, "graph_node" if captured else name) for device in cluster.devices]
-        source, target = np.indices((n_devices, n_devices)).reshape(2, -1)
-        found = cluster.routes(source, target)
-        rate = np.array([device.copy_rate for device in cluster.devices])[source]
-        routes["latency"] = np.where(found.known, found.latency, np.inf)
-        routes["rate"] = np.where(found.known, np.minimum(found.bandwidth, rate), 1.0)
+        routes["latency"], routes["rate"] = (columns.ravel() for columns in ways(cluster))
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
         self._steps = min(_STEPS, self._most)
 

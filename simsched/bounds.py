@@ -1,0 +1,448 @@
+"""Lower bounds on the makespan that the simulator can report: what no schedule can beat."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from math import inf
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.model.calibrated import Target, upon
+from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.costmodel import CostModel, default_cost, operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Floats, Ints, distinct
+from simsched.model.program import launch_ptr
+from simsched.schedulers.listing import place_of, ways
+from simsched.simulator.contention import LATE, LATENESS
+from simsched.simulator.workload import Demand, demand_of
+
+__all__ = ["Bounds", "bounds", "lower_bound"]
+
+_MOST_JOINED: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a graph meets on a cluster, for bounds; devices that do not differ are of one kind.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    count
+        Devices of each kind.
+    times
+        Least time of each operator on each kind, shape (n_kinds, n_ops); infinite where it cannot run.
+    work
+        What operators take of a device's resources, as a share of the device x us, shape
+        (n_resources, n_kinds, n_ops); infinite where they cannot run.
+    capacity
+        What a device has of each resource, shape (n_resources,).
+    pairs
+        Producers and consumers, each pair once, shape (2, n_pairs).
+    moves
+        ``moves[a][b]``: least time to move what a pair needs from a device of kind a to *another* device,
+        of kind b, shape (n_pairs,); infinite where there is no other, or no way.
+    first
+        Time before which no operator starts.
+    step
+        Least time between the end of an operator and the start of one that reads from it.
+    """
+
+    graph: OpGraph
+    count: Ints
+    times: Floats
+    work: Floats
+    capacity: Floats
+    pairs: Ints
+    moves: Sequence[Sequence[Floats]]
+    first: float = 0.0
+    step: float = 0.0
+
+
+def pairs_of(graph: OpGraph) -> tuple[Ints, Ints]:
+    """Return each pair of producer and consumer once, shape (2, n_pairs), and which of them each edge joins."""
+    keys, row = np.unique(graph.src.astype(np.int64) * len(graph) + graph.dst, return_inverse=True)
+    return np.stack([keys // len(graph), keys % len(graph)]), row
+
+
+def least_moves(graph: OpGraph, cluster: Cluster, kind: Ints, n_pairs: int, row: Ints) -> list[list[Floats]]:
+    """Return `Setting.moves` for the edges of a graph, copies uncontended.
+
+    Parameters
+    ----------
+    kind
+        Kind of each device of the cluster.
+    n_pairs, row
+        How many pairs there are, and that of each edge, by `pairs_of`.
+    """
+    n_kinds = int(kind.max()) + 1
+    latency, rate = ways(cluster)
+    other = ~np.eye(len(cluster), dtype=np.bool_)
+    known: dict[tuple[tuple[float, float], ...], Floats] = {}
+
+    def moves(a: int, b: int) -> Floats:
+        pairs = other & (kind[:, None] == a) & (kind == b)
+        between = tuple(sorted(set(zip(latency[pairs].tolist(), rate[pairs].tolist(), strict=True))))
+        if between not in known:
+            known[between] = longest_of_pairs(graph, between, n_pairs, row)
+        return known[between]
+
+    return [[moves(a, b) for b in range(n_kinds)] for a in range(n_kinds)]
+
+
+def longest_of_pairs(graph: OpGraph, ways: Sequence[tuple[float, float]], n_pairs: int, row: Ints) -> Floats:
+    """Return the least time of each pair over some (latency, rate); of parallel edges the longest counts."""
+    if not ways:
+        return np.full(n_pairs, inf)
+    least = np.min([latency + graph.edge_nbytes / rate for latency, rate in ways], axis=0)
+    found = np.zeros(n_pairs)
+    np.maximum.at(found, row, np.where(np.isnan(graph.edge_transfer), least, graph.edge_transfer))
+    return found
+
+
+def heads(setting: Setting) -> Floats:
+    """Return the time before which each operator cannot start on each kind of device, shape (n_kinds, n_ops).
+
+    Notes
+    -----
+    An operator starts `step` after everything it reads from, and where a producer is on another
+    device also the time of the move later. Either way it cannot be before ``start`` = the latest over
+    its producers, each where it is best. Of the producers whose data would come later than that from
+    another device, some are on the operator's own device, and share it: the earliest of their starts
+    plus all of their work, by whichever resource they ask most of, bounds their ends. The others come
+    late. Which are which is not known, but if the latest of the others is known, those that would come
+    still later are all on the device, so it is enough to try the beginnings of the list by falling
+    arrival. This is done for graphs of up to 100,000 operators. O(kinds^2 E + V log V).
+    """
+    return _reach(setting, backwards=False)
+
+
+def tails(setting: Setting) -> Floats:
+    """Return the least time from the end of each operator on each kind to the end of all, shape (n_kinds, n_ops).
+
+    The mirror image of `heads`, consumers in place of producers.
+    """
+    return _reach(setting, backwards=True)
+
+
+def _reach(setting: Setting, backwards: bool) -> Floats:
+    n_kinds, n = setting.times.shape
+    far, own = setting.pairs[::-1] if backwards else setting.pairs
+    by_own = np.argsort(own, kind="stable")
+    ptr = np.searchsorted(own[by_own], np.arange(n + 1)).tolist()
+    others = far[by_own].tolist()
+    moves = [list(line) for line in setting.moves]  # kept while they are known by identity: many are shared
+    known = {id(column): column[by_own].tolist() for line in moves for column in line}
+    into = [[known[id(moves[k][o] if backwards else moves[o][k])] for o in range(n_kinds)] for k in range(n_kinds)]
+    times = setting.times.tolist()
+    joins = len(setting.work) > 0 and n <= _MOST_JOINED
+    work = (setting.work / setting.capacity[:, None, None]).transpose(1, 2, 0).tolist() if joins else []
+    step = setting.step
+    least = 0.0 if backwards else setting.first
+    found = [[least] * n for _ in range(n_kinds)]
+    over = [[0.0] * n for _ in range(n_kinds)]  # the operator itself included
+    order = setting.graph.order_index.tolist()
+    for j in reversed(order) if backwards else order:
+        start, end = ptr[j], ptr[j + 1]
+        reads, places = others[start:end], range(start, end)
+        for k in range(n_kinds):
+            here, latest = over[k], least
+            if reads and n_kinds == 1:
+                latest = max(latest, max([here[i] for i in reads]) + step)
+            elif reads:
+                away = [
+                    min([ends[i] + move[p] for ends, move in zip(over, into[k], strict=True)])
+                    for i, p in zip(reads, places, strict=True)
+                ]
+                latest = max(latest, max([min(here[i], t) for i, t in zip(reads, away, strict=True)]) + step)
+            if work and len(reads) > 1:
+                if n_kinds == 1:
+                    away = [here[i] + into[0][0][p] for i, p in zip(reads, places, strict=True)]
+                late = [(t + step, here[i] + step, i) for i, t in zip(reads, away, strict=True) if t + step > latest]
+                if len(late) > 1:
+                    late.sort(reverse=True)
+                    latest = max(latest, _joined(late, found[k], work[k], step))
+            found[k][j] = latest
+            here[j] = latest + times[k][j]
+    return np.array(found)
+
+
+def _joined(late: list[tuple[float, float, int]], found: list[float], work: list[list[float]], step: float) -> float:
+    """Return when the last of some producers can have delivered; see `heads`.
+
+    Parameters
+    ----------
+    late
+        (arrival from another device, from the same device, operator), by falling arrival.
+    """
+    best, together, earliest = late[0][0], 0.0, inf
+    sums = [0.0] * len(work[0])
+    for place, (_, here, i) in enumerate(late):
+        earliest = min(earliest, found[i])
+        sums = [total + own for total, own in zip(sums, work[i], strict=True)]
+        together = max(together, here, earliest + max(sums, default=0.0) + step)
+        rest = late[place + 1][0] if place + 1 < len(late) else 0.0
+        best = min(best, max(together, rest))
+        if together >= rest:
+            break
+    return best
+
+
+def alone(graph: OpGraph) -> npt.NDArray[np.bool_]:
+    """Return, per operator, whether every other one comes before or after it, shape (n_ops,).
+
+    Notes
+    -----
+    Of a topological order, all behind an operator depend on it if it is the only one that is ready
+    when its turn comes, and likewise from the end. O(V + E).
+    """
+    n = len(graph)
+    place = place_of(graph.order_index)
+    one = np.ones(n, np.bool_)
+    for turn, near, far in ((place, graph.src, graph.dst), (n - 1 - place, graph.dst, graph.src)):
+        ready = np.zeros(n, np.int64)
+        np.maximum.at(ready, far, turn[near] + 1)
+        waiting = np.cumsum(np.bincount(ready, minlength=n) - np.r_[0, np.ones(n - 1, np.int64)])
+        one &= waiting[turn] == 1
+    return one
+
+
+_MOST_THRESHOLDS: Final = 256
+_MOST_STEPS: Final = 2**22
+
+
+def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
+    """Return a lower bound in us of the end of all operators, by the work that one resource has to do.
+
+    Parameters
+    ----------
+    head, tail
+        Least time before the start of each operator, and after its end, shape (n_ops,).
+    work
+        What each takes of the resource, shape (n_ops,).
+    capacity
+        Of the resource per us.
+
+    Notes
+    -----
+    The work of any set of operators is done between the least head and the least tail of the set:
+    ``min head + work / capacity + min tail``. For a head as threshold the best set is one of those
+    with heads from there on and the longest tails. Up to 256 heads are tried, fewer in graphs of more
+    than 16,000 operators, of more heads an even choice; the least of all is always among them.
+    O(V log V + thresholds V).
+    """
+    able = work > 0
+    if not able.any():
+        return 0.0
+    by_tail = np.argsort(-tail[able], kind="stable")
+    head, work, tail = (column[able][by_tail] for column in (head, work, tail))
+    best = 0.0
+    for threshold in _thresholds(head).tolist():
+        chosen = head >= threshold
+        best = max(best, threshold + float((np.cumsum(work[chosen]) / capacity + tail[chosen]).max()))
+    return best
+
+
+def _thresholds(head: Floats) -> Floats:
+    values = distinct(head)
+    most = max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head)))
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
+
+
+def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
+    """Return for each resource the largest `area`: of all devices, and of those that some operators cannot do without.
+
+    Parameters
+    ----------
+    head, tail
+        As `heads` and `tails` return them, shape (n_kinds, n_ops).
+
+    Returns
+    -------
+    numpy.ndarray
+        In us, shape (n_resources,).
+
+    Notes
+    -----
+    An operator counts where it takes least. Operators that can run only on some kinds of devices have
+    the capacity of those alone.
+    """
+    head, tail, work = head.min(axis=0), tail.min(axis=0), setting.work.min(axis=1)
+    found = np.zeros(len(work))
+    for ops, n_devices in _confined(setting):
+        for r, capacity in enumerate(setting.capacity.tolist()):
+            bound = area(head[ops], work[r, ops], tail[ops], capacity * n_devices)
+            found[r] = max(found[r], bound)
+    return found
+
+
+def _confined(setting: Setting) -> Iterator[tuple[Ints, int]]:
+    """Yield operators that can run on no other devices than so many: all of them first."""
+    runs = np.isfinite(setting.times)  # (n_kinds, n_ops)
+    yield np.arange(runs.shape[1]), int(setting.count.sum())
+    if not runs.all():
+        for kinds in np.unique(runs, axis=1).T:  # (n_sets, n_kinds)
+            if not kinds.all():
+                yield np.flatnonzero(~runs[~kinds].any(axis=0)), int(setting.count[kinds].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Lower bounds in us.
+
+    Parameters
+    ----------
+    critical_path
+        Longest path of operators, each at its fastest, with the transfers and the gaps that no
+        schedule avoids.
+    sm_work, dram_work, residency
+        What operators need of the issue slots, of DRAM, and of the scarcest of threads, blocks,
+        registers and shared memory, over what the cluster offers, between the least time that must
+        come before them and after them.
+    """
+
+    critical_path: float
+    sm_work: float
+    dram_work: float
+    residency: float
+
+    @property
+    def best(self) -> float:
+        """The largest of them."""
+        return max(self.critical_path, self.sm_work, self.dram_work, self.residency)
+
+
+def lower_bound(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> float:
+    """Return a time in us below which no schedule of `graph` can be simulated on `cluster`; see `bounds`.
+
+    A graph that a scheduler has rewritten has a bound of its own.
+    """
+    return bounds(graph, cluster, cost).best
+
+
+def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bounds:
+    """Return what bounds the makespan of any schedule of `graph` on `cluster` in the simulator's model.
+
+    Parameters
+    ----------
+    graph, cluster
+        What is to run, and on what.
+    cost
+        Time of an operator alone on a device in us; by default its `time`, else a roofline.
+
+    Returns
+    -------
+    Bounds
+        Of schedules of any execution, lowered with any options, without jitter, but for what times lose that
+        are taken for one instant (1e-9 of them). Infinite if an operator fits nowhere, or only where no links
+        lead to what reads from it.
+
+    Notes
+    -----
+    *Operators.* A block takes its time on an idle device or longer. One that is slowed by a share a of
+    the load on a resource makes progress no faster than 1 over a times that load, so a times its time
+    and what it loads is work, of which one device does at most 1 per us. Blocks of a kernel that are
+    merged into one cohort may end up to a quarter of a block early, and so may those that are quick, hence less than
+    1.75 blocks for a kernel of more than one wave. An
+    operator that no other can run beside takes its solo time. Operators
+    without a known grid take no residency, and those without `utilization` either count in the
+    critical path alone; with `contention` off that is so for all.
+
+    *Between operators.* What all executions have in common: a first launch, of a kernel or of a
+    captured graph, and between an operator and one that reads from it the least of `gap`, `hop`,
+    `barrier` and `graph_node`. Launches and waits beyond that a captured graph does without.
+
+    *Transfers* count where no choice of devices avoids them: if producer and consumer fit on different
+    devices only, if the faster device is another one, or if several producers of one operator (or
+    consumers) would take longer to share a device than to send their data; see
+    `heads`.
+
+    *Work* counts between the least head and the least tail of any set of operators, see
+    `area`. O(devices^2 E + V log V) with devices that differ.
+    """
+    graph, cluster = upon(cluster, graph)
+    setting, asked = _setting(graph, cluster, cost)
+    head, tail = heads(setting), tails(setting)
+    path = (head + setting.times + tail).min(axis=0).max()
+    found = np.zeros(_RESOURCES)
+    found[asked] = areas(setting, head, tail)
+    sm, dram, *held = found.tolist()
+    return Bounds(float(path), sm, dram, max(held))
+
+
+_RESOURCES: Final = 6
+
+
+def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[Setting, Ints]:
+    """Return the setting of the simulator's model, and which resources its `work` has: those asked for at all."""
+    single = alone(graph)
+    by_kind = cost is None or cost is default_cost  # another cost model may look at the names of devices
+    alike = cluster.kind if by_kind else np.arange(len(cluster))
+    number: dict[bytes, int] = {}
+    rows, kinds = [], []
+    for d in np.unique(alike, return_index=True)[1].tolist():
+        row = _work_on(graph, cluster, d, cost, single)
+        kinds.append(number.setdefault(row.tobytes(), len(number)))
+        if kinds[-1] == len(rows):
+            rows.append(row)
+    kind = np.array(kinds, np.int64)[alike]
+    whole = np.stack(rows, axis=1)  # (1 + resources, n_kinds, n_ops)
+    asked = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
+    pairs, pair_of = pairs_of(graph)
+    costs = [
+        (min(max(d.launch, d.launch_latency), d.graph_launch), min(d.gap, d.hop, d.barrier, d.graph_node))
+        for d in cluster.kinds
+    ]
+    setting = Setting(
+        graph=graph, count=np.bincount(kind), times=whole[0], work=whole[1 + asked], capacity=np.ones(len(asked)),
+        pairs=pairs, moves=least_moves(graph, cluster, kind, pairs.shape[1], pair_of),
+        first=min(first for first, _ in costs), step=min(step for _, step in costs),
+    )  # fmt: skip
+    return setting, asked
+
+
+def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
+    """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops)."""
+    ptr = launch_ptr(graph)
+    op = np.repeat(np.arange(len(graph)), np.diff(ptr))
+    solo = operator_times(graph, cluster.devices[d], cost)
+    place = np.broadcast_to(np.int64(d), len(op))
+    asked = demand_of(graph, cluster, place, solo[op], refuse_unfit=False)
+    runs = np.isfinite(asked.unit)  # a kernel of which no block fits here has to run on another device
+    rows = np.stack(
+        [np.add.reduceat(np.where(runs, row, np.inf), ptr[:-1]) for row in _asked_of(cluster.devices[d], asked, runs)]
+    )
+    rows[0] = np.where(single & np.isfinite(rows[0]), solo, rows[0])
+    return rows
+
+
+def _asked_of(device: Device, asked: Demand, runs: npt.NDArray[np.bool_]) -> Iterator[Floats]:
+    """Yield, per launch, the least time, and the shares of issue slots, DRAM and what an SM can hold, x us."""
+    if not device.contention:
+        yield asked.solo
+        yield from repeat(np.zeros(len(runs)), _RESOURCES)
+        return
+    unit = np.where(runs, asked.unit, 0.0)
+    waves = np.maximum(1.0, asked.blocks / np.maximum(asked.residency, 1))
+    second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
+    waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
+    whole = np.maximum(asked.blocks, 1) * unit
+    of_device = np.where(asked.blocks > 0, asked.sm_share / device.sms, asked.sm_share)
+    sm, dram = whole * of_device * asked.alpha, whole * asked.dram_share * asked.beta
+    yield np.maximum(waves * unit, np.maximum(sm, dram)) + asked.latency
+    yield sm
+    yield dram
+    per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
+    held = (asked.warps, np.sign(asked.blocks), asked.registers, asked.shared_memory)
+    for one, all_of_it in zip(held, per_sm, strict=True):
+        yield one * whole / (all_of_it * device.sms)
+
+
+_SECOND_WAVE: Final = 1.75
+"""Least blocks' lengths of a kernel of more than one wave, without spread: five cohorts due within one become four."""

@@ -1,0 +1,341 @@
+"""Opara: streams taken over from producers, launches by what operators need of the GPU."""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import SchedulerError
+from simsched.model.cluster import WARP, Cluster, Device, occupancy
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import INTENSITIES, Kernel, OpGraph
+from simsched.model.graph.columns import Floats
+from simsched.model.schedule import Schedule
+from simsched.schedulers.listing import MODES, readers, require_choice, require_count, sources
+from simsched.schedulers.stream_plan import captured, pooled
+
+METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
+CLASSES: Final = ("table", "roofline", "measured", "none")
+SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
+"""Bytes a block may have without asking for more, which the released code takes for the limit."""
+_THREADS_PER_BLOCK: Final = 1024
+_FIRST: Final = 2.0
+"""The released search starts from this metric: an operator with as much or more is never found by it."""
+_MEMORY: Final = INTENSITIES.index("memory")
+
+_TABLE: Final = (
+    "add cast ceil clip concat exp floor log gelu neg pow reciprocal relu sigmoid slice sqrt sub tanh transpose "
+    "unsqueeze view avg_pool reshape max_pool adaptive_avg_pool adaptive_max_pool permute flatten dropout batch_norm "
+    "layer_norm instance_norm contiguous ones to"
+)
+_OUR_WORDS: Final = ("pool", "copy")  # for avg_pool, max_pool and contiguous
+_MISSPELT: Final = MappingProxyType({"sqrt": "relusqrt", "permute": "premute"})  # in the released table
+_MOVING_KINDS: Final = frozenset((*_TABLE.split(), *_OUR_WORDS))
+_MOVING_NAMES: Final = tuple(_MISSPELT.get(word, word) for word in _TABLE.split())
+
+
+def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool) -> tuple[Floats, str]:
+    """Return what each operator needs of the GPU, shape (n_ops,), and the metric by which it was found.
+
+    Parameters
+    ----------
+    metric
+        One of `METRICS`; None for ``"max"``, if `released` ``"shared_memory"``, or ``"utilization"`` if no operator
+        has kernels.
+    released
+        Whether the first kernel of an operator speaks for it, against 48 KiB of shared memory, and operators without
+        kernels, or that need 2 limits and more, need infinitely much, as the released search does not find them;
+        otherwise the kernel that needs most, against what a block may have on the device, and 0 if not known.
+
+    Raises
+    ------
+    SchedulerError
+        If no operator has what the metric reads, and not all of them take no time.
+    """
+    used = metric
+    if used is None:
+        by_kernel = "shared_memory" if released else "max"
+        used = by_kernel if len(graph.kernel_blocks) else "utilization"
+    ptr = graph.kernel_ptr
+    known = np.isfinite(graph.utilization) if used == "utilization" else ptr[1:] > ptr[:-1]
+    if not known.any() and (graph.time != 0).any():
+        raise SchedulerError(f"opara: no operator of graph {graph.name!r} has {_missing(metric)}, or order='graph'")
+    share = np.zeros(len(graph))
+    if used == "utilization":
+        share = np.nan_to_num(graph.utilization)
+    elif known.any():
+        limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
+        kernels, starts = _of_kernels(used, graph, device, limit), ptr[:-1][known]
+        share[known] = kernels[starts] if released else np.maximum.reduceat(kernels, starts)
+    return (np.where(known & (share < _FIRST), share, np.inf) if released else share), used
+
+
+def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: bool) -> npt.NDArray[np.bool_]:
+    """Return which operators are memory-intensive, shape (n_ops,).
+
+    Parameters
+    ----------
+    classes
+        ``"table"``: by kind, or with `by_name` by parts of the name as the released code has it; ``"roofline"``:
+        whose bytes take longer than their FLOP at the rates of the device; ``"measured"``: by `Operator.intensity`;
+        ``"none"``: none.
+
+    Raises
+    ------
+    SchedulerError
+        If an operator that takes time has no `intensity` and `classes` is ``"measured"``.
+    """
+    if classes == "none":
+        return np.zeros(len(graph), np.bool_)
+    if classes == "table" and by_name:
+        return np.array([any(word in name for word in _MOVING_NAMES) for name in graph.names])
+    if classes == "table":
+        codes, texts = graph.labels("kind")
+        return np.array([text in _MOVING_KINDS for text in texts])[codes]
+    if classes == "roofline":
+        codes, texts = graph.labels("dtype")
+        peak = np.array([device.peak_rate(text or "fp32") for text in texts])[codes]
+        found: npt.NDArray[np.bool_] = graph.nbytes / device.bandwidth > graph.flops / peak
+        return found
+    unknown = np.flatnonzero((graph.intensity < 0) & (graph.time != 0))
+    if len(unknown):
+        raise SchedulerError(
+            f"opara: operator {graph.names[unknown[0]]!r} has no intensity, which classes='measured' reads; give "
+            f"Operator(intensity='compute' or 'memory'), or classes='roofline'"
+        )
+    return np.asarray(graph.intensity == _MEMORY)
+
+
+def _missing(metric: str | None) -> str:
+    """Return what a graph lacks, and what to give."""
+    if metric is None:
+        return "kernels, by which it orders launches; give Operator(kernels=...), or utilization= instead of them"
+    if metric == "utilization":
+        return "a utilization, which metric='utilization' reads; give Operator(utilization=...), or another metric"
+    return f"kernels, which metric={metric!r} reads; give Operator(kernels=...), or metric='utilization'"
+
+
+def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int) -> Floats:
+    """Return what each kernel needs, as a part of a limit; `shared_memory` is that of a block in bytes."""
+    threads = graph.kernel_threads
+    per_block: dict[str, Floats] = {
+        "shared_memory": graph.kernel_shared_memory / shared_memory,
+        "threads": threads / _THREADS_PER_BLOCK,
+        "registers": graph.kernel_registers * threads / device.max_registers_per_block,
+    }
+    if metric in per_block:
+        return per_block[metric]
+    if metric == "max":
+        largest: Floats = np.maximum.reduce(list(per_block.values()))
+        return largest
+    if metric == "blocks":
+        return graph.kernel_blocks / (device.sms * device.blocks_per_sm)
+    shapes = np.stack([threads, graph.kernel_registers, graph.kernel_shared_memory], axis=1)
+    distinct, at = np.unique(shapes, axis=0, return_inverse=True)
+    held = [occupancy(device, Kernel(1, *shape)).blocks for shape in distinct.tolist()]
+    blocks = np.minimum(np.array(held)[at.ravel()], graph.kernel_blocks / device.sms)
+    found: Floats = blocks * -(-threads // WARP) / (device.threads_per_sm // WARP)
+    return found
+
+
+ALLOCATIONS: Final = ("journal", "conference")
+_NOBODY: Final = -1
+
+
+def allocate_streams(graph: OpGraph, order: Sequence[int], allocation: str) -> list[int]:
+    """Return the stream of each operator, in graph order; streams are numbered as they are opened.
+
+    Parameters
+    ----------
+    order
+        Operators in the order in which they are given streams, a topological one.
+    allocation
+        ``"journal"``: the first producer, in the order of arguments, whose stream nobody has taken over yet;
+        ``"conference"``: the first that has no consumer given before this one.
+
+    Notes
+    -----
+    O(V + E).
+
+    >>> from simsched import Edge, Operator
+    >>> fork = OpGraph([Operator(name) for name in "abc"], [Edge("a", "b"), Edge("a", "c")])
+    >>> allocate_streams(fork, [0, 1, 2], "journal")
+    [0, 0, 1]
+    """
+    ptr, edges = graph.incoming
+    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
+    heir = [_NOBODY] * len(graph)  # who takes over the stream of an operator
+    if allocation == "conference":
+        for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
+            if heir[u] == _NOBODY or v < heir[u]:
+                heir[u] = v
+    stream = [0] * len(graph)
+    opened = 0
+    for v in order:
+        for p in producers[bounds[v] : bounds[v + 1]]:
+            if heir[p] == _NOBODY or heir[p] == v:
+                heir[p] = v
+                stream[v] = stream[p]
+                break
+        else:
+            stream[v] = opened
+            opened += 1
+    return stream
+
+
+def launch_order(
+    graph: OpGraph, memory: Sequence[bool], need: Sequence[float], *, by_parity: bool = False
+) -> list[int]:
+    """Return operators in launch order, a topological one.
+
+    Parameters
+    ----------
+    memory
+        Whether each operator is memory-intensive, in graph order; the others are compute-intensive.
+    need
+        What each needs of the GPU, the least first; of equal ones the one that was ready first.
+    by_parity
+        Whose turn it is where both classes are ready: the other class than that of the last launch, or with
+        `by_parity` compute at even and memory at odd places of the order, whatever was launched before.
+
+    Notes
+    -----
+    Starts with compute. Ready together: in graph order. O(V log V + E log E).
+    """
+    consumers = readers(graph)
+    missing = [len(row) for row in sources(graph)]
+    ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # compute, memory
+    turn = 0
+    for v in range(len(graph)):
+        if missing[v] == 0:
+            heappush(ready[memory[v]], (need[v], turn, v))
+            turn += 1
+    order: list[int] = []
+    wanted = 0
+    while len(order) < len(graph):
+        taken = wanted if ready[wanted] else 1 - wanted
+        v = heappop(ready[taken])[2]
+        order.append(v)
+        wanted = len(order) % 2 if by_parity else 1 - taken
+        for w in consumers[v]:
+            missing[w] -= 1
+            if missing[w] == 0:
+                heappush(ready[memory[w]], (need[w], turn, w))
+                turn += 1
+    return order
+
+
+_ORDERS: Final = ("resource", "graph")
+
+
+def opara(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    mode: str = "paper",
+    allocation: str = "journal",
+    order: str = "resource",
+    metric: str | None = None,
+    classes: str = "table",
+    max_streams: int | None = None,
+) -> Schedule:
+    """Open a stream where no producer's can be taken over, and launch what needs least of the GPU first.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what; the first device is used.
+    cost
+        Time of an operator alone on a device in us: for the estimate, the algorithm knows no times.
+    mode
+        ``"paper"`` or ``"impl"``, the released code; see Notes.
+    allocation
+        An operator takes over the stream of the first of its producers, in the order of arguments, ``"journal"``:
+        that no operator has gone on from; ``"conference"``: of which it is the first consumer in graph order.
+        Otherwise it opens a stream.
+    order
+        ``"resource"``: memory- and compute-intensive operators are launched in turn, of each class the ready one that
+        needs least; ``"graph"``: topological order, which needs neither metric nor classes.
+    metric
+        What an operator needs, as a part of a limit. Per block: ``"shared_memory"``, ``"threads"``, ``"registers"``,
+        or ``"max"`` of the three; of the whole GPU: ``"blocks"`` of the grid, or ``"occupancy"``, the warps that can
+        be resident; or ``"utilization"``, the operator's own. None: ``"max"`` in mode ``"paper"``,
+        ``"shared_memory"`` in ``"impl"``, and for graphs without any kernels ``"utilization"``.
+    classes
+        ``"table"``: the paper's list of memory-intensive kinds, all others are compute-intensive; ``"roofline"``:
+        memory-intensive if the bytes take longer than the FLOP at the device's rates, as the simulator has it;
+        ``"measured"``: `Operator.intensity`, into which a profiler's counters go (profiles hold times, which do not
+        tell); ``"none"``: one class.
+    max_streams
+        Streams of the pool they are taken from in turn: logical stream i runs on i mod `max_streams`. None for no
+        limit; PyTorch's pool, which the released code uses, has 32.
+
+    Returns
+    -------
+    Schedule
+        With `execution="graph"` and `events="literal"`: every pair of a consumer and a producer on two streams has a
+        wait. `estimate` is the list evaluation without contention. `search` holds ``"logical_streams"``,
+        ``"streams"`` in use, ``"waits"``, and unless `order` is ``"graph"`` ``"memory_intensive"`` operators and
+        ``"metric"``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is none of these, if no operator has the kernels (or the utilization) that the metric reads, or
+        if `classes` is ``"measured"`` and an operator that takes time has no intensity.
+
+    Notes
+    -----
+    Opara's [1]_ two steps, stream allocation and launch order. Where its released code differs from its text, by mode:
+
+    ================== ===================================== ============================================
+    ..                 paper                                 impl
+    ================== ===================================== ============================================
+    resources          of the kernel that needs most         of the first kernel, shared memory of 48 KiB
+    no kernels         needs nothing: first                  after all that have some, in turn
+    too large          like any other                        needs of 2 limits and more: likewise
+    classes in turn    the other than that launched last     compute at even, memory at odd places
+    table              by `kind`                             by parts of the name, spelling included
+    streams            given in topological order            given in launch order
+    ================== ===================================== ============================================
+
+    Both start with compute. Equal needs: the operator that was ready first; ready together: in graph order. The
+    conference version is ``allocation="conference", classes="none"``; given streams in graph order, its rule never
+    opens fewer than the journal's. The order of arguments and of operators changes both. Neither minds which edges
+    others imply: every wait stays. Unlike the released code, which counts them in, the graph's inputs and outputs are
+    operators only where the graph has them as such.
+
+    Allocation O(V + E), launch order O(V log V + E log E), where the released code searches its queues, O(V^2).
+
+    References
+    ----------
+    .. [1] Chen, Xu, Han, Dong, Chen, Zhou, Liu, "Opara: exploiting operator parallelism for expediting DNN inference on
+       GPUs", IEEE Transactions on Computers 74(1), 2025, doi:10.1109/TC.2024.3475589,
+       arXiv:2312.10351.
+    """
+    require_choice("opara", "mode", mode, MODES)
+    require_choice("opara", "allocation", allocation, ALLOCATIONS)
+    require_choice("opara", "order", order, _ORDERS)
+    if metric is not None:
+        require_choice("opara", "metric", metric, METRICS)
+    require_choice("opara", "classes", classes, CLASSES)
+    require_count("opara", "max_streams", max_streams, none=", or None for no limit")
+    released = mode == "impl"
+    topological = graph.order_index.tolist()
+    launches = topological
+    said: dict[str, object] = {}
+    if order == "resource":
+        device = cluster.devices[0]
+        need, used = needs(graph, device, metric, released=released)
+        memory = memory_intensive(graph, device, classes, by_name=released)
+        said = {"metric": used, "memory_intensive": int(memory.sum())}
+        launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
+    streams = allocate_streams(graph, launches if released else topological, allocation)
+    return captured(
+        graph, cluster, cost, launches, pooled(streams, max_streams), scheduler="opara", events="literal",
+        search={**said, "logical_streams": max(streams) + 1},
+    )  # fmt: skip
