@@ -8,9 +8,11 @@
 """
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import simsched.show as _show  # noqa: F401 - fills in how nouns show themselves
+from simsched.base.door import door
 
 if TYPE_CHECKING:
     from simsched.base.errors import SimschedError
@@ -72,6 +74,7 @@ _HOME = {
     "show.report": ("write_report",),
     "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
 }
+_UNCHECKED = ("default_cost", "roofline")  # cost models, which are called for each operator and sent to processes
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -136,6 +139,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'simsched' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"simsched.{_MODULE_OF[name]}"), name)
+    if isinstance(value, FunctionType) and name not in _UNCHECKED:
+        value = door(value)
     globals()[name] = value
     return value
 

@@ -22,6 +22,10 @@ class SimschedError(Exception):
         super().__init__(text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} ... {text[-_TAIL:]}")
 
 
+class ArgumentError(SimschedError, TypeError):
+    """An argument of a kind that a function does not take."""
+
+
 class GraphError(SimschedError, ValueError):
     """An operator, an edge or a graph that cannot be: cycle, duplicate, NaN cost, ..."""
 

@@ -1,6 +1,6 @@
 """What stands for a cluster: itself, or a calibration, which also knows how long operators take on it."""
 
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
@@ -11,6 +11,7 @@ from simsched.model.program import Program
 Subject = TypeVar("Subject", bound=OpGraph | Plan | Program)
 
 
+@runtime_checkable
 class Calibrated(Protocol):
     """A cluster whose parameters were fitted, with the operators that were measured on it: a `Calibration`.
 

@@ -1,0 +1,53 @@
+"""The public door: one line for an argument of a wrong kind, and nothing else changes."""
+
+import pickle
+
+import numpy as np
+import pytest
+from documents import CLUSTER, GRAPH, plan
+
+import simsched as ss
+from simsched.base.door import door
+from simsched.base.errors import ArgumentError
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: ss.simulate(GRAPH, CLUSTER),
+            "simulate: schedule takes Schedule or Program, not OpGraph OpGraph('two'",
+        ),
+        (lambda: ss.simulate(plan(), None), "simulate: cluster takes Cluster or Calibrated, not NoneType None"),
+        (lambda: ss.schedule(plan(), CLUSTER, "lios"), "schedule: graph takes OpGraph, not Schedule "),
+        (lambda: ss.compare("x", CLUSTER), "compare: graph takes OpGraph, not str 'x'"),
+        (lambda: ss.compare(GRAPH, CLUSTER, workers=1.5), "compare: workers takes int, not float 1.5"),
+        (lambda: ss.lower_bound(GRAPH, 3), "lower_bound: cluster takes "),
+    ],
+)
+def test_an_argument_of_another_kind(call, message):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_fits_goes_through():
+    """Numpy's numbers are numbers, a float may be a whole number, and a calibration stands for a cluster."""
+
+    @door
+    def f(a: float, b: int | None = None, *, c: "list[int] | str" = "") -> tuple[float, int | None, object]:
+        """Doc."""
+        return a, b, c
+
+    assert f(1) == (1, None, "")
+    assert f(np.float32(1.5), np.int64(2), c=[1]) == (1.5, 2, [1])
+    assert f.__doc__ == "Doc."
+    with pytest.raises(ArgumentError, match="f: b takes int or None, not bool True"):
+        f(1.0, True)
+    with pytest.raises(TypeError, match="missing a required argument"):
+        f()
+
+
+def test_cost_models_can_be_sent_elsewhere():
+    assert pickle.loads(pickle.dumps(ss.roofline)) is ss.roofline
