@@ -385,7 +385,8 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
     by_kind = cost is None or cost is default_cost  # another cost model may look at the names of devices
     alike = cluster.kind if by_kind else np.arange(len(cluster))
     number: dict[bytes, int] = {}
-    rows, kinds = [], []
+    rows: list[Floats] = []
+    kinds: list[int] = []
     for d in np.unique(alike, return_index=True)[1].tolist():
         row = _work_on(graph, cluster, d, cost, single)
         kinds.append(number.setdefault(row.tobytes(), len(number)))
