@@ -29,6 +29,7 @@ from simsched.rewriting.works import (
     made_from,
     most_blocks,
     recipe_of,
+    recipe_text,
     sum_of,
     tensor_nbytes,
     with_activation,
@@ -121,15 +122,11 @@ def _merged(draft: Draft, match: Match) -> Draft | None:
 # R4: convolutions with the same weights
 
 
-def _recipe_text(op: Operator) -> str:
-    return json.dumps(recipe_of(op), sort_keys=True)
-
-
 def _over_images(found: _Found) -> tuple[str, Conv]:
     """Return the weights of a convolution, and what it does with an image of its batch."""
     conv = found.conv
     image = conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
-    return found.row.about(_recipe_text), image
+    return found.row.about(recipe_text), image
 
 
 def _sharing(draft: Draft) -> Iterator[Match]:

@@ -33,6 +33,7 @@ Weights
         With n times the bias.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -52,6 +53,11 @@ def recipe_of(op: Operator) -> Recipe:
     """Return the recipe of an operator's weights."""
     found: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
     return found
+
+
+def recipe_text(op: Operator) -> str:
+    """Return it as text, equal for equal recipes."""
+    return json.dumps(recipe_of(op), sort_keys=True)
 
 
 def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:

@@ -14,7 +14,7 @@ from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting import Draft, Read, Row, Rule, Source
 from simsched.rewriting.slices import compose
 from simsched.rewriting.splitting import new_name
-from simsched.rewriting.works import WEIGHTS, recipe_of
+from simsched.rewriting.works import WEIGHTS, recipe_text
 from simsched.schedulers.deadline import Deadline
 
 READER: Final = "<reader>"
@@ -220,20 +220,15 @@ def structure(part: Draft, costs: MixedCost) -> Hashable:
     number = {name: i for i, name in enumerate(names_of(part))}
     weights: dict[str, int] = {}
     for row in part.rows.values():
-        weights.setdefault(_weights(row.operator), len(weights))
+        weights.setdefault(recipe_text(row.operator), len(weights))
     return (
         tuple(
-            (description(row.operator), costs.time(row), weights[_weights(row.operator)], name in part.kept,
+            (description(row.operator), costs.time(row), weights[recipe_text(row.operator)], name in part.kept,
              tuple((number[read.producer], read.slice, read.nbytes) for read in row.reads))
             for name, row in part.rows.items()
         ),
         tuple(description(op) for op in part.outside.values()),
     )  # fmt: skip
-
-
-def _weights(op: Operator) -> str:
-    """Return the recipe of an operator's weights as text."""
-    return json.dumps(recipe_of(op), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)

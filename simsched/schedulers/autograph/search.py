@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import NamedTuple
 
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
@@ -181,16 +180,18 @@ def autograph(
     draft = Draft.from_graph(graph)
     costs = MixedCost(draft, cluster.devices[0], cost, alpha)
 
-    def assess(rewritten: Rewritten, candidate: OpGraph) -> _Assessed:
+    def assess(rewritten: Rewritten, candidate: OpGraph) -> tuple[float, Schedule]:
         plan = tools.schedule(candidate, cluster, streams_by, cost)
-        if measure is not None:
-            us = _measured(measure, plan)
-        else:
-            us = rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost)
-        return _Assessed(us, rewritten, candidate, plan)
+        if measure is None:
+            return rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost), plan
+        us = measure(plan)
+        if not is_number(us) or not 0 <= us < inf:
+            raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
+        return float(us), plan
 
-    best = assess(Rewritten(draft, (), costs(draft)), graph)
-    start_us, seen, done = best.us, {draft.signature()}, 0
+    best, best_graph = Rewritten(draft, (), costs(draft)), graph
+    start_us, plan = assess(best, graph)
+    best_us, seen, done = start_us, {draft.signature()}, 0
     with deadline:
         search = Backtracking(used, costs, beta, budget, top, deadline)
         rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or (lambda _: None))
@@ -198,40 +199,23 @@ def autograph(
         while improved and done < rounds and not deadline.over():
             improved = False
             done += 1
-            for rewritten in rewrite(best.rewritten, best.graph, f"round {done}"):
+            for rewritten in rewrite(best, best_graph, f"round {done}"):
                 if rewritten.draft.signature() in seen or deadline.over():
                     continue
                 seen.add(rewritten.draft.signature())
-                found = assess(rewritten, rewritten.draft.to_graph())
-                if found.us < best.us:
-                    best, improved = found, True
-    rewritten = best.rewritten
-    return renamed(best.plan, "autograph", best.plan.estimate, {
+                candidate = rewritten.draft.to_graph()
+                us, found = assess(rewritten, candidate)
+                if us < best_us:
+                    best, best_graph, best_us, plan, improved = rewritten, candidate, us, found, True
+    return renamed(plan, "autograph", plan.estimate, {
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": rewrite.subgraphs,
-        "substitutions": {name: n for name in used if (n := rewritten.rules.count(name))},
+        "substitutions": {name: n for name in used if (n := best.rules.count(name))},
         "measured": len(seen),
-        "cost": rewritten.cost.mixed,
+        "cost": best.cost.mixed,
         "start_us": start_us,
-        "best_us": best.us,
+        "best_us": best_us,
         "stopped": deadline.reason,
         "time_s": running_time() - begin,
     })  # fmt: skip
-
-
-class _Assessed(NamedTuple):
-    """A graph in both forms, its schedule, which may rewrite it further, and us."""
-
-    us: float
-    rewritten: Rewritten
-    graph: OpGraph
-    plan: Schedule
-
-
-def _measured(measure: Callable[[Schedule], float], plan: Schedule) -> float:
-    """Return what `measure` says, which has to be a time."""
-    us = measure(plan)
-    if not is_number(us) or not 0 <= us < inf:
-        raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
-    return float(us)
