@@ -23,6 +23,7 @@ from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.show.figure import PALETTE
 from simsched.show.plot import box_plot
 from simsched.simulator import Makespans
+from workloads import from_spec
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 
@@ -538,3 +539,16 @@ def test_box_plot_files_that_cannot_be_written(tmp_path):
     with pytest.raises(FileError, match="cannot write"):
         box_plot(spread(1.0), tmp_path / "missing" / "b.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_repeat_others_on_one_gpu_are_not_printed():
+    """They are in the rows, in data frames and in files; and printed where they are named, or differ on two GPUs."""
+    graph = from_spec("tiny_inception")
+    found = compare(graph, Cluster.preset("a100"), "fast")
+    names = [row.scheduler for row in found.rows]
+    assert {"round-robin", "inter-lp", "inter-mr", "hios-mr"} < set(names)
+    printed = [line.split()[0] for line in repr(found).splitlines()[2:-2]]
+    assert printed == [name for name in names if name not in ("round-robin", "inter-lp", "inter-mr", "hios-mr")]
+    assert "round-robin, inter-lp, inter-mr: as sequential on one GPU" in repr(found)
+    assert "round-robin" in repr(compare(graph, Cluster.preset("a100"), ["sequential", "round-robin"]))
+    assert "as sequential" not in repr(compare(graph, Cluster.preset("a100", 2), "fast"))

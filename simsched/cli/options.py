@@ -243,7 +243,7 @@ class Compare:
         if not found.plans:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
-        return found
+        return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from simsched.base.errors import ArgumentError
     [
         (
             lambda: ss.simulate(GRAPH, CLUSTER),
-            "simulate: schedule takes Schedule or Program, not OpGraph OpGraph('two'",
+            "simulate: schedule takes Schedule or Program, not OpGraph ",
         ),
         (lambda: ss.simulate(plan(), None), "simulate: cluster takes Cluster or Calibrated, not NoneType None"),
         (lambda: ss.schedule(plan(), CLUSTER, "lios"), "schedule: graph takes OpGraph, not Schedule "),

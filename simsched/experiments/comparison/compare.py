@@ -105,7 +105,8 @@ def compare(
     traces = {name: each.trace for name, each in found.items()}
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     draws = Draws(plain(jitter), seed) if traces and jitter is not None and seed is not None else None
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost)
+    named = not (isinstance(schedulers, str) and schedulers in SETS)
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named)
 
 
 def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:

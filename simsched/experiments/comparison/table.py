@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.base.codec import Document, write
+from simsched.base.codec import Document, aside, write
 from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS, as_html, data_frame
@@ -23,6 +23,7 @@ from simsched.model.trace import Trace
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.baking import placed_operator_times
 
+_ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
 T = TypeVar("T")
 
@@ -99,6 +100,9 @@ class Comparison(Document):
         Where the jitter of every schedule begins: in the samples if there are some, else in the traces.
     cost
         The cost model that was given; None for the times of the graph.
+    named
+        Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
+        that does the same as another on one GPU.
     """
 
     FORMAT, INDENT, FILE = "simsched.comparison", None, _File
@@ -111,6 +115,7 @@ class Comparison(Document):
     sampling: Sampling | None = None
     draws: Draws | None = None
     cost: CostModel | None = None
+    named: bool = aside(True)
 
     def summary(self) -> dict[str, Any]:
         """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
@@ -210,8 +215,10 @@ class Comparison(Document):
                     "syncs", "memory", "SM eff.", "search s")  # fmt: skip
         for heading in headings:
             table.add_column(heading, justify="right")
-        best = self.best()
+        best, repeats = self.best(), self._repeats()
         for row in self.rows:
+            if row.scheduler in repeats:
+                continue
             if row.reason is not None:
                 table.add_row(escape(row.scheduler), *["-"] * len(headings), style="dim")
                 continue
@@ -262,10 +269,20 @@ class Comparison(Document):
             title = f"{self.graph.name} on {self.cluster.name}\n{self.sampling}"
         return VIEWS["samples"](self.samples, path, ax=ax, title=title, relative=relative)
 
+    def _repeats(self) -> dict[str, str]:
+        """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
+        if self.named or len(self.cluster) > 1:
+            return {}
+        us = {row.scheduler: row.makespan_us for row in self.rows if row.makespan_us is not None}
+        return {name: other for name, other in _ALIKE.items() if name in us and us[name] == us.get(other)}
+
     def _caption(self) -> str:
         notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
         notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
+        repeats = self._repeats()
+        for other in dict.fromkeys(repeats.values()):
+            notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
         unknown = operators_without_load(self.graph)
         if unknown:
             notes.append(
