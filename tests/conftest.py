@@ -54,7 +54,7 @@ def _ctrl_c_is_heard():
 @pytest.fixture(scope="module", params=["reference", "compiled"])
 def both_engines(request):
     """Let `simulate` take one engine after the other, unless a test names one."""
-    defaults = ss.simulate.__kwdefaults__
+    defaults = inspect.unwrap(ss.simulate).__kwdefaults__
     usual = defaults["engine"]
     defaults["engine"] = request.param
     yield

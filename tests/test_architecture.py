@@ -60,7 +60,7 @@ OPTIONAL = {
     "dask": ("simsched.experiments.study.execution.cluster",),
     "distributed": ("simsched.experiments.study.execution.cluster",),
     "plotly": ("simsched.show.report",),
-    "pyarrow": ("simsched.experiments.study",),
+    "pyarrow": ("simsched.experiments.result",),
     "torch": ("hwbackend.torch", "workloads.formats.torch_"),
     "onnx": ("workloads.formats.onnx_",),
 }

@@ -264,7 +264,7 @@ def test_a_schedulers_name_is_not_markup():
 
 def test_data_frame():
     pandas = pytest.importorskip("pandas")
-    frame = compare(fork(), FREE, ["sequential", refuses]).to_dataframe()
+    frame = compare(fork(), FREE, ["sequential", refuses]).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["scheduler"]) == ["sequential", "refuses"]
     assert frame["makespan_us"][0] == 70.0
@@ -282,7 +282,7 @@ def test_data_frame_without_pandas(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingDependencyError, match="pip install pandas"):
-        comparison.to_dataframe()
+        comparison.to_pandas()
 
 
 def test_a_comparison_of_a_kernel_that_fits_nowhere_says_so():
@@ -543,7 +543,7 @@ def test_box_plot_files_that_cannot_be_written(tmp_path):
 
 def test_rows_that_repeat_others_on_one_gpu_are_not_printed():
     """They are in the rows, in data frames and in files; and printed where they are named, or differ on two GPUs."""
-    graph = from_spec("tiny_inception")
+    graph = from_spec("inception_v3")
     found = compare(graph, Cluster.preset("a100"), "fast")
     names = [row.scheduler for row in found.rows]
     assert {"round-robin", "inter-lp", "inter-mr", "hios-mr"} < set(names)

@@ -225,7 +225,7 @@ def test_data_frames():
     pandas = pytest.importorskip("pandas")
     plan = ss.schedule(FORK, FREE, "sequential")
     trace = ss.simulate(plan, FREE)
-    operators, placements, spans = FORK.to_dataframe(), plan.to_dataframe(), trace.to_dataframe()
+    operators, placements, spans = FORK.to_pandas(), plan.to_pandas(), trace.to_pandas()
     assert all(isinstance(frame, pandas.DataFrame) for frame in (operators, placements, spans))
     assert (list(operators["name"]), operators["time"].sum()) == (["a", "b", "c", "d"], 70.0)
     assert list(placements["op"]) == ["a", "b", "c", "d"]
@@ -242,7 +242,7 @@ def test_data_frames_without_pandas(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingDependencyError, match="pip install pandas"):
-        FORK.to_dataframe()
+        FORK.to_pandas()
 
 
 def test_pages_need_neither_matplotlib_nor_pandas():

@@ -52,11 +52,11 @@ def room(package: str, *names: str) -> str:
     directives = []
     for name in names or getattr(module, "__all__", None) or _defined_in(module):
         value = getattr(module, name)
-        if top is simsched and name in simsched.__all__ and getattr(simsched, name) is value:
+        if top is simsched and name in simsched.__all__ and inspect.unwrap(getattr(simsched, name)) is value:
             directives.append(_directive(f"simsched.{name}", value))
-        elif top is module and getattr(simsched, name, None) is value:
+        elif top is module and inspect.unwrap(getattr(simsched, name, None)) is value:
             directives.append(f"`{name}` is `simsched.{name}`.\n")
-        elif top in (simsched, module) or getattr(top, name, None) is not value:
+        elif top in (simsched, module) or inspect.unwrap(getattr(top, name, None)) is not value:
             directives.append(_directive(f"{package}.{name}", value))
     return _rest(directives)
 

@@ -150,7 +150,7 @@ class Schedule(Plan, Document):
 
     _repr_html_ = as_html
 
-    def to_dataframe(self) -> Any:
+    def to_pandas(self) -> Any:
         """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.placements, Placement)
 

@@ -75,7 +75,7 @@ def test_fast_is_the_default_and_at_least_four(said):
     rows = json.loads(said("compare", SMALL, "--json"))["rows"]
     assert len(rows) >= 4
     for row in rows:
-        assert f"\n{row['scheduler']} " in out
+        assert f"\n{row['scheduler']} " in out or f"{row['scheduler']}, " in out or f"{row['scheduler']}: as " in out
     assert [r["scheduler"] for r in json.loads(said("compare", SMALL, "--schedulers", "fast", "--json"))["rows"]] == [
         r["scheduler"] for r in rows
     ]

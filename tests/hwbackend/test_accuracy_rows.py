@@ -158,6 +158,6 @@ def test_the_table():
 
 def test_the_data_frame():
     first = Round.of([row("lios", 90.0, 100.0), row("heft", 90.0, 100.0)])
-    frame = accuracy(first, first).to_dataframe()
+    frame = accuracy(first, first).to_pandas()
     assert list(frame["round"]) == [1, 1, 2, 2]
     assert list(frame["error"]) == pytest.approx([0.1] * 4)

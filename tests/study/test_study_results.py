@@ -88,7 +88,7 @@ def test_parquet_without_pyarrow(results, tmp_path, monkeypatch):
 
 
 def test_data_frame(results):
-    frame = results.to_dataframe()
+    frame = results.to_pandas()
     assert list(frame.columns) == list(results.columns)
     ok = frame[frame.status == "ok"]
     assert len(ok) == 8
@@ -151,7 +151,7 @@ def test_a_study_of_which_there_are_no_rows_yet():
     assert empty.to_csv() == "\n"
     assert "0 of 16 rows" in printed(empty.table())
     assert [row["missing"] for row in empty.counts()] == [4, 4, 4, 4]
-    assert len(empty.to_dataframe()) == 0
+    assert len(empty.to_pandas()) == 0
 
 
 def test_figures(results, tmp_path):

@@ -64,7 +64,7 @@ def test_a_result_goes_to_a_file_and_back(name, made, tmp_path):
 def test_a_result_prints_and_is_drawn(name, made, tmp_path):
     result = made(name)
     table = result.table()
-    frame = result.to_dataframe()
+    frame = result.to_pandas()
     assert len(frame) == len(result.records()) > 0
     assert table.row_count > 0
     assert "graph" in repr(result)

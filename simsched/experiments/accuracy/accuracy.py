@@ -14,7 +14,7 @@ from simsched.base.io import naming
 from simsched.base.kinds import Amount, Count, Filled
 from simsched.base.units import MS
 from simsched.calibration import Calibration
-from simsched.experiments.comparison import data_frame
+from simsched.experiments.result import Result
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.simulator import simulate
@@ -214,7 +214,7 @@ class Validation(Checked):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Accuracy(Validation):
+class Accuracy(Result, Validation):
     """How well predictions met measurements; prints as a table.
 
     Parameters
@@ -232,17 +232,9 @@ class Accuracy(Validation):
         """Return what was predicted and measured as JSON values."""
         return write(self)
 
-    def to_dataframe(self) -> Any:
-        """Return all rows as a pandas DataFrame, with their round.
-
-        Raises
-        ------
-        MissingDependencyError
-            If pandas is not installed.
-        """
-        return data_frame(
-            [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
-        )
+    def records(self) -> list[dict[str, Any]]:
+        """Return all rows as plain values by column, with their round."""
+        return [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
 
     def table(self) -> Any:
         """Return the schedules of the last round as a `rich.table.Table`."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from simsched.base.codec import Document, aside, write
 from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
-from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.base.shown import VIEWS
 from simsched.base.units import MS, format_bytes
 from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.experiments.result import Result
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -81,7 +82,7 @@ class _Later(Mapping[str, T]):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison(Document):
+class Comparison(Result, Document):
     """Rows of a comparison; prints as a table.
 
     Parameters
@@ -124,7 +125,7 @@ class Comparison(Document):
                       "operators_without_load": operators_without_load(self.graph)},
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
             "sampling": None if self.sampling is None else write(self.sampling),
-            "rows": [write(row) for row in self.rows],
+            "rows": self.records(),
         }  # fmt: skip
 
     def to_file(self) -> _File:
@@ -183,17 +184,9 @@ class Comparison(Document):
             drawn = _Later(made, known, lambda plan: simulate_many(plan, cluster, n, jitter=jit, rng=begin))
         return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, draws)
 
-    _repr_html_ = as_html
-
-    def to_dataframe(self) -> Any:
-        """Return the rows as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependencyError
-            If pandas is not installed.
-        """
-        return data_frame([write(row) for row in self.rows], [f.name for f in fields(Row)])
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values by column."""
+        return [write(row) for row in self.rows]
 
     def best(self) -> Row | None:
         """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""
@@ -290,13 +283,7 @@ class Comparison(Document):
             )
         return "\n".join(notes)
 
-    def __repr__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=140, color_system=None, force_terminal=False)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip()
+    plot = box_plot
 
 
 def operators_without_load(graph: OpGraph) -> int:

@@ -1,9 +1,7 @@
 """`Results`: the rows of a study, as CSV, Parquet, data frame and tables."""
 
-import csv
-import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,7 +9,8 @@ from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError
 from simsched.base.io import write_file
-from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.base.shown import VIEWS
+from simsched.experiments.result import Result
 from simsched.experiments.study.grid import swept_columns
 from simsched.experiments.study.store import WALL, all_rows, read_study
 from simsched.experiments.study.study import Study
@@ -20,11 +19,10 @@ from simsched.experiments.study.tables import means_table, status_counts, status
 _FIRST: Final = ("key", "unit", "index", "status", "reason")
 _GROUPS: Final = ("workload.", "seed", "cluster.", "simulation.", "scheduler", "option.")
 _LAST: Final = ("search.", WALL)
-_LARGEST: Final = 2**63
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, repr=False)
+class Results(Result):
     """The rows of a study, finished or not.
 
     Parameters
@@ -79,43 +77,11 @@ class Results:
         Numbers are written so that they read back the same. Without wall times the text of a study is the same
         whatever machine of one kind, executor, number of workers or order it was run on.
         """
-        columns = [name for name in self.columns if not deterministic or not name.startswith(WALL)]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(row.get(name)) for name in columns] for row in self.rows)
-        return text.getvalue()
+        return self._csv([name for name in self.columns if not deterministic or not name.startswith(WALL)])
 
-    def to_parquet(self) -> bytes:
-        """Return the rows as a Parquet file, wall times and all.
-
-        Raises
-        ------
-        MissingDependencyError
-            If pyarrow is not installed.
-        """
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingDependencyError("Parquet needs pyarrow: pip install 'simsched[parquet]'") from None
-        columns = {name: _column([row.get(name) for row in self.rows]) for name in self.columns}
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), sink)
-        found: bytes = sink.getvalue().to_pybytes()
-        return found
-
-    def to_dataframe(self) -> Any:
-        """Return the rows as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependencyError
-            If pandas is not installed.
-        """
-        return data_frame(self.rows, self.columns)
-
-    _repr_html_ = as_html
+    def records(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the rows."""
+        return self.rows
 
     def table(self) -> Any:
         """Return means over the instances of every point and scheduler as a `rich.table.Table`."""
@@ -129,7 +95,9 @@ class Results:
         """Return `counts` as a `rich.table.Table`, with the first reasons of rows without a result."""
         return status_table(self.study, self.rows)
 
-    def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
+    def plot(  # type: ignore[override]  # several pictures, so a folder
+        self, folder: str | os.PathLike[str] | None = None, *, format: str = "png"
+    ) -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
 
         Parameters
@@ -162,22 +130,3 @@ class Results:
 
 def _is_of(name: str, group: str) -> bool:
     return name.startswith(group) if group.endswith(".") else name == group
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else repr(value)
-
-
-def _column(values: Sequence[Any]) -> list[Any]:
-    """Return values as one kind: those of several kinds, such as numbers and texts, as texts."""
-    given = [value for value in values if value is not None]
-    kinds = {type(value) for value in given}
-    if kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given)):
-        return [None if value is None else float(value) for value in values]
-    if len(kinds) > 1:
-        return [None if value is None else _cell(value) for value in values]
-    return list(values)

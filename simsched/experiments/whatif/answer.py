@@ -9,7 +9,7 @@ from simsched.base.codec import Checked, Document, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.shown import as_html
 from simsched.base.units import MS
-from simsched.experiments.whatif.results import table_of
+from simsched.experiments.result import table_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.schedule import Schedule

@@ -11,10 +11,11 @@ from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
+from simsched.experiments.result import table_of
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
+from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import value_of
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, table_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
 from simsched.model.costmodel import CostModel
@@ -50,7 +51,7 @@ class Crossing(Checked):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BreakEven(Result):
+class BreakEven(Finding):
     """Makespans of two plans over a parameter, and where they cross; prints as a table.
 
     It plots the makespans over the parameter; the crossings stand below.

@@ -11,9 +11,10 @@ from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
+from simsched.experiments.result import table_of
 from simsched.experiments.whatif.changes import absolute
+from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, table_of
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target, upon
@@ -62,7 +63,7 @@ class Suggestion(Checked):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Explanation(Result):
+class Explanation(Finding):
     """What bounds a schedule, in words; prints as them, plots what the critical path consists of.
 
     Parameters

@@ -11,7 +11,8 @@ from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.comparison.rows import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
-from simsched.experiments.whatif.results import Result, table_of
+from simsched.experiments.result import table_of
+from simsched.experiments.whatif.finding import Finding
 from simsched.model.calibrated import Target, bare
 from simsched.model.costmodel import CostModel
 from simsched.model.schedule import Schedule
@@ -46,7 +47,7 @@ class Robust(Checked):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Robustness(Result):
+class Robustness(Finding):
     """Schedules under operator times that vary; prints as a table, plots a box for each.
 
     Parameters
@@ -83,7 +84,7 @@ class Robustness(Result):
             raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
         return min(self.rows, key=lambda row: float(np.percentile(self.samples[row.name], percentile)))
 
-    box_plot = Result.plot
+    box_plot = Finding.plot
 
     def table(self) -> Any:
         """Return the rows as a `rich.table.Table`; the best by p95 is set off."""

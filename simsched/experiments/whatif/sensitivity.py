@@ -9,10 +9,11 @@ from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
+from simsched.experiments.result import table_of
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
+from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import numeric_parameters, value_of
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, table_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model.calibrated import Target
 from simsched.model.schedule import Schedule
@@ -49,7 +50,7 @@ class Elasticity(Checked):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sensitivity(Result):
+class Sensitivity(Finding):
     """How the makespan responds to every parameter; prints as a table, plots as a tornado chart.
 
     Bars of the chart reach from the makespan at the low to that at the high of the parameter, around the makespan as
@@ -79,7 +80,7 @@ class Sensitivity(Result):
             raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
         return found
 
-    tornado = Result.plot
+    tornado = Finding.plot
 
     def moving(self) -> list[Elasticity]:
         """Return the rows of parameters that move the makespan."""

@@ -12,9 +12,10 @@ from simsched.base.io import json_copy
 from simsched.base.kinds import Count, Gaps
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
+from simsched.experiments.result import table_of
 from simsched.experiments.whatif.changes import Absolute, with_unit
+from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.results import Result, table_of
 from simsched.model.graph.columns import Floats
 
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
@@ -22,7 +23,7 @@ _ABSOLUTE: Final = "absolute"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sweep(Result):
+class Sweep(Finding):
     """Makespans over one parameter or two; prints as a table.
 
     It plots as a line, of values with names as bars, of two parameters as a map. The thin line is the makespan without

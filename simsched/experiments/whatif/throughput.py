@@ -12,8 +12,9 @@ from simsched.base.codec import aside, write
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_count
 from simsched.base.units import SECOND, format_time
+from simsched.experiments.result import table_of
+from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.in_flight import repeated
-from simsched.experiments.whatif.results import Result, table_of
 from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -39,7 +40,7 @@ _LONGEST: Final = 256  # requests in a pattern
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Throughput(Result):
+class Throughput(Finding):
     """What a plan comes to with several requests in flight; prints as a table, plots how busy each resource was.
 
     Parameters

@@ -100,7 +100,7 @@ class OpGraph(Dag, Document):
 
     _repr_html_ = as_html
 
-    def to_dataframe(self) -> Any:
+    def to_pandas(self) -> Any:
         """Return the operators as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.operators, Operator)
 

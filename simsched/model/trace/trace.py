@@ -70,7 +70,7 @@ class Trace(Timeline):
 
     _repr_html_ = as_html
 
-    def to_dataframe(self) -> Any:
+    def to_pandas(self) -> Any:
         """Return the spans as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.spans, Span)
 

@@ -1,0 +1,135 @@
+"""What the results of all experiments share: rows as data frames, CSV, Parquet and JSON, a table, and pictures."""
+
+import csv
+import io
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from simsched.base.errors import MissingDependencyError
+from simsched.base.io import dump_json
+from simsched.base.shown import VIEWS, as_html, data_frame
+
+_WIDTH: Final = 140  # characters of a printed table
+_LARGEST: Final = 2**63
+
+
+class Result:
+    """What an experiment found: rows, a table that it prints as, and a picture."""
+
+    VIEW: str
+    """Its picture in `VIEWS`."""
+
+    @abstractmethod
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return plain values by column, a mapping per row."""
+
+    @abstractmethod
+    def table(self) -> Any:
+        """Return the result as a `rich.table.Table`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of any row, as they come."""
+        return tuple(dict.fromkeys(name for row in self.records() for name in row))
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        return data_frame(self.records(), self.columns)
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV; numbers are written so that they read back the same."""
+        return self._csv(self.columns)
+
+    def _csv(self, columns: Sequence[str]) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in self.records())
+        return text.getvalue()
+
+    def to_parquet(self) -> bytes:
+        """Return the rows as a Parquet file.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise MissingDependencyError("Parquet needs pyarrow: pip install 'simsched[parquet]'") from None
+        rows = self.records()
+        columns = {name: _column([row.get(name) for row in rows]) for name in self.columns}
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), sink)
+        found: bytes = sink.getvalue().to_pybytes()
+        return found
+
+    def to_json(self) -> str:
+        """Return the rows as JSON text."""
+        return dump_json({"rows": [dict(row) for row in self.records()]})
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
+        """Draw the result, to a file or into axes of matplotlib; return the axes."""
+        return VIEWS[self.VIEW](self, path, ax=ax)
+
+    def __repr__(self) -> str:
+        return printed(self.table())
+
+    _repr_html_ = as_html
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _column(values: Sequence[Any]) -> list[Any]:
+    """Return values as one kind: those of several kinds, such as numbers and texts, as texts."""
+    given = [value for value in values if value is not None]
+    kinds = {type(value) for value in given}
+    if kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given)):
+        return [None if value is None else float(value) for value in values]
+    if len(kinds) > 1:
+        return [None if value is None else _cell(value) for value in values]
+    return list(values)
+
+
+def printed(table: Any) -> str:
+    """Return what a rich table looks like as plain text."""
+    from rich.console import Console
+
+    console = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
+    with console.capture() as capture:
+        for part in filter(None, (title, table, caption)):
+            console.print(part, highlight=False, soft_wrap=part is not table)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
+
+
+def table_of(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "", best: int = -1
+) -> Any:
+    """Return a rich table of texts: the first column to the left, the others to the right, one row set off."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left", caption=escape(note) or None, caption_justify="left")
+    for i, heading in enumerate(headings):
+        table.add_column(escape(heading), justify="right" if i else "left")
+    for i, row in enumerate(rows):
+        table.add_row(*map(escape, row), style="bold" if i == best else None)
+    return table
