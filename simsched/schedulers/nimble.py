@@ -10,8 +10,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, require_choice, require_count
-from simsched.schedulers.stream_plan import captured, pooled
+from simsched.schedulers.listing import MODES, captured, pooled, require_choice, require_count
 
 _STREAMS: Final = ("chains", "reuse", "dilworth")
 _NONE: Final = -1

@@ -14,8 +14,7 @@ from simsched.model.costmodel import CostModel
 from simsched.model.graph import INTENSITIES, Kernel, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, readers, require_choice, require_count, sources
-from simsched.schedulers.stream_plan import captured, pooled
+from simsched.schedulers.listing import MODES, captured, pooled, readers, require_choice, require_count, sources
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
 CLASSES: Final = ("table", "roofline", "measured", "none")
