@@ -1,4 +1,4 @@
-"""HIOS: schedulers for several GPUs, by longest paths (LP) or recorded mappings (MR), with or without stages."""
+"""HIOS-LP, longest paths onto devices, and HIOS-MR, mappings recorded for each; with stages or without."""
 
 import numpy as np
 

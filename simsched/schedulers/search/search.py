@@ -191,7 +191,7 @@ class Arm:
         cold: float,
         rng: np.random.Generator,
         deadline: Deadline,
-        tell: Callable[[int, float], None],
+        report: Callable[[int, float], None],
     ) -> int:
         """Change the candidate step by step, with ever less patience for what is worse.
 
@@ -201,7 +201,7 @@ class Arm:
             How many.
         hot, cold
             Temperature at first and at last, as parts of the best makespan.
-        tell
+        report
             Called now and then with the evaluations so far and the best makespan in us.
 
         Returns
@@ -213,9 +213,9 @@ class Arm:
         path = np.zeros(0, np.int64)
         while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
             if spent >= look:
-                tell(spent, self.best)
+                report(spent, self.best)
                 if look:
-                    self._moves.heed((self.accepted - accepted) / _LOOK)
+                    self._moves.adapt((self.accepted - accepted) / _LOOK)
                 look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
                 spent += 1
                 continue
@@ -372,7 +372,7 @@ def search(
         arms: list[Arm] = []
         spent = len(found)
 
-        def tell(more: int, makespan: float) -> None:
+        def report(more: int, makespan: float) -> None:
             if progress is not None:
                 progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
 
@@ -381,10 +381,10 @@ def search(
                 break
             arms.append(arm := _arm(tried, cluster, cost, tools, streams))
             spent += 1
-            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, tell)
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, report)
         best = min(arms, key=lambda arm: arm.best)
         best.restart()
-        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, tell)
+        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
     return renamed(plan, "search", makespan, {
