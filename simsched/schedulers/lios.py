@@ -166,7 +166,8 @@ def _lios(
     require_flag(scheduler, "overheads", overheads)
     require_choice(scheduler, "rank", rank, ("time", "upward"))
     generator = require_rng(scheduler, rng)
-    draft = Draft(scheduler, graph, Cluster(cluster.devices[:1]), cost, streams)
+    first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
+    draft = Draft(scheduler, graph, first, cost, streams)
     draws = generator.random((len(random), len(graph))) if random else None
     drawn = {} if draws is None else dict(zip(random, draws, strict=True))
     draft.place(
