@@ -1,6 +1,6 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 from typing import TYPE_CHECKING, Final
@@ -46,34 +46,6 @@ class Start:
     plan: Schedule
     makespan: float
     given: bool
-
-
-def plans(
-    starts: Sequence[str | Schedule],
-    also: Sequence[str | Schedule],
-    graph: OpGraph,
-    cluster: Cluster,
-    cost: CostModel,
-    tools: Tools,
-    enough: Callable[[], bool],
-) -> Iterator[tuple[str, Schedule]]:
-    """Yield the schedules to begin from by name; of the fast schedulers, those that refuse are left out.
-
-    Once there are `enough` no more are made; schedules that were given are there anyway.
-    """
-    for start in (*(starts or FAST), *also):
-        if isinstance(start, Schedule):
-            yield start.scheduler, start.check(cluster)
-        elif not enough():
-            try:
-                plan = tools.schedule(graph, cluster, start, cost)
-            except CostError:
-                raise  # all others would refuse too
-            except SimschedError:
-                if starts or start in also:
-                    raise
-                continue
-            yield start, plan
 
 
 def variants(
@@ -361,8 +333,21 @@ def search(
     rng, began = require_rng("search", rng), running_time()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
-        for name, plan in plans(given, more, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
-            found.extend(variants(name, plan, cluster, cost, tools, execution, streams))
+        for one in (*(given or FAST), *more):  # schedules that were given are there anyway
+            if isinstance(one, Schedule):
+                name, plan = one.scheduler, one.check(cluster)
+            elif found and deadline.over():
+                continue
+            else:
+                try:
+                    name, plan = one, tools.schedule(graph, cluster, one, cost)
+                except CostError:
+                    raise  # all others would refuse too
+                except SimschedError:
+                    if given or one in more:
+                        raise
+                    continue
+            found += variants(name, plan, cluster, cost, tools, execution, streams)
         if not found:
             raise SchedulerError(
                 f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
