@@ -30,8 +30,7 @@ ROOMS = (
 )
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
-    f"simsched.schedulers.{name}"
-    for name in ("deadline", "list_scheduling", "listing", "protocol", "stage_costs", "stream_plan")
+    f"simsched.schedulers.{name}" for name in ("deadline", "list_scheduling", "listing", "protocol", "stage_costs")
 )
 HEAVY = (
     "matplotlib",

@@ -1,4 +1,4 @@
-"""Convolutions that read the same tensor, merged into one with kernels padded to the largest: IOS merge stages."""
+"""Convolutions, and those of one tensor merged into one with kernels padded to the largest: IOS's merge stages."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
-from simsched.rewriting.draft import Draft, Row
+from simsched.rewriting.draft import Draft, Row, Source
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
 from simsched.rewriting.works import REMEMBERED, WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
@@ -240,7 +240,7 @@ def merged_operators(graph: OpGraph | Draft, names: Sequence[str]) -> tuple[Oper
     draft = _draft(graph)
     if len(names) == 1:
         return (_row(draft, names[0]).operator,)
-    whole, parts = _merged(draft, names)
+    whole, parts, _ = _merged(draft, names)
     return (whole.operator, *(row.operator for row in parts))
 
 
@@ -272,8 +272,8 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
 
     Notes
     -----
-    FLOP and weights are those of the padded kernels; of the grid see `simsched.rewriting.works`. How the weights
-    come about is in ``attributes["weights"]`` (`simsched.rewriting.works`).
+    FLOP and weights are those of the padded kernels; of the grid, and of how the weights come about, see
+    `simsched.rewriting.works`.
     """
     draft = Draft.from_graph(graph)
     found: list[tuple[str, ...]] = []
@@ -281,8 +281,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
         if len(names) == 1:
             found.append((_row(draft, names[0]).operator.name,))
             continue
-        whole, parts = _merged(draft, names)
-        _, redirect = parts_of(draft, whole, names, _CHANNELS)
+        whole, parts, redirect = _merged(draft, names)
         after = draft.replace(names, [whole, *parts], redirect)
         assert after is not None, "operators of one input do not depend on each other"
         draft = after
@@ -290,14 +289,14 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     return draft.to_graph(), found
 
 
-def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row]]:
+def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
     reason = why_not_mergeable(draft, names)
     if reason is not None:
         raise GraphError(f"cannot merge {', '.join(names)}: {reason}")
     rows = [draft.rows[name] for name in names]
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
     whole = Row(op, rows[0].reads)
-    return whole, parts_of(draft, whole, names, _CHANNELS)[0]
+    return whole, *parts_of(draft, whole, names, _CHANNELS)
 
 
 def _draft(graph: OpGraph | Draft) -> Draft:

@@ -10,6 +10,7 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
 from simsched.rewriting.rule import Match, Substitution, ends_in, ends_in_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.slices import joined_shape
 from simsched.rewriting.splitting import (
     in_order_of_concat,
     joined_inputs,
@@ -147,13 +148,12 @@ def _batched(draft: Draft, match: Match) -> Draft | None:
 @lru_cache(maxsize=REMEMBERED)
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     shapes = [op.output_shape for op in ops if op.output_shape is not None]
-    inputs = [op.input_shapes[0] for op in ops]
     shared = ops[0].weight_nbytes
     return made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
         attributes=conv_attributes(ops, **{WEIGHTS: recipe_of(ops[0])}),
-        input_shapes=((sum(shape[0] for shape in inputs), *inputs[0][1:]),),
-        output_shape=(sum(shape[0] for shape in shapes), *shapes[0][1:]),
+        input_shapes=(joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
+        output_shape=joined_shape(shapes, _BATCH),
     )  # fmt: skip
 
 

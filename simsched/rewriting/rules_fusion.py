@@ -9,7 +9,7 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
 from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, pairs_in, sole_follower
-from simsched.rewriting.slices import Slice, slice_made
+from simsched.rewriting.slices import Slice, joined_shape, slice_made
 from simsched.rewriting.splitting import (
     axis_of_concat,
     joined,
@@ -247,8 +247,7 @@ def _renamed(op: Operator, name: str) -> Operator:
 
 @lru_cache(maxsize=REMEMBERED)
 def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
-    shapes = [op.output_shape for op in ops if op.output_shape is not None]
-    shape = (*shapes[0][:axis], sum(each[axis] for each in shapes), *shapes[0][axis + 1 :])
+    shape = joined_shape([op.output_shape for op in ops if op.output_shape is not None], axis)
     return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
 
 

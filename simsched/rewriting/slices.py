@@ -49,6 +49,11 @@ def sliced_shape(shape: tuple[int, ...], part: Slice | None) -> tuple[int, ...]:
     return (*shape[:axis], end - begin, *shape[axis + 1 :])
 
 
+def joined_shape(shapes: Sequence[tuple[int, ...]], axis: int) -> tuple[int, ...]:
+    """Return the shape of tensors behind each other along an axis."""
+    return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
+
+
 def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
     """Return what part an operator of a graph reads of each tensor, None for all.
 

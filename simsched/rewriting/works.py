@@ -43,6 +43,7 @@ from typing import Any, Final
 from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import roofline
 from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.rewriting.slices import joined_shape, sliced_shape
 
 WEIGHTS: Final = "weights"
 
@@ -161,7 +162,7 @@ def copy_of(
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     assert op.output_shape is not None
-    shape = (*op.output_shape[:axis], end - begin, *op.output_shape[axis + 1 :])
+    shape = sliced_shape(op.output_shape, (axis, begin, end))
     cut = {"axis": axis, "begin": begin, "end": end}
     made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(op.output_shape,), output_shape=shape)
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
@@ -170,8 +171,7 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
 @lru_cache(maxsize=REMEMBERED)
 def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tuple[Shape, ...]) -> Operator:
     """Return the operator that joins the inputs of some operators for the one that replaces these."""
-    first = input_shapes[0]
-    shape = (*first[:axis], sum(other[axis] for other in input_shapes), *first[axis + 1 :])
+    shape = joined_shape(input_shapes, axis)
     return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
 
 

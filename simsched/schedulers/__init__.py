@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.imported import Imported
@@ -135,28 +135,26 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
     SchedulerError
         If ``package.module:function`` cannot be imported, or takes no graph, cluster and cost model.
     """
-    if not isinstance(scheduler, str):
-        if not callable(scheduler):
-            raise SchedulerError(f"{scheduler!r} is not a function")
-        return scheduler
-    if ":" in scheduler:
+    if isinstance(scheduler, str) and ":" not in scheduler:
+        if scheduler not in SCHEDULERS:
+            raise UnknownNameError("scheduler", scheduler, [*SCHEDULERS, "package.module:function"])
+        return SCHEDULERS[scheduler]
+    found: Any = scheduler
+    if isinstance(scheduler, str):
         module, _, function = scheduler.partition(":")
         try:
-            found: Scheduler = getattr(importlib.import_module(module), function)
+            found = getattr(importlib.import_module(module), function)
         except Exception as error:  # whatever a user's module raises when it is imported
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
-        if not callable(found):
-            raise SchedulerError(f"{scheduler!r} is not a function")
-        signature = _signature(found)
-        try:
-            if signature is not None:
-                signature.bind_partial(None, None, None)
-        except TypeError:
-            raise SchedulerError(f"{scheduler!r} takes {signature}, not (graph, cluster, cost)") from None
-        return found
-    if scheduler not in SCHEDULERS:
-        raise UnknownNameError("scheduler", scheduler, [*SCHEDULERS, "package.module:function"])
-    return SCHEDULERS[scheduler]
+    if not callable(found):
+        raise SchedulerError(f"{scheduler!r} is not a function")
+    signature = _signature(found)
+    try:
+        if signature is not None and isinstance(scheduler, str):
+            signature.bind_partial(None, None, None)
+    except TypeError:
+        raise SchedulerError(f"{scheduler!r} takes {signature}, not (graph, cluster, cost)") from None
+    return cast("Scheduler", found)
 
 
 def scheduler_name(scheduler: str | Scheduler) -> str:

@@ -4,7 +4,7 @@ import logging
 import signal
 import threading
 from math import inf
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from simsched.base.errors import SchedulerError
@@ -64,9 +64,7 @@ class Deadline:
             self._usual = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._restore()
 
     def over(self) -> bool:

@@ -1,7 +1,5 @@
 """LIOS: list scheduling of the slowest ready operator onto the stream where it ends first, and its random variants."""
 
-from typing import Final
-
 import numpy as np
 
 from simsched.model.cluster import Cluster
@@ -11,7 +9,6 @@ from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.listing import require_choice, require_flag, require_rng, require_streams
 
-RANKS: Final = ("time", "upward")
 Rng = np.random.Generator | int
 
 
@@ -167,9 +164,10 @@ def _lios(
     """Place all operators; `random` says what is chosen at random."""
     require_streams(scheduler, streams)
     require_flag(scheduler, "overheads", overheads)
-    require_choice(scheduler, "rank", rank, RANKS)
+    require_choice(scheduler, "rank", rank, ("time", "upward"))
     generator = require_rng(scheduler, rng)
-    draft = Draft(scheduler, graph, Cluster(cluster.devices[:1]), cost, streams)
+    first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
+    draft = Draft(scheduler, graph, first, cost, streams)
     draws = generator.random((len(random), len(graph))) if random else None
     drawn = {} if draws is None else dict(zip(random, draws, strict=True))
     draft.place(

@@ -10,10 +10,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, require_choice, require_count
-from simsched.schedulers.stream_plan import captured, pooled
+from simsched.schedulers.listing import MODES, captured, pooled, require_choice, require_count
 
-_STREAMS: Final = ("chains", "reuse", "dilworth")
 _NONE: Final = -1
 _BITS_AT_A_TIME: Final = 2**22
 
@@ -94,7 +92,8 @@ def nimble(
     require_choice("nimble", "mode", mode, MODES)
     if streams is None:
         streams = "chains" if mode == "paper" else "reuse"
-    require_choice("nimble", "streams", streams, _STREAMS, "; a limit is given as max_streams")
+    ways = ("chains", "reuse", "dilworth")
+    require_choice("nimble", "streams", streams, ways, "; a limit is given as max_streams")
     require_count("nimble", "max_streams", max_streams, none=", or None for no limit")
     found = assign_streams(graph, streams)
     stream = pooled(found.stream, max_streams)
@@ -105,8 +104,8 @@ def nimble(
     return captured(
         graph, cluster, cost, graph.order_index.tolist(), stream, scheduler="nimble",
         events="minimal" if mode == "paper" else "literal",
-        search={"chains": found.chains, "matching": found.matched, "meg_edges": sum(map(len, found.reduced)),
-                "syncs": syncs},
+        search={"chains": found.chains, "matching": len(graph) - found.chains,
+                "meg_edges": sum(map(len, found.reduced)), "syncs": syncs},
     )  # fmt: skip
 
 
@@ -122,14 +121,11 @@ class Assignment:
         How many there are.
     reduced
         Consumers of each operator in the minimum equivalent graph, in graph order.
-    matched
-        Edges of that graph that are within a chain.
     """
 
     stream: list[int]
     chains: int
     reduced: list[list[int]]
-    matched: int
 
 
 def assign_streams(graph: OpGraph, streams: str) -> Assignment:
@@ -158,7 +154,7 @@ def assign_streams(graph: OpGraph, streams: str) -> Assignment:
         stream = [stream[p] for p in position.tolist()]
         names = order.tolist()
         reduced = [[names[j] for j in reduced[p]] for p in position.tolist()]
-    return Assignment(stream, n_chains, reduced, n - n_chains)
+    return Assignment(stream, n_chains, reduced)
 
 
 def _reduce(n: int, src: list[int], dst: list[int]) -> tuple[list[list[int]], list[int]]:

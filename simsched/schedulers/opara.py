@@ -14,11 +14,9 @@ from simsched.model.costmodel import CostModel
 from simsched.model.graph import INTENSITIES, Kernel, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, readers, require_choice, require_count, sources
-from simsched.schedulers.stream_plan import captured, pooled
+from simsched.schedulers.listing import MODES, captured, pooled, readers, require_choice, require_count, sources
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
-CLASSES: Final = ("table", "roofline", "measured", "none")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
 """Bytes a block may have without asking for more, which the released code takes for the limit."""
 _THREADS_PER_BLOCK: Final = 1024
@@ -141,7 +139,6 @@ def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int)
     return found
 
 
-ALLOCATIONS: Final = ("journal", "conference")
 _NOBODY: Final = -1
 
 
@@ -226,9 +223,6 @@ def launch_order(
                 heappush(ready[memory[w]], (need[w], turn, w))
                 turn += 1
     return order
-
-
-_ORDERS: Final = ("resource", "graph")
 
 
 def opara(
@@ -318,11 +312,11 @@ def opara(
        arXiv:2312.10351.
     """
     require_choice("opara", "mode", mode, MODES)
-    require_choice("opara", "allocation", allocation, ALLOCATIONS)
-    require_choice("opara", "order", order, _ORDERS)
+    require_choice("opara", "allocation", allocation, ("journal", "conference"))
+    require_choice("opara", "order", order, ("resource", "graph"))
     if metric is not None:
         require_choice("opara", "metric", metric, METRICS)
-    require_choice("opara", "classes", classes, CLASSES)
+    require_choice("opara", "classes", classes, ("table", "roofline", "measured", "none"))
     require_count("opara", "max_streams", max_streams, none=", or None for no limit")
     released = mode == "impl"
     topological = graph.order_index.tolist()

@@ -20,7 +20,7 @@ def walked(how, captured):
     with running(how):
         for _ in range(6):
             makespan = walk.change(candidate.order[:9].copy(), 50.0, rng)
-            walk.heed(1.0)
+            walk.adapt(1.0)
             found.append((makespan, candidate.rows.tolist(), walk._moves.tolist()))
     return found
 

@@ -60,7 +60,7 @@ def test_a_walk_keeps_the_launch_order_topological(graph, seed, n_gpus):
     path = np.array(candidate.order[: 1 + len(graph) // 2])
     for _ in range(5):
         walk.change(path, 1e9, rng)
-        walk.heed(1.0)
+        walk.adapt(1.0)
     assert sorted(candidate.order.tolist()) == list(range(len(graph)))
     assert candidate.place[candidate.order].tolist() == list(range(len(graph)))
     assert (candidate.place[graph.src] < candidate.place[graph.dst]).all()
@@ -78,9 +78,9 @@ def test_every_move_is_made_and_counted():
     assert walk._moves["tries"].shape == (len(MOVES),)
     assert walk._moves["tries"].min() > 0
     assert walk._moves["tries"].sum() == 200
-    walk.heed(0.9)
+    walk.adapt(0.9)
     assert walk._steps == pytest.approx(13.0)
-    walk.heed(0.1)
+    walk.adapt(0.1)
     assert walk._steps == pytest.approx(10.0)
     assert np.diff(walk._moves["below"], prepend=0.0).min() > 0.03
     assert walk._moves["below"][-1] == 1.0

@@ -129,9 +129,9 @@ def autograph(
 
     Notes
     -----
-    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`partition`), the best variants of
-    each part are searched (`backtracking`) by the mixed critical path cost (`cost`), runs of adjacent parts too,
-    which a dynamic program with lists of the `top` best chooses from (`intervals`), and the `top` graphs that come
+    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`atoms`), the best variants of
+    each part are searched (`Backtracking`) by the mixed critical path cost (`MixedCost`), runs of adjacent parts too,
+    which a dynamic program with lists of the `top` best chooses from (`best_choices`), and the `top` graphs that come
     out are measured on their streams. The fastest is rewritten again until none is faster; the start is measured
     as well, so what is returned is never slower.
 

@@ -1,4 +1,4 @@
-"""HIOS: schedulers for several GPUs, by longest paths (LP) or recorded mappings (MR), with or without stages."""
+"""HIOS-LP, longest paths onto devices, and HIOS-MR, mappings recorded for each; with stages or without."""
 
 import numpy as np
 
@@ -165,6 +165,7 @@ def _by_paths(instance: Instance, insertion: bool, released: bool) -> tuple[Mapp
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
     map_some, n_open = (map_edges, len(instance.graph.src)) if released else (map_paths, len(instance.graph))
     found = instance.mapping(inserts=insertion, n_open=n_open)
+    found["out_ptr"], found["outputs"] = instance.outputs()
     while found.n_open:
         map_some(found)
     if released:

@@ -294,7 +294,6 @@ class Instance:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
         n = len(self.graph)
         in_ptr, inputs = self._edges(self._dst, self._src)
-        out_ptr, outputs = self._edges(self._src, self._dst)
         ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
         ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self._mean_time, np.diff(in_ptr)
         count = np.arange(n, dtype=np.int32)
@@ -302,9 +301,13 @@ class Instance:
         given[self.order] = count
         return Mapping(
             **numbers, n_ops=n, n_devices=len(self.devices), ops=ops, steps=steps, in_ptr=in_ptr, inputs=inputs,
-            out_ptr=out_ptr, outputs=outputs, time=self.times, latency=self._latency, bandwidth=self._bandwidth,
+            time=self.times, latency=self._latency, bandwidth=self._bandwidth,
             listed=count, open=count.copy(), given=given,
         )  # fmt: skip
+
+    def outputs(self) -> tuple[Ints, npt.NDArray[Any]]:
+        """Return where the edges of each producer begin, and the edges by producer."""
+        return self._edges(self._src, self._dst)
 
     def _edges(self, ends: Small, others: Small) -> tuple[Ints, npt.NDArray[Any]]:
         """Return the edges grouped by one of their ends, and where each group begins."""

@@ -1,4 +1,9 @@
-"""States of a part, the stages that end each, and the prefix tree of these, compiled."""
+"""States of a part, the stages that end each, and the prefix tree of these, compiled.
+
+Operators of a part are numbered topologically from 0. A state is what is still to be scheduled: with an operator it
+holds all those that it reads from. Stages are taken off its end, so what they leave is a state again. All states come
+from taking operators off the whole part, in falling order. The same stage of several states is one node of the tree.
+"""
 
 from math import inf
 from typing import Final
@@ -88,7 +93,7 @@ class Node(Row):
     asked: i4
 
 
-class Run(Table):
+class PartTable(Table):
     """What the search works on; where a number `n_...` and `margin` exceed the room, it returns for more."""
 
     n_ops: i8
@@ -142,12 +147,12 @@ class Run(Table):
     group_at: Column[i4] = length("n_ops")
 
 
-def holds(s: Run, state: int, x: int) -> bool:
+def holds(s: PartTable, state: int, x: int) -> bool:
     """Return whether a state holds an operator."""
     return s.masks[state * s.n_words + (x >> 6)] >> (x & 63) & 1 != 0
 
 
-def _is_free(s: Run, state: int, u: int) -> bool:
+def _is_free(s: PartTable, state: int, u: int) -> bool:
     """Return whether no operator of a state reads from `u`."""
     for e in range(s.reader_ptr[u], s.reader_ptr[u + 1]):
         if holds(s, state, s.readers[e]):
@@ -155,7 +160,7 @@ def _is_free(s: Run, state: int, u: int) -> bool:
     return True
 
 
-def _take_off(s: Run, p: int) -> None:
+def _take_off(s: PartTable, p: int) -> None:
     """Add the state without the operator of cell `p`, with its cells.
 
     These are the same but for the operator, and the sources that nothing else reads any more.
@@ -183,14 +188,14 @@ def _take_off(s: Run, p: int) -> None:
     s.n_states, s.n_cells = v + 1, at
 
 
-def _point(s: Run, p: int, offset: int, v: int) -> None:
+def _point(s: PartTable, p: int, offset: int, v: int) -> None:
     """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
     cell, rest = s.cells[p], s.states[v]
     cell.rest, cell.start, cell.end = v, rest.start + offset, rest.end
 
 
 @piece("search of IOS")
-def build_states(s: Run) -> None:
+def build_states(s: PartTable) -> None:
     """Find all states from the one that stands first, with what each of their cells leads to.
 
     A state is made once, by the sequence that takes its operators off in falling order. Every other
@@ -219,12 +224,12 @@ def build_states(s: Run) -> None:
 _SPREAD: Final = 0x1E3779B97F4A7C15
 
 
-def has_room(s: Run) -> bool:
+def has_room(s: PartTable) -> bool:
     """Return whether the nodes of another stage, and what is asked for it, can be added."""
     return s.n_nodes + s.margin <= s.nodes_room and s.n_written + s.margin <= s.written_room
 
 
-def _slot(s: Run, key: int) -> int:
+def _slot(s: PartTable, key: int) -> int:
     """Return the slot of the node with a key, or the free one where it belongs."""
     i = (wrapped(key * _SPREAD) >> 22) & (2 * s.nodes_room - 1)
     while s.slots[i] != 0 and s.nodes[s.slots[i]].key != key:
@@ -232,7 +237,7 @@ def _slot(s: Run, key: int) -> int:
     return i
 
 
-def extended(s: Run, node: int, symbol: int) -> int:
+def extended(s: PartTable, node: int, symbol: int) -> int:
     """Return the node that extends another by a symbol below 2 * n_ops."""
     key = node * 2 * s.n_ops + symbol
     i = _slot(s, key)
@@ -245,20 +250,20 @@ def extended(s: Run, node: int, symbol: int) -> int:
 
 
 @piece("search of IOS")
-def fill_slots(s: Run) -> None:
+def fill_slots(s: PartTable) -> None:
     """Fill the hash table, which is empty, with the nodes there are."""
     for node in range(FIRST_NODE, s.n_nodes):
         s.slots[_slot(s, s.nodes[node].key)] = node
 
 
-def root(s: Run, x: int) -> int:
+def root(s: PartTable, x: int) -> int:
     """Return the first operator of the group of an operator."""
     while s.groups[x].parent != x:
         x = s.groups[x].parent
     return x
 
 
-def _draft_groups(s: Run) -> int:
+def _draft_groups(s: PartTable) -> int:
     """Write the groups of the stage that is taken, by their first operators; return how many."""
     at, n_groups = 0, 0
     for d in range(s.depth, 0, -1):  # rising
@@ -274,12 +279,12 @@ def _draft_groups(s: Run) -> int:
     return n_groups
 
 
-def _symbol(s: Run, at: int) -> int:
+def _symbol(s: PartTable, at: int) -> int:
     """Return what a drafted operator looks like: the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
 
 
-def _comes_before(s: Run, a: int, b: int) -> bool:
+def _comes_before(s: PartTable, a: int, b: int) -> bool:
     """Return whether the group drafted at `a` comes before that at `b`, by the classes of their operators."""
     while _symbol(s, a) == _symbol(s, b) and s.drafted[a] & 1:
         a += 1
@@ -287,7 +292,7 @@ def _comes_before(s: Run, a: int, b: int) -> bool:
     return _symbol(s, a) < _symbol(s, b)
 
 
-def ask_for(s: Run, node: int) -> None:
+def ask_for(s: PartTable, node: int) -> None:
     """Give the stage that is taken, which a node stands for, the number of what it looks like.
 
     That is the classes of its operators in order, group by group: groups by their classes, equal ones by
@@ -319,7 +324,7 @@ def ask_for(s: Run, node: int) -> None:
     s.nodes[node].asked = s.nodes[look].asked
 
 
-def _open_state(s: Run) -> None:
+def _open_state(s: PartTable) -> None:
     """Begin with a state: its first frame, and who reads from whom in it."""
     at = 0
     for x in range(s.n_ops):
@@ -336,7 +341,7 @@ def _open_state(s: Run) -> None:
     value.cost, value.count, value.count_modulo = inf, 0.0, 0
 
 
-def _add(s: Run, us: float, rest: int, merge: int) -> None:
+def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
     """Try a stage that takes so long and leaves a state; it merges the operators of that number, -1: none."""
     value, then = s.values[s.state], s.values[rest]
     value.count += then.count
@@ -346,7 +351,7 @@ def _add(s: Run, us: float, rest: int, merge: int) -> None:
         value.cost, value.next, value.merge = us, rest, merge
 
 
-def _merge(s: Run) -> None:
+def _merge(s: PartTable) -> None:
     """Try the stages that merge operators which nothing in the state reads."""
     for m in range(s.n_merges):
         rest, at, end = s.state, s.states[s.state].start, s.states[s.state].end
@@ -363,7 +368,7 @@ def _merge(s: Run) -> None:
             _add(s, s.merge_cost[m], rest, m)
 
 
-def _take(s: Run, frame: Frame, after: Frame, cell: Cell) -> None:
+def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     """Take an operator off: it joins the groups of those that read from it."""
     x = cell.operator
     us, size, n_roots = s.time[x], 1, 1
@@ -393,7 +398,7 @@ def _take(s: Run, frame: Frame, after: Frame, cell: Cell) -> None:
     after.n_groups, after.n_unrooted, after.trail = n_groups, n_unrooted + (n_roots > 1), trail
 
 
-def _put_back(s: Run) -> None:
+def _put_back(s: PartTable) -> None:
     """Put back the operator taken last."""
     frame = s.frames[s.depth]
     s.depth -= 1
@@ -404,7 +409,7 @@ def _put_back(s: Run) -> None:
             s.groups[s.within[e]].n_sources -= 1
 
 
-def _try_stage(s: Run, frame: Frame, rest: int) -> None:
+def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
     """Try the stage that is taken if it is within the limits, and see whether it can be extended by others."""
     x = frame.operator
     if s.groups[x].size > s.most_ops or frame.n_groups - s.fewer[x] > s.most_groups:
@@ -426,7 +431,7 @@ def _try_stage(s: Run, frame: Frame, rest: int) -> None:
         ask_for(s, frame.node)
 
 
-def _search_state(s: Run) -> bool:
+def _search_state(s: PartTable) -> bool:
     """Go on with the endings of a state; return whether they are all tried.
 
     An ending is built by taking operators off in falling order, so each of them comes once and each
@@ -450,7 +455,7 @@ def _search_state(s: Run) -> bool:
 
 
 @piece("search of IOS")
-def search_endings(s: Run) -> None:
+def search_endings(s: PartTable) -> None:
     """Go on with the endings of all states, the smallest state first, until `left` or the room is used up.
 
     `state` is below 0 if all are tried.

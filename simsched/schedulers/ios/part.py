@@ -17,7 +17,7 @@ from simsched.schedulers.ios.endings import (
     FIRST_NODE,
     FORMULA,
     LOOK_UP,
-    Run,
+    PartTable,
     Value,
     build_states,
     fill_slots,
@@ -147,7 +147,7 @@ class PartSearch:
         source_ptr, sources = _joined(_turned(part.readers))
         merge_ptr, merged = _joined([merge[::-1] for merge in part.merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in part.readers)
-        self._run = run = Run(
+        self._run = run = PartTable(
             n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=limits.single_root, most_ops=most,
             most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(merge_costs), margin=n + 1,
             states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,

@@ -13,13 +13,11 @@ from simsched.model.schedule import Schedule
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits
-from simsched.schedulers.ios.solving import BLOCKS, Merging, Piece, Solver, Stages, blocks_of
+from simsched.schedulers.ios.solving import Latencies, Merging, Piece, Solver, blocks_of
 from simsched.schedulers.listing import MODES, require_choice, require_count, require_flag
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
 
-STRATEGIES: Final = ("both", "parallel", "merge")
-ENDINGS: Final = ("exact", "single_root")
 _MOST_THREADS: Final = 8
 _MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
 
@@ -134,8 +132,8 @@ def ios(
        MLSys 2021, arXiv:2011.01302.
     """
     for option, value, known in (
-        ("strategy", strategy, STRATEGIES), ("endings", endings, (None, *ENDINGS)), ("blocks", blocks, BLOCKS),
-        ("mode", mode, MODES),
+        ("strategy", strategy, ("both", "parallel", "merge")), ("endings", endings, (None, "exact", "single_root")),
+        ("blocks", blocks, ("labels", "dominators", "none")), ("mode", mode, MODES),
     ):  # fmt: skip
         require_choice("ios", option, value, known)
     for option, number in (("r", r), ("s", s), ("threads", threads)):
@@ -149,7 +147,7 @@ def ios(
     if strategy != "parallel":
         merging = Merging(graph, s if merge_limits else None, required=strategy == "merge")
     threads = min(threads or _MOST_THREADS, os.cpu_count() or 1)
-    stages = Stages(graph, cluster, cost, stage_latency, tools, merging, threads)
+    stages = Latencies(graph, cluster, cost, stage_latency, tools, merging, threads)
     if strategy == "merge":
         r = s = 1
     single_root = (endings or ("exact" if mode == "paper" else "single_root")) == "single_root"
@@ -160,7 +158,7 @@ def ios(
 
 
 def _schedule(
-    graph: OpGraph, device: str, solved: Sequence[Sequence[Piece]], costs: Stages, stopped: str | None, start: float
+    graph: OpGraph, device: str, solved: Sequence[Sequence[Piece]], costs: Latencies, stopped: str | None, start: float
 ) -> Schedule:
     """Put the stages of all pieces one after the other, with what the search saw."""
     pieces = [piece for block in solved for piece in block]

@@ -1,4 +1,4 @@
-"""From blocks to the stages they are run in."""
+"""From blocks to the stages they are run in: cut where they are too large, solved once where they are equal."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -21,8 +21,6 @@ from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, Sta
 from simsched.schedulers.listing import place_of
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
-
-BLOCKS: Final = ("labels", "dominators", "none")
 
 
 def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
@@ -151,7 +149,7 @@ _BATCH: Final = 256  # stages that a thread asks for between two looks at the cl
 Look = tuple[tuple[int, ...], ...]
 
 
-class Stages:
+class Latencies:
     """Latencies of the stages of a graph.
 
     Parameters
@@ -278,7 +276,7 @@ class Solver:
     """
 
     def __init__(
-        self, graph: OpGraph, stages: Stages, merging: Merging | None, limits: Limits, deadline: Deadline
+        self, graph: OpGraph, stages: Latencies, merging: Merging | None, limits: Limits, deadline: Deadline
     ) -> None:
         self._graph, self._stages, self._merging = graph, stages, merging
         self._limits, self._deadline = limits, deadline

@@ -76,9 +76,11 @@ class Draft:
             time=different[0] if len(rows) == 1 else np.concatenate(different),
         )  # fmt: skip
         table["devices"]["row"], table["devices"]["allowed"] = row, 1
+        self._links: tuple[Floats, Floats] | None = None
         if len(row) > 1:
             table["exact"], table["nbytes"] = map(np.ascontiguousarray, (graph.edge_transfer, graph.edge_nbytes))
-            table["latency"], table["rate"] = self._latency, self._rate = ways(cluster)
+            if np.isnan(graph.edge_transfer).any():
+                table["latency"], table["rate"] = self._links = ways(cluster)
 
     def mean_transfers(self) -> Floats:
         """Return the time of each edge between two devices in us, the mean over the pairs that links join, (n_edges,).
@@ -89,11 +91,14 @@ class Draft:
         if n == 1:
             return np.zeros(len(self._graph.src))
         exact = self._table["exact"]
-        pairs = np.isfinite(self._latency) & ~np.eye(n, dtype=np.bool_)
+        if self._links is None:
+            return exact
+        latency, rate = self._links
+        pairs = np.isfinite(latency) & ~np.eye(n, dtype=np.bool_)
         if not pairs.any():
             return np.nan_to_num(exact, nan=0.0)
         with np.errstate(over="ignore"):
-            moved = self._latency[pairs].mean() + self._table["nbytes"] * (1.0 / self._rate[pairs]).mean()
+            moved = latency[pairs].mean() + self._table["nbytes"] * (1.0 / rate[pairs]).mean()
         return np.where(np.isnan(exact), moved, exact)
 
     def upward_rank(self, *, transfers: bool = True) -> Floats:
@@ -188,9 +193,9 @@ class Draft:
                 piece(table)
             if not table.stuck and np.isfinite(table["ops"]["finish"]).all():
                 return
-            if len(self._devices) > 1 and np.isnan(table["exact"]).any():
+            if self._links is not None:
                 table["devices"]["allowed"] = 0
-                table["devices"]["allowed"][linked_devices(np.isfinite(self._latency))] = 1
+                table["devices"]["allowed"][linked_devices(np.isfinite(self._links[0]))] = 1
         require_finite(self._scheduler, inf)  # nothing else keeps operators from devices that are all linked
 
     def schedule(self, *, as_placed: bool = False) -> Schedule:

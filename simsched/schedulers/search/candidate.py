@@ -142,7 +142,7 @@ class StageMoves:
         op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(self._candidate.n))
         MOVES[int(rng.integers(len(MOVES)))](self._candidate, op, rng)
 
-    def heed(self, accepted: float) -> None:
+    def adapt(self, accepted: float) -> None:
         """Go on as before, whatever was accepted."""
 
 

@@ -1,6 +1,6 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 from typing import TYPE_CHECKING, Final
@@ -46,34 +46,6 @@ class Start:
     plan: Schedule
     makespan: float
     given: bool
-
-
-def plans(
-    starts: Sequence[str | Schedule],
-    also: Sequence[str | Schedule],
-    graph: OpGraph,
-    cluster: Cluster,
-    cost: CostModel,
-    tools: Tools,
-    enough: Callable[[], bool],
-) -> Iterator[tuple[str, Schedule]]:
-    """Yield the schedules to begin from by name; of the fast schedulers, those that refuse are left out.
-
-    Once there are `enough` no more are made; schedules that were given are there anyway.
-    """
-    for start in (*(starts or FAST), *also):
-        if isinstance(start, Schedule):
-            yield start.scheduler, start.check(cluster)
-        elif not enough():
-            try:
-                plan = tools.schedule(graph, cluster, start, cost)
-            except CostError:
-                raise  # all others would refuse too
-            except SimschedError:
-                if starts or start in also:
-                    raise
-                continue
-            yield start, plan
 
 
 def variants(
@@ -191,7 +163,7 @@ class Arm:
         cold: float,
         rng: np.random.Generator,
         deadline: Deadline,
-        tell: Callable[[int, float], None],
+        report: Callable[[int, float], None],
     ) -> int:
         """Change the candidate step by step, with ever less patience for what is worse.
 
@@ -201,7 +173,7 @@ class Arm:
             How many.
         hot, cold
             Temperature at first and at last, as parts of the best makespan.
-        tell
+        report
             Called now and then with the evaluations so far and the best makespan in us.
 
         Returns
@@ -213,9 +185,9 @@ class Arm:
         path = np.zeros(0, np.int64)
         while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
             if spent >= look:
-                tell(spent, self.best)
+                report(spent, self.best)
                 if look:
-                    self._moves.heed((self.accepted - accepted) / _LOOK)
+                    self._moves.adapt((self.accepted - accepted) / _LOOK)
                 look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
                 spent += 1
                 continue
@@ -361,8 +333,21 @@ def search(
     rng, began = require_rng("search", rng), running_time()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
-        for name, plan in plans(given, more, graph, cluster, cost, tools, lambda: bool(found) and deadline.over()):
-            found.extend(variants(name, plan, cluster, cost, tools, execution, streams))
+        for one in (*(given or FAST), *more):  # schedules that were given are there anyway
+            if isinstance(one, Schedule):
+                name, plan = one.scheduler, one.check(cluster)
+            elif found and deadline.over():
+                continue
+            else:
+                try:
+                    name, plan = one, tools.schedule(graph, cluster, one, cost)
+                except CostError:
+                    raise  # all others would refuse too
+                except SimschedError:
+                    if given or one in more:
+                        raise
+                    continue
+            found += variants(name, plan, cluster, cost, tools, execution, streams)
         if not found:
             raise SchedulerError(
                 f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
@@ -372,7 +357,7 @@ def search(
         arms: list[Arm] = []
         spent = len(found)
 
-        def tell(more: int, makespan: float) -> None:
+        def report(more: int, makespan: float) -> None:
             if progress is not None:
                 progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
 
@@ -381,10 +366,10 @@ def search(
                 break
             arms.append(arm := _arm(tried, cluster, cost, tools, streams))
             spent += 1
-            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, tell)
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, report)
         best = min(arms, key=lambda arm: arm.best)
         best.restart()
-        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, tell)
+        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
     return renamed(plan, "search", makespan, {

@@ -395,12 +395,12 @@ class Walk:
 
     Notes
     -----
-    `core.MOVES`: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
+    `MOVES`: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
     ``exchange`` two operators that are launched about the same time; ``follow`` an operator that it reads
     from or that reads from it; put a ``chain`` of readers on any stream; ``cross`` two streams: they exchange what
     they launch from then on; ``gather`` a stretch of the critical path on one stream; ``clear`` the
     stream around an operator. Operators stay behind all that they read from.
-    The model is `model`'s: O(V (streams in use) + E) for each step.
+    O(V (streams in use) + E) for each step.
     """
 
     def __init__(
@@ -453,7 +453,7 @@ class Walk:
         walk(table)
         return table.makespan
 
-    def heed(self, accepted: float) -> None:
+    def adapt(self, accepted: float) -> None:
         """Go further where the simulator accepts most of what the model proposes, else less far.
 
         Moves that make the candidate better by the model become more likely.
