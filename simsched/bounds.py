@@ -14,7 +14,7 @@ from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.costmodel import CostModel, default_cost, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints, distinct
-from simsched.model.program import launch_ptr
+from simsched.model.launches import launch_ptr
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import Demand, demand_of

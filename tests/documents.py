@@ -6,7 +6,7 @@ import numpy as np
 
 import simsched as ss
 from simsched.calibration import Calibration, ParameterRow, Residual
-from simsched.calibration.evidence import Run
+from simsched.calibration.evidence import MeasuredRun
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
 from simsched.experiments.accuracy.accuracy import AccuracyFile
 from simsched.model.graph import Kernel
@@ -66,7 +66,7 @@ def calibration():
     residuals = (Residual("one", 121.0, 125.0, "held-out"),)
     return Calibration(
         CLUSTER.replace_devices(launch=2.9), CLUSTER, GRAPH, {"a": 81.0, "b": 20.0}, {"conv": 1.31}, rows, residuals,
-        rows[:1], (Run.of(replay()),), (True,), {"device": "A40"},
+        rows[:1], (MeasuredRun.of(replay()),), (True,), {"device": "A40"},
     )  # fmt: skip
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
 from simsched.calibration.calibration import Calibration, scales_of
-from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, Residual, Run, runs_of, with_shares
+from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, runs_of, with_shares
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
-from simsched.calibration.rows import beliefs_of, identified, updated, with_rows
-from simsched.calibration.stages import microbenchmarked
+from simsched.calibration.microbenchmarks import microbenchmarked
+from simsched.calibration.parameter_rows import beliefs_of, identified, updated, with_rows
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
@@ -139,7 +139,7 @@ def recalibrate(
     return before if _is_worse(found, before) else found
 
 
-def _in_place(start: Calibration, runs: Sequence[Run], unseen: Sequence[bool]) -> Calibration:
+def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
     rows, graph = start.microbenchmarked, start.graph
     cluster = with_rows(start.prior, rows)
@@ -164,7 +164,7 @@ def _in_place(start: Calibration, runs: Sequence[Run], unseen: Sequence[bool]) -
     return _with_runs(fitted, runs, unseen)
 
 
-def _with_runs(fitted: Calibration, runs: Sequence[Run], unseen: Sequence[bool]) -> Calibration:
+def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration with these runs in place, and what it says of them."""
     graph = fitted.graph
     assert graph is not None
@@ -235,7 +235,7 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
     return found
 
 
-def _held_out(runs: Sequence[Run], part: float, rng: np.random.Generator) -> list[bool]:
+def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator) -> list[bool]:
     """Return which runs no fit is to see: a part of those on several streams, if there are enough."""
     several = [i for i, run in enumerate(runs) if run.is_concurrent]
     few = not part or len(several) < _FEWEST_TO_HOLD_OUT

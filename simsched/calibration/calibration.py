@@ -10,7 +10,7 @@ import numpy as np
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import CalibrationError
 from simsched.base.kinds import Amount
-from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, Residual, Run
+from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
 from simsched.calibration.file import CalibrationFile, RunFile
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
@@ -80,7 +80,7 @@ class Calibration(Checked, Document):
     parameters: tuple[ParameterRow, ...]
     residuals: tuple[Residual, ...]
     microbenchmarked: tuple[ParameterRow, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[MeasuredRun, ...] = ()
     held_out: tuple[bool, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     _applied: dict[int, Any] = field(default_factory=dict, init=False, repr=False)

@@ -1,4 +1,4 @@
-"""`Run`: what calibration keeps of a replay, and what the simulator says of the same program."""
+"""`MeasuredRun`: what calibration keeps of a replay, and what the simulator says of the same program."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,12 @@ from simsched.base.numeric import frozen
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Ints
+from simsched.model.launches import launch_ptr
 from simsched.model.profile import Replay
-from simsched.model.program import LAUNCH, Program, launch_ptr
+from simsched.model.program import LAUNCH, Program
 from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator import simulate
-from simsched.simulator.compiled.plan import Plan, launches_of
+from simsched.simulator.compiled.prepared import Plan, launches_of
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 """How the names of runs begin that identify parameters; all others are runs of a graph in place."""
@@ -93,7 +94,7 @@ class Residual(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class MeasuredRun:
     """Measured runs of one program, as far as a fit needs them.
 
     Parameters
@@ -135,10 +136,10 @@ class Run:
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
     def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again
-        return Run, (self.name, self.program, self.latency, self.launches, self.copies)
+        return MeasuredRun, (self.name, self.program, self.latency, self.launches, self.copies)
 
     @classmethod
-    def of(cls, replay: Replay) -> "Run":
+    def of(cls, replay: Replay) -> "MeasuredRun":
         """Return what is kept of a replay."""
         times = times_of(replay.trace)
         return cls(replay.name, replay.program, replay.latency, times.launches, times.copies)
@@ -148,7 +149,7 @@ class Run:
         """The graph that ran."""
         return self.program.graph
 
-    def over(self, graph: OpGraph) -> "Run":
+    def over(self, graph: OpGraph) -> "MeasuredRun":
         """Return the run over another description of the graph that ran."""
         if graph is self.graph:
             return self
@@ -284,12 +285,12 @@ def weighted_median(values: Floats, weights: Weights) -> float:
     return float(values[order[at]])
 
 
-def runs_of(replays: Sequence[Replay]) -> tuple[Run, ...]:
+def runs_of(replays: Sequence[Replay]) -> tuple[MeasuredRun, ...]:
     """Return what is kept of replays."""
-    return tuple(Run.of(replay) for replay in replays)
+    return tuple(MeasuredRun.of(replay) for replay in replays)
 
 
-def with_shares(graph: OpGraph, runs: Sequence[Run]) -> OpGraph:
+def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
     """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
     if not (np.diff(graph.kernel_ptr) > 1).any():
         return graph

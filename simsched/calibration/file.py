@@ -9,13 +9,14 @@ import numpy as np
 from simsched.base.codec import brief
 from simsched.base.errors import CalibrationError
 from simsched.base.kinds import Among, Amount, Count, Gaps
-from simsched.calibration.evidence import Residual, Run
+from simsched.calibration.evidence import MeasuredRun, Residual
 from simsched.calibration.parameters import ParameterRow
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints
+from simsched.model.launches import Copies
 from simsched.model.profile.measured import Times
-from simsched.model.program import EXECUTIONS, Copies, Program
+from simsched.model.program import EXECUTIONS, Program
 
 _COLUMNS = ("thread_ptr", "action", "device", "stream", "argument", "priority")
 
@@ -87,7 +88,7 @@ class RunFile:
     copies: CopiesFile
 
     @classmethod
-    def of(cls, run: Run) -> "RunFile":
+    def of(cls, run: MeasuredRun) -> "RunFile":
         """Return a run."""
         program, copies = run.program, run.program.copies
         return cls(
@@ -100,7 +101,7 @@ class RunFile:
             **{name: np.asarray(getattr(program, name)) for name in _COLUMNS},
         )  # fmt: skip
 
-    def made(self, graph: OpGraph, cluster: Cluster) -> Run:
+    def made(self, graph: OpGraph, cluster: Cluster) -> MeasuredRun:
         """Return the run of a graph on a cluster."""
         copies = self.copies
         op, device = copies.op.astype(np.int32), copies.device.astype(np.int32)
@@ -116,7 +117,7 @@ class RunFile:
                                    ("copies", copies.times, len(program.copies.op))):  # fmt: skip
             if times.shape != (2 * count,):
                 raise CalibrationError(f"run {self.name!r}: {name} must hold start and end of {count} spans in us")
-        return Run(self.name, program, self.latency, self.launches.reshape(-1, 2), copies.times.reshape(-1, 2))
+        return MeasuredRun(self.name, program, self.latency, self.launches.reshape(-1, 2), copies.times.reshape(-1, 2))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.calibration.evidence import Run, Values, weighted_median
+from simsched.calibration.evidence import MeasuredRun, Values, weighted_median
 from simsched.calibration.fitting import Fit, fit
 from simsched.calibration.parameters import SHARING, Belief, inflated, with_values
 from simsched.model.cluster import Cluster
@@ -24,7 +24,7 @@ _MOST_UPDATES: Final = 8
 _ROUNDS: Final = 2
 
 
-def operator_times(runs: Sequence[Run], cluster: Cluster, before: Floats | None = None) -> Floats:
+def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats | None = None) -> Floats:
     """Return the time alone of each operator with which simulated times in runs are the measured ones.
 
     Parameters
@@ -72,7 +72,7 @@ def _middle(values: Floats, weights: Floats, spread: Floats) -> float:
 
 
 def refit(
-    runs: Sequence[Run],
+    runs: Sequence[MeasuredRun],
     cluster: Cluster,
     beliefs: Mapping[str, Belief],
     identified: Container[str] = (),
@@ -119,7 +119,7 @@ def refit(
     return found, times
 
 
-def _matters(name: str, runs: Sequence[Run]) -> bool:
+def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
     """Return whether a parameter can matter to runs: those of captured graphs only where there are any, and so on."""
     if name.startswith("graph_"):
         return any(run.program.execution == "graph" for run in runs)
@@ -130,7 +130,7 @@ def _matters(name: str, runs: Sequence[Run]) -> bool:
     return True
 
 
-def _residuals(runs: Sequence[Run], cluster: Cluster, times: Floats) -> Floats:
+def _residuals(runs: Sequence[MeasuredRun], cluster: Cluster, times: Floats) -> Floats:
     rows: list[Floats] = []
     for run in runs:
         found = run.simulated(cluster, times)
@@ -143,6 +143,6 @@ def _residuals(runs: Sequence[Run], cluster: Cluster, times: Floats) -> Floats:
     return np.concatenate(rows)
 
 
-def _groups(runs: Sequence[Run]) -> Ints:
+def _groups(runs: Sequence[MeasuredRun]) -> Ints:
     """Return the number of the run that each residual of them is of."""
     return np.concatenate([np.full(1 + len(run.graph), i) for i, run in enumerate(runs)])

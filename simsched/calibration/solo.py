@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.calibration.evidence import Run
+from simsched.calibration.evidence import MeasuredRun
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Ints
@@ -49,7 +49,7 @@ class SoloRuns:
     `saturating_warps` and `block_spread`. c is the one with which those of a family that DRAM does not limit fit best.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[MeasuredRun]) -> None:
         found: dict[Signature, list[float]] = {}
         operators: dict[Signature, Operator] = {}
         for run in runs:

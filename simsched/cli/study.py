@@ -22,7 +22,7 @@ Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched stud
 
 
 @dataclass(frozen=True)
-class Run:
+class Execution:
     """How the rows of a study are run."""
 
     workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
@@ -63,7 +63,7 @@ class Run:
 def run(
     file: Annotated[str, argument("FILE", "Study file: .toml.")],
     output: Annotated[str, option("Where its rows are kept.", "--output", "-o", metavar="FOLDER")],
-    how: Run,
+    how: Execution,
 ) -> None:
     """Run what is missing of a study, and say what came of it."""
     how.run(ss.Study.from_file(file), output)
@@ -71,7 +71,7 @@ def run(
 
 @study.command()
 @opt.expanded
-def resume(folder: Folder, how: Run) -> None:
+def resume(folder: Folder, how: Execution) -> None:
     """Go on with a study that was stopped: the configuration is the one in its folder."""
     how.run(ss.Results.open(folder).study, folder)
 

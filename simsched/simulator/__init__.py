@@ -3,6 +3,6 @@
 from simsched.simulator.evaluator import Evaluator
 from simsched.simulator.sampling import Makespans, simulate_batch, simulate_many
 from simsched.simulator.simulate import simulate
-from simsched.simulator.stages import StageLatency
+from simsched.simulator.stage_latency import StageLatency
 
 __all__ = ["Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"]

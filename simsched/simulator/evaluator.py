@@ -14,7 +14,7 @@ from simsched.model.lowering import Lowering
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.plan import Plan, launch_rows, simulate_compiled
+from simsched.simulator.compiled.prepared import Plan, launch_rows, simulate_compiled
 from simsched.simulator.workload import demand_of
 
 Columns = dict[str, npt.NDArray[np.int64]]

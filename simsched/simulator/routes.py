@@ -7,7 +7,8 @@ import numpy as np
 from simsched.model.cluster import Cluster
 from simsched.model.cluster.routing import Routes
 from simsched.model.graph.columns import Ints
-from simsched.model.program import COPY, Program, Small
+from simsched.model.launches import Small
+from simsched.model.program import COPY, Program
 
 
 class CopyRoutes(NamedTuple):

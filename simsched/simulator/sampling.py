@@ -17,8 +17,8 @@ from simsched.model.costmodel import CostModel
 from simsched.model.graph.columns import Floats
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
-from simsched.simulator.compiled.plan import Plan, launches_of, plan_of
-from simsched.simulator.compiled.run import Run
+from simsched.simulator.compiled.memory import Memory
+from simsched.simulator.compiled.prepared import Plan, launches_of, plan_of
 from simsched.simulator.simulate import program_for
 from simsched.simulator.workload import Jitter, factors
 
@@ -200,7 +200,7 @@ def simulate_batch(
     """
     _require_count("workers", workers)
 
-    memories: list[Run] = []
+    memories: list[Memory] = []
 
     def run(place: int) -> float:
         try:
@@ -236,7 +236,7 @@ def _rows(plan: Plan, n: int, workers: int) -> int:
 
 
 def _in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, memories: list[Run]
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, memories: list[Memory]
 ) -> Iterator[Result]:
     """Give the results of a function for each item in order, several of them worked on at a time.
 

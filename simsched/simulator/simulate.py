@@ -11,7 +11,7 @@ from simsched.model.costmodel import CostModel
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.plan import simulate_compiled
+from simsched.simulator.compiled.prepared import simulate_compiled
 from simsched.simulator.workload import Jitter, demand
 
 ENGINES: Final = ("auto", "compiled", "reference")

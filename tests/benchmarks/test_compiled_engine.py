@@ -15,7 +15,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.simulator.compiled.plan import launches_of, plan_of
+from simsched.simulator.compiled.prepared import launches_of, plan_of
 
 pytestmark = pytest.mark.benchmark
 

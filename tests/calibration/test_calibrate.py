@@ -9,7 +9,7 @@ from hidden_device import HIDDEN, PRIOR, HiddenDevice
 import simsched as ss
 from simsched.base.errors import CalibrationError
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.calibration.evidence import Run
+from simsched.calibration.evidence import MeasuredRun
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.profile import MeasuredDevice, MeasuredOperator, Profile
 from simsched.model.trace import measured_trace
@@ -109,10 +109,10 @@ def test_copies_that_take_turns_are_no_faster_link():
     device = HiddenDevice(prior, prior.replace_links(bandwidth=40e3), noise=0.0)
     found = device.microbenchmarks()
     plan = next(run for run in found.runs if run.name == "transfer/4-at-once")
-    copies = Run.of(plan).copies
+    copies = MeasuredRun.of(plan).copies
     assert np.ptp(copies[:, 1]) < 100.0  # the simulator shares
     turns = copies[:, :1].min() + 400.0 * np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
-    trace = measured_trace(plan.program, prior, Run.of(plan).launches, turns)
+    trace = measured_trace(plan.program, prior, MeasuredRun.of(plan).launches, turns)
     only = (replace(plan, trace=trace), *(run for run in found.runs if run.name.startswith("transfer/one")))
     assert row(calibrate(None, replace(found, runs=only)), "link.bandwidth").value == pytest.approx(40e3, rel=0.02)
 
@@ -132,7 +132,7 @@ def test_a_fit_leaves_a_plateau(microbenchmarks):
 def test_what_no_value_explains_is_contradicted(microbenchmarks):
     """The same two kernels, said to have taken 8 times as long as one."""
     run = next(run for run in microbenchmarks.runs if run.name == PAIR)
-    kept = Run.of(run)
+    kept = MeasuredRun.of(run)
     together = np.array([not name.startswith("alone") for name in kept.graph.names])[kept.program.launch_op]
     launches = kept.launches.copy()
     launches[together, 1] += 7 * np.diff(launches[~together]).mean()

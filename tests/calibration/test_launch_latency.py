@@ -4,8 +4,8 @@ import pytest
 
 import simsched as ss
 from hwbackend.microbenchmarks import schedules
-from simsched.calibration.evidence import Run, times_of
-from simsched.calibration.stages import microbenchmarked
+from simsched.calibration.evidence import MeasuredRun, times_of
+from simsched.calibration.microbenchmarks import microbenchmarked
 
 
 def found_by_overheads(truth, prior):
@@ -15,7 +15,7 @@ def found_by_overheads(truth, prior):
         if plan.scheduler.startswith("overhead/"):
             trace = ss.simulate(plan, truth)
             times = times_of(trace)
-            runs.append(Run(plan.scheduler, trace.program, (trace.makespan,) * 3, times.launches, times.copies))
+            runs.append(MeasuredRun(plan.scheduler, trace.program, (trace.makespan,) * 3, times.launches, times.copies))
     rows, residuals = microbenchmarked(runs, prior)
     return {row.name: row for row in rows}, max(abs(row.error) for row in residuals)
 

@@ -5,7 +5,8 @@ import numpy as np
 from hwbackend.cpu_device import Machine
 from hwbackend.cpu_run import Work
 from simsched.model.graph import Kernel, Operator, OpGraph
-from simsched.model.program import ACTIONS, Copies, Program
+from simsched.model.launches import Copies
+from simsched.model.program import ACTIONS, Program
 
 NO_COPIES = Copies([], [], [], [])
 

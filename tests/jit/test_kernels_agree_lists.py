@@ -10,8 +10,8 @@ import workloads
 from simsched.base.errors import ScheduleError
 from simsched.base.jit.pieces import running
 from simsched.model.lowering import Lowering
+from simsched.model.lowering.candidate import Clock
 from simsched.model.lowering.lowering import OPTIONS
-from simsched.model.lowering.tables import Clock
 from simsched.schedulers import schedule
 
 GRAPH = workloads.random_layered(n_ops=24, n_layers=4, comm_ratio=0.8, rng=5)

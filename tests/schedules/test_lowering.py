@@ -11,8 +11,9 @@ from simsched.base.errors import ProgramError, ScheduleError, SimulationError
 from simsched.base.io import dump_json, parse_json
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.launches import Copies
 from simsched.model.plan import Placement
-from simsched.model.program import ACTIONS, BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.program import ACTIONS, BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 

@@ -97,7 +97,7 @@ def test_data_frame(results):
 
 def test_means(results):
     """Four schedulers at two widths, over two instances each: mean and standard deviation of the two."""
-    from simsched.experiments.study.tables import means
+    from simsched.experiments.study.means import means
 
     rows = means(results.columns, results.rows)
     assert [(row["workload.width"], row["scheduler"]) for row in rows[:5]] == [

@@ -5,7 +5,7 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import SimulationError, WhatIfError
-from simsched.experiments.comparison.rows import Sampling
+from simsched.experiments.comparison.row import Sampling
 from simsched.experiments.whatif.robust import Robust, Robustness, robust
 
 CLUSTER = ss.Cluster.preset("a100").without_overheads()

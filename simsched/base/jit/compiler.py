@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from struct import pack
 from types import FunctionType, ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
+from simsched.base.jit.module import Module, Value, llvm, shown
 from simsched.base.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
 from simsched.base.jit.units import CompileError, Unit, is_kernel, wrapped
 
-_NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
 _INT_OPS: Final = {
@@ -36,13 +36,6 @@ declare i64 @llvm.fptosi.sat.i64.f64(double)
 """
 
 
-class Value(NamedTuple):
-    """An operand: its type, and its text in LLVM assembly."""
-
-    kind: Any
-    text: str
-
-
 def compile_piece(entry: FunctionType, symbol: str, units: Mapping[str, Unit]) -> str:
     """Return LLVM assembly of a function of one table and of the kernels that it calls.
 
@@ -56,7 +49,7 @@ def compile_piece(entry: FunctionType, symbol: str, units: Mapping[str, Unit]) -
     CompileError
         If something is not in the subset; the message names file, line and remedy.
     """
-    module = _Module(units)
+    module = Module(units)
     module.symbols[entry] = symbol
     module.todo.append(entry)
     text = [_INTRINSICS]
@@ -66,54 +59,13 @@ def compile_piece(entry: FunctionType, symbol: str, units: Mapping[str, Unit]) -
     return "\n".join([*text, *module.metadata.values(), ""])
 
 
-class _Module:
-    """What the functions of a piece share: their symbols, and who of their memory cannot be the same."""
-
-    def __init__(self, units: Mapping[str, Unit]) -> None:
-        self.units = units
-        self.symbols: dict[FunctionType, str] = {}
-        self.todo: list[FunctionType] = []
-        self.metadata = {"": "!0 = !{}", "root": '!1 = !{!"memory"}'}
-
-    def symbol(self, function: FunctionType) -> str:
-        """Return the symbol of a kernel, which is compiled in due course."""
-        if function not in self.symbols:
-            self.symbols[function] = f"{function.__module__}.{function.__qualname__}"
-            self.todo.append(function)
-        return self.symbols[function]
-
-    def tag(self, name: str) -> str:
-        """Return the mark of a field, or of columns of a type: nothing else is the same memory."""
-        if name not in self.metadata:
-            k = len(self.metadata)
-            self.metadata[name + " "] = f'!{k} = !{{!"{name}", !1, i64 0}}'
-            self.metadata[name] = f"!{k + 1} = !{{!{k}, !{k}, i64 0}}"
-        return f", !tbaa {self.metadata[name].partition(' ')[0]}"
-
-
-def _llvm(kind: Any) -> str:
-    """Return a type in LLVM assembly."""
-    if isinstance(kind, str):
-        return kind
-    return f"{{ {', '.join(map(_llvm, kind))} }}" if type(kind) is tuple else "ptr"
-
-
-def _shown(kind: Any) -> str:
-    """Return a type as a reader of the kernel knows it."""
-    if isinstance(kind, ColumnKind):
-        return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
-    if type(kind) is tuple:
-        return f"({', '.join(map(_shown, kind))})"
-    return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
-
-
 class _Function:
     """One kernel on its way to LLVM assembly.
 
     Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
     """
 
-    def __init__(self, module: _Module, function: FunctionType) -> None:
+    def __init__(self, module: Module, function: FunctionType) -> None:
         self._module, self._function = module, function
         self._unit = module.units[function.__code__.co_filename]
         self._definition = self._unit.definition(function.__name__)
@@ -132,8 +84,8 @@ class _Function:
         self._block(self._definition.body)
         if not self._ended():
             self._code.append("  ret void" if self._returns == NONE else "  unreachable")
-        listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
-        head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
+        listed = ", ".join(f"{llvm(kind)} %p.{name}" for name, kind in parameters.items())
+        head = f"define {'' if external else 'internal '}{llvm(self._returns)} "
         head += f'@"{self._module.symbols[self._function]}"({listed}) nounwind {{'
         return [head, *self._slots, *self._code, "}"]
 
@@ -160,10 +112,10 @@ class _Function:
         return Value(kind, f"%v{self._count}")
 
     def _set(self, place: Value, value: Value) -> None:
-        self._code.append(f"  store {_llvm(place.kind)} {value.text}, ptr {place.text}")
+        self._code.append(f"  store {llvm(place.kind)} {value.text}, ptr {place.text}")
 
     def _get(self, place: Value) -> Value:
-        return self._emit(place.kind, f"load {_llvm(place.kind)}, ptr {place.text}")
+        return self._emit(place.kind, f"load {llvm(place.kind)}, ptr {place.text}")
 
     def _labels(self, n: int) -> list[str]:
         self._count += n
@@ -188,7 +140,7 @@ class _Function:
     def _slot(self, kind: Any) -> Value:
         """Return a new place on the stack."""
         self._count += 1
-        self._slots.append(f"  %v{self._count} = alloca {_llvm(kind)}")
+        self._slots.append(f"  %v{self._count} = alloca {llvm(kind)}")
         return Value(kind, f"%v{self._count}")
 
     # --- statements
@@ -234,7 +186,7 @@ class _Function:
         value = self._expr(node)
         if type(value.kind) is not tuple:
             return [value]
-        whole = f"extractvalue {_llvm(value.kind)} {value.text}"
+        whole = f"extractvalue {llvm(value.kind)} {value.text}"
         return [self._emit(kind, f"{whole}, {k}") for k, kind in enumerate(value.kind)]
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
@@ -249,13 +201,13 @@ class _Function:
         values = [] if node.value is None else self._values(node.value)
         kinds = self._returns if type(self._returns) is tuple else (self._returns,) * (self._returns != NONE)
         if len(values) != len(kinds):
-            self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
+            self._refuse(f"the result is {shown(self._returns)}; return that, everywhere")
         values = [self._fitting(value, kind, "the result") for value, kind in zip(values, kinds, strict=True)]
         found = values[0] if len(values) == 1 else Value(self._returns, "undef" if values else "")
         for k, value in enumerate(values if len(values) > 1 else []):
-            operands = f"{_llvm(found.kind)} {found.text}, {_llvm(value.kind)} {value.text}, {k}"
+            operands = f"{llvm(found.kind)} {found.text}, {llvm(value.kind)} {value.text}, {k}"
             found = self._emit(found.kind, f"insertvalue {operands}")
-        self._code.append(f"  ret {_llvm(self._returns)} {found.text}")
+        self._code.append(f"  ret {llvm(self._returns)} {found.text}")
 
     def _do_if(self, node: ast.If) -> None:
         then, otherwise, end = self._labels(3)
@@ -317,12 +269,12 @@ class _Function:
 
     def _store_local(self, name: str, value: Value) -> None:
         if value.kind == NONE or type(value.kind) is tuple:
-            self._refuse(f"{name!r} cannot be {_shown(value.kind)}; give each part a name")
+            self._refuse(f"{name!r} cannot be {shown(value.kind)}; give each part a name")
         if name not in self._locals:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]
         if place.kind != value.kind:
-            self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
+            self._refuse(f"{name!r} is {shown(place.kind)} and becomes {shown(value.kind)}; use two names")
         self._set(place, value)
 
     def _place(self, node: ast.expr) -> tuple[Value, str]:
@@ -334,7 +286,7 @@ class _Function:
         elif isinstance(node, ast.Subscript):
             column, part = self._expr(node.value), node.slice
             if not isinstance(column.kind, ColumnKind):
-                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+                self._refuse(f"{ast.unparse(node.value)!r} is {shown(column.kind)} and has no places")
             code = name = column.kind.element
             if isinstance(part, ast.Slice):
                 if part.lower is None or part.upper or part.step:
@@ -424,7 +376,7 @@ class _Function:
         if {a.kind, b.kind} == {BOOL} and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
             return self._emit(BOOL, f"{_INT_OPS[type(op)]} i1 {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, FLOAT, BOOL}:
-            self._refuse(f"arithmetic of {_shown(a.kind)} and {_shown(b.kind)}")
+            self._refuse(f"arithmetic of {shown(a.kind)} and {shown(b.kind)}")
         if FLOAT in (a.kind, b.kind):
             if type(op) not in _FLOAT_OPS:
                 self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
@@ -484,7 +436,7 @@ class _Function:
         if value.kind == BOOL:
             return value
         if exactly or value.kind not in (INT, FLOAT):
-            self._refuse(f"{ast.unparse(node)!r} is {_shown(value.kind)}, no truth; compare it")
+            self._refuse(f"{ast.unparse(node)!r} is {shown(value.kind)}, no truth; compare it")
         return self._compare("ne", value, Value(INT, "0"))
 
     def _get_compare(self, node: ast.Compare) -> Value:
@@ -520,11 +472,11 @@ class _Function:
         if FLOAT in (a.kind, b.kind):
             for value in (a, b):
                 if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
-                    self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
+                    self._refuse(f"a float is compared with {shown(value.kind)}; write float(...)")
             a, b = self._as_float(a), self._as_float(b)
             return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, BOOL}:
-            self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
+            self._refuse(f"{shown(a.kind)} is compared with {shown(b.kind)}")
         a, b = self._as_int(a), self._as_int(b)
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
 
@@ -573,7 +525,7 @@ class _Function:
                 if called in _ROUNDED:
                     first = self._emit(FLOAT, f"call double @llvm.{_ROUNDED[called]}.f64(double {first.text})")
                 return self._emit(INT, f"call i64 @llvm.fptosi.sat.i64.f64(double {first.text})")
-        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(_shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
+        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _call(self, function: FunctionType, node: ast.Call) -> Value:
         kinds, result = self.signature(function)
@@ -581,8 +533,8 @@ class _Function:
         if len(node.args) + len(node.keywords) != len(kinds) or set(named) != set(kinds):
             self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them")
         given = {name: self._fitting(self._expr(each), kinds[name], f"{name!r}") for name, each in named.items()}
-        listed = ", ".join(f"{_llvm(kinds[name])} {given[name].text}" for name in kinds)
-        call = f'call {_llvm(result)} @"{self._module.symbol(function)}"({listed})'
+        listed = ", ".join(f"{llvm(kinds[name])} {given[name].text}" for name in kinds)
+        call = f'call {llvm(result)} @"{self._module.symbol(function)}"({listed})'
         if result == NONE:
             self._code.append(f"  {call}")
             return Value(NONE, "")
@@ -595,7 +547,7 @@ class _Function:
         if value.kind == BOOL and kind == INT:
             return self._as_int(value)
         if value.kind != kind:
-            self._refuse(f"{what} is {_shown(value.kind)}, and has to be {_shown(kind)}; write int(...) or float(...)")
+            self._refuse(f"{what} is {shown(value.kind)}, and has to be {shown(kind)}; write int(...) or float(...)")
         return value
 
     def _as_int(self, value: Value) -> Value:

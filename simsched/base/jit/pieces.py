@@ -134,7 +134,10 @@ class Piece(Generic[T]):
     @cached_property
     def key(self) -> str:
         """A digest of the sources, the tables and the compiler."""
-        text = digest_of(self._units) + Path(__file__).with_name("compiler.py").read_text(encoding="utf-8")
+        here = Path(__file__)
+        text = digest_of(self._units) + "".join(
+            here.with_name(name).read_text(encoding="utf-8") for name in ("module.py", "compiler.py")
+        )
         return sha256(text.encode()).hexdigest()[:24]
 
     def assembly(self) -> str:

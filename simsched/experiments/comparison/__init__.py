@@ -2,7 +2,7 @@
 
 from simsched.base.shown import data_frame
 from simsched.experiments.comparison.compare import SETS, compare, row_of, scheduler_set
-from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.experiments.comparison.row import Draws, Row, Sampling
 from simsched.experiments.comparison.table import Comparison, operators_without_load
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from simsched.base.errors import ScheduleError, SimschedError
-from simsched.experiments.comparison.rows import Draws, Row, Sampling, plain, unused
+from simsched.experiments.comparison.row import Draws, Row, Sampling, plain, unused
 from simsched.experiments.comparison.table import Comparison
 from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
 from simsched.model.calibrated import Target, upon

@@ -12,7 +12,7 @@ from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS
 from simsched.base.units import MS, format_bytes
-from simsched.experiments.comparison.rows import Draws, Row, Sampling
+from simsched.experiments.comparison.row import Draws, Row, Sampling
 from simsched.experiments.result import Result
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel

@@ -12,9 +12,9 @@ from simsched.base.io import write_file
 from simsched.base.shown import VIEWS
 from simsched.experiments.result import Result
 from simsched.experiments.study.grid import swept_columns
+from simsched.experiments.study.means import means_table, status_counts, status_table
 from simsched.experiments.study.store import WALL, all_rows, read_study
 from simsched.experiments.study.study import Study
-from simsched.experiments.study.tables import means_table, status_counts, status_table
 
 _FIRST: Final = ("key", "unit", "index", "status", "reason")
 _GROUPS: Final = ("workload.", "seed", "cluster.", "simulation.", "scheduler", "option.")

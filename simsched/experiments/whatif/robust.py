@@ -9,7 +9,7 @@ import numpy as np
 from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison.rows import Sampling, unused
+from simsched.experiments.comparison.row import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
 from simsched.experiments.result import table_of
 from simsched.experiments.whatif.finding import Finding

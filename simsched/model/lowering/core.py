@@ -1,8 +1,8 @@
 """The lowering as kernels: `plan` a candidate, then `write` its program."""
 
 from simsched.base.jit import Column, i4, piece
+from simsched.model.lowering.candidate import EXACT_STREAMS, Candidate
 from simsched.model.lowering.sorting import sort
-from simsched.model.lowering.tables import EXACT_STREAMS, Candidate
 from simsched.model.lowering.waits import drop_copy_waits, find_waits
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 

@@ -10,10 +10,11 @@ from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.feasibility import check, launch_position
 from simsched.model.graph import OpGraph
+from simsched.model.launches import Copies, Launches
+from simsched.model.lowering.candidate import Candidate, Clock
 from simsched.model.lowering.core import plan, write
-from simsched.model.lowering.tables import Candidate, Clock
 from simsched.model.plan import EVENT_PLANS, Plan
-from simsched.model.program import EXECUTIONS, LAUNCH, Copies, Launches, Program
+from simsched.model.program import EXECUTIONS, LAUNCH, Program
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 

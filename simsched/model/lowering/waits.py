@@ -4,8 +4,8 @@ Waits of an operator are keys in rising order: the place of a producer on anothe
 of operators plus the number of a copy.
 """
 
+from simsched.model.lowering.candidate import Candidate
 from simsched.model.lowering.sorting import sort
-from simsched.model.lowering.tables import Candidate
 
 
 def find_waits(s: Candidate) -> bool:

@@ -11,7 +11,7 @@ from simsched.base.errors import StudyError
 from simsched.base.units import format_time
 from simsched.experiments.study import Results
 from simsched.experiments.study.grid import swept_columns
-from simsched.experiments.study.tables import means
+from simsched.experiments.study.means import means
 from simsched.show.plot.scales import require_positive
 from simsched.show.report.figures import bars, boxes, heat, lines
 from simsched.show.report.sections import Block, Column, Figure, Pairs, Section, Table, Text, time_column

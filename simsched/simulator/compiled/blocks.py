@@ -5,7 +5,7 @@ from typing import Final
 
 from simsched.base.units import TIE
 from simsched.simulator.compiled.events import go_on, push
-from simsched.simulator.compiled.tables import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State
+from simsched.simulator.compiled.state import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State
 from simsched.simulator.contention import (
     Work,
     add_cohort,

@@ -7,7 +7,7 @@ or at one later time.
 
 from math import inf
 
-from simsched.simulator.compiled.tables import COMPLETE, RELEASE, Span, State
+from simsched.simulator.compiled.state import COMPLETE, RELEASE, Span, State
 from simsched.simulator.contention import end_of_instant
 
 

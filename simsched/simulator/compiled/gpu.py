@@ -4,7 +4,7 @@ from math import inf
 
 from simsched.simulator.compiled.blocks import issue_blocks, join_others, record_point, skip_cycles, undo_skips
 from simsched.simulator.compiled.events import set_timer
-from simsched.simulator.compiled.tables import COHORTS, Device, State
+from simsched.simulator.compiled.state import COHORTS, Device, State
 from simsched.simulator.contention import (
     SATURATED,
     anchor_anew,

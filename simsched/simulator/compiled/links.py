@@ -4,7 +4,7 @@ from math import inf
 
 from simsched.simulator.compiled.blocks import dispatch_later
 from simsched.simulator.compiled.events import go_on, set_timer
-from simsched.simulator.compiled.tables import RELEASE, SHARE, State
+from simsched.simulator.compiled.state import RELEASE, SHARE, State
 from simsched.simulator.contention import anchor_anew, finish_time, is_later, max_min_rates
 
 

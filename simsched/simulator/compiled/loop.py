@@ -9,8 +9,8 @@ from simsched.simulator.compiled.events import go_on, leave, open_instant
 from simsched.simulator.compiled.gpu import dispatch
 from simsched.simulator.compiled.hosts import TURN, run_host
 from simsched.simulator.compiled.links import end_flows, share_links
+from simsched.simulator.compiled.state import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
-from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""

@@ -7,7 +7,7 @@ from simsched.model.trace.timeline import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
 from simsched.simulator.compiled.links import start_flow
-from simsched.simulator.compiled.tables import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
+from simsched.simulator.compiled.state import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 from simsched.simulator.contention import is_later
 
 # States: NEXT, and where it waits within an instruction.

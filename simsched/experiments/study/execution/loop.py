@@ -83,7 +83,7 @@ def run_batches(
     ends its worker again runs once more, with nothing beside it, unless its time limit was reached. So a worker killed
     from outside loses no row and duplicates none.
     """
-    run = _Run(items, pool, keep, group, died, time_limit, progress)
+    run = _Batches(items, pool, keep, group, died, time_limit, progress)
     pool.start(function)
     try:
         run.all()
@@ -95,7 +95,7 @@ def run_batches(
         raise
 
 
-class _Run:
+class _Batches:
     def __init__(
         self,
         items: Sequence[Any],

@@ -11,10 +11,11 @@ from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, placed_times
 from simsched.model.graph import OpGraph
-from simsched.model.program import LAUNCH, launch_ptr
-from simsched.simulator.compiled.plan import launch_rows, platform_of
-from simsched.simulator.compiled.run import Run
-from simsched.simulator.compiled.tables import Connection, Lane, State
+from simsched.model.launches import launch_ptr
+from simsched.model.program import LAUNCH
+from simsched.simulator.compiled.memory import Memory
+from simsched.simulator.compiled.prepared import launch_rows, platform_of
+from simsched.simulator.compiled.state import Connection, Lane, State
 from simsched.simulator.workload import demand_of
 
 Groups = Sequence[Sequence[str]]
@@ -83,7 +84,7 @@ class StageLatency:
         self._queues = int(platform.queues[0])
         self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
         self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
-        self._run = Run(state)
+        self._run = Memory(state)
         self._run.makespan(rows)
 
     def __call__(self, groups: Groups) -> float:

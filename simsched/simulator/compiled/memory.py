@@ -11,14 +11,14 @@ from simsched.model.graph.columns import Floats
 from simsched.model.program import Program
 from simsched.model.trace import Load
 from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
-from simsched.simulator.compiled.tables import FULL, OVER, RUNNING, Point, Span, State
+from simsched.simulator.compiled.state import FULL, OVER, RUNNING, Point, Span, State
 from simsched.simulator.deadlock import deadlock
 
 Array = npt.NDArray[Any]
 _CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 
-class Run:
+class Memory:
     """One run after the other in the memory of a state; not for two threads at once.
 
     Parameters

@@ -9,10 +9,10 @@ from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.costmodel import CostModel
 from simsched.model.program import COPY, LAUNCH, Program
 from simsched.model.trace import Load, Trace
-from simsched.simulator.compiled import tables
+from simsched.simulator.compiled import state
 from simsched.simulator.compiled.lanes import streams_in_use
-from simsched.simulator.compiled.run import Array, Run
-from simsched.simulator.compiled.tables import State
+from simsched.simulator.compiled.memory import Array, Memory
+from simsched.simulator.compiled.state import State
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
@@ -42,9 +42,9 @@ class Platform:
         self.columns = {
             "cost": action_costs(cluster),
             "interference": np.array([device.interference for device in devices], np.float64),
-            "room": np.array([_room(device) for device in devices], np.int64).view(tables.Room.dtype),
+            "room": np.array([_room(device) for device in devices], np.int64).view(state.Room.dtype),
         }
-        self.devices = np.zeros(len(devices), tables.Device.dtype)
+        self.devices = np.zeros(len(devices), state.Device.dtype)
         for name in ("contention", "interleave", "bandwidth", "copy_rate"):
             self.devices[name] = [getattr(device, name) for device in devices]
         self.devices["spread"], self.devices["latency"] = _column(devices, "block_spread", "kernel_latency").T
@@ -113,7 +113,7 @@ class Plan:
         self.program, self.cluster = program.check(), cluster
         self.platform = platform = platform_of(cluster)
         self.launches: Array | None = None
-        self.spare: list[Run] = []
+        self.spare: list[Memory] = []
         streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
         n_devices, lanes = len(cluster.devices), streams["lanes"][: streams.n_lanes]
         self._begun = self._lanes(lanes, captured) | {
@@ -141,16 +141,16 @@ class Plan:
         if routes is not None:
             self._add_routes(routes)
 
-    def take(self) -> Run:
-        """Return a `Run` of this plan that nobody else uses; put back among `spare`, it is used again."""
+    def take(self) -> Memory:
+        """Return a `Memory` of this plan that nobody else uses; put back among `spare`, it is used again."""
         try:
             return self.spare.pop()
         except IndexError:  # as bytes: of rows numpy copies one field after the other
             begun = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in self._begun.items()}
-            return Run(State(**self._values, **begun), self.program)
+            return Memory(State(**self._values, **begun), self.program)
 
     def trace_columns(self, launches: Array, drawn: Array | None = None) -> tuple[dict[str, Array], list[Load]]:
-        """Return what `Run.trace_columns` does."""
+        """Return what `Memory.trace_columns` does."""
         run = self.take()
         found = run.trace_columns(launches, drawn)
         self.spare.append(run)
@@ -159,7 +159,7 @@ class Plan:
     def _lanes(self, streams: Array, captured: bool) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
         platform, device = self.platform, streams["device"]
-        lanes, connections = np.zeros(len(device), tables.Lane.dtype), np.zeros(0, tables.Connection.dtype)
+        lanes, connections = np.zeros(len(device), state.Lane.dtype), np.zeros(0, state.Connection.dtype)
         for name in ("device", "stream", "first"):
             lanes[name] = streams[name]
         lanes["connection"] = -1
@@ -176,7 +176,7 @@ class Plan:
             kept = sharers > 1  # a queue of its own orders nothing that the stream does not
             lanes["connection"][mine] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
             room = np.bincount(number, streams["passes"][mine], len(sharers)).astype(np.int64)[kept]
-            connections = np.zeros(len(room), tables.Connection.dtype)
+            connections = np.zeros(len(room), state.Connection.dtype)
             connections["first"] = np.cumsum(room) - room
         return {"lanes": lanes, "connections": connections}
 
@@ -184,7 +184,7 @@ class Plan:
         """Add what links need: the routes of copies, and room for flows."""
         channels, n_flows = self.platform.channels, self._values["n_lanes"]  # one flow at a time per stream
         ptr, rate = found.routes.channel_ptr, self.platform.devices["copy_rate"][found.source]
-        routes = np.zeros(len(found.source), tables.Route.dtype)
+        routes = np.zeros(len(found.source), state.Route.dtype)
         routes["latency"], routes["rate"] = found.routes.latency, np.minimum(found.routes.bandwidth, rate)
         routes["first"], routes["end"] = ptr[:-1], ptr[1:]
         self._begun["channels"] = np.zeros(len(channels) + n_flows, channels.dtype)
@@ -206,8 +206,8 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
 
 def launch_rows(op: Array, priority: Array, demand: Demand) -> Array:
     """Return what launches ask for as rows of machine code, given the operator of each and the priority of each."""
-    rows = np.zeros(len(op), tables.Launch.dtype)
-    for name in tables.Launch.__annotations__:
+    rows = np.zeros(len(op), state.Launch.dtype)
+    for name in state.Launch.__annotations__:
         if name not in ("priority", "follows"):
             rows[name] = getattr(demand, name)
     rows["priority"] = priority

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.calibration.evidence import ALONE, Residual, Run, Times, Values
+from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Times, Values
 from simsched.calibration.fitting import Residuals, fit
+from simsched.calibration.parameter_rows import beliefs_of, identified, prior_rows, updated, with_rows
 from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, ParameterRow, with_values
-from simsched.calibration.rows import beliefs_of, identified, prior_rows, updated, with_rows
 from simsched.calibration.solo import Signature, SoloRuns, signature
 from simsched.model.cluster import Cluster
 from simsched.model.graph.columns import Floats, Ints
@@ -28,7 +28,7 @@ class Target(NamedTuple):
     `times` are those of the operators alone in us; `spread` is the standard deviation of simulated less measured.
     """
 
-    run: Run
+    run: MeasuredRun
     times: Floats
     read: Callable[[Times], Floats]
     measured: Floats
@@ -41,7 +41,7 @@ class Target(NamedTuple):
         return found
 
 
-def microbenchmarked(runs: Sequence[Run], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
+def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
     """Return what becomes of the parameters of a cluster by microbenchmarks, and the residuals of those.
 
     Notes
@@ -68,7 +68,7 @@ def microbenchmarked(runs: Sequence[Run], cluster: Cluster) -> tuple[Rows, tuple
 
         return stage(rows, residuals, groups, names)
 
-    def named(kind: str) -> list[Run]:
+    def named(kind: str) -> list[MeasuredRun]:
         return [run for run in runs if run.name.startswith(kind)]
 
     alone = SoloRuns(named("solo/"))
@@ -82,24 +82,24 @@ def microbenchmarked(runs: Sequence[Run], cluster: Cluster) -> tuple[Rows, tuple
     return rows, tuple(Residual(run.name, _end(run), run.makespan(fitted, _alone(run))) for run in runs)
 
 
-def _target(run: Run, times: Floats, read: Callable[[Times], Floats], relative: Floats | float) -> Target:
+def _target(run: MeasuredRun, times: Floats, read: Callable[[Times], Floats], relative: Floats | float) -> Target:
     measured = read(Times(_end(run), run.launches, run.copies))
     return Target(run, times, read, measured, np.hypot(_CLOCK, np.hypot(relative, run.noise) * measured))
 
 
-def _end(run: Run) -> float:
+def _end(run: MeasuredRun) -> float:
     """Return when the last kernel or copy of a run ended, in us."""
     return float(max(run.launches[:, 1].max(initial=0.0), run.copies[:, 1].max(initial=0.0)))
 
 
-def _overhead(run: Run) -> Target:
+def _overhead(run: MeasuredRun) -> Target:
     def read(times: Times) -> Floats:
         return np.array([times.makespan, times.launches[:, 0].min()])
 
     return _target(run, run.durations(), read, _OVERHEAD)
 
 
-def _transfer(run: Run) -> Target:
+def _transfer(run: MeasuredRun) -> Target:
     def read(times: Times) -> Floats:
         several = len(times.copies) > 1  # some may wait for an engine: the simulator lets all move, and end, together
         return np.concatenate([[times.makespan], [] if several else np.diff(times.copies)[:, 0]])
@@ -107,7 +107,7 @@ def _transfer(run: Run) -> Target:
     return _target(run, run.durations(), read, _TRANSFER)
 
 
-def _pair(run: Run) -> Target:
+def _pair(run: MeasuredRun) -> Target:
     rows = np.flatnonzero(_side_by_side(run)[run.program.launch_op])
 
     def read(times: Times) -> Floats:
@@ -117,7 +117,7 @@ def _pair(run: Run) -> Target:
     return _target(run, _alone(run), read, np.array([_PAIR, *[_END] * len(rows)]))
 
 
-def _side_by_side(run: Run) -> npt.NDArray[np.bool_]:
+def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     """Return which operators of a run are not there to be timed alone; none if those say nothing of one of them."""
     names, operators = run.graph.names, run.graph.operators
     known = {signature(op) for op in operators if op.name.startswith(ALONE)}
@@ -125,7 +125,7 @@ def _side_by_side(run: Run) -> npt.NDArray[np.bool_]:
     return found if all(signature(op) in known for op in operators) else np.zeros(len(names), np.bool_)
 
 
-def _alone(run: Run) -> Floats:
+def _alone(run: MeasuredRun) -> Floats:
     """Return the time alone of each operator of a run in us, as measured in it."""
     durations = run.durations()
     if not _side_by_side(run).any():
