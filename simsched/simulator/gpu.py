@@ -217,12 +217,18 @@ class Gpu:
         crowd.below += without_grid
         sm_load = crowd.below + crowd.top_load / self._device.sms
         pressed = _pressure(shares) / sm_load if sm_load > 1 else 1.0
-        shares, dram_load = [], self._copy_load
-        for kernel in self._running:  # those that issue slots slow ask for DRAM so much the less often
+        issued = 0.0
+        for kernel, (share, _) in zip(self._running, shares, strict=True):
             ask, work, load = kernel.ask, kernel.work, sm_load
             if ask.blocks and work.resident:
                 load = crowded_load(crowd, work, ask.sm_share, ask.block[0])
             work.slowed, work.saturated = slowdown(ask.alpha, load * pressed, 1.0), load > SATURATED
+            issued += share / work.slowed
+        excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
+        shares, dram_load = [], self._copy_load
+        for kernel in self._running:  # those that issue slots slow ask for DRAM so much the less often
+            ask, work = kernel.ask, kernel.work
+            work.slowed *= excess
             shares.append((work.resident * ask.dram_share / work.slowed, ask.beta / work.slowed))
             dram_load += shares[-1][0]
         dram_pressure = _pressure([*shares, (self._copy_load, 0.0)]) if dram_load > 1 else dram_load

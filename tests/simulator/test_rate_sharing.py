@@ -301,3 +301,14 @@ def test_latency_of_a_kernel_loads_nothing():
     assert_times(side_by_side(ops, hand_made(kernel_latency=2.0)), a=(0, 10), b=(8, 18))
     short = [grid("c", 10, 1.5), grid("d", 10, 1.5)]
     assert_times(side_by_side(short, hand_made(kernel_latency=2.0)), c=(0, 1.5), d=(0, 1.5))
+
+
+def test_fullest_sms_that_would_issue_too_much():
+    """12 blocks of half an SM, 8 of a whole one on 10 SMs: mean loads 0.6 and 0.8, on the fullest SMs 1 and 1.5.
+
+    By these they would issue 0.6 / 1 + 0.8 / 1.5 = 17 / 15 of what there is: both take 17 / 15 times as long still. a
+    ends at 11.33; b has done 11.33 / 17 = 2 / 3 by then, and the rest alone.
+    """
+    ops = [grid("a", 12, 10.0, threads=256), grid("b", 8, 10.0, threads=512)]
+    trace = side_by_side(ops, hand_made(saturating_warps=16.0))
+    assert_times(trace, a=(0, 34 / 3), b=(0, 44 / 3))

@@ -62,14 +62,21 @@ def _share(s: State, d: int, device: Device) -> None:
     crowd.below += without_grid
     sm_load = crowd.below + crowd.top_load / device.sms
     pressed = pressure(n, s.shares) / sm_load if sm_load > 1.0 else 1.0
-    dram_load = device.copy_load
-    for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
-        work, dram = s.work[running[i]], s.shares[i]
+    issued = 0.0
+    for i in range(n):
+        work = s.work[running[i]]
         launch, load = s.launches[work.row], sm_load
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = slowdown(launch.alpha, load * pressed, 1.0)
         work.saturated = load > SATURATED
+        issued += s.shares[i].load / work.slowed
+    excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
+    dram_load = device.copy_load
+    for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
+        work, dram = s.work[running[i]], s.shares[i]
+        launch = s.launches[work.row]
+        work.slowed *= excess
         dram.load, dram.sensitivity = work.resident * work.dram_share / work.slowed, launch.beta / work.slowed
         dram_load += dram.load
     dram_pressure = dram_load
