@@ -14,7 +14,6 @@ BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "cupy": ("hwbackend.cupy_backend:CupyBackend", "NVIDIA GPUs, with kernels of our own through CuPy"),
         "torch": ("hwbackend.torch_backend:TorchBackend", "real cuDNN and cuBLAS operators through PyTorch"),
-        "cpu": ("hwbackend.cpu_backend:CpuBackend", "threads of this machine's cores in the part of SMs"),
         "synthetic": ("hwbackend.synthetic_backend:SyntheticBackend", "a surrogate GPU, block by block, for tests"),
         "recorded": ("hwbackend.recorded_backend:RecordedBackend", "answers from files of earlier measurements"),
     }

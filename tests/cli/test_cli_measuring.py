@@ -250,7 +250,7 @@ def test_validate_prints_the_whole_loop(said, folder):
     [
         ("profile", "Missing argument 'GRAPH'"),
         (f"profile {SMALL}", "Missing option '--backend'"),
-        (f"profile {SMALL} --backend nonsense", "unknown backend 'nonsense'; known are: cupy, torch, cpu, synthetic"),
+        (f"profile {SMALL} --backend nonsense", "unknown backend 'nonsense'; known are: cupy, torch, synthetic"),
         (f"profile {SMALL} --backend synthetic --backend-option gpu", "--backend-option 'gpu': expected name=value"),
         (
             f"profile {SMALL} --backend synthetic --virtual-devices 2 --backend-option virtual-devices=2",

@@ -42,7 +42,6 @@ def backends_here() -> Iterator[Candidate]:
     yield Candidate("synthetic", partial(get, "synthetic", gpu="k80", outliers=0.2))
     yield Candidate("synthetic-2", partial(get, "synthetic", gpu="a40", gpus=2))
     yield Candidate("recorded", _recorded, 1e-5)  # times are written to a picosecond
-    yield Candidate("cpu", partial(get, "cpu", sms=2, gate=False), 5.0, optional=True)
     yield Candidate("cupy", _cupy_on_a_fake, 1.0)
     yield Candidate("torch", partial(get, "torch", device="cpu"), 5.0, optional=True, marks=(pytest.mark.torch,))
 
