@@ -255,14 +255,6 @@ def test_a_start_may_launch_in_an_order_of_its_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"streams": 0}, "optimal: streams must be at least 1, not 0"),
-        ({"streams": 1.5}, "optimal: streams must be a whole number, not 1.5"),
-        ({"workers": 0}, "optimal: workers must be a whole number of at least 1, not 0"),
-        ({"time_limit": 0}, "optimal: time_limit must be a number of seconds above 0, not 0"),
-        ({"time_limit": float("nan")}, "optimal: time_limit must be a number of seconds above 0, not nan"),
-        ({"budget": -1.0}, "optimal: budget must be a number of deterministic seconds above 0, not -1.0"),
-        ({"budget": float("nan")}, "optimal: budget must be a number of deterministic seconds above 0, not nan"),
-        ({"rng": "x"}, "optimal: rng must be a numpy Generator or a seed of at least 0, not 'x'"),
         ({"starts": 3}, "optimal: starts must be schedules of the graph itself"),
         ({"starts": [None]}, "optimal: starts must be schedules of the graph itself"),
         ({"starts": [Schedule(made({"z": 1}), [Placement("z")])]}, "optimal: starts must be schedules of the graph"),

@@ -85,7 +85,7 @@ def kind_of(hint: Any) -> Kind:
     if origin is np.ndarray:
         whole = np.int64 in get_args(arguments[1]) or np.int32 in get_args(arguments[1])
         return Array(whole, any(isinstance(each, Gaps) for each in notes))
-    return Kind() if hint is Any else _Object(hint)
+    return Kind() if hint is Any else _Object(origin or hint)
 
 
 class _Object(Kind):

@@ -10,7 +10,7 @@ import numpy as np
 
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_number
+from simsched.base.kinds import Size
 from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -18,7 +18,8 @@ from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, wholes_of
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import place_of, require_count, require_rng, require_streams
+from simsched.schedulers.listing import place_of
+from simsched.schedulers.options import Rng, Seconds, taken
 
 
 class Model:
@@ -256,14 +257,14 @@ class Optimum:
 def optimal(
     graph: OpGraph,
     cluster: Target,
-    time_limit: float | None = 60.0,
+    time_limit: Seconds | None = 60.0,
     *,
     cost: CostModel | None = None,
-    streams: int = 1,
+    streams: Size = 1,
     starts: Sequence[Schedule] = (),
-    budget: float | None = None,
-    workers: int = 4,
-    rng: np.random.Generator | int = 0,
+    budget: Seconds | None = None,
+    workers: Size = 4,
+    rng: Rng = 0,
 ) -> Optimum:
     """Look for the best schedule of the contention-free model, and prove how good it is.
 
@@ -329,11 +330,9 @@ def optimal(
     (6.0, 6.0, True)
     """
     graph, cluster = upon(cluster, graph)
-    require_streams("optimal", streams)
-    require_count("optimal", "workers", workers)
-    if budget is not None and not (is_number(budget) and budget > 0):
-        raise SchedulerError(f"optimal: budget must be a number of deterministic seconds above 0, not {budget!r}")
-    seed = int(require_rng("optimal", rng).integers(2**31))
+    given = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
+    taken("optimal", optimal, given)
+    seed = int(np.random.default_rng(rng).integers(2**31))
     began = running_time()
     with Deadline("optimal", time_limit) as deadline:
         cp_model = _cp_model()

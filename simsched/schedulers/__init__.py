@@ -14,6 +14,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, default_cost
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
+from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
 
 if TYPE_CHECKING:
@@ -191,13 +192,13 @@ def schedule(
     UnknownNameError
         If the scheduler is not known.
     SchedulerError
-        If it has no such option, or refuses the graph.
+        If it has no such option, an option is not what its hint says, or it refuses the graph.
     ScheduleError
         If what it returns is no schedule, or cannot run.
     """
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
-    _check_options(function, name, options)
+    options = _checked(function, name, options)
     if cost is None:
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
@@ -207,10 +208,11 @@ def schedule(
     return plan.check(cluster)
 
 
-def _check_options(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+def _checked(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as the hints of the function have them; refuse what it does not take."""
     signature = _signature(function)
     if signature is None:
-        return
+        return dict(options)
     parameters = list(signature.parameters.values())
     missing = [
         p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in options
@@ -218,10 +220,11 @@ def _check_options(function: Callable[..., Any], name: str, options: Mapping[str
     if missing:
         raise SchedulerError(f"scheduler {name!r} needs option {missing[0]!r}")
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
+        return dict(options)
     known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     unknown = [option for option in options if option not in known]
     if unknown:
         raise SchedulerError(
             f"scheduler {name!r} has no option {unknown[0]!r}; known are: {', '.join(known) or 'none'}"
         )
+    return taken(name, function, options)

@@ -7,9 +7,7 @@ from math import inf
 from types import FrameType
 from typing import Any
 
-from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import is_number
 
 _logger = logging.getLogger(__name__)
 
@@ -22,17 +20,12 @@ class Deadline:
     scheduler
         Who searches, for the warning.
     time_limit
-        Wall time in s from entering the block, the making of machine code left out; None for no limit.
+        Wall time in s above 0, from entering the block, the making of machine code left out; None for no limit.
 
     Attributes
     ----------
     reason
         Why the search was stopped, ``"time limit"`` or ``"interrupted"``; None if it was not.
-
-    Raises
-    ------
-    SchedulerError
-        If `time_limit` is no number above 0.
 
     Notes
     -----
@@ -46,8 +39,6 @@ class Deadline:
     """
 
     def __init__(self, scheduler: str, time_limit: float | None = None) -> None:
-        if time_limit is not None and not (is_number(time_limit) and time_limit > 0):
-            raise SchedulerError(f"{scheduler}: time_limit must be a number of seconds above 0, not {time_limit!r}")
         self.reason: str | None = None
         self._scheduler = scheduler
         self._limit = inf if time_limit is None else float(time_limit)

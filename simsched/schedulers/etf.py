@@ -1,5 +1,6 @@
 """ETF: always the operator that can start first."""
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -7,7 +8,7 @@ from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
 
 
-def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None) -> Schedule:
+def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:
     """Place, of all ready operators and devices, the operator that can start first where it can.
 
     Parameters

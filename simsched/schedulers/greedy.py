@@ -1,13 +1,14 @@
 """Every operator that is ready runs in the next stage."""
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import readers, require_streams, sources
+from simsched.schedulers.listing import readers, sources
 
 
-def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None) -> Schedule:  # noqa: ARG001
+def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:  # noqa: ARG001
     """Put all operators that are ready into one stage of the first device, each in a group of its own.
 
     Parameters
@@ -40,8 +41,6 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | 
     .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
        MLSys 2021, arXiv:2011.01302.
     """
-    if streams is not None:
-        require_streams("greedy", streams)
     consumers = readers(graph)
     missing = [len(producers) for producers in sources(graph)]
     ready = [i for i in range(len(graph)) if missing[i] == 0]  # in the order in which they became so

@@ -1,15 +1,15 @@
 """HEFT: operators by falling upward rank, each where it ends first."""
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import require_flag
 
 
 def heft(
-    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None, insertion: bool = True
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None, insertion: bool = True
 ) -> Schedule:
     """Place operators by falling upward rank, each on the stream of a device where it finishes first.
 
@@ -64,7 +64,6 @@ def heft(
     >>> plan.estimate, plan.devices_used
     (3.0, ('gpu0', 'gpu1'))
     """
-    require_flag("heft", "insertion", insertion)
     draft = Draft("heft", graph, cluster, cost, streams)
     draft.place(draft.upward_rank(), insertion=insertion)
     return draft.schedule()

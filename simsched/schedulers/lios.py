@@ -1,15 +1,18 @@
 """LIOS: list scheduling of the slowest ready operator onto the stream where it ends first, and its random variants."""
 
+from typing import Annotated
+
 import numpy as np
 
+from simsched.base.kinds import Among, Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import require_choice, require_flag, require_rng, require_streams
+from simsched.schedulers.options import Rng
 
-Rng = np.random.Generator | int
+Rank = Annotated[str, Among(("time", "upward"))]
 
 
 def lios(
@@ -17,8 +20,8 @@ def lios(
     cluster: Cluster,
     cost: CostModel,
     *,
-    streams: int = 8,
-    rank: str = "time",
+    streams: Size = 8,
+    rank: Rank = "time",
     overheads: bool = False,
 ) -> Schedule:
     """Place the ready operator of highest rank on the stream where it finishes first.
@@ -78,13 +81,7 @@ def lios(
 
 
 def lios_rand1(
-    graph: OpGraph,
-    cluster: Cluster,
-    cost: CostModel,
-    *,
-    streams: int = 8,
-    overheads: bool = False,
-    rng: Rng = 0,
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size = 8, overheads: bool = False, rng: Rng = 0
 ) -> Schedule:
     """Place any ready operator, on the stream where it finishes first: `lios` without its ranks.
 
@@ -119,8 +116,8 @@ def lios_rand2(
     cluster: Cluster,
     cost: CostModel,
     *,
-    streams: int = 8,
-    rank: str = "time",
+    streams: Size = 8,
+    rank: Rank = "time",
     overheads: bool = False,
     rng: Rng = 0,
 ) -> Schedule:
@@ -133,13 +130,7 @@ def lios_rand2(
 
 
 def lios_rand(
-    graph: OpGraph,
-    cluster: Cluster,
-    cost: CostModel,
-    *,
-    streams: int = 8,
-    overheads: bool = False,
-    rng: Rng = 0,
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size = 8, overheads: bool = False, rng: Rng = 0
 ) -> Schedule:
     """Place any ready operator on any stream.
 
@@ -162,19 +153,9 @@ def _lios(
     random: tuple[str, ...] = (),
 ) -> Schedule:
     """Place all operators; `random` says what is chosen at random."""
-    require_streams(scheduler, streams)
-    require_flag(scheduler, "overheads", overheads)
-    require_choice(scheduler, "rank", rank, ("time", "upward"))
-    generator = require_rng(scheduler, rng)
     first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
     draft = Draft(scheduler, graph, first, cost, streams)
-    draws = generator.random((len(random), len(graph))) if random else None
-    drawn = {} if draws is None else dict(zip(random, draws, strict=True))
-    draft.place(
-        draft.mean_times if rank == "time" else draft.upward_rank(),
-        in_turn=True,
-        overheads=overheads,
-        draw_op=drawn.get("op"),
-        draw_stream=drawn.get("stream"),
-    )
+    drawn = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))
+    rank_of = draft.mean_times if rank == "time" else draft.upward_rank()
+    draft.place(rank_of, in_turn=True, overheads=overheads, draw_op=drawn.get("op"), draw_stream=drawn.get("stream"))
     return draft.schedule(as_placed=True)

@@ -1,57 +1,19 @@
-"""What schedulers share: options refused, adjacency and ways as arrays, and schedules of one device or of others."""
+"""What schedulers share: adjacency and ways as arrays, and schedules of one device or of others."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
-from simsched.base.numeric import is_count, is_number
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.schedule import Schedule
-
-MODES: Final = ("paper", "impl")
-"""As a paper has it, or as its released code does."""
-
-
-def require_streams(scheduler: str, streams: int) -> None:
-    """Refuse a number of streams that is none, or less than 1."""
-    if is_number(streams) and streams < 1:
-        raise SchedulerError(f"{scheduler}: streams must be at least 1, not {streams!r}")
-    if not is_count(streams, 1):
-        raise SchedulerError(f"{scheduler}: streams must be a whole number, not {streams!r}")
-
-
-def require_count(scheduler: str, option: str, value: object, least: int = 1, *, none: str = "") -> None:
-    """Refuse what is no whole number of at least `least`; what None stands for, where that may be, says `none`."""
-    if not is_count(value, least) and (value is not None or not none):
-        raise SchedulerError(f"{scheduler}: {option} must be a whole number of at least {least}{none}, not {value!r}")
-
-
-def require_flag(scheduler: str, option: str, value: bool) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool | np.bool_):
-        raise SchedulerError(f"{scheduler}: {option} must be True or False, not {value!r}")
-
-
-def require_choice(scheduler: str, option: str, value: object, known: Sequence[str | None], hint: str = "") -> None:
-    """Refuse an option that is none of the texts known; None may be one of them."""
-    if not (value is None or isinstance(value, str)) or value not in known:
-        *others, last = map(str, known)
-        raise SchedulerError(f"{scheduler}: {option} must be {', '.join(others)} or {last}, not {value!r}{hint}")
-
-
-def require_rng(scheduler: str, rng: np.random.Generator | int) -> np.random.Generator:
-    """Return the generator that a generator or a seed stands for; refuse anything else."""
-    if not isinstance(rng, np.random.Generator) and not is_count(rng):
-        raise SchedulerError(f"{scheduler}: rng must be a numpy Generator or a seed of at least 0, not {rng!r}")
-    return np.random.default_rng(rng)
 
 
 def require_finite(scheduler: str, makespan: float) -> float:

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
+from simsched.base.kinds import Among, Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, captured, pooled, require_choice, require_count
+from simsched.schedulers.listing import captured, pooled
+from simsched.schedulers.options import Mode
+
+Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
 
 _NONE: Final = -1
 _BITS_AT_A_TIME: Final = 2**22
@@ -21,9 +25,9 @@ def nimble(
     cluster: Cluster,
     cost: CostModel,
     *,
-    mode: str = "paper",
-    streams: str | None = None,
-    max_streams: int | None = None,
+    mode: Mode = "paper",
+    streams: Ways | None = None,
+    max_streams: Size | None = None,
 ) -> Schedule:
     """Give operators that can run at once streams of their own, with the fewest waits between streams.
 
@@ -89,12 +93,8 @@ def nimble(
     .. [1] Kwon, Yu, Jeong, Chun, "Nimble: lightweight and parallel GPU task scheduling for deep learning",
        NeurIPS 2020, arXiv:2012.02732.
     """
-    require_choice("nimble", "mode", mode, MODES)
     if streams is None:
         streams = "chains" if mode == "paper" else "reuse"
-    ways = ("chains", "reuse", "dilworth")
-    require_choice("nimble", "streams", streams, ways, "; a limit is given as max_streams")
-    require_count("nimble", "max_streams", max_streams, none=", or None for no limit")
     found = assign_streams(graph, streams)
     stream = pooled(found.stream, max_streams)
     if mode == "paper":

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
+from simsched.base.kinds import Among, Size
 from simsched.model.cluster import WARP, Cluster, Device, occupancy
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import INTENSITIES, Kernel, OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import MODES, captured, pooled, readers, require_choice, require_count, sources
+from simsched.schedulers.listing import captured, pooled, readers, sources
+from simsched.schedulers.options import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
@@ -230,12 +232,12 @@ def opara(
     cluster: Cluster,
     cost: CostModel,
     *,
-    mode: str = "paper",
-    allocation: str = "journal",
-    order: str = "resource",
-    metric: str | None = None,
-    classes: str = "table",
-    max_streams: int | None = None,
+    mode: Mode = "paper",
+    allocation: Annotated[str, Among(("journal", "conference"))] = "journal",
+    order: Annotated[str, Among(("resource", "graph"))] = "resource",
+    metric: Annotated[str, Among(METRICS)] | None = None,
+    classes: Annotated[str, Among(("table", "roofline", "measured", "none"))] = "table",
+    max_streams: Size | None = None,
 ) -> Schedule:
     """Open a stream where no producer's can be taken over, and launch what needs least of the GPU first.
 
@@ -311,13 +313,6 @@ def opara(
        GPUs", IEEE Transactions on Computers 74(1), 2025, doi:10.1109/TC.2024.3475589,
        arXiv:2312.10351.
     """
-    require_choice("opara", "mode", mode, MODES)
-    require_choice("opara", "allocation", allocation, ("journal", "conference"))
-    require_choice("opara", "order", order, ("resource", "graph"))
-    if metric is not None:
-        require_choice("opara", "metric", metric, METRICS)
-    require_choice("opara", "classes", classes, ("table", "roofline", "measured", "none"))
-    require_count("opara", "max_streams", max_streams, none=", or None for no limit")
     released = mode == "impl"
     topological = graph.order_index.tolist()
     launches = topological

@@ -1,15 +1,15 @@
 """PEFT: HEFT that looks ahead, by a table of what is left at best."""
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import require_flag
 
 
 def peft(
-    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int | None = None, insertion: bool = True
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None, insertion: bool = True
 ) -> Schedule:
     """Place ready operators where their finish time and the least that is left behind them are together least.
 
@@ -52,7 +52,6 @@ def peft(
     .. [1] Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
        table", IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57.
     """
-    require_flag("peft", "insertion", insertion)
     draft = Draft("peft", graph, cluster, cost, streams)
     ahead, mean = draft.optimistic_costs()
     draft.place(mean, insertion=insertion, ahead=ahead)

@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import require_streams
 
 
-def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: int = 1) -> Schedule:  # noqa: ARG001
+def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size = 1) -> Schedule:  # noqa: ARG001
     """Place operator i of the topological order on device i mod n, and there on its streams in turn.
 
     Parameters
@@ -35,7 +35,6 @@ def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: i
     -----
     A baseline that takes linear time at any size. O(V + E).
     """
-    require_streams("round-robin", streams)
     turn = np.arange(len(graph))
     return Schedule.from_columns(
         graph, graph.order_index, [device.name for device in cluster.devices], device=turn % len(cluster),

@@ -7,7 +7,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from simsched.base.codec import Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
+from simsched.base.kinds import Amount
 from simsched.base.numeric import is_number
 from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import CostModel, operator_times
@@ -27,7 +29,7 @@ class StageLatencyFunction(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StageFormula:
+class StageFormula(Checked):
     """Latency of a stage by a formula: the longest group, longer with each further group, and a constant.
 
     ``max over groups of the summed times * (1 + slowdown * (groups - 1)) + constant``, in us; the
@@ -46,13 +48,10 @@ class StageFormula:
         If a value is out of range.
     """
 
-    slowdown: float = 0.1
-    constant: float = 3.0
-
-    def __post_init__(self) -> None:
-        for name, value in (("slowdown", self.slowdown), ("constant", self.constant)):
-            if not is_number(value) or not 0 <= value < inf:
-                raise SchedulerError(f"StageFormula: {name} must be finite and not negative, not {value!r}")
+    SUBJECT = "StageFormula"
+    ERROR = SchedulerError
+    slowdown: Amount = 0.1
+    constant: Amount = 3.0
 
     def latency(self, group_times: Sequence[float]) -> float:
         """Return the latency in us of groups that take so long each."""

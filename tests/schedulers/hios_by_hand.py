@@ -57,18 +57,18 @@ class Plain:
         total += max((self.apart[id(e)] for e in self.into(path[0]) if e.src in mapped), default=0)
         return total + max((self.apart[id(e)] for e in self.out(path[-1]) if e.dst in mapped), default=0)
 
-    def by_paths(self, insertion=False):
+    def by_paths(self):
         device = {}
         while len(device) < len(self.order):
             path = self.longest_valid_path(device)
             tries = self.devices if device else self.devices[:1]
             device = min(
                 ({**device, **dict.fromkeys(path, d)} for d in tries),
-                key=lambda on: max(end for _, end in self.listed(on, insertion).values()),
+                key=lambda on: max(end for _, end in self.listed(on).values()),
             )
         return device
 
-    def listed(self, device, insertion=False):
+    def listed(self, device):
         """Start and end of the mapped operators, by falling priority."""
         times = {}
         for op in (op for op in self.order if op in device):
@@ -77,20 +77,9 @@ class Plain:
                          for e in self.into(op) if e.src in device), default=Fraction(0))  # fmt: skip
             busy = sorted(times[o] for o in times if device[o] == d)
             need = self.time[op, d]
-            if insertion:
-                # gaps that end after the inputs are there: also one of no length
-                gaps = list(zip([Fraction(0), *(end for _, end in busy)], [start for start, _ in busy], strict=False))
-                fits = [max(ready, a) for a, b in gaps if max(ready, a) + need <= b]
-                start = min([*fits, max([ready, *(end for _, end in busy)])])
-            else:
-                start = max([ready, *(end for _, end in busy)])
+            start = max([ready, *(end for _, end in busy)])
             times[op] = (start, start + need)
         return times
-
-    def sequence(self, device, insertion=False):
-        """The operators in time."""
-        times = self.listed(device, insertion)
-        return sorted(self.order, key=lambda op: (*times[op], self.order.index(op))) if insertion else self.order
 
     # Algorithm 3 ---------------------------------------------------------------------------------
 
@@ -106,8 +95,8 @@ class Plain:
 
     # Algorithm 2 ---------------------------------------------------------------------------------
 
-    def stages_of(self, device, sequence):
-        return {d: [(op,) for op in sequence if device[op] == d] for d in self.devices}
+    def stages_of(self, device):
+        return {d: [(op,) for op in self.order if device[op] == d] for d in self.devices}
 
     def makespan(self, stages, latency, with_order=True):
         """The makespan of stages by device, or None if some of them wait for each other for ever."""

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
 
 
@@ -83,9 +82,3 @@ def test_in_another_thread():
     thread.start()
     thread.join()
     assert found == [False]
-
-
-@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), "5", True])
-def test_what_is_no_limit(limit):
-    with pytest.raises(SchedulerError, match="search: time_limit must be a number of seconds above 0"):
-        Deadline("search", limit)

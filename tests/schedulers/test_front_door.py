@@ -16,7 +16,6 @@ GRAPH = OpGraph(
     [Operator("a", time=3.0), Operator("b", time=5.0), Operator("c", time=4.0)], [Edge("a", "b"), Edge("a", "c")]
 )
 CLUSTER = Cluster.preset("a100", 2)
-STREAMS = ("round-robin", "greedy", "lios")
 
 
 def backwards(graph, cluster, cost):
@@ -147,21 +146,6 @@ def test_an_option_that_is_required():
     assert len(schedule(GRAPH, CLUSTER, mine, need=1)) == 3
     with pytest.raises(SchedulerError, match="need"):
         schedule(GRAPH, CLUSTER, mine)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("value", [0, -1])
-def test_streams_below_one(name, value):
-    with pytest.raises(SchedulerError, match=f"{name}: streams must be at least 1, not {value}"):
-        schedule(GRAPH, CLUSTER, name, streams=value)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("value", [2.5, "2", float("nan"), float("inf")])
-def test_streams_are_a_whole_number(name, value):
-    """The same error of ours from each of them, and not what Python says deep inside."""
-    with pytest.raises(SchedulerError, match="streams"):
-        schedule(GRAPH, CLUSTER, name, streams=value)
 
 
 @pytest.mark.parametrize("answer", [float("nan"), -1.0, float("inf"), None, "3"])

@@ -323,20 +323,6 @@ def test_shapes(scheduler, name, n):
 
 
 @each
-@pytest.mark.parametrize("value", [0, -1, 2.5, "2", float("nan"), True])
-def test_streams_that_are_no_number(scheduler, value):
-    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: streams must be"):
-        schedule(TOPCUOGLU[0], THREE, scheduler, streams=value)
-
-
-@pytest.mark.parametrize("scheduler", [heft, peft])
-@pytest.mark.parametrize("value", [1, None, "yes"])
-def test_insertion_is_yes_or_no(scheduler, value):
-    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: insertion must be True or False, not {value!r}"):
-        schedule(TOPCUOGLU[0], THREE, scheduler, insertion=value)
-
-
-@each
 def test_times_that_add_up_to_infinity(scheduler):
     graph = made("a=1e308 b=1e308", "a-b")
     with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: the times .* add up to more than a float holds"):

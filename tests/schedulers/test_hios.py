@@ -146,18 +146,6 @@ def test_a_stage_must_be_better():
     assert stages_by_device(plan, ONE) == {"gpu0": [("a",), ("b",)]}
 
 
-def test_insertion():
-    """Priorities: a 10 + 2 + 10 = 22, c 10, y 4, x 3. a and c go to gpu0, 0-10 and 10-20, y to gpu1, 12-16.
-
-    On gpu0 y would end at 24. x, the last: behind c 20-23, behind y 16-19, so gpu1; with insertion before y, 0-3.
-    """
-    graph = made("a=10 c=10 y=4 x=3", "a-c:2 a-y:2")
-    plan, packed = (schedule(graph, TWO, inter_lp, insertion=insertion) for insertion in (False, True))
-    assert stages_by_device(plan, TWO) == {"gpu0": [("a",), ("c",)], "gpu1": [("y",), ("x",)]}
-    assert stages_by_device(packed, TWO) == {"gpu0": [("a",), ("c",)], "gpu1": [("x",), ("y",)]}
-    assert plan.estimate == packed.estimate == 20.0
-
-
 def test_recorded_mappings():
     """Priorities: a 4 + 1 + 3 = 8, b 3, c 3, d 2.
 
@@ -250,14 +238,14 @@ def evaluated(plan, cluster, latency):
 
 @each_scheduler
 @settings(deadline=None, max_examples=30)
-@given(graph=graphs(max_ops=9), cluster=clusters(), mode=st.sampled_from(["paper", "impl"]), insertion=st.booleans())
-def test_the_estimate_is_that_of_the_stages(scheduler, graph, cluster, mode, insertion):
+@given(graph=graphs(max_ops=9), cluster=clusters(), mode=st.sampled_from(["paper", "impl"]))
+def test_the_estimate_is_that_of_the_stages(scheduler, graph, cluster, mode):
     """Presets with links of different speeds among them; and the schedule can run."""
     half = {
         "stage_latency": lambda groups: 0.5 * sum(default_cost(graph[name], cluster.devices[0]) for (name,) in groups)
     }
     options = {**half, "w": 3} if scheduler in (hios_lp, hios_mr) else {}
-    plan = schedule(graph, cluster, scheduler, mode=mode, insertion=insertion, **options)
+    plan = schedule(graph, cluster, scheduler, mode=mode, **options)
 
     def latency(stage, device):
         times = [default_cost(graph[name], cluster[device]) for name in stage]
@@ -326,12 +314,6 @@ def test_long_and_wide_graphs(scheduler):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"w": 0}, "w must be a whole number of operators, at least 1, not 0"),
-        ({"w": 2.0}, "w must be a whole number of operators, at least 1, not 2.0"),
-        ({"w": True}, "w must be a whole number of operators, at least 1, not True"),
-        ({"insertion": "no"}, "insertion must be True or False, not 'no'"),
-        ({"mode": "code"}, "mode must be paper or impl, not 'code'"),
-        ({"mode": 1}, "mode must be paper or impl, not 1"),
         ({"stage_latency": 3}, "stage_latency must be"),
         ({"stage_latency": lambda groups: float("nan")}, "stage_latency says nan"),
         ({"stage_latency": {}}, r"table has no stage \(\('a',\), \('b',\)\)"),
@@ -340,13 +322,6 @@ def test_long_and_wide_graphs(scheduler):
 )
 def test_options_of_no_use(scheduler, options, message):
     with pytest.raises(SchedulerError, match=message):
-        schedule(made("a=2 b=2"), ONE, scheduler, **options)
-
-
-@each_scheduler
-@pytest.mark.parametrize("options", [{"insertion": 1}, {"insertion": None}, {"mode": None}, {"mode": ["paper"]}])
-def test_options_that_all_have(scheduler, options):
-    with pytest.raises(SchedulerError, match=r"^(hios|inter)-(lp|mr): (insertion|mode) must be .* or .*, not "):
         schedule(made("a=2 b=2"), ONE, scheduler, **options)
 
 

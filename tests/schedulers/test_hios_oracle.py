@@ -44,10 +44,10 @@ def hios_sim(graph, cluster, cost):
     return latency
 
 
-def expected(graph, cluster, cost, algorithm, w, insertion=False, latency=None):
+def expected(graph, cluster, cost, algorithm, w, latency=None):
     plain = Plain(graph, cluster, cost)
-    device = plain.by_paths(insertion) if algorithm == "lp" else plain.by_records()
-    stages = plain.stages_of(device, plain.sequence(device, insertion))
+    device = plain.by_paths() if algorithm == "lp" else plain.by_records()
+    stages = plain.stages_of(device)
     stages, makespan, _ = plain.parallelized(stages, latency or hios_sim(graph, cluster, cost), w)
     return stages, makespan
 
@@ -74,16 +74,6 @@ def test_hios_lp_and_hios_mr(graph, n, w, cost):
     for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
         plan = schedule(graph, A40[n], scheduler, cost, w=w, stage_latency="hios-sim")
         stages, makespan = expected(graph, A40[n], cost, algorithm, w)
-        assert stages_by_device(plan, A40[n]) == stages
-        assert plan.estimate == makespan
-
-
-@settings(deadline=None, max_examples=50)
-@given(graph=dags(), n=st.sampled_from([1, 2, 4]), w=st.integers(1, 3))
-def test_insertion(graph, n, w):
-    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
-        plan = schedule(graph, A40[n], scheduler, w=w, stage_latency="hios-sim", insertion=True)
-        stages, makespan = expected(graph, A40[n], default_cost, algorithm, w, insertion=True)
         assert stages_by_device(plan, A40[n]) == stages
         assert plan.estimate == makespan
 

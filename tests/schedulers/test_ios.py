@@ -138,15 +138,6 @@ def test_merging_where_it_pays(batch):
     assert planned(graph, merging_is_cheap, strategy="parallel").graph is graph
 
 
-def test_merging_with_limits():
-    """At most two operators merged: x, a+b, c and three readers take 10 + 1 + 10 + 30."""
-    graph = convolutions(a=(1, 0, 1), b=(3, 1, 1), c=(5, 2, 1))
-    plan = planned(graph, merging_is_cheap, blocks="none", s=2, merge_limits=True)
-    assert (plan.estimate, plan.search["merged"]) == (51.0, 2)
-    assert planned(graph, merging_is_cheap, blocks="none", s=2).estimate == 41.0
-    assert planned(graph, merging_is_cheap, blocks="none", s=1, merge_limits=True).graph is graph
-
-
 def test_kernels_that_do_not_align_are_not_merged():
     """2x2 and 3x3 with stride 2 and padding 0 and 1: the smaller one, padded behind, would read other pixels."""
     graph = convolutions(a=(2, 0, 2), b=(3, 1, 2))
@@ -360,20 +351,6 @@ def test_an_interruption_while_merged_operators_are_measured(caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "all"}, "ios: strategy must be both, parallel or merge, not 'all'"),
-        ({"strategy": None}, "ios: strategy must be both, parallel or merge, not None"),
-        ({"endings": "some"}, "ios: endings must be None, exact or single_root, not 'some'"),
-        ({"blocks": ["labels"]}, "ios: blocks must be labels, dominators or none, not \\['labels'\\]"),
-        ({"mode": "released"}, "ios: mode must be paper or impl, not 'released'"),
-        ({"r": 0}, "ios: r must be a whole number of at least 1, or None, not 0"),
-        ({"s": 2.0}, "ios: s must be a whole number of at least 1, or None, not 2.0"),
-        ({"s": True}, "ios: s must be a whole number"),
-        ({"threads": 0}, "ios: threads must be a whole number"),
-        ({"max_part": None}, "ios: max_part must be a whole number of at least 1, not None"),
-        ({"max_transitions": -1}, "ios: max_transitions must be"),
-        ({"max_stages": float("nan")}, "ios: max_stages must be"),
-        ({"merge_limits": 1}, "ios: merge_limits must be True or False, not 1"),
-        ({"time_limit": 0}, "ios: time_limit must be a number of seconds above 0, not 0"),
         ({"stage_latency": 3}, "ios: stage_latency must be"),
         ({"stage_latency": np.ones(2)}, "ios: stage_latency must be"),
         ({"stage_latency": {}}, r"ios: the stage_latency table has no stage \(\('a',\),\)"),

@@ -323,34 +323,6 @@ def test_a_chain_and_a_fork(scheduler, streams):
 
 
 @each
-@pytest.mark.parametrize("value", [0, -1, 2.5, "2", float("nan"), None, True])
-def test_streams_that_are_no_number(scheduler, value):
-    name = next(name for name, function in ALL.items() if function is scheduler)
-    with pytest.raises(SchedulerError, match=f"{name}: streams must be"):
-        schedule(made("a=1", ""), ONE, scheduler, streams=value)
-
-
-@each
-@pytest.mark.parametrize("value", [1, None, "no"])
-def test_overheads_are_on_or_off(scheduler, value):
-    with pytest.raises(SchedulerError, match=f"overheads must be True or False, not {value!r}"):
-        schedule(made("a=1", ""), ONE, scheduler, overheads=value)
-
-
-@pytest.mark.parametrize("value", ["Time", None, ["time"], 3])
-def test_unknown_rank(value):
-    with pytest.raises(SchedulerError, match=r"lios: rank must be time or upward, not "):
-        schedule(made("a=1", ""), ONE, lios, rank=value)
-
-
-@each_random
-@pytest.mark.parametrize("value", [-1, 0.5, None, "0", True])
-def test_rng_is_a_seed_or_a_generator(scheduler, value):
-    with pytest.raises(SchedulerError, match="rng must be a numpy Generator or a seed of at least 0"):
-        schedule(made("a=1", ""), ONE, scheduler, rng=value)
-
-
-@each
 def test_times_that_add_up_to_infinity(scheduler):
     with pytest.raises(SchedulerError, match=r"the times .* add up to more than a float holds"):
         schedule(made("a=1e308 b=1e308", "a-b"), ONE, scheduler)

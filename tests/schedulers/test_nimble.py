@@ -264,35 +264,6 @@ def test_the_released_plan_waits_for_every_edge(graph, cluster, streams):
 # Bad input ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "release"}, "nimble: mode must be paper or impl, not 'release'"),
-        ({"mode": ["paper"]}, "nimble: mode must be paper or impl, not ['paper']"),
-        (
-            {"streams": 0},
-            "nimble: streams must be chains, reuse or dilworth, not 0; a limit is given as max_streams",
-        ),
-        (
-            {"max_streams": 0},
-            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not 0",
-        ),
-        (
-            {"max_streams": float("nan")},
-            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not nan",
-        ),
-        (
-            {"max_streams": True},
-            "nimble: max_streams must be a whole number of at least 1, or None for no limit, not True",
-        ),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(SchedulerError) as caught:
-        schedule(made("1-2", 2), ONE, nimble, **options)
-    assert str(caught.value) == message
-
-
 def test_a_second_matching_of_many_chains():
     """8,000 operators in 571 layers make 1,514 chains, nearly every two of them comparable: 31 streams are left."""
     graph = workloads.load("random:layered", n_ops=8000, n_layers=571, seed=0)

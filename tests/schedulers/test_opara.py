@@ -251,27 +251,10 @@ def test_missing_kernels(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": None}, "opara: mode must be paper or impl, not None"),
-        ({"allocation": "arxiv"}, "opara: allocation must be journal or conference, not 'arxiv'"),
-        ({"order": 1}, "opara: order must be resource or graph, not 1"),
-        (
-            {"metric": "smem"},
-            "opara: metric must be shared_memory, threads, registers, max, blocks, occupancy or utilization, "
-            "not 'smem'",
-        ),
-        ({"classes": "all"}, "opara: classes must be table, roofline, measured or none, not 'all'"),
         (
             {"classes": "measured"},
             "opara: operator '1' has no intensity, which classes='measured' reads; give "
             "Operator(intensity='compute' or 'memory'), or classes='roofline'",
-        ),
-        (
-            {"max_streams": -1},
-            "opara: max_streams must be a whole number of at least 1, or None for no limit, not -1",
-        ),
-        (
-            {"max_streams": 2.0},
-            "opara: max_streams must be a whole number of at least 1, or None for no limit, not 2.0",
         ),
     ],
 )

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from typing import Annotated
 
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
+from simsched.base.kinds import Among, Amount, Range, Size
 from simsched.base.numeric import is_number
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -14,7 +16,8 @@ from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.backtracking import Backtracking, MixedCost
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import renamed, require_choice, require_count, require_flag
+from simsched.schedulers.listing import renamed
+from simsched.schedulers.options import Seconds
 from simsched.schedulers.protocol import Scheduler, Tools
 
 
@@ -61,17 +64,17 @@ def autograph(
     tools: Tools,
     rules: Iterable[str | Rule] | None = None,
     dp: bool = True,
-    objective: str = "mixed",
-    alpha: float = 0.25,
-    beta: float = 1.1,
-    size_l: int = 40,
-    size_u: int = 120,
-    top: int = 20,
-    budget: int = 300,
-    rounds: int = 10,
+    objective: Annotated[str, Among(("mixed", "sum"))] = "mixed",
+    alpha: Amount = 0.25,
+    beta: Annotated[float, Range(1)] = 1.1,
+    size_l: Annotated[int, Range(2)] = 40,
+    size_u: Size = 120,
+    top: Size = 20,
+    budget: Size = 300,
+    rounds: Size = 10,
     measure: Callable[[Schedule], float] | None = None,
     streams_by: str | Scheduler = "nimble",
-    time_limit: float | None = None,
+    time_limit: Seconds | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Schedule:
     """Rewrite a graph into one that computes the same in less time on many streams of one device, and schedule that.
@@ -152,23 +155,6 @@ def autograph(
        AAAI 2023, doi:10.1609/aaai.v37i9.26343.
     """
     begin = running_time()
-    counts = (
-        ("size_l", size_l, 2),
-        ("size_u", size_u, 1),
-        ("top", top, 1),
-        ("budget", budget, 1),
-        ("rounds", rounds, 1),
-    )
-    for option, count, least in counts:
-        require_count("autograph", option, count, least)
-    for option, number, lowest in (("alpha", alpha, 0.0), ("beta", beta, 1.0)):
-        if not is_number(number) or not lowest <= number < inf:
-            raise SchedulerError(f"autograph: {option} must be a number of at least {lowest:g}, not {number!r}")
-    require_choice("autograph", "objective", objective, ("mixed", "sum"))
-    require_flag("autograph", "dp", dp)
-    for option, function, what in (("measure", measure, "from a schedule to us"), ("progress", progress, "of a text")):
-        if function is not None and not callable(function):
-            raise SchedulerError(f"autograph: {option} must be a function {what}, not {function!r}")
     if isinstance(streams_by, str) and streams_by == "autograph":
         raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
     deadline = Deadline("autograph", time_limit)

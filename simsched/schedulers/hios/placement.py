@@ -22,9 +22,8 @@ class Edge(Row):
 
 
 class Operator(Row):
-    """Where and when an operator runs."""
+    """Where an operator runs, and when it is over."""
 
-    start: f8
     finish: f8
     tail: f8  # what takes longest after it
     device: i4  # or -1
@@ -45,7 +44,6 @@ class Device(Row):
 
     free: f8
     base: f8  # before the path
-    n_ops: i4
 
 
 class Mapping(Table):
@@ -53,7 +51,6 @@ class Mapping(Table):
 
     n_ops: i8
     n_devices: i8
-    inserts: i8  # whether an operator may start in a gap
     released: i8  # whether to record as the released code does
     n_open: i8  # operators, or edges as released, still to map
     n_listed: i8
@@ -76,8 +73,6 @@ class Mapping(Table):
     open: Column[i4]
     given: Column[i4]  # in the order of the graph
     path: Column[i4] = length("n_ops")
-    begins: Column[f8] = length("inserts * n_ops * n_devices")  # of what runs on each device, one after the other
-    ends: Column[f8] = length("inserts * n_ops * n_devices")
     recorded: Column[f8] = length("n_states * n_ops * n_devices")  # ends by operator and device
     mapped: Column[i4] = length("n_states * 2 * n_ops * n_devices")  # by state, and by turns of `at`
     free: Column[f8] = length("n_states * 2 * n_devices * n_devices")
@@ -156,48 +151,6 @@ def append_from(t: Mapping, first: int, limit: float) -> float:
     return makespan
 
 
-def insert_all(t: Mapping, limit: float) -> float:
-    """Evaluate the list, each operator in the first gap of its device that is long enough; as `append_from`."""
-    for d in range(t.n_devices):
-        t.devices[d].n_ops = 0
-    makespan = 0.0
-    for at in range(t.n_listed):
-        insert(t, t.listed[at])
-        makespan = max(makespan, t.ops[t.listed[at]].finish)
-        if makespan >= limit:
-            return inf
-    return makespan
-
-
-def insert(t: Mapping, i: int) -> None:
-    """Put an operator into the first gap that is long enough."""
-    op = t.ops[i]
-    device, row = t.devices[op.device], op.device * t.n_ops
-    begins, ends, n, took = t.begins[row:], t.ends[row:], device.n_ops, t.time[row + i]
-    start, k, high = inputs_ready(t, i), 0, n
-    while k < high:  # the first that ends after the inputs are there
-        middle = (k + high) // 2
-        if ends[middle] > start:
-            high = middle
-        else:
-            k = middle + 1
-    while k < n and start + took > begins[k]:
-        start = max(start, ends[k])
-        k += 1
-    for later in range(n, k, -1):
-        begins[later], ends[later] = begins[later - 1], ends[later - 1]
-    begins[k] = op.start = start
-    ends[k] = op.finish = start + took
-    device.n_ops += 1
-
-
-@piece("HIOS schedulers")
-def insert_mapped(t: Mapping) -> None:
-    """List all operators, which are mapped, with insertion."""
-    t.n_listed = t.n_ops
-    insert_all(t, inf)
-
-
 def path_from(t: Mapping, i: int) -> float:
     """Find the longest valid path from an operator on; return its length with the edge that leads there."""
     head, tail, length, then = -1.0, -1.0, -1.0, NONE  # the longest edges from and to the mapped part
@@ -260,7 +213,7 @@ def list_path(t: Mapping) -> int:
 def try_device(t: Mapping, first: int, d: int, limit: float) -> float:
     """Return the makespan with the path on device `d`, or infinity if it is not below `limit`."""
     put_path(t, d)
-    return insert_all(t, limit) if t.inserts else append_from(t, first, limit)
+    return append_from(t, first, limit)
 
 
 def map_path(t: Mapping, first: int, n_devices: int) -> None:
@@ -270,7 +223,7 @@ def map_path(t: Mapping, first: int, n_devices: int) -> None:
         makespan = try_device(t, first, d, best)
         if makespan < best:
             best, on = makespan, d
-            if best == t.makespan and not t.inserts:
+            if best == t.makespan:
                 break  # behind what is there, more operators end nothing sooner
     if t.ops[t.path[0]].device != on:
         try_device(t, first, on, inf)

@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from simsched.base.kinds import Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.placement import Mapping, map_edges, map_paths, record
 from simsched.schedulers.hios.stages import Instance, scheduled
+from simsched.schedulers.options import Mode
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
 
@@ -19,9 +21,8 @@ def hios_lp(
     *,
     tools: Tools,
     stage_latency: StageLatencyOption = "simulated",
-    w: int = 2,
-    insertion: bool = False,
-    mode: str = "paper",
+    w: Size = 2,
+    mode: Mode = "paper",
 ) -> Schedule:
     """Map longest paths onto devices as `inter_lp` does, then run neighbours on a device side by side.
 
@@ -37,7 +38,7 @@ def hios_lp(
         utilization counts as one that fills the device.
     w
         Operators in a window, at least 1; 1 leaves every operator a stage of its own.
-    insertion, mode
+    mode
         As in `inter_lp`.
 
     Returns
@@ -86,12 +87,10 @@ def hios_lp(
     >>> [row.stage for row in plan.placements], plan.estimate, dict(plan.search)
     ([0, 0, 1], 12.5, {'paths': 3, 'stages_tried': 1, 'stages_merged': 1, 'stages_refused': 0})
     """
-    return scheduled("hios-lp", _by_paths, graph, cluster, cost, insertion, mode, w, stage_latency, tools)
+    return scheduled("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
-def inter_lp(
-    graph: OpGraph, cluster: Cluster, cost: CostModel, *, insertion: bool = False, mode: str = "paper"
-) -> Schedule:
+def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
     """Map the longest path of what is left onto the device that gives the least latency, until all is mapped.
 
     Parameters
@@ -100,10 +99,6 @@ def inter_lp(
         What to run, and on what.
     cost
         Time of an operator alone on a device, in us.
-    insertion
-        Whether an operator may start in a gap between earlier ones on its device, in the first that is
-        long enough (ours); else it runs behind them, as the paper's worked example has it. With insertion the
-        whole list is evaluated for every path and device.
     mode
         ``"paper"``: the algorithm as printed; ``"impl"``: the mapping of the released code (see Notes),
         with the stages, the order and the estimate of the paper.
@@ -126,7 +121,8 @@ def inter_lp(
     them, and the longest edge from the mapped part to the first and from the last to the mapped part. The
     longest is found by a dynamic program with two states (first operator or not), O(V + E), where the
     paper says O(V^2 E). Each device is tried: mapped operators in falling priority (longest path to an
-    output, transfers included), each when its device and its inputs are there. Only those from the
+    output, transfers included), each behind the others of its device
+    (the worked example has no insertion) and when its inputs are there. Only those from the
     path's first operator on are evaluated again, and only until the device cannot be the best any more.
     O(paths x devices x (V + E)) in all.
 
@@ -158,13 +154,13 @@ def inter_lp(
     >>> [row.device for row in plan.placements], plan.estimate
     (['gpu0', 'gpu1', 'gpu0'], 10.0)
     """
-    return scheduled("inter-lp", _by_paths, graph, cluster, cost, insertion, mode)
+    return scheduled("inter-lp", _by_paths, graph, cluster, cost, mode)
 
 
-def _by_paths(instance: Instance, insertion: bool, released: bool) -> tuple[Mapping, dict[str, int]]:
+def _by_paths(instance: Instance, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
     map_some, n_open = (map_edges, len(instance.graph.src)) if released else (map_paths, len(instance.graph))
-    found = instance.mapping(inserts=insertion, n_open=n_open)
+    found = instance.mapping(n_open=n_open)
     found["out_ptr"], found["outputs"] = instance.outputs()
     while found.n_open:
         map_some(found)
@@ -180,9 +176,8 @@ def hios_mr(
     *,
     tools: Tools,
     stage_latency: StageLatencyOption = "simulated",
-    w: int = 2,
-    insertion: bool = False,
-    mode: str = "paper",
+    w: Size = 2,
+    mode: Mode = "paper",
 ) -> Schedule:
     """Map operators by the mappings recorded for those before as `inter_mr` does, then join neighbours to stages.
 
@@ -194,7 +189,7 @@ def hios_mr(
         Time of an operator alone on a device, in us.
     stage_latency, w
         As in `hios_lp`.
-    insertion, mode
+    mode
         As in `inter_mr`.
 
     Returns
@@ -216,12 +211,10 @@ def hios_mr(
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("hios-mr", _by_records, graph, cluster, cost, insertion, mode, w, stage_latency, tools)
+    return scheduled("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
-def inter_mr(
-    graph: OpGraph, cluster: Cluster, cost: CostModel, *, insertion: bool = False, mode: str = "paper"
-) -> Schedule:
+def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
     """Map operators one by one, with a mapping of all before recorded for each device that the last is on.
 
     Parameters
@@ -230,9 +223,6 @@ def inter_mr(
         What to run, and on what.
     cost
         Time of an operator alone on a device, in us.
-    insertion
-        Whether operators, once mapped, may start in gaps between earlier ones on their device (ours); while
-        mappings are recorded each runs behind those before it.
     mode
         ``"paper"``: the algorithm as printed; ``"impl"``: the mapping of the released code (see Notes),
         with the order and the estimate of the paper.
@@ -268,12 +258,12 @@ def inter_mr(
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("inter-mr", _by_records, graph, cluster, cost, insertion, mode)
+    return scheduled("inter-mr", _by_records, graph, cluster, cost, mode)
 
 
-def _by_records(instance: Instance, insertion: bool, released: bool) -> tuple[Mapping, dict[str, int]]:
+def _by_records(instance: Instance, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 3."""
-    found = instance.mapping(inserts=insertion, released=released, n_states=1)
+    found = instance.mapping(released=released, n_states=1)
     while found.at < found.n_ops:
         record(found)
     n_devices = found.n_devices

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import SchedulerError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.base.numeric import is_count
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, default_cost, times_by_device
 from simsched.model.graph import OpGraph
@@ -17,15 +15,8 @@ from simsched.model.graph.columns import Floats, Ints
 from simsched.model.graph.ordering import grouped
 from simsched.model.graph.structure import longest_from
 from simsched.model.schedule import Schedule
-from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step, insert_mapped
-from simsched.schedulers.listing import (
-    MODES,
-    linked_devices,
-    require_choice,
-    require_finite,
-    require_flag,
-    ways,
-)
+from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
+from simsched.schedulers.listing import linked_devices, require_finite, ways
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 
@@ -335,11 +326,10 @@ StageCosts = Callable[[int], StageCost]
 
 def scheduled(
     scheduler: str,
-    map_all: Callable[["Instance", bool, bool], tuple[Mapping, dict[str, int]]],
+    map_all: Callable[["Instance", bool], tuple[Mapping, dict[str, int]]],
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,
-    insertion: bool,
     mode: str,
     w: int = 1,
     stage_latency: StageLatencyOption = "simulated",
@@ -350,14 +340,10 @@ def scheduled(
     Parameters
     ----------
     map_all
-        Maps all operators, from insertion and whether to do so as the released code does; says what `search` holds.
+        Maps all operators, if told so as the released code does; says what `search` holds.
     """
-    if not is_count(w, 1):
-        raise SchedulerError(f"{scheduler}: w must be a whole number of operators, at least 1, not {w!r}")
-    require_flag(scheduler, "insertion", insertion)
-    require_choice(scheduler, "mode", mode, MODES)
     instance = Instance(graph, cluster, cost)
-    found, search = map_all(instance, insertion, mode == "impl")
+    found, search = map_all(instance, mode == "impl")
     stages = Stages(instance, found)
     costs = None if tools is None else stage_costs(scheduler, stage_latency, instance, cost, tools)
     require_finite(scheduler, stages.latency)
@@ -395,32 +381,27 @@ class Stages:
     instance
         What is scheduled.
     found
-        Where its operators run; those of a device by priority, or in the order of a listing with insertion.
+        Where its operators run; those of a device by priority.
     """
 
     def __init__(self, instance: Instance, found: Mapping) -> None:
         n, ops = found.n_ops, found["ops"]
         count = np.arange(n, dtype=np.int32)
-        if found.inserts:
-            insert_mapped(found)
-        # topological, and followed by each device
-        sequence = np.lexsort((count, ops["finish"], ops["start"])) if found.inserts else count
         self._instance = instance
-        self._op = sequence[np.argsort(ops["device"][sequence], kind="stable")]  # device by device
+        self._op = np.argsort(ops["device"], kind="stable")  # device by device
         self._device = ops["device"][self._op]
         number = np.empty(n, np.int32)
         number[self._op] = count
         src, dst, us = instance.placed_edges(number, self._device)
         ptr, edges = grouped(dst, n)
-        order = number[sequence]
         self._stages = stages = np.zeros(n, Stage.dtype)
         stages["time"], stages["size"] = instance.times[self._device, self._op], 1
-        stages["first"], stages["place"][order] = count, count
+        stages["first"], stages["place"][number] = count, count
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
         self._windows = Windows(
-            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges], us=us[edges], order=order,
-            turns=number, last=last,  # windows in turn by falling priority
+            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges], us=us[edges],
+            order=number.copy(), turns=number, last=last,  # order is topological, windows in turn by falling priority
         )  # fmt: skip
         run_alone(self._windows)
 

@@ -1,11 +1,11 @@
 """IOS: stages by dynamic programming over the endings of each block."""
 
-import os
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from simsched.base.jit import running_time
+from simsched.base.kinds import Among, Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -14,11 +14,10 @@ from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits
 from simsched.schedulers.ios.solving import Latencies, Merging, Piece, Solver, blocks_of
-from simsched.schedulers.listing import MODES, require_choice, require_count, require_flag
+from simsched.schedulers.options import Mode, Seconds
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
 
-_MOST_THREADS: Final = 8
 _MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
 
 
@@ -28,19 +27,17 @@ def ios(
     cost: CostModel,
     *,
     tools: Tools,
-    strategy: str = "both",
-    r: int | None = 3,
-    s: int | None = 8,
-    endings: str | None = None,
-    blocks: str = "labels",
-    max_part: int = 100,
-    max_transitions: int = 5_000_000,
-    max_stages: int = 200_000,
+    strategy: Annotated[str, Among(("both", "parallel", "merge"))] = "both",
+    r: Size | None = 3,
+    s: Size | None = 8,
+    endings: Annotated[str, Among(("exact", "single_root"))] | None = None,
+    blocks: Annotated[str, Among(("labels", "dominators", "none"))] = "labels",
+    max_part: Size = 100,
+    max_transitions: Size = 5_000_000,
+    max_stages: Size = 200_000,
     stage_latency: StageLatencyOption = "simulated",
-    merge_limits: bool = False,
-    mode: str = "paper",
-    threads: int | None = None,
-    time_limit: float | None = None,
+    mode: Mode = "paper",
+    time_limit: Seconds | None = None,
 ) -> Schedule:
     """Cut each block into stages of groups side by side, by dynamic programming over all ways to do so.
 
@@ -79,13 +76,8 @@ def ios(
         which is evaluated in machine code; a function of (groups, merged=False); or a table from groups to us.
         Groups are a tuple of tuples of operator names: groups by their first operators, operators in
         topological order. Operators to merge are one group, whose operators do not read from each other.
-    merge_limits
-        Whether at most `s` operators may be merged, as many as could run side by side; by default neither `r`
-        nor `s` limits merging, as in the released code.
     mode
         ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
-    threads
-        How many simulate stages at a time, at most one per core; None for up to 8. The schedule is the same for any.
     time_limit
         Wall time in s, a cap: blocks that are not done by then run one operator after the other. So does Ctrl-C.
 
@@ -131,23 +123,10 @@ def ios(
     .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
        MLSys 2021, arXiv:2011.01302.
     """
-    for option, value, known in (
-        ("strategy", strategy, ("both", "parallel", "merge")), ("endings", endings, (None, "exact", "single_root")),
-        ("blocks", blocks, ("labels", "dominators", "none")), ("mode", mode, MODES),
-    ):  # fmt: skip
-        require_choice("ios", option, value, known)
-    for option, number in (("r", r), ("s", s), ("threads", threads)):
-        require_count("ios", option, number, none=", or None")
-    for option, number in (("max_part", max_part), ("max_transitions", max_transitions), ("max_stages", max_stages)):
-        require_count("ios", option, number)
-    require_flag("ios", "merge_limits", merge_limits)
     deadline = Deadline("ios", time_limit)
     start = running_time()
-    merging = None
-    if strategy != "parallel":
-        merging = Merging(graph, s if merge_limits else None, required=strategy == "merge")
-    threads = min(threads or _MOST_THREADS, os.cpu_count() or 1)
-    stages = Latencies(graph, cluster, cost, stage_latency, tools, merging, threads)
+    merging = None if strategy == "parallel" else Merging(graph, required=strategy == "merge")
+    stages = Latencies(graph, cluster, cost, stage_latency, tools, merging)
     if strategy == "merge":
         r = s = 1
     single_root = (endings or ("exact" if mode == "paper" else "single_root")) == "single_root"

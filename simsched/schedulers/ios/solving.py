@@ -1,5 +1,6 @@
 """From blocks to the stages they are run in: cut where they are too large, solved once where they are equal."""
 
+import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -102,8 +103,6 @@ class Merging:
     ----------
     graph
         What they are of.
-    most
-        Most operators of a set; None for any number.
 
     Raises
     ------
@@ -111,8 +110,8 @@ class Merging:
         If `required` and no operator of the graph has what merging needs.
     """
 
-    def __init__(self, graph: OpGraph, most: int | None, *, required: bool) -> None:
-        self.draft, self._most = Draft.from_graph(graph), most
+    def __init__(self, graph: OpGraph, *, required: bool) -> None:
+        self.draft = Draft.from_graph(graph)
         self._keys = [merge_key(self.draft, name) for name in graph.names]
         self._names = graph.names
         if required and not any(key is not None for key in self._keys):
@@ -130,8 +129,7 @@ class Merging:
                 families.setdefault(self._keys[i], []).append(k)
         found: list[tuple[int, ...]] = []
         for family in families.values():
-            largest = len(family) if self._most is None else min(self._most, len(family))
-            for size in range(2, largest + 1):
+            for size in range(2, len(family) + 1):
                 if len(family) <= _ALL_SUBSETS_OF:
                     candidates = list(combinations(family, size))
                 else:
@@ -144,6 +142,7 @@ class Merging:
 
 _COLUMNS: Final = ("flops", "nbytes", "weight_nbytes", "utilization", "intensity")
 _KERNEL_COLUMNS: Final = ("blocks", "threads", "registers", "shared_memory", "share", "efficiency")
+_THREADS: Final = 8  # at most, that ask the simulator; nobody else is asked by more than one
 _BATCH: Final = 256  # stages that a thread asks for between two looks at the clock
 
 Look = tuple[tuple[int, ...], ...]
@@ -162,8 +161,6 @@ class Latencies:
         classes, group by group, are asked for once.
     merging
         What may be merged; None for nothing.
-    threads
-        How many ask at a time, if the simulator is asked; nobody else is asked by more than one.
 
     Attributes
     ----------
@@ -187,7 +184,6 @@ class Latencies:
         option: StageLatencyOption,
         tools: Tools,
         merging: Merging | None,
-        threads: int,
     ) -> None:
         device = cluster.devices[0]
         self._graph = graph
@@ -201,7 +197,9 @@ class Latencies:
 
         self._asks = [
             StageCost("ios", option, graph, cluster, cost, tools, merged_time=merged_time)
-            for _ in range(threads if isinstance(option, str) and option == "simulated" else 1)
+            for _ in range(
+                min(_THREADS, os.cpu_count() or 1) if isinstance(option, str) and option == "simulated" else 1
+            )
         ]
         self.ask = self._asks[0]
         self.times: list[float] = operator_times(graph, device, cost).tolist()

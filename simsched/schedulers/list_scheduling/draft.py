@@ -13,7 +13,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats
 from simsched.model.schedule import Schedule
 from simsched.schedulers.list_scheduling.placing import Gap, Lists, find_ranks, look_ahead, place, place_earliest
-from simsched.schedulers.listing import linked_devices, place_of, require_finite, require_streams, ways
+from simsched.schedulers.listing import linked_devices, place_of, require_finite, ways
 
 _STEPS: Final = 200_000
 """Steps after which the machine code returns for a moment, at most some tenths of a second: so that Ctrl-C is heard."""
@@ -47,7 +47,7 @@ class Draft:
     Raises
     ------
     SchedulerError
-        If `streams` is not a whole number of at least 1, or, by what places operators, if they end at no finite time.
+        By what places operators, if they end at no finite time.
 
     Notes
     -----
@@ -58,10 +58,9 @@ class Draft:
     def __init__(self, scheduler: str, graph: OpGraph, cluster: Cluster, cost: CostModel, streams: int | None) -> None:
         if streams is None:
             streams = _ALONE if len(cluster) == 1 else _BESIDE_OTHERS
-        require_streams(scheduler, streams)
         self._scheduler, self._graph, self._devices = scheduler, graph, cluster.devices
         n = len(graph)
-        self._streams = min(int(streams), n)  # of more streams than operators the rest would stay empty
+        self._streams = min(streams, n)  # of more streams than operators the rest would stay empty
         known = times_by_device(graph, cluster, cost)
         rows: dict[int, int] = {}
         row = [rows.setdefault(id(column), len(rows)) for column in known]

@@ -3,27 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
+from simsched.base.kinds import Among, Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import (
-    place_of,
-    renamed,
-    require_choice,
-    require_count,
-    require_rng,
-    require_streams,
-)
+from simsched.schedulers.listing import place_of, renamed
+from simsched.schedulers.options import Rng, Seconds
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense, launch_order
 from simsched.schedulers.search.walk import Walk
@@ -235,11 +230,11 @@ def search(
     *,
     tools: Tools,
     starts: Sequence[str | Schedule] = (),
-    evaluations: int = 10_000,
-    time_limit: float | None = None,
-    rng: np.random.Generator | int = 0,
-    execution: str | None = None,
-    streams: int | None = None,
+    evaluations: Size = 10_000,
+    time_limit: Seconds | None = None,
+    rng: Rng = 0,
+    execution: Annotated[str, Among(EXECUTIONS)] | None = None,
+    streams: Size | None = None,
     also: Sequence[str | Schedule] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Schedule:
@@ -325,12 +320,8 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    require_count("search", "evaluations", evaluations)
-    require_choice("search", "execution", execution, (None, *EXECUTIONS))
-    if streams is not None:
-        require_streams("search", streams)
     given, more = require_starts("starts", starts), require_starts("also", also)
-    rng, began = require_rng("search", rng), running_time()
+    rng, began = np.random.default_rng(rng), running_time()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
         for one in (*(given or FAST), *more):  # schedules that were given are there anyway

@@ -1,0 +1,46 @@
+"""What options of schedulers may be: their type hints say it, and the front door holds every value to them."""
+
+from collections.abc import Callable, Mapping
+from inspect import unwrap
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from simsched.base.codec import kind_of
+from simsched.base.errors import SchedulerError
+from simsched.base.kinds import Among, Range, Refused, Seed
+
+Mode = Annotated[str, Among(("paper", "impl"))]
+"""As a paper has it, or as its released code does."""
+Rng = np.random.Generator | Seed
+Seconds = Annotated[float, Range(0, above=True, infinite=True)]
+
+
+def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a function of this library as its hints have them.
+
+    Options whose hints do not say all that a value may be are left to the function; so are those of other functions.
+
+    Raises
+    ------
+    SchedulerError
+        If a value is not what the hint of its option says.
+    """
+    function, found = unwrap(function), dict(options)
+    if not getattr(function, "__module__", "").startswith("simsched."):
+        return found
+    hints = get_type_hints(function, include_extras=True)
+    for option in options:
+        try:
+            if _says_all(hints[option]):
+                found[option] = kind_of(hints[option]).take(options[option])
+        except Refused as refused:
+            raise SchedulerError(f"{scheduler}: {refused.says(option)}") from None
+    return found
+
+
+def _says_all(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_says_all, get_args(hint)))
+    return get_origin(hint) in (Annotated, Callable) or hint in (bool, NoneType, np.random.Generator)
