@@ -79,7 +79,7 @@ def refused(tmp_path, capsys):
         ("simulate graph.json --threads two", "unknown threads 'two'; known are: device, one"),
         ("simulate graph.json --transfers slow", "unknown transfers 'slow'; known are: async, blocking"),
         ("simulate graph.json --events few", "unknown events 'few'; known are: minimal, literal"),
-        ("simulate graph.json --option streams=0", "streams must be at least 1, not 0"),
+        ("simulate graph.json --option streams=0", "streams must be a whole number of at least 1, not 0"),
         ("simulate graph.json --option streams", "expected name=value"),
         ("simulate graph.json --option width=2", "scheduler 'lios' has no option 'width'; known are: streams"),
         ("simulate graph.json --option graph=2", "no scheduler has such an option"),

@@ -140,9 +140,9 @@ def test_status(results):
         ("study_cases:fails", 3, 1, 0, 0, 3, 0),
     ]  # fmt: skip
     assert rows[0]["wall_s"] == sum(row["wall.row_s"] for row in results.rows if row["scheduler"] == "lios")
-    assert rows[2]["reasons"] == ["lios: streams must be at least 1, not 0"]
+    assert rows[2]["reasons"] == ["lios: streams must be a whole number of at least 1, not 0"]
     text = printed(results.status())
-    assert "lios streams=0: lios: streams must be at least 1, not 0" in text
+    assert "lios streams=0: lios: streams must be a whole number of at least 1, not 0" in text
 
 
 def test_a_study_of_which_there_are_no_rows_yet():
