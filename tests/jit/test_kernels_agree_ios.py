@@ -24,7 +24,7 @@ def found(how, stage_latency, options):
         for graph in graphs:
             plan = ss.schedule(
                 graph, ss.Cluster.preset("a100"), ios, blocks="none", stage_latency=stage_latency,
-                merge_limits=True, **options,
+                **options,
             )  # fmt: skip
             plans.append((plan.placements, plan.estimate, {**plan.search, "time_s": 0.0}))
     return plans
