@@ -105,7 +105,8 @@ def test_what_does_not_come_to_an_end():
     assert [row["status"] for row in rows] == ["failed", "failed", "failed", "failed", "timeout", "refused", "ok"]
     assert [row["reason"] for row in rows] == [
         "ZeroDivisionError: cannot divide <object object at 0x...>", "SystemExit: 3", "Panic: all is lost",
-        "MemoryError", "took longer than the time limit of 0.2 s", "lios: streams must be a whole number of at least 1, not 0", None,
+        "MemoryError", "took longer than the time limit of 0.2 s",
+        "lios: streams must be a whole number of at least 1, not 0", None,
     ]  # fmt: skip
     assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:6])
 
