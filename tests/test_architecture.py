@@ -30,7 +30,8 @@ ROOMS = (
 )
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
-    f"simsched.schedulers.{name}" for name in ("deadline", "list_scheduling", "listing", "protocol", "stage_costs")
+    f"simsched.schedulers.{name}"
+    for name in ("deadline", "list_scheduling", "listing", "options", "protocol", "stage_costs")
 )
 HEAVY = (
     "matplotlib",
