@@ -83,7 +83,7 @@ def test_a_graph():
     found = page(FORK)
     cells = found.cells()
     assert cells[0] == "OpGraph fork"
-    pairs = dict(zip(cells[1:17:2], cells[2:17:2], strict=True))
+    pairs = dict(zip(cells[1:21:2], cells[2:21:2], strict=True))
     assert pairs["operators"] == "4: 3 op, 1 conv"
     assert (pairs["edges"], pairs["depth"], pairs["width"], pairs["work"]) == ("3", "2", "3", "70 us")
     assert found.tags.count("svg") == 1
@@ -118,9 +118,7 @@ def test_a_trace():
     """Of 30 us all are compute; a takes the first third of the chart, whose bars are four."""
     trace = ss.simulate(ss.schedule(FORK, FREE, "lios"), FREE)
     found = page(trace)
-    assert "compute" in found.cells()
-    assert "30 us, 100.0 %" in found.cells()
-    assert "transfer" not in found.cells()
+    assert "2 operators: compute 100.0 %" in found.cells()
     drawn = bars(found)
     assert len(drawn) == 4
     widths = sorted(float(bar["width"]) + 0.5 for bar in drawn)
@@ -146,8 +144,6 @@ def test_a_comparison_has_its_best_row_marked():
     (best,) = re.findall(r'<tr style="font-weight:bold">(.*?)</tr>', text)
     assert "lios" in best
     assert "30.0" in best
-    (dim,) = re.findall(r'<tr style="opacity:0.6">(.*?)</tr>', text)
-    assert "refuses" in dim
     assert "refuses: no schedule: refuses: <b>too</b> many" in found.cells()
     assert "fork on 2 x a100" in found.cells()
     assert found.tags.count("tr") == 4

@@ -48,7 +48,7 @@ _WORD: Final = 200  # characters of a word that is logged
 _SMALL: Final = 4000  # bytes of a spoiled file that is logged
 _IMPORTED: Final = (
     "matplotlib.pyplot", "pandas", "onnx", "rich.table", "rich.progress", "simsched.experiments.accuracy",
-    "simsched.show.accuracy", "hwbackend.torch_backend", "simsched.cli.app", "simsched.show.plot",
+    "simsched.show.paper", "hwbackend.torch_backend", "simsched.cli.app", "simsched.show.plot",
     "simsched.experiments.study", "simsched.show.report", "simsched.show.drawing",
     "simsched.experiments.whatif.sensitivity", "workloads.formats.onnx_models",
 )  # fmt: skip  # before the first command

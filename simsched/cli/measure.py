@@ -139,10 +139,8 @@ def replay(
     def draw(path: str) -> None:
         if trace is None:
             run.trace.gantt(path)
-            return
-        from simsched.show.accuracy import overlaid_gantt
-
-        overlaid_gantt(trace, run, path)
+        else:
+            trace.gantt(path, measured=run.trace)
 
     facts = _replay_facts(run, None if trace is None else trace.makespan)
     out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
@@ -210,8 +208,6 @@ def validate(
     is that the simulator ranks first.
     """
     from simsched.experiments.accuracy import validate
-    from simsched.show.accuracy import overlaid_gantt
-    from simsched.show.accuracy import scatter as draw_scatter
 
     check_outputs(graph.graph, output, drawings=(scatter, gantt))
     dag, runner = graph.read(), backend.make()
@@ -222,13 +218,12 @@ def validate(
             warmup=warmup, rng=seed, folder=resume, progress=tell,
         )  # fmt: skip
     chosen = found.rounds[-1].chosen
-    files: list[out.File] = [("scatter plot", scatter, partial(draw_scatter, found))]
+    files: list[out.File] = [("scatter plot", scatter, found.plot)]
     if found.calibration is not None:
         files.insert(0, ("calibration", output, found.calibration.save))
     if chosen is not None:
         trace, run = found.traces[chosen.scheduler]
-        drawn = partial(overlaid_gantt, trace, run, title=f"{found.graph}: {chosen.scheduler}")
-        files.append((chosen.scheduler, gantt, drawn))
+        files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
     out.tell(found.to_dict, [found.table, found.summary], files, as_json=as_json)
 
 

@@ -105,7 +105,7 @@ def _folder(source: str) -> Any:
 def _document(kind: str, data: Any, source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any]:
     """Return what a document of ours holds."""
     from simsched.experiments.documents import DOCUMENTS
-    from simsched.show.report.of_trace import replay_sections
+    from simsched.show.report.makers import replay_sections
 
     name = kind.removeprefix("simsched.")
     if kind not in DOCUMENTS or name in _NOT_REPORTED:

@@ -2,19 +2,15 @@
 
 from simsched.base.shown import VIEWS
 
+_RESULTS = ("robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy")
 VIEWS.add(
     {
         "html": "simsched.show.notebook:html",
         "gantt": "simsched.show.gantt:gantt",
         "perfetto": "simsched.show.perfetto:to_perfetto",
-        "robustness": "simsched.show.results:draw_robustness",
-        "samples": "simsched.show.results:draw_samples",
-        "sweep": "simsched.show.results:draw_sweep",
-        "sensitivity": "simsched.show.tornado:tornado",
-        "breakeven": "simsched.show.results:draw_breakeven",
-        "explanation": "simsched.show.results:draw_explanation",
-        "throughput": "simsched.show.results:draw_throughput",
-        "study": "simsched.show.study.figures:draw",
-        "check of figures": "simsched.show.study.figure_tables:check_figures",
+        "samples": "simsched.show.plot:box_plot",
+        "study": "simsched.show.study:draw_study",
+        "check of figures": "simsched.show.study:check_figures",
+        **dict.fromkeys(_RESULTS, "simsched.show.results:draw_result"),
     }
 )

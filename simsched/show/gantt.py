@@ -1,32 +1,21 @@
 """Traces as Gantt charts for papers, drawn with matplotlib."""
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.units import format_time, time_unit
-from simsched.model.graph.columns import Floats, Ints
-from simsched.model.trace.metrics import lanes
-from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
-from simsched.model.trace.trace import Trace
-from simsched.show.figure import ink, kind_colours, new_figure, paint, require_format, save_figure, style
+from simsched.model.graph.columns import Floats
+from simsched.model.trace import Trace
+from simsched.show.figure import new_figure, require_format, save_figure, style
+from simsched.show.looks import ink
+from simsched.show.spans import Row, centres_of, kinds_of, rows_of
 
-_COPY, _HOST, _WAIT = "#4D4D4D", "#C8C8C8", "#BDBDBD"
-_DEVICE_GAP, _THIN = 0.35, 0.45
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
-
-
-@dataclass(frozen=True, slots=True)
-class GanttRow:
-    """A line of the chart: what one stream, or one host thread, did."""
-
-    label: str
-    device: str
-    height: float
-    spans: Ints
+_MOST_STREAMS: Final = 16  # of a device, each on a row of its own
+_ROW, _TALLEST = 0.3, 9.0  # inches of a row, and of all
+_LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
 def gantt(
@@ -37,6 +26,7 @@ def gantt(
     title: str | None = None,
     host: bool = False,
     labels: bool = True,
+    measured: Trace | None = None,
 ) -> Any:
     """Draw a trace: a row per stream, a bar per kernel or copy, hatching where a stream waits.
 
@@ -49,11 +39,13 @@ def gantt(
     ax
         Matplotlib axes to draw into; by default a figure of its own, outside of pyplot.
     title
-        By default the graph and the cluster.
+        By default the graph, the scheduler and the cluster.
     host
         Also draw what the host threads did.
     labels
         Write names of operators into the bars that have room for them.
+    measured
+        Another trace of the same program: each of its rows stands below the one of the first.
 
     Returns
     -------
@@ -67,165 +59,117 @@ def gantt(
 
     Notes
     -----
-    Colours go to the kinds of operators by how many the graph has of each, so that two schedules
-    of one graph look alike; kinds after the seventh share grey. One collection per kind: the
-    time to draw hardly depends on the number of spans.
+    Of a device with more than 16 streams those that follow each other share rows, without their waits; no picture
+    is taller than some 10 inches. One collection per kind: the time to draw hardly depends on the number of spans.
     """
     require_format(path)
-    rows = gantt_rows(trace, host)
-    scale, unit = time_unit(trace.makespan)
-    centre = row_centres(rows)
+    traces = [trace] if measured is None else [trace, measured]
+    rows = rows_of(traces, host=host, most=None if measured else _MOST_STREAMS)
+    longest = max(each.makespan for each in traces)
+    scale, unit = time_unit(longest)
+    middle = np.array(centres_of(rows))
     with style():
-        own = ax is None
-        if own:
-            ax = _new_axes(rows)
-        _frame(ax, trace, rows, centre, scale, unit, title)
-        _bars(ax, trace, rows, centre, scale)
+        own, inches = ax is None, _ROW
+        if ax is None:
+            units = middle[-1] + 0.5 if rows else 1.0
+            inches = min(_ROW, _TALLEST / units)
+            ax = new_figure(7.2, max(1.7, 1.15 + inches * units)).add_subplot()
+        _frame(ax, traces, rows, middle, longest / scale, unit, inches)
+        by = f" by {trace.scheduler}" * bool(trace.scheduler)
+        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title, fontsize=9,
+                     loc="left")  # fmt: skip
+        _bars(ax, traces, rows, middle, scale)
         if labels and rows:
             if own:
                 ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
-            _labels(ax, trace, rows, centre, scale)
+            _labels(ax, traces, rows, middle, scale)
         if path is not None:
             save_figure(ax, path)
     return ax
 
 
-def gantt_rows(trace: Trace, host: bool) -> list[GanttRow]:
-    """Return the rows from top to bottom: host threads, then per device its streams, those of copies last."""
-    found = []
-    if host:
-        for d, name in enumerate(trace.program.devices):
-            found += _lines(trace, f"host of {name}", "", 0.7, np.flatnonzero((trace.device == d) & (trace.stream < 0)))
-    for d, name in enumerate(trace.program.devices):
-        compute, copying = [], []
-        here = np.flatnonzero((trace.device == d) & (trace.stream >= 0))
-        for stream in np.unique(trace.stream[here]).tolist():
-            spans = here[trace.stream[here] == stream]
-            if (trace.kind[spans] == KERNEL).any():
-                compute += _lines(trace, f"stream {stream}", name, 1.0, spans)
-            elif (trace.kind[spans] == COPY).any():
-                spans = spans[trace.kind[spans] == COPY]  # that it waits for its data goes without saying
-                to = np.unique(trace.program.copies.device[trace.item[spans]])
-                label = f"copy to {', '.join(trace.program.devices[t] for t in to)}"
-                copying += _lines(trace, label, name, _THIN, spans)
-        found += compute + copying
-    return found
-
-
-def _lines(trace: Trace, label: str, device: str, height: float, spans: Ints) -> list[GanttRow]:
-    """Return one row, or several where spans overlap, as measured ones may."""
-    lane = lanes(trace.start[spans], trace.end[spans])
-    return [
-        GanttRow(label if k == 0 else "", device, height, spans[lane == k]) for k in range(lane.max(initial=-1) + 1)
-    ]
-
-
-def row_centres(rows: list[GanttRow]) -> Floats:
-    """Return where each row lies, from 0 downward, with a gap between devices."""
-    place, centres = 0.0, []
-    for i, row in enumerate(rows):
-        place += row.height / 2 + (_DEVICE_GAP if i and rows[i - 1].device != row.device else 0.0)
-        centres.append(place)
-        place += row.height / 2
-    return np.array(centres)
-
-
-def _new_axes(rows: list[GanttRow]) -> Any:
-    inches = 1.15 + 0.3 * sum(row.height for row in rows) + 0.1 * len({row.device for row in rows})
-    return new_figure(7.2, max(1.7, inches)).add_subplot()
-
-
-def _frame(
-    ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float, unit: str, title: str | None
-) -> None:
-    makespan = trace.makespan / scale
-    ax.set_xlim(0, makespan * 1.005 or 1.0)
+def _frame(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, end: float, unit: str, inches: float) -> None:
+    ax.set_xlim(0, end * 1.005 or 1.0)
     half = [row.height / 2 for row in rows]
-    ax.set_ylim(centre[-1] + half[-1] + 0.12 if rows else 1.0, -0.12)
-    ax.set_yticks(centre, [row.label for row in rows], fontsize=7)
+    ax.set_ylim(middle[-1] + half[-1] + 0.12 if rows else 1.0, -0.12)
+    paired = len(traces) > 1
+    names = [f"{row.label} {('simulated', 'measured')[row.trace]}" if paired else row.label for row in rows]
+    size = min(7.0, 0.8 * 72 * inches)
+    every = max(1, int(np.ceil(_LEAST_LABEL / size)))
+    names = [name if row.first and not i % every else "" for i, (row, name) in enumerate(zip(rows, names, strict=True))]
+    ax.set_yticks(middle, names, fontsize=max(size, _LEAST_LABEL))
     ax.set_xlabel(f"time ({unit})", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.grid(axis="x", color="#E6E6E6", linewidth=0.5)
     ax.set_axisbelow(True)
-    if title is None:
-        title = f"{trace.graph.name} on {trace.cluster.name}"
-    ax.set_title(title, fontsize=9, loc="left")
-    if trace.makespan:
-        ax.axvline(makespan, color="black", linewidth=0.8, linestyle=(0, (4, 2)))
+    longest = max(trace.makespan for trace in traces)
+    for trace, dashes in zip(traces if longest else [], ((4, 2), (1, 2)), strict=False):
+        ax.axvline(end * trace.makespan / longest, color="black", linewidth=0.8, linestyle=(0, dashes))
+    if longest:
         above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "right", "va": "bottom"}
-        ax.annotate(f"makespan {format_time(trace.makespan)}", (makespan, 1.0), (0, 3), fontsize=7, **above)
+        said = [format_time(trace.makespan) for trace in traces]
+        text = f"simulated {said[0]}, measured {said[1]}" if paired else f"makespan {said[0]}"
+        ax.annotate(text, (end, 1.0), (0, 3), fontsize=7, **above)
     devices = list(dict.fromkeys(row.device for row in rows))
     for device in devices if len(devices) > 1 else []:
         mine = [i for i, row in enumerate(rows) if row.device == device]
-        top, bottom = centre[mine[0]] - half[mine[0]], centre[mine[-1]] + half[mine[-1]]
-        if mine[0] > 0:
-            ax.axhline(top - _DEVICE_GAP / 2, color="black", linewidth=0.5)
+        top, bottom = middle[mine[0]] - half[mine[0]], middle[mine[-1]] + half[mine[-1]]
+        if mine[0]:
+            ax.axhline((top + middle[mine[0] - 1] + half[mine[0] - 1]) / 2, color="black", linewidth=0.5)
         beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "left", "va": "center"}
-        ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), rotation=270, fontsize=7, **beside)
+        ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), rotation=270, fontsize=min(7.0, size), **beside)
 
 
-def _bars(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float) -> None:
+def _bars(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, scale: float) -> None:
     """Draw every kind of bar as one collection, and the legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
-    colour, names = kind_colours(trace.graph)
-    row = np.repeat(np.arange(len(rows)), [len(r.spans) for r in rows])
-    spans = np.concatenate([r.spans for r in rows]) if rows else np.zeros(0, np.int64)
-    middle = centre[row]
-    half = 0.42 * np.array([r.height for r in rows])[row]
-    box = _boxes(trace.start[spans] / scale, trace.end[spans] / scale, middle - half, middle + half)
-    kind, op = trace.kind[spans], trace.op[spans]
-    edge = 0.3 if len(spans) < 150 * max(1, len(rows)) else 0.0  # white edges would hide many thin bars
+    found = [kinds_of(trace) for trace in traces]
+    n = sum(len(row.spans) for row in rows)
+    edge = 0.3 if n < 150 * max(1, len(rows)) else 0.0  # white edges would hide many thin bars
+    boxes: list[list[Floats]] = [[] for _ in found[0][1]]
+    for row, y in zip(rows, middle.tolist(), strict=True):
+        trace, code, half = traces[row.trace], found[row.trace][0][row.spans], 0.42 * row.height
+        for k in np.unique(code).tolist():
+            spans = row.spans[code == k]
+            left, right = trace.start[spans] / scale, trace.end[spans] / scale
+            corners = [left, np.full(len(spans), y - half), right, np.full(len(spans), y + half)]
+            boxes[k].append(np.stack(corners, 1)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2))
     handles = []
-
-    def draw(which: npt.NDArray[np.bool_], label: str, **look: Any) -> None:
-        if which.any():
-            ax.add_collection(PolyCollection(list(box[which]), zorder=2, **look), autolim=False)
-            handles.append(Patch(label=label, **look))
-
-    for code, name in enumerate(names):
-        draw((kind == KERNEL) & (colour[op] == code), name, facecolor=paint(code), edgecolor="white", linewidth=edge)
-    draw(kind == COPY, "copy", facecolor=_COPY, edgecolor="white", linewidth=edge)
-    draw(kind == HOST, "host", facecolor=_HOST, edgecolor="white", linewidth=edge)
-    draw(kind == WAIT, "wait", facecolor="none", edgecolor=_WAIT, linewidth=0.0, hatch="//////")
+    for kind, corners in zip(found[0][1], boxes, strict=True):
+        look: dict[str, Any] = {"facecolor": kind.colour, "edgecolor": "white", "linewidth": edge}
+        if kind.what == "wait":
+            look = {"facecolor": "none", "edgecolor": kind.colour, "linewidth": 0.0, "hatch": "//////"}
+        if corners:
+            ax.add_collection(PolyCollection(list(np.concatenate(corners)), zorder=2, **look), autolim=False)
+            handles.append(Patch(label=kind.name, **look))
     if handles:
         below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.figure.dpi_scale_trans)  # the axis and its label
-        look = {"fontsize": 7, "frameon": False, "handlelength": 1.2, "handleheight": 0.9, "columnspacing": 1.2}
+        looks = {"fontsize": 7, "frameon": False, "handlelength": 1.2, "handleheight": 0.9, "columnspacing": 1.2}
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
-        ax.legend(handles=handles, ncols=min(len(handles), 8), **place, **look)
+        ax.legend(handles=handles, ncols=min(len(handles), 8), **place, **looks)
 
 
-def _points(ax: Any) -> tuple[float, float]:
-    """Return width and height of the axes in points."""
-    box = ax.get_window_extent()
-    return box.width * 72 / ax.figure.dpi, box.height * 72 / ax.figure.dpi
-
-
-def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
-    """Return rectangles of shape (n, 4, 2)."""
-    return np.stack([np.stack([left, right, right, left], 1), np.stack([top, top, bottom, bottom], 1)], 2)
-
-
-def _labels(ax: Any, trace: Trace, rows: list[GanttRow], centre: Floats, scale: float) -> None:
+def _labels(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     left, right = ax.get_xlim()
-    per_point = (right - left) * scale / _points(ax)[0]  # us
-    colour, _ = kind_colours(trace.graph)
-    for row, y in zip(rows, centre.tolist(), strict=True):
-        length = trace.end[row.spans] - trace.start[row.spans]
-        work = trace.kind[row.spans] == KERNEL
-        for i in row.spans[work & (length > 2 * _CHARACTER * _FONT * per_point)].tolist():
-            room = (trace.end[i] - trace.start[i]) / per_point - 2.0
+    box = ax.get_window_extent()
+    per_point = (right - left) * scale / (box.width * 72 / ax.figure.dpi)  # us
+    if abs(box.height / np.diff(ax.get_ylim())[0]) * 0.84 * 72 / ax.figure.dpi < _FONT:
+        return
+    found = [kinds_of(trace) for trace in traces]
+    for row, y in zip(rows, middle.tolist(), strict=True):
+        trace, (code, kinds) = traces[row.trace], found[row.trace]
+        for i in row.spans[trace.end[row.spans] - trace.start[row.spans] > 2 * _CHARACTER * _FONT * per_point].tolist():
+            kind, room = kinds[code[i]], (trace.end[i] - trace.start[i]) / per_point - 2.0
             name = trace.name(i)
-            shorter = name.replace("/", ".").rsplit(".", 1)[-1]
-            fitting = next((text for text in (name, shorter) if len(text) * _CHARACTER * _FONT <= room), None)
-            if fitting is not None:
-                x = (trace.start[i] + trace.end[i]) / 2 / scale
-                black_or_white = ink(paint(colour[trace.op[i]]))
-                look = {"ha": "center", "va": "center_baseline", "color": black_or_white, "clip_on": True}
-                text = ax.text(x, y, fitting, fontsize=_FONT, **look)
+            texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
+            fitting = next((text for text in texts if len(text) * _CHARACTER * _FONT <= room), None)
+            if fitting is not None and kind.what == "kernel":
+                x, look = (trace.start[i] + trace.end[i]) / 2 / scale, {"ha": "center", "va": "center_baseline"}
+                text = ax.text(x, y, fitting, fontsize=_FONT, color=ink(kind.colour), clip_on=True, **look)
                 text.set_in_layout(False)  # thousands of them would slow the layout down

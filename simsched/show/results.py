@@ -1,86 +1,92 @@
-"""Pictures of what analyses found: their numbers in the unit that reads best, with a title that says of what."""
+"""Charts of what experiments found: their numbers in the unit that reads best, with a title that says of what."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.errors import BackendError, WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time, time_unit
-from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sweep, Throughput
+from simsched.experiments.accuracy.accuracy import Accuracy, percent
+from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
 from simsched.experiments.whatif.sweep import shown, text_of
-from simsched.show.plot import bar_plot, box_plot, heat_map, line_plot
-from simsched.simulator import Makespans
+from simsched.show.chart import Axis, Chart, named, number
+from simsched.show.paper import draw
+from simsched.show.plot import latencies
 
-_WIDE: Final = 8.0  # numbers further apart than this factor stand on a logarithmic axis
 Path = str | os.PathLike[str] | None
-draw_samples = box_plot
+_BARS: Final = 15  # of a tornado
 
 
-def draw_robustness(found: Robustness, path: Path = None, *, ax: Any = None) -> Any:
-    """Draw a box for each schedule; see `Robustness`."""
-    drawn = {name: Makespans(np.array(values)) for name, values in found.samples.items()}
-    return box_plot(drawn, path, ax=ax, title=f"{found.graph} on {found.cluster}\n{found.sampling}")
+def draw_result(found: Any, path: Path = None, *, ax: Any = None) -> Any:
+    """Draw what an experiment found; return the axes."""
+    return draw(chart_of(found), path, ax=ax, relative=None)
 
 
-def draw_breakeven(found: BreakEven, path: Path = None, *, ax: Any = None) -> Any:
-    """Draw the makespans of both plans over the parameter; see `BreakEven.plot`."""
+def chart_of(found: Any) -> Chart:
+    """Return the chart of a result."""
+    return _CHARTS[type(found)](found)
+
+
+def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
+    """Return boxes of makespans in us by schedule."""
+    return latencies(Chart("box", named(samples), title=title))
+
+
+def _robustness(found: Robustness) -> Chart:
+    return boxes_of(found.samples, f"{found.graph} on {found.cluster}\n{found.sampling}")
+
+
+def _breakeven(found: BreakEven) -> Chart:
     scale, unit = time_unit(float(max(found.a_us.max(), found.b_us.max())))
-    series = {
-        name: dict(zip(found.factors.tolist(), (us / scale).tolist(), strict=True))
-        for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)
-    }
-    return line_plot(
-        series, path, ax=ax, title=f"{found.graph} on {found.cluster}", xlabel=f"{found.parameter} (factor)",
-        ylabel=f"makespan ({unit})", logx=True, logy=bool(min(found.a_us.min(), found.b_us.min()) > 0),
-        note="\n".join(found.sentences()),
+    series = {name: dict(zip(found.factors.tolist(), us / scale, strict=True))
+              for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
+    return Chart(
+        "line", series, Axis(f"{found.parameter} (factor)", True), Axis(f"makespan ({unit})", None),
+        f"{found.graph} on {found.cluster}", "\n".join(found.sentences()),
+        upright=tuple(each.factor for each in found.crossings),
     )  # fmt: skip
 
 
-def draw_explanation(found: Explanation, path: Path = None, *, ax: Any = None) -> Any:
-    """Draw what the critical path consists of; see `Explanation.plot`."""
-    shares = {name: us / found.makespan_us for name, us in found.blame.items() if us > 0} or {"nothing": 0.0}
+def _explanation(found: Explanation) -> Chart:
     title = f"{found.scheduler} of {found.graph} on {found.cluster}: {format_time(found.makespan_us)}"
-    return bar_plot(shares, path, ax=ax, title=title, ylabel="part of the makespan")
+    shares = {cause: us / found.makespan_us for cause, us in found.blame.items() if us > 0} or {"nothing": 0.0}
+    return Chart("bar", named(shares), y=Axis("part of the makespan"), title=title)
 
 
-def draw_throughput(found: Throughput, path: Path = None, *, ax: Any = None) -> Any:
-    """Draw how busy each resource was; see `Throughput.plot`."""
+def _throughput(found: Throughput) -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
-    return bar_plot(dict(found.shares), path, ax=ax, title=title, ylabel="busy", reference=1.0)
+    return Chart("bar", named(found.shares), y=Axis("busy"), title=title, reference=1.0)
 
 
-def draw_sweep(found: Sweep, path: Path = None, *, ax: Any = None) -> Any:
-    """Draw makespans as a line, as bars or as a map; see `Sweep.plot`."""
+def _sweep(found: Sweep) -> Chart:
     scale, unit = time_unit(float(np.nanmax(found.makespan_us)))
-    title, note = f"{found.graph} on {found.cluster}", "" if not found.reasons else f"{len(found.reasons)} refused"
+    title, label = f"{found.graph} on {found.cluster}", f"makespan ({unit})"
+    refused = f"{len(found.reasons)} refused" if found.reasons else ""
     x, us = _places(found.parameter, found.values), found.makespan_us / scale
     xlabel = _axis(found.parameter, found.values)
-    if found.values2 is None:
-        drawn = {place: value for place, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
-        looks: dict[str, Any] = {"ax": ax, "title": title, "xlabel": xlabel, "ylabel": f"makespan ({unit})",
-                                 "reference": found.base_us / scale, "note": note}  # fmt: skip
-        if not all(is_number(place) and not isinstance(place, bool) for place in drawn):
-            return bar_plot({str(place): value for place, value in drawn.items()}, path, **looks)
-        wide = min(drawn) > 0 and max(drawn) / min(drawn) > _WIDE
-        return line_plot({found.scheduler: drawn}, path, logx=wide, **looks)
-    y = _places(str(found.parameter2), found.values2)
-    cells = {row: {place: us[i, j] for i, place in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
-    return heat_map(
-        cells, path, ax=ax, title=title, xlabel=xlabel, ylabel=_axis(str(found.parameter2), found.values2),
-        label=f"makespan ({unit})", centre=None, note=f"{format_time(found.base_us)} without changes"
-        + ("; " + note if note else ""),
-    )  # fmt: skip
+    if found.values2 is not None:
+        y = _places(str(found.parameter2), found.values2)
+        cells = {row: {at: us[i, j] for i, at in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
+        note = "; ".join(filter(None, (f"{format_time(found.base_us)} without changes", refused)))
+        ylabel = _axis(str(found.parameter2), found.values2)
+        return Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label=label)
+    drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
+    base = found.base_us / scale
+    if all(map(is_number, drawn)):
+        return Chart("line", {found.scheduler: drawn}, Axis(xlabel, None), Axis(label), title, refused, base)
+    bars = {str(at): value for at, value in drawn.items()}
+    return Chart("bar", named(bars), Axis(xlabel), Axis(label), title, refused, base)
 
 
 def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
     """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
     if all(map(is_number, values)):
         return list(values)
-    scale = shown_unit(parameter)[1]
-    plain = _all_absolute(values)
+    scale, plain = shown_unit(parameter)[1], _all_absolute(values)
     return [shown(value) / scale if plain else text_of(parameter, value) for value in values]
 
 
@@ -90,6 +96,45 @@ def _all_absolute(values: Sequence[Any]) -> bool:
 
 def _axis(parameter: str, values: Sequence[Any]) -> str:
     """Return what an axis is called."""
-    factors = all(is_number(value) for value in values) and not is_taken_as_is(parameter)
+    factors = all(map(is_number, values)) and not is_taken_as_is(parameter)
     unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
     return f"{parameter} ({unit})" if unit else parameter
+
+
+def _sensitivity(found: Sensitivity) -> Chart:
+    rows = found.moving()[:_BARS]
+    if not rows:
+        raise WhatIfError("there is nothing to draw: no parameter moves the makespan")
+    scale, unit = time_unit(max(max(row.low_us, row.high_us) for row in rows))
+    swings = [(row.low, row.high) for row in rows]
+    low, high = (f"parameter at {number(100 * part)} %" for part in max(swings, key=swings.count))
+    sides = {low: {row.parameter: row.low_us / scale for row in rows},
+             high: {row.parameter: row.high_us / scale for row in rows}}  # fmt: skip
+    base = found.base_us / scale
+    title = f"{found.graph} on {found.cluster}: makespan {base:.4g} {unit}"
+    return Chart("tornado", sides, Axis(f"makespan ({unit})"), title=title, reference=base)
+
+
+def _accuracy(found: Accuracy) -> Chart:
+    """Return predicted over measured makespans of the last round; bars reach from the 10th to the 90th percentile."""
+    last = found.rounds[-1]
+    rows = [row for row in last.schedules if row.measured_us is not None]
+    if not rows:
+        raise BackendError("nothing was measured: there is nothing to draw")
+    scale, unit = time_unit(max(max(row.measured_us or 0.0, row.predicted_us or 0.0) for row in rows))
+    series: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        us = [row.measured_us, row.predicted_us, row.measured_p10_us, row.measured_p90_us]
+        point = [(row.measured_us if each is None else each) or 0.0 for each in us]
+        series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = np.array(point) / scale
+    title = f"{found.graph} on {found.backend}, round {len(found.rounds)}\nmean error {percent(last.mean_error)}"
+    return Chart(
+        "scatter", series, Axis(f"measured makespan ({unit})"), Axis(f"predicted makespan ({unit})"), title,
+        hollow=frozenset(row.scheduler for row in rows if not row.held_out),
+    )  # fmt: skip
+
+
+_CHARTS: Final[Mapping[type, Callable[[Any], Chart]]] = {
+    Robustness: _robustness, BreakEven: _breakeven, Explanation: _explanation, Throughput: _throughput,
+    Sweep: _sweep, Sensitivity: _sensitivity, Accuracy: _accuracy,
+}  # fmt: skip

@@ -83,8 +83,11 @@ def simulate(
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
-    return simulate_compiled(program, cluster, cost, jitter, rng)
+        trace = Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
+    else:
+        trace = simulate_compiled(program, cluster, cost, jitter, rng)
+    trace.__dict__["scheduler"] = schedule.scheduler if isinstance(schedule, Schedule) else ""
+    return trace
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:

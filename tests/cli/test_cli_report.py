@@ -67,7 +67,7 @@ def test_files_are_told_apart_by_what_they_hold(tmp_path, capsys):
     out = said(capsys, "plan.json", "comparison.json", "answer.json", "sweep.json", "run.json", "-o", "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "recommended for layered-12 on a100: lios" in out
-    for part in ("What if: overhead.launch*=0", "overhead.launch, swept", "What was measured", "Run lios"):
+    for part in ("What if: overhead.launch*=0", "Makespans: layered-12 on a100", "What was measured", "Run lios"):
         assert part in page
     assert "Simulated over measured" not in page
     said(capsys, "run.json", "-o", "r.html", "--cluster", "cluster.json")
@@ -102,7 +102,7 @@ def test_folders_of_studies_and_validations(tmp_path, capsys, monkeypatch):
     }
     said(capsys, "rows", "val", "-o", "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    for part in ("has the best mean speedup", "After 1 round predictions", "Predicted against measured",
+    for part in ("has the best mean speedup", "After 1 round predictions", "predicted against measured",
                  "simulated over measured"):  # fmt: skip
         assert part in page
     broken = json.loads((tmp_path / "val" / "accuracy.json").read_text())

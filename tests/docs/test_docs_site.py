@@ -45,7 +45,6 @@ def test_every_package_has_a_room():
     assert [name for name in packages if name not in rooms] == [
         "simsched.cli",
         "simsched.base.jit",
-        "simsched.show.notebook",
     ]
     for package in (name for name in packages if name in rooms):
         for name in importlib.import_module(package).__all__:

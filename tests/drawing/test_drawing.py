@@ -18,7 +18,7 @@ import simsched as ss
 from simsched.base.errors import FileError, GraphError
 from simsched.show.drawing import to_dot, to_svg
 from simsched.show.drawing.picture import LARGEST
-from simsched.show.figure import PALETTE, ink, paint, tinted
+from simsched.show.looks import PALETTE, ink, luminance, paint, tinted
 from simsched.show.svg import printable, shortened, text_width
 from workloads import load, random_layered
 
@@ -316,12 +316,6 @@ def test_networks(name):
 
 def test_ink_has_contrast():
     """At least 4.5 to 1 on every fill, as WCAG 2 asks for."""
-
-    def luminance(colour):
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
     for fill in [paint(7), *(tinted(hue, tint) for hue in range(7) for tint in range(4))]:
         light, dark = sorted([luminance(fill), luminance(ink(fill))], reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5

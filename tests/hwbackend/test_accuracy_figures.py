@@ -9,8 +9,7 @@ import workloads
 from simsched.base.errors import BackendError, FileError
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
 from simsched.model.backend import prepared
-from simsched.show.accuracy import overlaid_gantt, scatter
-from simsched.show.figure import PALETTE
+from simsched.show.looks import looks_of
 
 
 def accuracy(*rows):
@@ -27,18 +26,19 @@ def marks(ax):
 
 
 def test_a_mark_for_each_schedule_in_the_colour_of_its_scheduler():
-    """sequential is the first of the palette, greedy the third; heft the first again, told apart by its mark."""
+    """All at random share a mark; hollow is what a fit has seen."""
     rows = [outcome("sequential", 20.0, 22.0), outcome("greedy", 10.0, 9.0), outcome("heft", 11.0, 9.0, held_out=False),
-            outcome("random-1", 12.0, 12.0), outcome("random-2", 13.0, 13.0), Outcome("ios", reason="no")]  # fmt: skip
-    ax = scatter(accuracy(*rows))
+            outcome("random-1", 12.0, 12.0), outcome("random-2", 13.0, 12.0), Outcome("ios", reason="no")]  # fmt: skip
+    ax = accuracy(*rows).plot()
     found = marks(ax)
-    assert list(found) == ["predicted = measured", "random", "sequential", "greedy", "heft"]
+    assert list(found) == ["predicted = measured", "sequential", "greedy", "heft", "random"]
+    looks = looks_of(["sequential", "greedy", "heft", "random"])
     colours = {name: to_hex(line.get_markeredgecolor() if name == "heft" else line.get_color()).upper()
-               for name, line in found.items()}  # fmt: skip
-    assert (colours["sequential"], colours["greedy"], colours["heft"]) == (PALETTE[0], PALETTE[2], PALETTE[0])
-    assert found["sequential"].get_marker() != found["heft"].get_marker()
-    assert found["heft"].get_color() == "none"  # hollow: a fit has seen it
+               for name, line in found.items() if name in looks}  # fmt: skip
+    assert colours == {name: look.colour for name, look in looks.items()}
+    assert found["heft"].get_color() == "none"
     assert (found["sequential"].get_xdata()[0], found["sequential"].get_ydata()[0]) == (22.0, 20.0)
+    assert len([line for line in ax.get_lines() if line.get_label() == "random"]) == 2
     assert ax.get_xlabel() == "measured makespan (us)"
     assert ax.get_xlim() == ax.get_ylim()
     assert "net on hidden, round 1" in ax.get_title(loc="left")
@@ -46,7 +46,7 @@ def test_a_mark_for_each_schedule_in_the_colour_of_its_scheduler():
 
 def test_nothing_measured_is_not_drawn():
     with pytest.raises(BackendError, match="nothing was measured"):
-        scatter(accuracy(Outcome("ios", reason="no")))
+        accuracy(Outcome("ios", reason="no")).plot()
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -54,7 +54,7 @@ def test_the_scatter_plot_is_written_the_same_each_time(tmp_path, suffix):
     found = accuracy(outcome("lios", 1000.0, 1100.0), outcome("heft", 1200.0, 1300.0))
     paths = [tmp_path / f"{i}.{suffix}" for i in range(2)]
     for path in paths:
-        scatter(found, path)
+        found.plot(path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
@@ -67,44 +67,32 @@ def both():
     return ss.simulate(program, backend.cluster), backend.replay(program, repeats=3)
 
 
-def test_both_traces_end_on_one_axis(both):
-    """The measured one takes 1.1 to 1.6 times as long; both panels go to its end."""
+def test_measured_rows_stand_below_simulated_ones(both):
+    """The measured run takes 1.1 to 1.6 times as long; the axis goes to its end, and a line stands at either."""
     simulated, measured = both
-    figure = overlaid_gantt(simulated, measured)
-    above, below = figure.axes
+    ax = simulated.gantt(measured=measured.trace)
     assert measured.trace.makespan > simulated.makespan
-    assert above.get_xlim() == pytest.approx(below.get_xlim())
-    assert above.get_title(loc="left").endswith("simulated")
-    assert below.get_title(loc="left") == "measured"
-    assert [text.get_text() for text in above.get_yticklabels()] == [
-        text.get_text() for text in below.get_yticklabels()
-    ]
-    ends = [
-        max(path.vertices[:, 0].max() for bars in ax.collections for path in bars.get_paths()) for ax in figure.axes
-    ]
-    assert ends[0] < ends[1]
-    assert below.get_xlabel().startswith("time (")
-    (legend,) = figure.legends
-    assert "synth" in [text.get_text() for text in legend.get_texts()]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert [name.rpartition(" ")[2] for name in names] == ["simulated", "measured"] * (len(names) // 2)
+    ends = [1e3 * line.get_xdata()[0] for line in ax.lines]  # on an axis in ms
+    assert ends == pytest.approx([simulated.makespan, measured.trace.makespan])
+    last = max(path.vertices[:, 0].max() for bars in ax.collections for path in bars.get_paths())
+    assert 1e3 * last == pytest.approx(measured.trace.makespan)
+    assert "synth" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_names_stand_within_their_bars(both):
-    """Every name of either panel is narrower than the widest bar, and those of the shorter trace are smaller."""
-    figure = overlaid_gantt(*both)
-    sizes = []
-    for ax in figure.axes:
-        names = [text for text in ax.texts if text.get_text().startswith("op")]
-        assert names
-        sizes.append({text.get_fontsize() for text in names})
-        boxes = [path.get_extents(ax.transData) for bars in ax.collections for path in bars.get_paths()]
-        for text in names:
-            extent = text.get_window_extent()
-            assert any(box.x0 <= extent.x0 and extent.x1 <= box.x1 for box in boxes), text.get_text()
-    assert max(sizes[0]) < min(sizes[1])
+    ax = both[0].gantt(measured=both[1].trace)
+    names = [text for text in ax.texts if text.get_text().startswith("op")]
+    assert names
+    boxes = [path.get_extents(ax.transData) for bars in ax.collections for path in bars.get_paths()]
+    for text in names:
+        extent = text.get_window_extent()
+        assert any(box.x0 <= extent.x0 and extent.x1 <= box.x1 for box in boxes), text.get_text()
 
 
 def test_pictures_of_unknown_formats_are_refused(both):
     with pytest.raises(FileError, match="must end in one of"):
-        overlaid_gantt(*both, "trace.jpg")
+        both[0].gantt("trace.jpg")
     with pytest.raises(FileError, match="must end in one of"):
-        scatter(accuracy(outcome("lios", 1.0, 1.0)), "scatter")
+        accuracy(outcome("lios", 1.0, 1.0)).plot("scatter")

@@ -1,42 +1,62 @@
-"""One look per scheduler everywhere, which can be told apart without colours."""
+"""Looks of schedulers: distinct within a figure, shapes by kind."""
+
+from itertools import combinations
 
 import pytest
 
 from simsched.schedulers import SCHEDULERS
-from simsched.show.figure import PALETTE
-from simsched.show.plot import HATCHES, lines_of, looks_of
-from simsched.show.plot.looks import luminance
+from simsched.show.looks import _KINDS, COLOURS, SHAPES, ink, looks_of, luminance
 
 
-def test_a_scheduler_looks_the_same_whoever_else_is_drawn():
-    everyone = dict(zip(SCHEDULERS, looks_of(list(SCHEDULERS)), strict=True))
-    for others in (["mine"], ["search", "lios"], ["hios-lp w=2", "b", "a"]):
-        assert looks_of([*others, "heft"])[-1] == everyone["heft"]
-    assert len(set(everyone.values())) == len(SCHEDULERS)
-    assert len(set(looks_of([*SCHEDULERS, *(f"s{i}" for i in range(56 - len(SCHEDULERS)))]))) == 56
+def colour_blind(colour):
+    """What someone without cones for green sees of a colour, as linear RGB (Vienot, Brettel, Mollon 1999)."""
+    r, g, b = ((channel / 255) ** 2.2 for channel in bytes.fromhex(colour[1:]))
+    red = 0.29275 * r + 0.70725 * g
+    return red, red, -0.02234 * r + 0.02234 * g + b
 
 
-def test_neighbours_differ_without_colours():
-    """Hatches of 8 in a row differ; kinds of lines with markers do of all schedulers and 13 more."""
-    looks = looks_of(list(SCHEDULERS))
-    assert all(len({hatch for _, hatch in looks[i : i + 8]}) == 8 for i in range(len(looks) - 8))
-    lines = lines_of([*SCHEDULERS, *(f"s{i}" for i in range(32 - len(SCHEDULERS)))])
-    assert len({(line, marker) for _, line, marker in lines}) == 32
+def test_no_colour_is_there_twice_in_a_figure():
+    """Of any seven schedulers; any four of the main ones; and of seven strangers, or variants of one."""
+    main = ["sequential", "heft", "lios", "hios-lp", "ios", "nimble", "greedy"]
+    for names in (*combinations(main, 4), list(SCHEDULERS)[:7], [f"s{i}" for i in range(7)],
+                  [f"lios streams={i}" for i in range(7)]):  # fmt: skip
+        assert len({look.colour for look in looks_of(names).values()}) == len(names)
+    assert len(set(looks_of([*SCHEDULERS, *(f"s{i}" for i in range(56 - len(SCHEDULERS)))]).values())) == 56
 
 
-def test_variants_have_the_colour_of_their_scheduler():
-    """lios with its eight hatches, less those of the two others in its colour."""
-    names = ["lios", *(f"lios streams={i}" for i in range(5))]
-    looks = looks_of(names)
-    assert {colour for colour, _ in looks} == {PALETTE[list(SCHEDULERS).index("lios") % len(PALETTE)]}
-    assert len(set(looks)) == 6
-    others = looks_of([name for name in SCHEDULERS if name != "lios"])
-    assert not set(looks) & set(others)
-    assert looks_of(["lios streams=0", "lios streams=1"])[0] == looks[0]
-    assert len(set(looks_of([f"lios s={i}" for i in range(9)]))) <= len(HATCHES)
-    assert looks_of(["lios w=1", "lios w=1"])[0] == looks_of(["lios w=1"])[0]
+def test_a_scheduler_keeps_its_look_in_any_order_of_a_figure():
+    looks = looks_of(SCHEDULERS)
+    assert looks_of(reversed(list(SCHEDULERS))) == looks
+    assert looks_of(["lios", "mine"])["lios"] == looks_of(["heft", "lios"])["lios"] == looks_of(["lios"])["lios"]
+
+
+def test_kinds_of_schedulers_differ_without_colours():
+    """Lists, stages, baselines, captured graphs and searches have each a shape, all others one; 19 schedulers fit."""
+    assert {name for kind in _KINDS for name in kind} == set(SCHEDULERS)
+    looks = looks_of([*SCHEDULERS, "mine"])
+    for shape, kind in enumerate(_KINDS):
+        assert {looks[name].shape for name in kind} == {shape}
+    assert looks["mine"].shape == len(_KINDS) < SHAPES
+    assert looks_of(["hios-lp w=4"])["hios-lp w=4"] == looks["hios-lp"]
+
+
+@pytest.mark.parametrize("seen", [lambda colour: tuple(bytes.fromhex(colour[1:])), colour_blind])
+def test_colours_differ_for_all(seen):
+    found = [seen(colour) for colour in COLOURS]
+    scale = max(max(each) for each in found)
+    for one, other in combinations(found, 2):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.06 * scale
 
 
 @pytest.mark.parametrize(("colour", "light"), [("#000000", 0.0), ("#FFFFFF", 1.0), ("#00FF00", 0.7152)])
 def test_luminance(colour, light):
     assert luminance(colour) == pytest.approx(light)
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#1b1f26"])
+def test_lines_are_seen_on_paper_and_in_the_dark(ground):
+    """A contrast of 2 at least; marks and kinds of lines differ, too."""
+    for colour in COLOURS:
+        low, high = sorted((luminance(colour), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) > 2
+        assert ink(colour) in ("#000000", "#ffffff")

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from simsched.base.errors import FileError, StudyError
 from simsched.schedulers import SCHEDULERS
+from simsched.show.paper import HATCHES, MARKERS
 from simsched.show.plot import (
     PowerLaw,
     bar_plot,
     box_plot,
     heat_map,
     line_plot,
-    lines_of,
     looks_of,
     power_law,
     scaling_plot,
@@ -50,7 +50,7 @@ def test_lines_are_means_and_bands_deviations():
     assert {round(y, 9) for x, y in band if x == 200.0} == {4.0}
     assert labels(ax) == ["lios", "heft"]
     assert [(to_hex(line.get_color()).upper(), line.get_marker()) for line in lines.values()] == [
-        (colour, marker) for colour, _, marker in lines_of(["lios", "heft"])
+        (colour, MARKERS[shape]) for colour, shape in looks_of(["lios", "heft"]).values()
     ]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("operators", "speedup")
 
@@ -70,7 +70,7 @@ def test_categories_stand_side_by_side():
     ax = line_plot({"a": {"x": 1.0, "y": 2.0}, "b": {"z": 3.0, "x": 1.0}}, logx=True)
     assert [text.get_text() for text in ax.get_xticklabels()] == ["x", "y", "z"]
     assert ax.get_xscale() == "linear"
-    assert ax.lines[1].get_xdata().tolist() == [0.0, 2.0]
+    assert list(ax.lines[1].get_xdata()) == [0, 2]
 
 
 def test_bars_in_groups():
@@ -78,9 +78,11 @@ def test_bars_in_groups():
     ax = bar_plot(SERIES, ylabel="speedup")
     assert [text.get_text() for text in ax.get_xticklabels()] == ["50", "100", "200"]
     bars = [bar for container in ax.containers if hasattr(container, "patches") for bar in container.patches]
-    assert [bar.get_height() for bar in bars] == [2.0, 4.0, 2.0, 6.0]
-    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 2.21, 0.21])
-    assert [(to_hex(bar.get_facecolor()).upper(), bar.get_hatch() or "") for bar in bars[::2]] == looks_of([*SERIES])
+    assert [bar.get_height() for bar in bars] == [2.0, 4.0, 6.0, 2.0]
+    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 0.21, 2.21])
+    assert [(to_hex(bar.get_facecolor()).upper(), bar.get_hatch() or "") for bar in bars[::2]] == [
+        (colour, HATCHES[shape]) for colour, shape in looks_of(SERIES).values()
+    ]
     assert labels(ax) == ["lios", "heft"]
 
 
@@ -147,15 +149,40 @@ def test_a_true_power_law_is_found(exponent, factor, sizes):
 
 
 def test_scaling_says_the_exponents():
-    series = {"lios": {10: [1.0], 100: [100.0]}, "heft": {10: [1.0, 4.0]}}
+    """The line goes through geometric means: 2 of 1 and 4. A single size has no law."""
+    series = {"lios": {10: [1.0], 100: [100.0], 1000: [1e4]}, "heft": {10: [1.0, 4.0]}}
     ax, laws = scaling_plot(series)
     assert list(laws) == ["lios"]
     assert isinstance(laws["lios"], PowerLaw)
     assert labels(ax) == ["lios O(n^2.00)", "heft"]
-    line = next(line for line in ax.lines if line.get_linewidth() == 0.9)
-    assert line.get_xydata().ravel().tolist() == pytest.approx([10.0, 1.0, 100.0, 100.0])
-    heft = ax.lines[-1].get_xydata().tolist()
-    assert heft == [[10.0, pytest.approx(2.0)]]  # the geometric mean of 1 and 4
+    assert ax.lines[-1].get_xydata().tolist() == [[10.0, pytest.approx(2.0)]]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {10: [1.0], 100: [100.0]},  # two sizes lie on any law
+        {10: [1.0], 11: [1.1], 12: [1.2]},  # sizes that are all but one
+        {10: [1.0], 100: [1.01], 1000: [0.99]},  # it does not grow
+        {10: [1.0], 100: [50.0], 1000: [3.0], 10000: [700.0]},  # by no power
+    ],
+)
+def test_growth_is_said_only_where_it_is_known(times):
+    ax, laws = scaling_plot({"lios": times})
+    assert not laws["lios"].known
+    assert labels(ax) == ["lios"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scale"), [((50, 200, 1000), "log"), ((100, 400, 800), "linear"), ((0, 10, 1000), "linear")]
+)
+def test_axes_are_logarithmic_where_values_span_decades(sizes, scale):
+    """More than a factor of 8 along, of 30 upwards; 0 has no logarithm; what is told counts."""
+    ax = line_plot({"lios": {size: [1.0 + size] for size in sizes}})
+    assert ax.get_xscale() == scale
+    assert line_plot({"lios": {1: 1.0, 2: 40.0}}).get_yscale() == "log"
+    assert line_plot({"lios": {1: 1.0, 2: 20.0}}).get_yscale() == "linear"
+    assert line_plot({"lios": {size: [1.0] for size in (1, 1000)}}, logx=False).get_xscale() == "linear"
 
 
 @pytest.mark.parametrize(
@@ -222,13 +249,13 @@ def _fits(ax):
         (lambda: line_plot({"lios": {1: [float("nan")]}}), r"'lios' at 1: give one or more finite numbers"),
         (lambda: line_plot({"lios": {1: []}}), r"'lios' at 1: give one or more finite numbers"),
         (lambda: bar_plot({"lios": {1: ["x"]}}), r"'lios' at 1: they are no numbers"),
-        (lambda: line_plot({"lios": {0: [1.0]}}, logx=True), "no place for 0 of 'the x axis' at 0"),
+        (lambda: line_plot({"lios": {0: [1.0]}}, logx=True), "no place for 0 of the x axis"),
         (lambda: bar_plot({"lios": {1: [-1.0]}}, logy=True), "no place for -1 of 'lios' at 1: draw it on a linear one"),
         (lambda: bar_plot({"lios": {1: [1.0]}, "heft": [1.0]}), "'heft' has no categories"),
         (lambda: heat_map({"lios": {1: [0.0]}}), "a map of ratios needs positive values"),
         (lambda: scaling_plot({"lios": {"x": [1.0]}}), "sizes, which must be numbers"),
         (lambda: scaling_plot({"lios": {1: [0.0]}}), "no place for 0 of 'lios' at 1"),
-        (lambda: scaling_plot({"lios": {-1: [1.0]}}), "no place for -1 of 'the x axis'"),
+        (lambda: scaling_plot({"lios": {-1: [1.0]}}), "no place for -1 of the x axis"),
     ],
 )
 def test_refused(call, message):

@@ -7,8 +7,9 @@ import simsched as ss
 import workloads
 from simsched.model.trace import measured_trace
 from simsched.model.trace.timeline import COPY, KERNEL
+from simsched.show.chart import Axis, Chart
 from simsched.show.report import Column, Section, Table, write_report
-from simsched.show.report.figures import lines
+from simsched.show.report.figures import figure_of
 
 EVIL = "<script>document.title='broken'</script>"
 
@@ -294,7 +295,7 @@ def test_columns_of_all_sorts_sort(browser, tmp_path):
 
 def test_lines_stand_where_the_crossing_is(browser, tmp_path):
     """On a logarithmic axis a line at 10 stands where the axis has 10, not where it has 1."""
-    drawn = lines("t", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, "x", "y", logx=True, upright=(10,))
+    drawn = figure_of(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
     write_report(Section("s", (drawn,)), tmp_path / "line.html")
     opened = Opened(browser, tmp_path / "line.html")
     at, wanted = (

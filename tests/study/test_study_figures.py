@@ -5,10 +5,22 @@ import logging
 import pytest
 
 from simsched.base.errors import FileError, StudyError
-from simsched.show.study import figures as drawing
-from simsched.show.study.figure_data import in_units, matching, named, of_schedulers, pick, resolve, words
-from simsched.show.study.figure_defaults import default_figures
-from simsched.show.study.figure_tables import StudyFigure, check_figures
+from simsched.show.chart import Axis
+from simsched.show.paper import draw
+from simsched.show.study import (
+    StudyFigure,
+    charts_of,
+    check_figures,
+    default_figures,
+    draw_study,
+    in_units,
+    matching,
+    named,
+    of_schedulers,
+    pick,
+    resolve,
+    words,
+)
 
 
 def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
@@ -24,15 +36,8 @@ def grid(schedulers=("sequential", "lios"), ops=(100, 200), gpus=(2,), seeds=2, 
     return [row(s, seed, ops=n, gpus=g, **more) for n in ops for seed in range(seeds) for g in gpus for s in schedulers]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """What the functions of `simsched.show.plot` are asked to draw, in place of drawing it."""
-    from simsched.show import plot
-
-    calls = []
-    for name in ("line_plot", "bar_plot", "box_plot", "heat_map", "scaling_plot"):
-        monkeypatch.setattr(plot, name, lambda data, path, _n=name, **how: calls.append((_n, data, path, how)))
-    return calls
+def values(chart):
+    return {name: {x: row.tolist() for x, row in given.items()} for name, given in chart.series.items()}
 
 
 def test_names_of_columns():
@@ -75,28 +80,28 @@ def test_rows_without_a_result_are_counted():
     """Of 10 rows of 2 schedulers on 2 sizes one failed, one ran out of time, and a third has no baseline."""
     rows = [*grid(), row("lios", 3, status="failed"), row("late", 3, status="timeout")]
     rows[1] = row("lios", 0, speedup=None)
-    picked = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
-    assert picked.values == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
-    assert picked.left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
-    assert (picked.n, picked.of) == (2, "1 to 2 instances a point")
+    found, of, left_out = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
+    assert found == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
+    assert left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
+    assert of == "1 to 2 instances a point"
 
 
 def test_what_is_averaged_over_is_said():
     rows = grid(gpus=(2, 4))
     swept = ["workload.n_ops", "cluster.gpus", "option.w"]
-    assert pick(rows, "workload.n_ops", "speedup", "scheduler", swept).of == (
-        "4 values a point: instances, and GPUs 2, 4"
-    )
-    assert pick(rows, "workload.n_ops", "speedup", "cluster.gpus", swept, scheduler="lios").of == "2 instances a point"
-    many = pick(grid(ops=tuple(range(1, 8)), seeds=1), None, "speedup", "scheduler", swept)
-    assert many.of == "7 values a point: instances, and 7 values of operators"
-    assert pick(rows[:1], None, "speedup", "scheduler", swept).of == "one instance a point"
+    of = pick(rows, "workload.n_ops", "speedup", "scheduler", swept)[1]
+    assert of == "4 values a point: instances, and GPUs 2, 4"
+    of = pick(rows, "workload.n_ops", "speedup", "cluster.gpus", swept, scheduler="lios")[1]
+    assert of == "2 instances a point"
+    of = pick(grid(ops=tuple(range(1, 8)), seeds=1), None, "speedup", "scheduler", swept)[1]
+    assert of == "7 values a point: instances, and 7 values of operators"
+    assert pick(rows[:1], None, "speedup", "scheduler", swept)[1] == "one instance a point"
 
 
 def test_the_order_is_that_of_the_study():
     """A scheduler whose first row failed stays where it was."""
     rows = [row("sequential", status="failed"), *grid()]
-    assert list(pick(rows, "ops", "speedup", "scheduler", []).values) == ["sequential", "lios"]
+    assert list(pick(rows, "ops", "speedup", "scheduler", [])[0]) == ["sequential", "lios"]
 
 
 def test_filters():
@@ -115,25 +120,22 @@ def test_filters():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, r"\[\[figure\]\] 1: 'kind' is missing; it is one of line, bar, box, heatmap, search-time"),
-        ({"kind": "pie"}, r"\[\[figure\]\] 1: 'kind' must be one of line, .*, not 'pie'"),
-        ({"kind": "line"}, "'x' is missing; it is a column"),
-        ({"kind": "heatmap"}, "'x' is missing"),
+        ({}, r"\[\[figure\]\] 1: field 'kind' is missing"),
+        ({"kind": "pie"}, r"\[\[figure\]\] 1: .*kind must be one of line, .*, not 'pie'"),
+        ({"kind": "line"}, "x is missing; it is a column"),
+        ({"kind": "heatmap"}, "x is missing"),
         ({"kind": "bar", "color": "red"}, "unknown field 'color'; known are: kind, x, y"),
-        ({"kind": "bar", "y": 3}, "'y' must be a column, such as n_ops, not 3"),
-        ({"kind": "bar", "where": 3}, "'where' must be a table"),
-        ({"kind": "bar", "name": "a/b"}, "'name' must be letters"),
-        ({"kind": "bar", "name": ".hidden"}, "'name' must be letters"),
-        ({"kind": "bar", "title": 3}, "'title' must be a text"),
-        ({"kind": "bar", "logy": 1}, "'logy' must be true or false"),
-        ({"kind": "bar", "columns": 3}, "'columns' must be 1 or 2"),
-        ({"kind": "bar", "columns": True}, "'columns' must be 1 or 2"),
-        ({"kind": "bar", "scale": 0}, "'scale' must be a number above 0"),
-        ({"kind": "bar", "schedulers": "lios"}, "'schedulers' must be a list of schedulers"),
-        ({"kind": "bar", "schedulers": []}, "'schedulers' must be a list of schedulers"),
-        ("bar", "must be a table"),
-        ({"kind": []}, "'kind' must be one of"),
-        ({"kind": "bar", "columns": []}, "'columns' must be 1 or 2"),
+        ({"kind": "bar", "y": 3}, "y must be"),
+        ({"kind": "bar", "where": 3}, "where must be"),
+        ({"kind": "bar", "name": "a/b"}, "name must be letters"),
+        ({"kind": "bar", "name": ".hidden"}, "name must be letters"),
+        ({"kind": "bar", "logy": 1}, "logy must be"),
+        ({"kind": "bar", "columns": 3}, r"columns must be .* from 1 to 2"),
+        ({"kind": "bar", "columns": True}, r"columns must be .* from 1 to 2"),
+        ({"kind": "bar", "scale": 0}, "scale must be finite and positive"),
+        ({"kind": "bar", "schedulers": "lios"}, "schedulers must be"),
+        ({"kind": "bar", "schedulers": []}, "schedulers must not be empty"),
+        ("bar", "expected an object"),
     ],
 )
 def test_tables_that_are_no_figures(table, message):
@@ -162,11 +164,12 @@ def test_figures_of_one_point():
 
 
 def test_figures_over_operators():
-    """A line, over a wide range on a logarithmic axis, and the search time."""
+    """A line, and the search time; over a wide range the axis is logarithmic."""
     line, times = default_figures(grid(), ["workload.n_ops"])
-    assert (line.kind, line.x, line.logx, line.title, line.where) == ("line", "workload.n_ops", False, "", {})
+    assert (line.kind, line.x, line.logx, line.title, line.where) == ("line", "workload.n_ops", None, "", {})
     assert (times.kind, times.x, times.y) == ("search-time", "ops", "wall.search_s")
-    assert default_figures(grid(ops=(100, 3000)), ["workload.n_ops"])[0].logx
+    charts = [charts_of(grid(ops=ops), [], ["workload.n_ops"])[0][1] for ops in ((100, 200), (100, 3000))]
+    assert [chart.x.log for chart in charts] == [False, True]
 
 
 def test_figures_of_two_numbers():
@@ -200,73 +203,70 @@ def test_figures_of_names_are_bars():
     assert (only.kind, only.x) == ("bar", "workload.kind")
 
 
-def test_a_line_of_a_study(drawn, tmp_path):
+def test_a_line_of_a_study():
     """Makespans of 2000 us are 2 ms; the note says of what the points are means, and what is missing."""
     rows = [*grid(), row("lios", 2, status="timeout")]
     table = {"kind": "line", "x": "n_ops", "y": "makespan", "title": "T", "logx": True}
-    (path,) = drawing.draw(rows, [table], ["workload.n_ops"], tmp_path / "new" / "folder", "pdf")
-    assert path == tmp_path / "new" / "folder" / "line-makespan-n_ops.pdf"
-    ((name, data, to, how),) = drawn
-    assert (name, to) == ("line_plot", path)
-    assert data == {s: {100: [2.0, 2.0], 200: [2.0, 2.0]} for s in ("sequential", "lios")}
-    assert (how["xlabel"], how["ylabel"], how["title"]) == ("operators", "makespan (ms)", "T")
-    assert (how["logx"], how["logy"], how["reference"], how["columns"]) == (True, False, None, 1)
-    assert how["note"] == (
-        "mean and standard deviation of 2 instances a point; 1 of 9 rows left out: 1 timeout"
-    )  # fmt: skip
+    ((name, chart),) = charts_of(rows, [table], ["workload.n_ops"])
+    assert (name, chart.kind) == ("line-makespan-n_ops", "line")
+    assert values(chart) == {s: {100: [2.0, 2.0], 200: [2.0, 2.0]} for s in ("sequential", "lios")}
+    assert (chart.x, chart.y, chart.title) == (Axis("operators", True), Axis("makespan (ms)"), "T")
+    assert (chart.reference, chart.columns) == (None, None)
+    assert chart.note == "mean and standard deviation of 2 instances a point; 1 of 9 rows left out: 1 timeout"
 
 
-def test_what_a_scheduler_does_not_tell_apart_is_drawn_for_each(drawn, tmp_path):
+def test_what_a_scheduler_does_not_tell_apart_is_drawn_for_each():
     table = {"kind": "line", "x": "gpus", "by": "n_ops", "name": "mine", "title": "T"}
-    paths = drawing.draw(grid(("lios", "hios-lp w=2"), gpus=(2, 4)), [table], [], tmp_path)
-    assert [path.name for path in paths] == ["mine-lios.png", "mine-hios-lp-w=2.png"]
-    assert [how["title"] for _, _, _, how in drawn] == ["T\nlios", "T\nhios-lp w=2"]
-    assert list(drawn[0][1]) == ["operators = 100", "operators = 200"]
-    assert drawn[0][3]["reference"] == 1.0
+    charts = charts_of(grid(("lios", "hios-lp w=2"), gpus=(2, 4)), [table], [])
+    assert [name for name, _ in charts] == ["mine-lios", "mine-hios-lp-w=2"]
+    assert [chart.title for _, chart in charts] == ["T\nlios", "T\nhios-lp w=2"]
+    assert list(charts[0][1].series) == ["operators = 100", "operators = 200"]
+    assert charts[0][1].reference == 1.0
 
 
-def test_maps_have_their_colours_in_common(drawn, tmp_path):
+def test_maps_have_their_colours_in_common():
     rows = [row("sequential"), row("lios", speedup=0.5), row("lios", gpus=4), row("heft", speedup=4.0)]
-    drawing.draw(rows, [{"kind": "heatmap", "x": "n_ops", "by": "gpus", "schedulers": ["lios", "heft"]}], [], tmp_path)
-    (_, lios, _, how), (_, heft, _, other) = drawn
-    assert (lios, heft) == ({2: {100: [0.5]}, 4: {100: [2.0]}}, {2: {100: [4.0]}})
-    assert how["limits"] == other["limits"] == (0.5, 4.0)
-    assert (how["centre"], how["xlabel"], how["ylabel"], how["label"]) == (
+    table = {"kind": "heatmap", "x": "n_ops", "by": "gpus", "schedulers": ["lios", "heft"]}
+    (_, lios), (_, heft) = charts_of(rows, [table], [])
+    assert values(lios) == {2: {100: [0.5]}, 4: {100: [2.0]}}
+    assert values(heft) == {2: {100: [4.0]}}
+    assert lios.limits == heft.limits == (0.5, 4.0)
+    assert (lios.reference, lios.x.label, lios.y.label, lios.label) == (
         1.0, "operators", "GPUs", "speedup over sequential",
     )  # fmt: skip
-    drawing.draw(rows, [{"kind": "heatmap", "x": "n_ops", "y": "makespan"}], [], tmp_path)
-    assert (drawn[-1][3]["ylabel"], drawn[-1][3]["centre"]) == ("", None)
+    ((_, chart),) = charts_of(rows, [{"kind": "heatmap", "x": "n_ops", "y": "makespan"}], [])
+    assert (chart.y.label, chart.reference) == ("", None)
 
 
-def test_bars_and_boxes_without_x(drawn, tmp_path):
-    """By scheduler alone; scaled as told; two columns wide when there are more than 16."""
+def test_bars_and_boxes_without_x(tmp_path):
+    """By scheduler alone; scaled as told; two columns wide when there are many."""
     rows = grid(tuple(f"s{i}" for i in range(17)), ops=(100,), seeds=1)
     scaled = {"kind": "bar", "scale": 10, "ylabel": "tenths", "logy": True}
-    drawing.draw(rows, [scaled, {"kind": "box", "columns": 1}], [], tmp_path)
-    (_, bars, _, how), (_, boxes, _, other) = drawn
-    assert bars["s3"] == pytest.approx([20.0])
-    assert boxes["s3"] == [2.0]
-    assert (how["ylabel"], how["reference"], how["columns"], how["note"]) == ("tenths", None, 2, "one instance a point")
-    assert (other["reference"], other["columns"], other["xlabel"]) == (1.0, 1, "")
+    (_, bars), (_, boxes) = charts_of(rows, [scaled, {"kind": "box", "columns": 1}], [])
+    assert values(bars)["s3"] == {None: pytest.approx([20.0])}
+    assert values(boxes)["s3"] == {None: [2.0]}
+    assert (bars.y, bars.reference, bars.note) == (Axis("tenths", True), None, "one instance a point")
+    assert (boxes.reference, boxes.columns, boxes.x.label) == (1.0, 1, "")
+    assert draw(bars).figure.get_size_inches()[0] > 7 > draw(boxes).figure.get_size_inches()[0]
 
 
-def test_search_times(drawn, tmp_path):
-    drawing.draw(grid(), [{"kind": "search-time", "schedulers": ["lios"]}], [], tmp_path)
-    ((name, data, _, how),) = drawn
-    assert (name, data) == ("scaling_plot", {"lios": {100: [1.0, 1.0], 200: [2.0, 2.0]}})
-    assert how["ylabel"] == "search time (s)"
+def test_search_times():
+    ((_, chart),) = charts_of(grid(), [{"kind": "search-time", "schedulers": ["lios"]}], [])
+    assert (chart.kind, chart.geometric, values(chart)) == ("line", True, {"lios": {100: [1.0, 1.0], 200: [2.0, 2.0]}})
+    assert chart.y == Axis("search time (s)", True)
 
 
-def test_names_of_files_differ(drawn, tmp_path):
-    paths = drawing.draw(grid(), [{"kind": "bar"}, {"kind": "bar", "where": {"n_ops": 100}}], [], tmp_path)
+def test_names_of_files_differ(tmp_path):
+    paths = draw_study(grid(), [{"kind": "bar"}, {"kind": "bar", "where": {"n_ops": 100}}], [], tmp_path / "a" / "b")
     assert [path.name for path in paths] == ["bar-speedup.png", "bar-speedup-2.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_a_scheduler_without_a_result_is_logged(drawn, tmp_path, caplog):
+def test_a_scheduler_without_a_result_is_logged(caplog):
     rows = [*grid(("lios",)), row("heft", status="refused")]
     with caplog.at_level(logging.WARNING):
-        paths = drawing.draw(rows, [{"kind": "line", "x": "n_ops", "by": "gpus"}], [], tmp_path)
-    assert [path.name for path in paths] == ["line-speedup-n_ops-lios.png"]
+        charts = charts_of(rows, [{"kind": "line", "x": "n_ops", "by": "gpus"}], [])
+    assert [name for name, _ in charts] == ["line-speedup-n_ops-lios"]
     assert "figure 1: nothing to draw of heft: 1 of 1 rows left out: 1 refused" in caplog.text
 
 
@@ -283,29 +283,27 @@ def test_a_scheduler_without_a_result_is_logged(drawn, tmp_path, caplog):
 )  # fmt: skip
 def test_figures_that_cannot_be_drawn(rows, table, message, tmp_path):
     with pytest.raises(StudyError, match=message):
-        drawing.draw(rows, [table], [], tmp_path)
+        draw_study(rows, [table], [], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StudyError, match="nothing to draw: none of 1 rows has a result"):
-        drawing.draw([row("lios", status="failed")], [], [], tmp_path)
+        draw_study([row("lios", status="failed")], [], [], tmp_path)
     with pytest.raises(FileError, match="cannot make folder"):
-        drawing.draw(grid(), [], [], tmp_path / "file")
+        draw_study(grid(), [], [], tmp_path / "file")
     with pytest.raises(FileError, match="must end in one of"):
-        drawing.draw(grid(), [], [], tmp_path, "gif")
+        draw_study(grid(), [], [], tmp_path, "gif")
 
 
-def test_real_pictures(tmp_path):
-    """All that suits a study of two numbers."""
-    paths = drawing.draw(grid(gpus=(2, 4)), [], ["workload.n_ops", "cluster.gpus"], tmp_path)
-    assert [path.stem for path in paths][-2:] == ["speedup-map", "search-time"]
-    assert len(set(paths)) == 6
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+def test_all_that_suits_a_study_of_two_numbers():
+    charts = charts_of(grid(gpus=(2, 4)), [], ["workload.n_ops", "cluster.gpus"])
+    assert [name for name, _ in charts][-2:] == ["speedup-map", "search-time"]
+    assert len({name for name, _ in charts}) == 6
 
 
-def test_lists_are_categories(drawn, tmp_path):
+def test_lists_are_categories():
     rows = [row("ios", **{"option.rules": rules}) for rules in (["R2"], ["R2", "R3"])]
-    drawing.draw(rows, [{"kind": "bar", "x": "rules"}], [], tmp_path)
-    assert drawn[0][1] == {"ios": {"['R2']": [2.0], "['R2', 'R3']": [2.0]}}
+    ((_, chart),) = charts_of(rows, [{"kind": "bar", "x": "rules"}], [])
+    assert values(chart) == {"ios": {"['R2']": [2.0], "['R2', 'R3']": [2.0]}}

@@ -16,8 +16,8 @@ from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 from simsched.model.trace.timeline import KERNEL, WAIT, Load
 from simsched.model.trace.trace import Trace
-from simsched.show.figure import PALETTE
 from simsched.show.gantt import gantt
+from simsched.show.looks import PALETTE
 from simsched.simulator import simulate
 from workloads import load, random_layered
 
@@ -99,7 +99,7 @@ def test_devices_and_copies_have_rows():
     ax = gantt(two_devices())
     assert rows(ax) == ["stream 0", "stream 1", "copy to gpu1", "stream 0"]
     drawn = bars(ax)
-    (copy,) = drawn["#4d4d4d"]
+    (copy,) = drawn["#7a7a7a"]
     assert copy[3] < drawn[PALETTE[0].lower()][0][3]
     assert copy[2] == ax.get_yticks()[2]
     assert {box[2] for box in drawn["//////"]} == {ax.get_yticks()[1], ax.get_yticks()[3]}
@@ -108,9 +108,9 @@ def test_devices_and_copies_have_rows():
 
 def test_host_rows_come_first():
     ax = gantt(two_devices(), host=True)
-    assert rows(ax)[:3] == ["host of gpu0", "host of gpu1", "stream 0"]
-    assert "host" in legend(ax)
-    assert "host" not in legend(gantt(two_devices()))
+    assert rows(ax) == ["host", "stream 0", "stream 1", "copy to gpu1", "host", "stream 0"]
+    assert "host: issues work" in legend(ax)
+    assert "host: issues work" not in legend(gantt(two_devices()))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,32 @@ def test_draws_into_given_axes():
     assert ax.get_title(loc="left") == "here"
 
 
-def test_title_names_graph_and_cluster():
-    assert gantt(two_devices()).get_title(loc="left") == "graph on 2 x a40"
+def test_title_names_graph_scheduler_and_cluster():
+    assert gantt(two_devices()).get_title(loc="left") == "graph by custom on 2 x a40"
+    assert gantt(made([Operator("a", time=1.0)], [])).get_title(loc="left") == "made on a40"
+
+
+def test_many_streams_share_rows():
+    """Of 18 streams, pairs at a time: those of even number follow each other, as do those of odd number; two rows."""
+    operators = [Operator(f"o{i}", time=1.0) for i in range(18)]
+    spans = [kernel(i, 10 * (i // 2), 10 * (i // 2) + 9, stream=i) for i in range(18)]
+    waits = [(WAIT, -1, -1, 0, i, 0.0, 10.0 * (i // 2), 0.0, 10.0 * (i // 2), -1) for i in range(2, 18)]
+    ax = gantt(made(operators, spans + waits))
+    assert rows(ax) == ["streams 0, 2, 4, ...", "streams 1, 3, 5, ..."]
+    assert {key: len(boxes) for key, boxes in bars(ax).items()} == {PALETTE[0].lower(): 18}
+    few = gantt(made(operators[:16], spans[:16] + waits[:14]))
+    assert rows(few) == [f"stream {i}" for i in range(16)]
+
+
+def test_no_picture_is_taller_than_a_page():
+    """64 devices of 4 streams that all overlap: rows get thinner, and names that could not be read are left out."""
+    graph = OpGraph([Operator(f"o{i}", time=10.0) for i in range(256)])
+    cluster = Cluster.preset("a40", 64).without_overheads()
+    places = [Placement(f"o{i}", f"gpu{i // 4}", stream=i % 4) for i in range(256)]
+    ax = gantt(simulate(Schedule(graph, places), cluster))
+    assert ax.figure.get_size_inches()[1] < 11
+    assert len(rows(ax)) == 256
+    assert 0 < len([name for name in rows(ax) if name]) < 256
 
 
 @pytest.mark.parametrize("suffix", MAGIC)

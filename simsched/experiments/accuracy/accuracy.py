@@ -225,6 +225,7 @@ class Accuracy(Result, Validation):
         Of the last round, the simulated trace and the measured run by scheduler.
     """
 
+    VIEW = "accuracy"
     calibration: Calibration = aside()  # or what only stands for one
     traces: Mapping[str, tuple[Trace, Replay]] = aside()
 

@@ -13,7 +13,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.show.drawing.layers import Layers, lay_out
 from simsched.show.drawing.picture import Picture, describe
-from simsched.show.figure import ink
+from simsched.show.looks import ink
 from simsched.show.svg import legend, printable, shortened, text_width
 
 __all__ = ["to_dot", "to_svg"]

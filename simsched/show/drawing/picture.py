@@ -11,7 +11,7 @@ from simsched.base.units import format_bytes, format_time
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Indices, Ints
 from simsched.model.schedule import Schedule
-from simsched.show.figure import PALETTE, kind_colours, paint, tinted
+from simsched.show.looks import PALETTE, kind_colours, paint, tinted
 from simsched.show.svg import printable
 
 LARGEST: Final = 10_000

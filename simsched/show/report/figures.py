@@ -1,172 +1,139 @@
-"""Figures of a report, from plain numbers: bars, stacks, lines, boxes, maps and points."""
+"""Charts as Plotly takes them."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from simsched.base.numeric import is_number
-from simsched.base.units import time_unit
 from simsched.model.graph.columns import Floats
-from simsched.show.figure import PALETTE
-from simsched.show.plot.looks import HATCHES, lines_of, looks_of
+from simsched.show.chart import MOST_MARKS, Axis, Chart, number
+from simsched.show.looks import PALETTE, Look, looks_of
 from simsched.show.report.html import plain
 from simsched.show.report.sections import Figure
 
-Series = Mapping[str, Mapping[Any, Sequence[float]]]
-"""Values by name, then by place on the x axis: one of each instance."""
-
-# as Plotly calls what `simsched.show.plot.looks` gives
-_SHAPES: Final = dict(zip(HATCHES, ("", "/", "\\", "x", ".", "-", "|", "+"), strict=True))
-_DASHES: Final = ("solid", "dash", "dot", "dashdot")
-_MARKS: Final = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down",
-                 "<": "triangle-left", ">": "triangle-right", "P": "cross"}  # fmt: skip
-_BAR, _ROOM = 26, 90  # pixels of a bar, and of what stands around them
-_BLAMES: Final = {"compute": 0, "contention": 5, "launch": 1, "sync": 3, "transfer": 2, "dependency": 6}
-_BAND: Final = 0.18  # opacity
-_NAME: Final = 7.2  # pixels of a character beside an axis
+# of each shape of `simsched.show.looks`
+_HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
+_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "6px,2px,2px,2px", "3px,6px")
+_MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left",
+                 "triangle-right")  # fmt: skip
+_BAR, _ROOM, _NAME = 26, 90, 7.2  # pixels of a bar, of what stands around bars, of a character beside an axis
 _MOST_POINTS: Final = 60  # outliers of a box
-_DEEPEST: Final = 20.0  # below a mean a band on a logarithmic axis ends at this part of it
-_LEGEND: Final = {
-    "orientation": "h",
-    "x": 0,
-    "y": 1.02,
-    "yanchor": "bottom",
-    "font": {"size": 11},
-    "traceorder": "normal",
-}
+_TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
+_LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
+                  "traceorder": "normal"}  # fmt: skip
+_SKIP: Final = {"hoverinfo": "skip", "showlegend": False}
 
 
-def bars(
-    title: str, values: Mapping[str, Sequence[float]], label: str, *, looks: Sequence[str] = (),
-    reference: float | None = None, logx: bool = False, note: str = "",
-) -> Figure:  # fmt: skip
-    """Return a bar for each name, from top to bottom: the mean, with a sample standard deviation where there are more.
-
-    Parameters
-    ----------
-    looks
-        What each bar looks like, by the name of a scheduler; by default its own.
-    """
-    names, mean = list(values), [float(np.mean(each)) for each in values.values()]
-    traces = []
-    for name, length, look in zip(names, mean, looks_of(list(looks or names)), strict=True):
-        trace: dict[str, Any] = {
-            "type": "bar", "orientation": "h", "y": [plain(name)], "x": [length], "text": [f"{length:.3g}"],
-            "textposition": "outside", "cliponaxis": False, "showlegend": False, "marker": _filled(look),
-            "hovertemplate": "%{y}: %{x:.4g}<extra></extra>",
-        }  # fmt: skip
-        if len(values[name]) > 1:
-            spread = {"type": "data", "array": [float(np.std(values[name], ddof=1))], "color": "#808080"}
-            trace |= {"error_x": spread, "textposition": "inside", "insidetextanchor": "start",
-                      "insidetextfont": {"color": "black"}}  # fmt: skip
-        traces.append(trace)
-    layout = _lying(names, label) | {"barmode": "overlay"}
-    if logx:
-        layout["xaxis"] = _axis(label, logx)
-    layout["shapes"] = [] if reference is None else [_line("x", reference)]
-    longest = int(np.argmax(mean))
-    summary = f"{title}: {len(names)} bars, the longest {names[longest]} with {mean[longest]:.3g}"
-    return Figure(title, tuple(traces), layout, summary, _ROOM + _BAR * len(names), note)
+def figure_of(chart: Chart) -> Figure:
+    """Return a chart as a figure: bars, stacks and tornadoes lie, from top to bottom."""
+    traces, layout, height = _DRAWN[chart.kind](chart)
+    lying = chart.kind in ("bar", "tornado", "stack")
+    shapes = [_line("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
+    shapes += [_line("x", at, dash="dot") for at in chart.upright]
+    layout = {"shapes": shapes, "legend": _LEGEND, "showlegend": _has_legend(chart), **layout}
+    margin = {"l": 70, "r": _TOOLS, "t": 40 if layout["showlegend"] else 16, "b": 52}
+    layout["margin"] = margin | layout.get("margin", {})
+    above = chart.x.label if chart.kind in ("tornado", "stack") else chart.y.label
+    title = ", ".join((chart.title or chart.label or above or chart.kind).split("\n"))
+    what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
+    summary = f"{title}: {chart.kind} chart of {what}, {_range(chart)}"
+    return Figure(title, tuple(traces), layout, summary, height, chart.note)
 
 
-def stacks(title: str, blames: Mapping[str, Mapping[str, float]], note: str = "") -> Figure:
-    """Return a bar for each name, of what its critical path is blamed on, in us."""
-    scale, unit = time_unit(max(sum(each.values()) for each in blames.values()))
-    names = [plain(name) for name in blames]
-    causes = [cause for cause in _BLAMES if any(each.get(cause, 0.0) > 0 for each in blames.values())]
-    traces = tuple(
-        {
-            "type": "bar", "orientation": "h", "y": names, "name": cause,
-            "x": [each.get(cause, 0.0) / scale for each in blames.values()],
-            "marker": {"color": PALETTE[_BLAMES[cause]]},
-            "hovertemplate": f"%{{y}}, {cause}: %{{x:.4g}} {unit}<extra></extra>",
-        }
-        for cause in causes
-    )  # fmt: skip
-    layout = _lying(list(blames), f"time on the critical path ({unit})") | {"barmode": "stack", "legend": _LEGEND}
-    layout["margin"] = layout["margin"] | {"t": 40}
-    most = max(causes, key=lambda c: sum(each.get(c, 0.0) for each in blames.values()), default="nothing")
-    return Figure(title, traces, layout, f"{title}; most of all {most}", _ROOM + 24 + _BAR * len(names), note)
+def _range(chart: Chart) -> str:
+    values = np.concatenate([row for given in chart.series.values() for row in given.values()])
+    return f"values from {number(float(values.min()))} to {number(float(values.max()))}"
 
 
-def _lying(names: Sequence[str], label: str) -> dict[str, Any]:
-    left = 20 + _NAME * max(len(name) for name in names)
-    return {
-        "yaxis": {"type": "category", "autorange": "reversed", "automargin": False, "ticklabelstandoff": 4},
-        "xaxis": {"title": {"text": plain(label)}, "rangemode": "tozero"},
-        "bargap": 0.3, "margin": {"l": min(left, 280), "r": 60, "t": 16, "b": 48},
-    }  # fmt: skip
+def _has_legend(chart: Chart) -> bool:
+    return chart.kind in ("tornado", "stack", "scatter") or (chart.grouped and len(chart.series) > 1)
 
 
-def lines(
-    title: str, series: Series, xlabel: str, ylabel: str, *, logx: bool = False, logy: bool = False,
-    geometric: bool = False, reference: float | None = None, note: str = "", upright: Sequence[float] = (),
-) -> Figure:  # fmt: skip
-    """Return a line through the means of each name, in a band of a sample standard deviation.
-
-    Parameters
-    ----------
-    geometric
-        Whether means and deviations are those of logarithms.
-    reference
-        Where a level line is drawn.
-    upright
-        Where upright lines are.
-    """
+def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces: list[dict[str, Any]] = []
-    numeric = all(is_number(x) for given in series.values() for x in given)
-    for name, (colour, dash, mark) in zip(series, lines_of(list(series)), strict=True):
-        x = sorted(series[name]) if numeric else list(series[name])
-        mean, low, high = zip(*(_spread(series[name][v], geometric, logy) for v in x), strict=True)
-        label, group = plain(name), {"legendgroup": name}
-        places = x if numeric else [plain(str(v)) for v in x]
+    for name, look in looks_of(chart.series).items():
+        x, mean, low, high = zip(*chart.spread(name), strict=True)
+        places = x if chart.numeric else [plain(str(each)) for each in x]
+        label, group = plain(chart.legend(name)), {"legendgroup": str(name)}
         if low != high:
             traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
-                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(colour),
-                           "hoverinfo": "skip", "showlegend": False} | group)  # fmt: skip
-        line = {"color": colour, "dash": _dash(dash), "width": 2}
-        traces.append({"type": "scatter", "mode": "lines+markers" if len(x) < _MOST_POINTS else "lines", "x": places,
-                       "y": mean, "name": label, "line": line, "marker": {"symbol": _MARKS[mark], "size": 7},
-                       "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>"} | group)  # fmt: skip
-    shapes = [] if reference is None else [_line("y", reference)]
-    shapes += [_line("x", at, dash="dot") for at in upright]
-    layout = {
-        "xaxis": _axis(xlabel, logx and numeric) | ({} if numeric else {"type": "category"}),
-        "yaxis": _axis(ylabel, logy), "legend": _LEGEND, "shapes": shapes,
-        "showlegend": len(series) > 1, "margin": {"l": 70, "r": 20, "t": 30 if len(series) > 1 else 16, "b": 52},
+                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(look.colour),
+                           **_SKIP, **group})  # fmt: skip
+        traces.append({"type": "scatter", "mode": "lines+markers" if len(x) <= MOST_MARKS else "lines",
+                       "x": places, "y": mean, "name": label,
+                       "line": {"color": look.colour, "dash": _DASHES[look.shape], "width": 2},
+                       "marker": {"symbol": _MARKS[look.shape], "size": 7},
+                       "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>", **group})  # fmt: skip
+    axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
+    return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
+
+
+def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    traces = []
+    for name, look in looks_of(chart.series).items():
+        rows = chart.spread(name)
+        places, mean = [name if x is None else x for x, *_ in rows], [mean for _, mean, *_ in rows]
+        trace: dict[str, Any] = {
+            "type": "bar", "orientation": "h", "y": _names(places), "x": mean, "name": plain(str(name)),
+            "text": [f"{each:.3g}" for each in mean], "textposition": "outside", "cliponaxis": False,
+            "marker": _filled(look), "hovertemplate": "%{y}: %{x:.4g}<extra></extra>",
+        }  # fmt: skip
+        errors = [high - each for _, each, _, high in rows]
+        if any(errors):
+            trace |= {"error_x": {"type": "data", "array": errors, "color": "#808080"}, "textposition": "inside",
+                      "insidetextanchor": "start", "insidetextfont": {"color": "black"}}  # fmt: skip
+        traces.append(trace)
+    layout = _lying(chart, chart.y, chart.x.label) | {"barmode": "group" if chart.grouped else "overlay"}
+    return traces, layout, _ROOM + (_BAR if not chart.grouped else 18) * sum(map(len, chart.series.values()))
+
+
+def _stack(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    traces = [
+        {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)),
+         "x": [chart.means.get((name, x), 0.0) for x in chart.places], "marker": {"color": look.colour},
+         "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{x:.4g}}<extra></extra>"}
+        for name, look in looks_of(chart.series).items()
+    ]  # fmt: skip
+    return traces, _lying(chart, chart.x) | {"barmode": "stack"}, _ROOM + 24 + _BAR * len(chart.places)
+
+
+def _tornado(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    base = chart.reference or 0.0
+    traces = [
+        {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)), "base": base,
+         "x": [chart.means[name, x] - base for x in chart.places],
+         "marker": {"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.4)", "size": 7}},
+         "customdata": [chart.means[name, x] for x in chart.places],
+         "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{customdata:.4g}}<extra></extra>"}
+        for name, colour, shape in zip(chart.series, (PALETTE[0], PALETTE[5]), ("/", ""), strict=True)
+    ]  # fmt: skip
+    layout = _lying(chart, chart.x) | {"barmode": "overlay"}
+    del layout["xaxis"]["rangemode"]
+    return traces, layout, _ROOM + 24 + _BAR * len(chart.places)
+
+
+def _lying(chart: Chart, axis: Axis, across: str = "") -> dict[str, Any]:
+    names = chart.places if chart.grouped else chart.series
+    left = min(280.0, 20 + _NAME * max(len(str(name)) for name in names) + (20 if across else 0))
+    return {
+        "yaxis": {"type": "category", "autorange": "reversed", "automargin": False, "ticklabelstandoff": 4,
+                  "title": {"text": plain(across)}},
+        "xaxis": _axis(axis) | {"rangemode": "tozero"}, "bargap": 0.3, "margin": {"l": left, "b": 48},
     }  # fmt: skip
-    summary = f"{title or ylabel}: {ylabel} over {xlabel}, {len(series)} {'line' if len(series) == 1 else 'lines'}"
-    return Figure(title or f"{ylabel} over {xlabel}", tuple(traces), layout, summary, 380, note)
 
 
-def _spread(values: Sequence[float], geometric: bool, log: bool) -> tuple[float, float, float]:
-    """Return the mean, and what is a sample standard deviation below and above it; above 0 on a logarithmic axis."""
-    given = np.log(values) if geometric else np.asarray(values, np.float64)
-    mean, std = float(given.mean()), float(given.std(ddof=1)) if len(given) > 1 else 0.0
-    ends = (mean, mean - std, mean + std)
-    if geometric:
-        return float(np.exp(ends[0])), float(np.exp(ends[1])), float(np.exp(ends[2]))
-    return (mean, max(ends[1], mean / _DEEPEST), ends[2]) if log else ends
+def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    traces = [_box(name, name if x is None else x, row, look) for name, look in looks_of(chart.series).items()
+              for x, row in chart.series[name].items()]  # fmt: skip
+    for i, trace in enumerate(traces):
+        first = all(other["name"] != trace["name"] for other in traces[:i])
+        trace |= {"legendgroup": trace["name"], "offsetgroup": trace["name"], "showlegend": first}
+    names = len(chart.places if chart.grouped else chart.series)
+    layout = {"yaxis": _axis(chart.y), "xaxis": {"type": "category", "title": {"text": plain(chart.x.label)},
+              "tickangle": -30 if names > 6 else 0}, "boxmode": "group" if chart.grouped else "overlay"}  # fmt: skip
+    return traces, layout | {"margin": {"b": 70}}, 380
 
 
-def boxes(
-    title: str, samples: Mapping[str, npt.ArrayLike], label: str, *, logy: bool = False, note: str = "",
-    reference: float | None = None,
-) -> Figure:  # fmt: skip
-    """Return a box for each name: quartiles, whiskers to the furthest sample within 1.5 heights, and points beyond."""
-    names = list(samples)
-    traces = tuple(_box(name, np.asarray(samples[name], np.float64), look)
-                   for name, look in zip(names, looks_of(names), strict=True))  # fmt: skip
-    layout = {"yaxis": _axis(label, logy), "xaxis": {"type": "category", "tickangle": -30 if len(names) > 6 else 0},
-              "showlegend": False,
-              "margin": {"l": 70, "r": 20, "t": 16, "b": 70},
-              "shapes": [] if reference is None else [_line("y", reference)]}  # fmt: skip
-    return Figure(title, traces, layout, f"{title}: {len(names)} boxes", 380, note)
-
-
-def _box(name: str, values: Floats, look: tuple[str, str]) -> dict[str, Any]:
+def _box(name: Any, place: Any, values: Floats, look: Look) -> dict[str, Any]:
     """Return a box by its numbers: thousands of samples need not be in the page."""
     low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
     reach = 1.5 * (high - low)
@@ -175,47 +142,68 @@ def _box(name: str, values: Floats, look: tuple[str, str]) -> dict[str, Any]:
     if len(beyond) > _MOST_POINTS:  # the outermost of each end
         beyond = np.r_[beyond[: _MOST_POINTS // 2], beyond[-_MOST_POINTS // 2 :]]
     box: dict[str, Any] = {
-        "type": "box", "name": plain(name), "q1": [low], "median": [middle], "q3": [high], "x": [plain(name)],
-        "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())], "fillcolor": look[0],
-        "line": {"width": 1.2}, "meta": "ink", "marker": {"size": 3, "color": look[0]},
+        "type": "box", "name": plain(str(name)), "q1": [low], "median": [middle], "q3": [high],
+        "x": [plain(str(place))], "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
+        "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink", "marker": {"size": 3, "color": look.colour},
     }  # fmt: skip
     # Plotly draws no box at all of an empty list of points
     return box | ({"y": [beyond.tolist()], "boxpoints": "outliers"} if len(beyond) else {})
 
 
-def heat(
-    title: str, cells: Mapping[Any, Mapping[Any, float | None]], xlabel: str, ylabel: str, label: str,
-    *, centre: float | None = None, limits: tuple[float, float] | None = None, note: str = "",
-) -> Figure:  # fmt: skip
-    """Return a map: a row of cells for each key, a cell for each key within; colours turn at `centre`."""
-    rows = list(cells)
-    columns = list(dict.fromkeys(x for given in cells.values() for x in given))
-    values = [[cells[row].get(x) for x in columns] for row in rows]
-    known = [v for given in values for v in given if v is not None]
-    low, high = limits or (min(known, default=0.0), max(known, default=1.0))
-    scale: dict[str, Any] = {"colorscale": "Viridis", "zmin": low, "zmax": high}
-    if centre is not None:
-        width = max(high - centre, centre - low) or 1.0
-        scale = {"colorscale": [[0, PALETTE[5]], [0.5, "#F4F4F4"], [1, PALETTE[4]]], "zmin": centre - width,
-                 "zmax": centre + width}  # fmt: skip
-    trace = {"type": "heatmap", "x": [plain(str(x)) for x in columns], "y": [plain(str(y)) for y in rows], "z": values,
-             "texttemplate": "%{z:.3g}", "hoverongaps": False, "xgap": 1, "ygap": 1,
-             "colorbar": {"nticks": 5, "thickness": 14, "outlinewidth": 0},
-             "hovertemplate": "%{y}, %{x}: %{z:.4g}<extra></extra>"} | scale  # fmt: skip
-    layout = {"xaxis": {"title": {"text": plain(xlabel)}, "type": "category"},
-              "yaxis": {"title": {"text": plain(ylabel)}, "type": "category"}}  # fmt: skip
-    summary = f"{title or label}: a map of {len(rows)} by {len(columns)} cells, from {low:.3g} to {high:.3g}"
-    return Figure(title or label, (trace,), layout, summary, min(700, 130 + 40 * len(rows)), note)
+def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    rows = chart.rows[::-1]  # from the bottom
+    low, high = chart.reach
+    scale: dict[str, Any] = {"colorscale": "Cividis", "zmin": low, "zmax": high}
+    values = [[chart.means.get((row, x)) for x in chart.places] for row in rows]
+    shown, texts = values, [["" if each is None else f"{each:.3g}" for each in row] for row in values]
+    bar: dict[str, Any] = {"thickness": 14, "outlinewidth": 0, "nticks": 5}
+    if chart.reference is not None:  # half is as far from the centre as twice
+        span = max(float(np.log(high / chart.reference)), float(np.log(chart.reference / low)), 0.05)
+        ticks = np.linspace(-span, span, 5)
+        shown = [[None if each is None else float(np.log(each / chart.reference)) for each in row] for row in values]
+        scale = {"colorscale": [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]], "zmin": -span, "zmax": span}
+        bar |= {"tickvals": ticks.tolist(), "ticktext": [f"{chart.reference * np.exp(tick):.3g}" for tick in ticks]}
+    trace = {"type": "heatmap", "x": _names(chart.places), "y": _names(rows), "z": shown, "text": texts,
+             "texttemplate": "%{text}", "hoverongaps": False, "xgap": 1, "ygap": 1, "colorbar": bar,
+             "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>"} | scale  # fmt: skip
+    layout = {key: {"title": {"text": plain(axis.label)}, "type": "category"}
+              for key, axis in (("xaxis", chart.x), ("yaxis", chart.y))}  # fmt: skip
+    return [trace], layout, min(700, 130 + 40 * len(rows))
 
 
-def time_axis(label: str, values: Sequence[float]) -> tuple[float, str]:
-    """Return what times in us are divided by to read well, and the label of their axis."""
-    scale, unit = time_unit(max(values, default=0.0))
-    return scale, f"{label} ({unit})"
+def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+    low, high = chart.diagonal
+    corners = [0.9 * low, 0.9 * high, 1.1 * high, 1.1 * low]
+    traces: list[dict[str, Any]] = [
+        {"type": "scatter", "mode": "none", "fill": "toself", "fillcolor": "rgba(128,128,128,0.14)",
+         "name": "within 10 %", "x": [low, high, high, low], "y": corners, "hoverinfo": "skip"},
+        {"type": "scatter", "mode": "lines", "x": [low, high], "y": [low, high], "hoverinfo": "skip", "meta": "ink",
+         "line": {"dash": "dash", "width": 1}, "name": "predicted = measured"},
+    ]  # fmt: skip
+    for name, look in looks_of(chart.series).items():
+        x, y, start, end = np.transpose(list(chart.series[name].values())).tolist()
+        marks = [_MARKS[look.shape] + "-open" * (place in chart.hollow) for place in chart.series[name]]
+        error = {"type": "data", "symmetric": False, "color": look.colour, "width": 3,
+                 "array": [b - a for a, b in zip(x, end, strict=True)],
+                 "arrayminus": [a - b for a, b in zip(x, start, strict=True)]}  # fmt: skip
+        traces.append({"type": "scatter", "mode": "markers", "name": plain(str(name)), "x": x, "y": y,
+                       "text": _names(chart.series[name]), "error_x": error,
+                       "marker": {"color": look.colour, "size": 9, "symbol": marks, "line": {"width": 1}},
+                       "hovertemplate": "%{text}: predicted %{y:.4g}, measured %{x:.4g}<extra></extra>"})  # fmt: skip
+    axes = {key: _axis(axis) | {"range": [low, high]} for key, axis in (("xaxis", chart.x), ("yaxis", chart.y))}
+    return traces, axes, 460
 
 
-def _axis(label: str, log: bool) -> dict[str, Any]:
-    return {"title": {"text": plain(label)}} | ({"type": "log"} if log else {})
+_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _tornado, "stack": _stack,
+                 "scatter": _scatter}  # fmt: skip
+
+
+def _names(places: Any) -> list[str]:
+    return [plain(str(each)) for each in places]
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"title": {"text": plain(axis.label)}} | ({"type": "log"} if axis.log else {})
 
 
 def _line(along: str, at: float, dash: str = "dash") -> dict[str, Any]:
@@ -225,20 +213,11 @@ def _line(along: str, at: float, dash: str = "dash") -> dict[str, Any]:
             "line": {"width": 1, "dash": dash}}  # fmt: skip
 
 
-def _filled(look: tuple[str, str]) -> dict[str, Any]:
-    colour, hatch = look
-    pattern = {"shape": _SHAPES[hatch], "fgcolor": "rgba(0,0,0,0.4)", "fillmode": "overlay", "size": 7}
-    return {"color": colour, "pattern": pattern}
+def _filled(look: Look) -> dict[str, Any]:
+    pattern = {"shape": _HATCHES[look.shape], "fgcolor": "rgba(0,0,0,0.4)", "fillmode": "overlay", "size": 7}
+    return {"color": look.colour, "pattern": pattern}
 
 
 def _see_through(colour: str) -> str:
-    r, g, b = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({r},{g},{b},{_BAND})"
-
-
-def _dash(line: Any) -> str:
-    """Return what Plotly calls a kind of line of matplotlib's."""
-    if line == "solid":
-        return _DASHES[0]
-    gaps = line[1]
-    return _DASHES[3] if len(gaps) > 2 else _DASHES[1] if gaps[0] > gaps[1] else _DASHES[2]
+    r, g, b = bytes.fromhex(colour[1:])
+    return f"rgba({r},{g},{b},0.18)"

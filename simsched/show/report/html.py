@@ -10,7 +10,7 @@ from typing import Any, Final
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
 from simsched.show.report.gantt import gantt_data
-from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.report.sections import Block, Cell, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 
 MOST_ROWS: Final = 5000
 """Rows of a table that are shown."""
@@ -97,7 +97,7 @@ class Writer:
     def _table(self, table: Table) -> str:
         name = f"t{next(self._numbers)}"
         shown = table.rows[:MOST_ROWS]
-        numeric = [any(is_number(row[c]) for row in shown) for c in range(len(table.columns))]
+        numeric = [any(is_number(_value(row[c])) for row in shown) for c in range(len(table.columns))]
         head = "".join(
             f'<th scope="col"{" class=num" if numeric[c] else ""} aria-sort="none">'
             f'<button type="button" class="sort">{escape(column.heading)}<span aria-hidden="true"></span></button></th>'
@@ -179,6 +179,10 @@ class Writer:
         )
 
 
+def _value(cell: Any) -> Any:
+    return cell.value if isinstance(cell, Cell) else cell
+
+
 def _key(value: float | None) -> str:
     """Return what JavaScript reads as the same number; nothing for what is missing."""
     if value is None or isnan(value):
@@ -198,6 +202,6 @@ def _row(table: Table, index: int, row: Sequence[Any], numeric: Sequence[bool]) 
 def _cell(column: Column, value: Any, numeric: bool, mark: str, *, head: bool) -> str:
     tag = 'th scope="row"' if head else "td"
     look = ' class="num"' if numeric else ""
-    key = f' data-v="{_key(value)}"' if value is None or is_number(value) else ""
+    key = f' data-v="{_key(_value(value))}"' if _value(value) is None or is_number(_value(value)) else ""
     badge = f' <span class="mark">{escape(mark)}</span>' if mark else ""
     return f"<{tag}{look}{key}>{escape(column.show(value))}{badge}</{'th' if head else 'td'}>"

@@ -1,12 +1,11 @@
 """What a report consists of: sections of texts, tables, figures and Gantt charts, before they are HTML."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
-from simsched.base.units import MS
 from simsched.model.trace import Trace
 
 _LONG: Final = 10**15  # whole numbers from here on are rounded
@@ -42,6 +41,13 @@ class Pairs:
     rows: tuple[tuple[str, str], ...]
 
 
+class Cell(NamedTuple):
+    """A cell that says what it says, and sorts as a number; None: it is missing."""
+
+    text: str
+    value: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
@@ -65,6 +71,8 @@ class Column:
 
     def show(self, value: Any) -> str:
         """Return a cell as text; a dash stands for None and for what is not a number."""
+        if isinstance(value, Cell):
+            return value.text
         if value is None or value != value:
             return "-"
         if isinstance(value, bool):
@@ -202,19 +210,3 @@ class Section:
 
 Block = Text | Pairs | Table | Figure | Gantt | Tabs | Section
 """What a section consists of."""
-
-
-def time_column(heading: str, values: Sequence[float | None]) -> Column:
-    """Return the column of times given in us, in ms where one of them reaches 1 ms.
-
-    >>> time_column("makespan", [20.0, 3000.0]).show(3000.0), time_column("makespan", [20.0]).heading
-    ('3.000', 'makespan (us)')
-    """
-    if any(abs(us or 0.0) >= MS for us in values):
-        return Column(f"{heading} (ms)", 3, MS)
-    return Column(f"{heading} (us)", 1)
-
-
-def percent_column(heading: str) -> Column:
-    """Return a column of fractions, shown in per cent."""
-    return Column(heading, 1, 0.01, " %")

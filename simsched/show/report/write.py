@@ -1,46 +1,17 @@
 """`write_report`: results of any kind as one HTML file."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from importlib.metadata import version
 from platform import python_version
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any
 
 from simsched.base.errors import ReportError
 from simsched.base.io import write_file
+from simsched.show.report.makers import sections_of
 from simsched.show.report.page import page
-from simsched.show.report.recommend import recommended
 from simsched.show.report.sections import Pairs, Section
-
-__all__ = ["Reportable", "recommended", "sections_of", "write_report"]
-
-# class -> function that makes its sections; by name, so that neither the class nor its package is loaded for nothing
-_MAKERS: Final = {
-    "Comparison": "of_comparison:comparison_sections",
-    "Results": "of_study:study_sections",
-    "WhatIf": "of_whatif:whatif_sections",
-    "Answer": "of_whatif:answer_sections",
-    "Sweep": "of_analyses:sweep_sections",
-    "Sensitivity": "of_analyses:sensitivity_sections",
-    "BreakEven": "of_analyses:breakeven_sections",
-    "Explanation": "of_analyses:explanation_sections",
-    "Robustness": "of_analyses:robustness_sections",
-    "Throughput": "of_analyses:throughput_sections",
-    "Trace": "of_trace:trace_sections",
-    "Replay": "of_trace:replay_sections",
-    "Accuracy": "of_accuracy:accuracy_sections",
-}
-
-
-@runtime_checkable
-class Reportable(Protocol):
-    """Anything that says itself what a report of it consists of."""
-
-    def report_sections(self) -> Sequence[Section]:
-        """Return the sections."""
-        ...
 
 
 def write_report(
@@ -89,26 +60,6 @@ def write_report(
     if path is not None:
         write_file(path, text)
     return text
-
-
-def sections_of(result: Any) -> Iterable[Section]:
-    """Return the sections of one result.
-
-    Raises
-    ------
-    ReportError
-        If it is of no kind that is known.
-    """
-    if isinstance(result, Section):
-        return (result,)
-    if isinstance(result, Reportable):
-        return result.report_sections()
-    for kind in type(result).__mro__:
-        if kind.__name__ in _MAKERS and kind.__module__.startswith("simsched."):
-            module, _, function = _MAKERS[kind.__name__].partition(":")
-            found: Iterable[Section] = getattr(import_module(f"simsched.show.report.{module}"), function)(result)
-            return found
-    raise ReportError(f"no report is known of a {type(result).__name__}; known are: {', '.join(_MAKERS)}, Section")
 
 
 def _origin(made: str, command: str) -> Section:

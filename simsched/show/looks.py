@@ -1,0 +1,115 @@
+"""Colours of kinds of operators, and colours, lines, markers and hatches of schedulers."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Ints
+
+# Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
+PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+GREY: Final = "#999999"  # kinds behind the palette
+# of schedulers: the same with grey for yellow, of which a line is not seen on white
+COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#737373")
+_TINTS: Final = (0.0, 0.6, 0.25, 0.8)  # shares of white
+_KINDS: Final = (
+    ("lios", "heft", "peft", "etf", "lios-rand1", "lios-rand2", "lios-rand"),
+    ("hios-lp", "ios", "greedy", "hios-mr", "inter-lp", "inter-mr"),
+    ("sequential", "round-robin"),
+    ("nimble", "opara"),
+    ("search", "autograph"),
+)
+_OTHERS: Final = len(_KINDS)
+SHAPES: Final = 8
+"""How many kinds of lines, markers and hatches there are."""
+# each the colour that none of those before it has, as long as there is one
+_FAVOURITES: Final = ("lios", "hios-lp", "heft", "ios", "nimble", "greedy", "sequential", "search", "etf", "opara",
+                      "inter-lp", "peft", "autograph", "round-robin", "hios-mr", "inter-mr", "lios-rand", "lios-rand1",
+                      "lios-rand2")  # fmt: skip
+
+
+class Look(NamedTuple):
+    """What a scheduler looks like: its colour, and which kind of line, marker and hatch it has."""
+
+    colour: str
+    shape: int
+
+
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    """Return the look of each scheduler of a figure, or of anything else that is drawn.
+
+    Parameters
+    ----------
+    names
+        A name of `SCHEDULERS`, also with options behind a blank such as ``"hios-lp w=4"``, is of its kind: lists,
+        stages, baselines, captured graphs or searches. All others are of one kind.
+
+    Notes
+    -----
+    Kinds differ by shape. No colour is there twice in a figure of up to seven names, and no look in one of up to 56.
+    Who comes first in the order of the favourites, then of the names, has its own colour if nobody has that, else the
+    one that the fewest have. So a scheduler looks the same in most figures, and schedulers alike in any order.
+
+    >>> looks_of(["sequential", "lios"])
+    {'sequential': Look(colour='#737373', shape=2), 'lios': Look(colour='#0072B2', shape=0)}
+    """
+    given = list(dict.fromkeys(names))
+    place = {name: i for i, name in enumerate(_FAVOURITES)}
+    taken: list[Look] = []
+    found = {}
+    for name in sorted(given, key=lambda name: place.get(name, len(place))):
+        stem = name.partition(" ")[0]
+        kind = next((i for i, kin in enumerate(_KINDS) if stem in kin), _OTHERS)
+        own = place.get(stem, 0) % len(COLOURS)
+        colours = [*COLOURS[own:], *COLOURS[:own]]
+        used = [sum(look.colour == colour for look in taken) for colour in colours]
+        shapes = [kind, *range(_OTHERS, SHAPES), *range(_OTHERS)]
+        free = [(used[i], shapes.index(shape), i, Look(colour, shape)) for i, colour in enumerate(colours)
+                for shape in shapes if Look(colour, shape) not in taken]  # fmt: skip
+        look = min(free)[-1] if free else Look(colours[0], kind)
+        taken.append(look)
+        found[name] = look
+    return {name: found[name] for name in given}
+
+
+def kind_colours(graph: OpGraph) -> tuple[Ints, list[str]]:
+    """Return the colour of each operator by its kind, shape (n_ops,), and what each colour is called.
+
+    Colours go to the kinds that the graph has most of; kinds after the seventh share one.
+    """
+    codes, labels = graph.labels("kind")
+    counts = np.bincount(codes, minlength=len(labels))
+    order = np.argsort(-counts, kind="stable")
+    rank, n_kinds = np.argsort(order), np.count_nonzero(counts)
+    names = [str(labels[i]) for i in order[: min(n_kinds, len(PALETTE))]]
+    names += ["other"] if n_kinds > len(PALETTE) else []
+    return np.minimum(rank, len(PALETTE))[codes], names
+
+
+def paint(code: int) -> str:
+    """Return the colour of a code of `kind_colours`."""
+    return PALETTE[code] if code < len(PALETTE) else GREY
+
+
+def tinted(code: int, tint: int) -> str:
+    """Return a colour of the palette, which begins again after its end, in one of four tints."""
+    white = _TINTS[tint % len(_TINTS)]
+    return "#" + "".join(f"{round(c + (255 - c) * white):02X}" for c in bytes.fromhex(PALETTE[code % len(PALETTE)][1:]))
+
+
+def luminance(colour: str) -> float:
+    """Return how light ``#rrggbb`` is, from 0, black, to 1, white (the relative luminance of sRGB)."""
+    channels = (channel / 255 for channel in bytes.fromhex(colour[1:]))
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def ink(background: str) -> str:
+    """Return black or white, whichever has more contrast (WCAG 2) on a background.
+
+    >>> ink("#F0E442"), ink("#0072B2")
+    ('#000000', '#ffffff')
+    """
+    return "#000000" if (luminance(background) + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"

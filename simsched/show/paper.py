@@ -1,0 +1,405 @@
+"""Charts as files for papers, drawn with matplotlib."""
+
+import os
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.model.graph.columns import Floats
+from simsched.show.chart import MOST_MARKS, Chart, number
+from simsched.show.figure import new_figure, require_format, save_figure, style
+from simsched.show.looks import PALETTE, Look, looks_of, luminance
+
+# of each shape of `simsched.show.looks`
+HATCHES: Final = ("", "/////", ".....", "\\\\\\\\\\", "xxxxx", "-----", "|||||", "+++++")
+MARKERS: Final = "osD^vP<>"
+DASHES: Final[tuple[Any, ...]] = ("solid", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (8, 1.5)),
+                                  (0, (3, 1, 1, 1, 1, 1)), (0, (2, 2)), (0, (8, 2, 2, 2)))  # fmt: skip
+_INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
+_HEIGHT, _TORNADO, _CELL, _BAR = 2.3, 5.6, 0.27, 0.24  # inches without legend and note; of a row of a map, of a bar
+_POINT, _CHARACTER, _LINE = 1 / 72, 0.6, 1.3  # inches; width of a character, and height of a line, by its height
+_TITLE, _LABEL, _TICK, _NOTE = 9.0, 8.0, 7.0, 6.0  # heights of characters in points
+_MOST_IN_ONE, _MOST_TICKS = 14, 6  # bars or boxes in a column of a paper; numbers at an axis
+_GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
+_FLAT: Final = 0.04  # part of the axis
+_ENTRY, _SLANTED, _NAME = 26, 22, 44  # characters on a line of a legend, of a slanted name, of one beside an axis
+_PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
+_LEGEND: Final[Any] = {"fontsize": _TICK, "frameon": False, "handlelength": 2.8, "handletextpad": 0.5,
+                       "labelspacing": 0.3, "columnspacing": 1.2}  # fmt: skip
+_EDGE: Final[Any] = {"edgecolor": "black", "linewidth": 0.5}
+_MARK: Final[Any] = {"markersize": 3.8, "markeredgecolor": "black", "markeredgewidth": 0.4}
+_LEVEL, _SMALL, _POINTS, _EMPTY = "#7F7F7F", "#4D4D4D", "#4D4D4D", "#D9D9D9"
+_MANY_POINTS: Final = 2000  # from here on outliers are drawn as an image, in SVG and PDF too
+# both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
+_DIVERGING, _SEQUENTIAL, _LEAST_SPAN, _DARK = "PuOr_r", "cividis", 1.05, 0.18
+_WITHIN: Final = 0.1  # the band around the diagonal
+
+
+def draw(
+    chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None, relative: bool | None = False
+) -> Any:
+    """Draw a chart, into axes of its own or those given; return them.
+
+    Parameters
+    ----------
+    path
+        Where to write the figure; the suffix, ``.png``, ``.svg`` or ``.pdf``, gives the format.
+    relative
+        Draw boxes that stand alone again below, in per cent of the median of each; None: where they differ so much
+        that the boxes themselves are too flat to be seen. Not with `ax`.
+
+    Raises
+    ------
+    FileError
+        If the suffix is not known or the file cannot be written.
+    """
+    require_format(path)
+    with style():
+        own, panels = ax is None, [ax]
+        if own:
+            panels = _axes(chart, (_is_flat(chart) if relative is None else relative) and not chart.grouped)
+        _plain(panels[0], "x" if chart.kind in ("tornado", "stack") else "y")
+        handles = _DRAWN[chart.kind](panels[0], chart)
+        for below in panels[1:]:
+            _plain(below, "y")
+            _boxes(below, _relative(chart))
+            below.set_ylabel("vs. median (%)", fontsize=_LABEL)
+            panels[0].figure.align_ylabels(panels)
+        if chart.reference is not None and chart.kind in ("line", "bar", "box"):
+            panels[0].axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
+        for at in chart.upright:
+            panels[0].axvline(at, color=_LEVEL, linewidth=0.7, linestyle=":", zorder=0.9)
+        _finish(panels, chart, handles, own)
+        if path is not None:
+            save_figure(panels[0], path)
+    return panels[0]
+
+
+def _axes(chart: Chart, again: bool) -> list[Any]:
+    n = len(chart.series) * (len(chart.places) if chart.kind != "map" else 1)
+    many = chart.kind in ("bar", "box") and n > _MOST_IN_ONE
+    width, height = _INCHES[(chart.columns or (2 if many else 1)) - 1], _HEIGHT
+    if chart.kind == "map":
+        height = max(1.9, 0.75 + _CELL * n)
+    elif chart.kind in ("tornado", "stack"):
+        width, height = _TORNADO, 0.75 + _BAR * len(chart.places)
+    elif chart.kind == "scatter":
+        width, height = 4.4, 4.0
+    if again:
+        return list(new_figure(width, 4.0).subplots(2, 1, sharex=True, height_ratios=(3, 2)))
+    return [new_figure(width, height).add_subplot()]
+
+
+def _lines(ax: Any, chart: Chart) -> list[Any]:
+    handles = []
+    places = range(len(chart.places)) if not chart.numeric else chart.places
+    at = dict(zip(chart.places, places, strict=True))
+    for name, look in looks_of(chart.series).items():
+        x, mean, low, high = zip(*chart.spread(name), strict=True)
+        xs = [at[each] for each in x]
+        if low != high:
+            opacity = max(0.07, 0.22 - 0.012 * len(chart.series))
+            ax.fill_between(xs, low, high, color=look.colour, alpha=opacity, linewidth=0, zorder=1.8)
+        handles += ax.plot(xs, mean, color=look.colour, linestyle=DASHES[look.shape], linewidth=1.3,
+                           marker=MARKERS[look.shape] if len(x) <= MOST_MARKS else "", label=chart.legend(name),
+                           zorder=2.5, **_MARK)  # fmt: skip
+    _scale(ax.yaxis, chart.y.log)
+    if chart.numeric:
+        _scale(ax.xaxis, chart.x.log)
+        _ticks_at(ax, np.array(chart.places, np.float64))
+    return handles
+
+
+def _bars(ax: Any, chart: Chart) -> list[Any]:
+    handles = []
+    at, width = _columns(chart)
+    for name, look in looks_of(chart.series).items():
+        rows = chart.spread(name)
+        x, means = [at[name, place] for place, *_ in rows], [mean for _, mean, _, _ in rows]
+        ax.bar(x, means, width, color=look.colour, hatch=HATCHES[look.shape], zorder=2, **_EDGE)
+        errors = [(mean - low, high - mean) for _, mean, low, high in rows]
+        if np.any(errors):
+            ax.errorbar(x, means, np.transpose(errors), fmt="none", ecolor="black", elinewidth=0.7,
+                        capsize=min(2.0, 12 * width), capthick=0.7, zorder=3)  # fmt: skip
+        handles.append(_swatch(look, name))
+    _scale(ax.yaxis, chart.y.log)
+    return handles if chart.grouped else []
+
+
+def _boxes(ax: Any, chart: Chart) -> list[Any]:
+    at, width = _columns(chart)
+    looks, line = looks_of(chart.series), {"color": "black", "linewidth": 0.7}
+    cells = [(look, at[name, x], row) for name, look in looks.items() for x, row in chart.series[name].items()]
+    drawn = ax.boxplot(
+        [row for *_, row in cells], positions=[x for _, x, _ in cells], widths=0.85 * width if chart.grouped else width,
+        patch_artist=True, manage_ticks=False, whiskerprops=line, capprops=line,
+        boxprops={"edgecolor": "black", "linewidth": 0.7}, medianprops={"color": "black", "linewidth": 1.2},
+        flierprops={"marker": "o", "markersize": 1.8, "markeredgewidth": 0.0, "markerfacecolor": _POINTS},
+    )  # fmt: skip
+    for box, points, (look, *_) in zip(drawn["boxes"], drawn["fliers"], cells, strict=True):
+        box.set(facecolor=look.colour, hatch=HATCHES[look.shape])
+        points.set_rasterized(len(points.get_ydata()) > _MANY_POINTS)
+    ax.ticklabel_format(axis="y", useOffset=False)
+    _scale(ax.yaxis, chart.y.log)
+    return [_swatch(look, name) for name, look in looks.items()] if chart.grouped else []
+
+
+def _columns(chart: Chart) -> tuple[dict[tuple[Any, Any], float], float]:
+    """Return where each bar or box stands, by name and place, and how wide it is."""
+    names, n = list(chart.series), len(chart.series)
+    if not chart.grouped:
+        return {(name, None): float(i) for i, name in enumerate(names)}, _WIDEST
+    width = min(_WIDEST, _GROUP / n)
+    return {(name, x): k + (i - (n - 1) / 2) * width
+            for i, name in enumerate(names) for k, x in enumerate(chart.places)}, width  # fmt: skip
+
+
+def _swatch(look: Look, name: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=look.colour, hatch=HATCHES[look.shape], label=str(name), **_EDGE)
+
+
+def _is_flat(chart: Chart) -> bool:
+    """Return whether most boxes would hardly be seen on one axis."""
+    rows = [row for given in chart.series.values() for row in given.values()]
+    heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows]
+    span = max(float(row.max()) for row in rows) - min(float(row.min()) for row in rows)
+    return max(heights) > 0 and float(np.median(heights)) < _FLAT * span
+
+
+def _relative(chart: Chart) -> Chart:
+    """Return boxes in per cent of the median of each; all that is 0 stays 0."""
+    medians = {name: float(np.median(given[None])) or 1.0 for name, given in chart.series.items()}
+    return Chart("box", {name: {None: 100 * (given[None] - medians[name]) / medians[name]}
+                         for name, given in chart.series.items()})  # fmt: skip
+
+
+def _map(ax: Any, chart: Chart) -> list[Any]:
+    import matplotlib
+    from matplotlib.colors import LogNorm, Normalize, to_hex
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    rows, centre = chart.rows, chart.reference
+    means = np.array([[chart.means.get((row, x), np.nan) for x in chart.places] for row in rows])
+    low, high = chart.reach
+    if centre is None:
+        colours, norm = matplotlib.colormaps[_SEQUENTIAL], Normalize(low, high if high > low else low + 1.0)
+    else:
+        span = max(high / centre, centre / low, _LEAST_SPAN)
+        colours, norm = matplotlib.colormaps[_DIVERGING], LogNorm(centre / span, centre * span)
+        low, high = min(low, centre / _LEAST_SPAN), max(high, centre * _LEAST_SPAN)
+    ax.set_facecolor(_EMPTY)
+    ax.grid(visible=False)
+    edges = [np.arange(n + 1) - 0.5 for n in reversed(means.shape)]
+    mesh = ax.pcolormesh(*edges, np.ma.masked_invalid(means), cmap=colours, norm=norm, edgecolors="white", linewidth=1)
+    texts = [[_cell(value) for value in row] for row in means]
+    width = float(ax.figure.get_size_inches()[0]) / _POINT * _WIDEST / means.shape[1]  # points
+    size = min(_TICK, width / (_CHARACTER * max(len(text) for row in texts for text in row)))
+    for (i, j), value in np.ndenumerate(means):
+        dark = np.isfinite(value) and luminance(to_hex(colours(norm(value)))) < _DARK
+        ax.text(j, i, texts[i][j], color="white" if dark else "black", fontsize=size, ha="center", va="center")
+    bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=max(15, 4 * len(means)))
+    bar.set_label(chart.label, fontsize=_LABEL)
+    bar.outline.set_visible(False)
+    bar.ax.set_ylim(low if centre is not None else None, high if centre is not None else None)
+    ticks = list(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+    if centre is not None and high / low > 4:
+        ticks = [centre * 2.0**power for power in range(-20, 21)]
+    bar.ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.tick_params(labelsize=_TICK)
+    ax.set_yticks(range(len(rows)), [broken(_text(row), 18) for row in rows], fontsize=_TICK)
+    ax.tick_params(length=0)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.spines[:].set_visible(False)
+    return []
+
+
+def _cell(value: float) -> str:
+    if not np.isfinite(value):
+        return "-"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.4g}"
+
+
+def _text(value: Any) -> str:
+    return number(float(value)) if isinstance(value, int | float | np.number) else str(value)
+
+
+def _tornado(ax: Any, chart: Chart) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    base = chart.reference or 0.0
+    looks = zip(chart.series, (PALETTE[0], PALETTE[5]), ("/////", ""), strict=True)
+    sides = [Patch(facecolor=colour, hatch=hatch, label=name, **_EDGE) for name, colour, hatch in looks]
+    for y, place in enumerate(chart.places):
+        for name, side in zip(chart.series, sides, strict=True):
+            ax.barh(y, chart.means[name, place] - base, 0.72, left=base, color=side.get_facecolor(),
+                    hatch=side.get_hatch(), **_EDGE)  # fmt: skip
+    ax.axvline(base, color="black", linewidth=0.8)
+    _lying(ax, chart)
+    return sides
+
+
+def _stack(ax: Any, chart: Chart) -> list[Any]:
+    ends = dict.fromkeys(chart.places, 0.0)
+    handles = []
+    for name, look in looks_of(chart.series).items():
+        for y, place in enumerate(chart.places):
+            length = chart.means.get((name, place), 0.0)
+            ax.barh(y, length, 0.72, left=ends[place], color=look.colour, **_EDGE)
+            ends[place] += length
+        handles.append(_swatch(Look(look.colour, 0), name))
+    _lying(ax, chart)
+    return handles
+
+
+def _lying(ax: Any, chart: Chart) -> None:
+    ax.set_yticks(range(len(chart.places)), [broken(str(x), _NAME) for x in chart.places], fontsize=_TICK)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(chart.places) - 0.5, -0.5)
+    ax.margins(x=0.06)
+    _scale(ax.xaxis, False)
+
+
+def _scatter(ax: Any, chart: Chart) -> list[Any]:
+    low, high = chart.diagonal
+    ends = np.array([low, high])
+    band = ax.fill_between(ends, (1 - _WITHIN) * ends, (1 + _WITHIN) * ends, color="#EFEFEF", linewidth=0,
+                           label="within 10 %")  # fmt: skip
+    handles = [band, *ax.plot(ends, ends, color=_LEVEL, linewidth=0.8, linestyle="--", label="predicted = measured")]
+    for name, look in looks_of(chart.series).items():
+        for place, (x, y, start, end) in chart.series[name].items():
+            ax.plot([start, end], [y, y], color=look.colour, linewidth=1.0, zorder=2.5, solid_capstyle="butt")
+            filled = place not in chart.hollow
+            edge = {"color": look.colour, "markeredgecolor": "black", "markeredgewidth": 0.5} if filled else {
+                "color": "none", "markeredgecolor": look.colour, "markeredgewidth": 1.0}  # fmt: skip
+            (mark,) = ax.plot(x, y, MARKERS[look.shape], markersize=5, zorder=3, label=str(name), **edge)
+        handles.append(mark)
+    ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+    return handles
+
+
+_DRAWN: Final[Mapping[str, Callable[[Any, Chart], list[Any]]]] = {
+    "line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _tornado, "stack": _stack,
+    "scatter": _scatter,
+}  # fmt: skip
+
+
+def _plain(ax: Any, grid: str) -> None:
+    ax.tick_params(labelsize=_TICK)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis=grid, color="#E6E6E6", linewidth=0.5)
+    ax.set_axisbelow(True)
+
+
+def _scale(axis: Any, log: bool | None) -> None:
+    """Make an axis linear or logarithmic, with plain numbers; what is drawn by then decides on the ticks."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if log:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        low, high = axis.get_view_interval()
+        narrow = low > 0 and np.log10(high / low) < 1.5  # with more there are powers of 10 enough
+        axis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0) if narrow else (1.0,), numticks=_MOST_TICKS))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(nbins=_MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def _ticks_at(ax: Any, places: Floats) -> None:
+    """Put the ticks of the x axis where the data are, if there is room for the numbers, else where matplotlib would."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    ax.figure.draw_without_rendering()
+    at = ax.transData.transform(np.column_stack([places, np.full(len(places), np.mean(ax.get_ylim()))]))[:, 0]
+    widths = np.array([(len(number(x)) + 1) * _CHARACTER * _TICK * _POINT * ax.figure.dpi for x in places])
+    if (np.diff(at) >= (widths[1:] + widths[:-1]) / 2).all():
+        ax.xaxis.set_major_locator(FixedLocator(places.tolist()))
+        ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bool) -> None:
+    """Write titles, names, note and legend, and make room for them in a figure of our own."""
+    ax, figure = panels[0], panels[0].figure
+    panels[-1].set_xlabel(chart.x.label, fontsize=_LABEL)
+    ax.set_ylabel(chart.y.label, fontsize=_LABEL)
+    if own:
+        width, height = figure.get_size_inches()
+        rows = _legend(figure, handles, width) if handles else 0
+        lines = [rows * 1.12 * _TICK, len(_wrapped(chart.title, width, _TITLE)) * _TITLE,
+                 len(_wrapped(chart.note, width, _NOTE)) * _NOTE]  # fmt: skip
+        figure.set_size_inches(width, height + _LINE * _POINT * sum(lines))
+        figure.draw_without_rendering()  # lays it out: only then the room for names is known
+    elif handles:
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, **_LEGEND)
+    if chart.kind in ("map", "bar", "box") or (chart.kind == "line" and not chart.numeric):
+        air = 0.0 if chart.kind == "map" else 0.05
+        names = [_text(x) for x in (chart.places if chart.grouped else chart.series)]
+        _write_names(panels[-1], names)
+        ax.set_xlim(-0.5 - air, len(names) - 0.5 + air)
+    heading(ax, chart.title)
+    note = _wrapped(chart.note, _inches(ax), _NOTE)
+    if note:
+        below = {"xycoords": ("axes fraction", panels[-1].xaxis.label), "textcoords": "offset points"}
+        panels[-1].annotate("\n".join(note), (0.0, 0.0), (0.0, -3.0), fontsize=_NOTE, color=_SMALL, va="top", ha="left",
+                            **below)  # fmt: skip
+
+
+def _legend(figure: Any, handles: Sequence[Any], width: float) -> int:
+    """Put a legend below all axes; return its lines."""
+    for handle in handles:
+        handle.set_label(broken(handle.get_label(), _ENTRY))
+    texts = [handle.get_label().split("\n") for handle in handles]
+    entry = 36.0 + max(len(line) for lines in texts for line in lines) * _CHARACTER * _TICK  # points
+    columns = max(1, min(len(handles), int(width / _POINT / entry)))
+    columns = -(-len(handles) // -(-len(handles) // columns))  # as even as so many rows allow
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, **_LEGEND)
+    rows = -(-len(handles) // columns)
+    return max(sum(map(len, texts[i : i + rows])) for i in range(0, len(texts), rows))
+
+
+def _write_names(ax: Any, names: Sequence[str]) -> None:
+    """Write names below the axes, at 0, 1, ...: level if they have room there, else slanted."""
+    room = int(_inches(ax) / len(names) / (_CHARACTER * _TICK * _POINT)) - 1  # characters
+    look: dict[str, Any] = {"fontsize": _TICK}
+    level = max(len(part.strip()) for name in names for part in _PARTS.findall(name)) <= room
+    if not level:
+        look |= {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(names)), [broken(name, room if level else _SLANTED) for name in names], **look)
+    ax.tick_params(axis="x", length=0)
+
+
+def broken(name: str, width: int) -> str:
+    """Return a name on as many lines as it needs, broken behind punctuation where it has any.
+
+    >>> broken("my_package.my_module:round_robin", 12).split()
+    ['my_package.', 'my_module:', 'round_robin']
+    """
+    lines = [""]
+    for part in _PARTS.findall(name):
+        for piece in (part[i : i + width] for i in range(0, len(part), width)):
+            if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.strip() for line in lines)
+
+
+def heading(ax: Any, title: str) -> None:
+    """Write a title above axes, in as many lines as it takes."""
+    ax.set_title("\n".join(_wrapped(title, _inches(ax), _TITLE)), fontsize=_TITLE, loc="left")
+
+
+def _inches(ax: Any) -> float:
+    return float(ax.get_window_extent().width / ax.figure.dpi)
+
+
+def _wrapped(text: str, width: float, size: float) -> list[str]:
+    """Return the lines of a text, none longer than some inches."""
+    room = max(20, int(width / (_CHARACTER * size * _POINT)))
+    return [line for part in text.split("\n") for line in textwrap.wrap(part, room)]

@@ -1,0 +1,258 @@
+"""What a page says of each kind of result: its words, its table, its charts, and what runs when."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final, Protocol, runtime_checkable
+
+from simsched.base.errors import ReportError, SimschedError
+from simsched.base.units import format_time, time_unit
+from simsched.experiments.accuracy.accuracy import Accuracy, percent
+from simsched.experiments.comparison import Comparison
+from simsched.experiments.result import Result
+from simsched.experiments.study import Results
+from simsched.experiments.study.grid import swept_columns
+from simsched.experiments.whatif import Answer, Explanation, WhatIf
+from simsched.experiments.whatif.explain import explain
+from simsched.model.profile import Replay
+from simsched.model.trace import Trace
+from simsched.show.chart import Axis, Chart, named
+from simsched.show.report.describe import parameters, run_facts, searches
+from simsched.show.report.figures import figure_of
+from simsched.show.report.printed import printed
+from simsched.show.report.recommend import recommended, why
+from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.results import boxes_of, chart_of
+from simsched.show.study import charts_of
+
+_logger = logging.getLogger(__name__)
+
+MOST_SPANS: Final = 40_000
+"""Spans of all Gantt charts of a comparison; the best schedule has one however many spans it has."""
+_MOST_CHARTS: Final = 4  # of a validation
+_HEADINGS: Final = {
+    "sweep": "Makespans", "sensitivity": "What the makespan depends on", "breakeven": "Break-even",
+    "explanation": "What bounds it", "robustness": "When times vary", "throughput": "Throughput",
+}  # fmt: skip
+
+
+@runtime_checkable
+class Reportable(Protocol):
+    """Anything that says itself what a report of it consists of."""
+
+    def report_sections(self) -> Sequence[Section]:
+        """Return the sections."""
+        ...
+
+
+def sections_of(result: Any) -> Iterable[Section]:
+    """Return the sections of one result.
+
+    Raises
+    ------
+    ReportError
+        If it is of no kind that is known.
+    """
+    if isinstance(result, Section):
+        return (result,)
+    if isinstance(result, Reportable):
+        return result.report_sections()
+    for kind, make in _MAKERS.items():
+        if isinstance(result, kind):
+            return make(result)
+    known = ", ".join(kind.__name__ for kind in _MAKERS)
+    raise ReportError(f"no report is known of a {type(result).__name__}; known are: {known}, Section")
+
+
+def _finding(found: Any) -> Sequence[Section]:
+    """Return what an analysis says of itself: its sentences, its chart and its table."""
+    blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if isinstance(found, Explanation) else []
+    try:
+        blocks.append(figure_of(chart_of(found)))
+    except SimschedError as error:
+        blocks.append(Text(str(error), "note"))
+    table = printed(found.table())
+    if table.rows:
+        blocks.append(
+            Table(table.caption, table.columns, table.rows, table.best, note="" if blocks[1:] else table.note)
+        )
+    return (Section(f"{_HEADINGS[found.VIEW]}: {table.caption}", tuple(blocks)),)
+
+
+def _comparison(found: Comparison) -> Sequence[Section]:
+    """Return which schedule to run, and how all compare."""
+    title, chosen = f"{found.graph.name} on {found.cluster.name}", recommended(found)
+    about = parameters(found.graph, found.cluster)
+    about = Section(about.title, (*about.blocks, *searches(found.plans)))
+    if chosen is None:
+        text = Text("No scheduler found a schedule; the table says why.", "warning")
+        return (Section(title, (text, printed(found.table()))), about)
+    table = printed(found.table(), best=chosen.scheduler, mark="recommended", sort=1)
+    blocks: list[Block] = [Text(why(found, chosen), "lead"), table]
+    rows = sorted((row for row in found.rows if row.scheduler in found.traces),
+                  key=lambda row: (row is not chosen, row.makespan_us))  # fmt: skip
+    speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
+    if speedups:
+        label = "speedup over one operator after the other"
+        blocks.append(figure_of(Chart("bar", named(speedups), y=Axis(label), reference=1.0)))
+    blocks.append(_blames({row.scheduler: found.traces[row.scheduler] for row in rows}))
+    if found.samples:
+        drawn = {name: each.values for name, each in found.samples.items()}
+        blocks.append(figure_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}")))
+    charts = _runs({row.scheduler: found.traces[row.scheduler] for row in rows}, "Schedulers")
+    sections = [Section(title, tuple(blocks)), charts]
+    try:
+        sections += _finding(explain(found.plans[chosen.scheduler], found.cluster, found.cost))
+    except SimschedError as error:
+        _logger.warning("%s is not explained: %s", chosen.scheduler, error)
+    return (*sections, about)
+
+
+def _blames(traces: Mapping[str, Trace]) -> Figure:
+    """Return a bar for each run, of what its critical path is blamed on."""
+    blames = {name: trace.critical_path().blame for name, trace in traces.items()}
+    scale, unit = time_unit(max(sum(blame.values()) for blame in blames.values()))
+    causes = [cause for cause in next(iter(blames.values())) if any(blame[cause] > 0 for blame in blames.values())]
+    series = {cause: {name: blame[cause] / scale for name, blame in blames.items()} for cause in causes}
+    series = series or {"nothing": dict.fromkeys(blames, 0.0)}
+    return figure_of(Chart("stack", series, Axis(f"time on the critical path ({unit})"),
+                           title="Where the time of the critical path goes"))  # fmt: skip
+
+
+def _runs(traces: Mapping[str, Trace], label: str) -> Section:
+    """Return Gantt charts to choose among, as many as the page has room for."""
+    panels: list[tuple[str, tuple[Block, ...]]] = []
+    left, spans = [], 0
+    for name, trace in traces.items():
+        n = len(trace.program)  # known without making spans, and about as many
+        if panels and spans + n > MOST_SPANS:
+            left.append(name)
+            continue
+        spans += n
+        facts = Pairs("What the run came to", run_facts(trace))
+        panels.append((name, (facts, Gantt(f"{name}: what runs when", trace))))
+    notes = (Text(f"Not drawn, to keep the page small: {', '.join(left)}.", "note"),) if left else ()
+    return Section("What runs when", (Tabs(label, tuple(panels)), *notes))
+
+
+def _answer(answer: Answer) -> Sequence[Section]:
+    """Return what changes do to the makespan: before, after and the difference."""
+    traces = {"before": answer.before.trace, "after": answer.after.trace}
+    if answer.rescheduled and answer.kept is not None:
+        traces = {"before": traces["before"], "plan kept": answer.kept.trace, "after": traces["after"]}
+    table = printed(answer.table(), mark="in all")
+    lead = (
+        f"{answer.before.schedule.graph.name} takes {format_time(answer.makespan)} instead of "
+        f"{format_time(answer.makespan_before)}: {format_time(abs(answer.difference))} "
+        f"{'less' if answer.difference < 0 else 'more'}, {answer.speedup:.3g} times as fast."
+    )
+    about = [Section(name.capitalize(), parameters(case.schedule.graph, case.cluster).blocks)
+             for name, case in (("before", answer.before), ("after", answer.after))]  # fmt: skip
+    return (
+        Section(
+            f"What if: {', '.join(answer.changes) or 'nothing is changed'}",
+            (Text(lead, "lead"), table, _blames(traces)),
+        ),
+        _runs(traces, "Before and after"),
+        Section("Parameters", tuple(about)),
+    )
+
+
+def _trace(trace: Trace) -> Sequence[Section]:
+    name = f"{trace.graph.name} on {trace.cluster.name}"
+    facts, chart = Pairs("What the run came to", run_facts(trace)), Gantt(f"What runs when: {name}", trace)
+    return (Section(name, (facts, chart, _blames({"critical path": trace}), parameters(trace.graph, trace.cluster))),)
+
+
+def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
+    """Return what was measured, beside a prediction if there is one."""
+    found, trace = replay.summary, replay.trace
+    rows = [
+        ("measured", f"{format_time(found.median)}, median of {found.n}"),
+        ("10th to 90th percentile", f"{format_time(found.p10)} to {format_time(found.p90)}"),
+        *replay.environment.items(),
+    ]
+    blocks: list[Block] = [Pairs("What was measured", tuple(rows))]
+    if simulated is not None:
+        off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
+        text = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
+        blocks.insert(0, Text(text, "lead"))
+    title = "What ran when" if simulated is None else "Simulated over measured"
+    blocks.append(Gantt(title, trace) if simulated is None else Gantt(title, simulated, trace))
+    blocks.append(figure_of(boxes_of({replay.name: replay.latency}, "Latencies of the repeats")))
+    blocks.append(parameters(trace.graph, trace.cluster))
+    return (Section(f"{replay.name}: {trace.graph.name} measured", tuple(blocks)),)
+
+
+def _study(results: Results) -> Sequence[Section]:
+    """Return means, figures, how far a study is, what its searches say, and what it is made of."""
+    done = [row for row in results.rows if row["status"] == "ok"]
+    text = f"{len(results.rows):,} of {len(results):,} rows are there, {len(done):,} of them with a result."
+    facts = [(key, value if isinstance(value, str) else json.dumps(value))
+             for key, value in results.study.to_dict().items() if value not in ((), [], {})]  # fmt: skip
+    walls = [row["wall.row_s"] for row in results.rows if row.get("wall.row_s") is not None]
+    facts += [("folder", str(results.folder))] if results.folder is not None else []
+    facts += [("time of all rows", format_time(sum(walls) * 1e6))] if walls else []
+    about, status = Section("Parameters", (Pairs("The study", tuple(facts)),)), printed(results.status())
+    if not done:
+        return (Section(results.study.name, (Text(text, "warning"), status)), about)
+    speedups: dict[str, list[float]] = {}
+    said: dict[tuple[str, str], list[float]] = {}
+    for row in done:
+        if row.get("speedup") is not None:
+            speedups.setdefault(row["scheduler"], []).append(row["speedup"])
+        for key, value in row.items():
+            if key.startswith("search.") and isinstance(value, int | float):
+                said.setdefault((row["scheduler"], key.removeprefix("search.")), []).append(float(value))
+    if speedups:
+        best = max(speedups, key=lambda name: fmean(speedups[name]))
+        text = f"{best} has the best mean speedup over all points, {fmean(speedups[best]):.2f}. {text}"
+    figures: list[Block] = []
+    for name, chart in charts_of(results.rows, results.study.figure, swept_columns(results.study)):
+        if isinstance(chart, Chart):
+            figures.append(figure_of(chart))
+        else:
+            figures.append(Text(f"{name} is not drawn: {chart}", "note"))
+    cells = tuple((*name, fmean(values), min(values), max(values)) for name, values in said.items())
+    columns = tuple(map(Column, ("scheduler", "figure", "mean", "least", "most")))
+    searched = (Table("What searches say, over all rows", columns, cells),) if cells else ()
+    return (
+        Section(results.study.name, (Text(text, "lead"), printed(results.table()))),
+        Section("Figures", tuple(figures)),
+        Section("Rows and searches", (status, *searched)),
+        about,
+    )
+
+
+def _accuracy(found: Accuracy) -> Sequence[Section]:
+    """Return how well predictions met measurements, with the charts of the simulator's first choices."""
+    last, n = found.rounds[-1], len(found.rounds)
+    text = (
+        f"After {n} round{'' if n == 1 else 's'} predictions of schedules that no fit has seen are off by "
+        f"{percent(last.mean_error)} on average; {percent(last.uncalibrated_error)} before calibration."
+    )
+    if last.chosen is not None and last.chosen.measured_us is not None:
+        text += f" The simulator's choice is {last.chosen.scheduler}, measured {format_time(last.chosen.measured_us)}"
+        text += f", {percent(last.regret)} above the fastest that was measured."
+    note = "bars: from the 10th to the 90th percentile of what was measured; hollow: a fit has seen it"
+    blocks = (Text(text, "lead"), printed(found.summary()), figure_of(chart_of(found)), Text(note, "note"),
+              printed(found.table(), mark="predicted fastest"))  # fmt: skip
+    made = sorted((row for row in last.schedules if row.scheduler in found.traces and not row.is_random),
+                  key=lambda row: row.predicted_us or 0.0)  # fmt: skip
+    panels = tuple((row.scheduler, (Gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace),))
+                   for row in made[:_MOST_CHARTS] for trace, replay in (found.traces[row.scheduler],))  # fmt: skip
+    charts = (Section("What ran when", (Tabs("Schedulers", panels),)),) if panels else ()
+    ran = {"device": found.device, "seed": str(found.seed)} | dict(found.environment)
+    head, *fitted = found.calibration.table()
+    table = Table("Fitted parameters, in us and bytes per us", tuple(map(Column, head)), tuple(fitted))
+    about = parameters(next(iter(found.traces.values()))[0].graph, found.calibration.cluster)
+    title = f"{found.graph} on {found.backend}: predicted against measured"
+    facts = Pairs("What was measured on", tuple(ran.items()))
+    return (Section(title, blocks), *charts, Section("Parameters", (facts, table, *about.blocks)))
+
+
+_MAKERS: Final[Mapping[type, Callable[[Any], Sequence[Section]]]] = {
+    Comparison: _comparison, Results: _study, Accuracy: _accuracy, WhatIf: lambda asked: _answer(asked.answer()),
+    Answer: _answer, Trace: _trace, Replay: replay_sections, Result: _finding,
+}  # fmt: skip

@@ -1,0 +1,469 @@
+"""Figures of a study: those that its file asks for, or those that suit what it sweeps."""
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from simsched.base.codec import Checked, read
+from simsched.base.errors import FileError, FormatError, StudyError
+from simsched.base.kinds import Among, Filled, Name, Range, Rate
+from simsched.base.numeric import is_number
+from simsched.base.units import GIB, KIB, MIB, time_unit
+from simsched.show.chart import Axis, Chart
+from simsched.show.figure import require_format
+from simsched.show.paper import draw
+
+Row = Mapping[str, Any]
+_logger = logging.getLogger(__name__)
+
+KINDS: Final = ("line", "bar", "box", "heatmap", "search-time")
+RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
+"""Columns of which 1 means no difference."""
+_ROOMS: Final = ("workload", "cluster", "simulation", "option", "search", "wall")
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
+_MOST_LISTED, _MOST_NAMED = 24, 6  # columns in an error, values in a note
+_MOST_CONTEXTS: Final = 6  # figures of one column, before the rest is averaged over
+_SHOWN: Final = {"line": "mean and standard deviation of ", "bar": "mean and standard deviation of ", "box": "",
+                 "heatmap": "mean of ", "search-time": "geometric mean and standard deviation of "}  # fmt: skip
+_WORDS: Final = {
+    "ops": "operators", "workload.n_ops": "operators", "workload.n_layers": "layers", "workload.n_edges": "edges",
+    "workload.comm_ratio": "communication / computation", "workload.kind": "workload", "workload.batch": "batch size",
+    "workload.image_size": "image size (pixels)", "workload.sequence_length": "sequence length (tokens)",
+    "cluster.gpus": "GPUs", "cluster.gpu": "GPU", "seed": "instance", "makespan_us": "makespan",
+    "estimate_us": "estimated makespan", "speedup": "speedup over sequential", "estimate_speedup": "estimated speedup",
+    "bound_us": "lower bound", "over_bound": "makespan / lower bound", "syncs": "synchronisations",
+    "peak_memory_bytes": "peak memory", "sm_utilization": "SM utilization", "sm_efficiency": "SM efficiency",
+    "p50_us": "median makespan", "p95_us": "makespan, 95th percentile", "p99_us": "makespan, 99th percentile",
+    "mean_us": "mean makespan", "std_us": "standard deviation of makespans", "wall.search_s": "search time (s)",
+    "wall.row_s": "time of a row (s)", "wall.simulate_s": "time of simulation (s)",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFigure(Checked):
+    """One ``[[figure]]`` of a study.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    x, y, by
+        Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where
+        rows have one, else the makespan; of a search time, over ``ops``, that of the search. There is a line, a bar, a
+        box or a row of cells for each value of ``by``.
+    where
+        Values that columns must have; a list stands for any of them.
+    name
+        Of the file, without its suffix: letters, digits and any of _ . = -
+    title, xlabel, ylabel
+        Texts; by default in words, with the unit.
+    logx, logy
+        Logarithmic axes of lines, and of bars and boxes upwards; by default lines have them where values span decades.
+    columns
+        Width in columns of a paper, 1 or 2; by default what there is to draw decides.
+    scale
+        Values are multiplied by it, and have no unit but what `ylabel` says.
+    schedulers
+        Which, and in which order.
+    """
+
+    SUBJECT, ERROR = "a figure", StudyError
+    kind: Annotated[str, Among(KINDS)]
+    x: Name | None = None
+    y: Name | None = None
+    by: Name = "scheduler"
+    where: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    title: str = ""
+    xlabel: str = ""
+    ylabel: str = ""
+    logx: bool | None = None
+    logy: bool | None = None
+    columns: Annotated[int, Range(1, 2)] | None = None
+    scale: Rate | None = None
+    schedulers: Annotated[tuple[Name, ...], Filled()] | None = None
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if self.x is None and self.kind in ("line", "heatmap"):
+            raise self.refusal("x is missing; it is a column, such as n_ops")
+        if _NOT_PLAIN.search(self.name) or self.name.startswith("."):
+            raise self.refusal(f"name must be letters, digits and any of _ . = -, not {self.name!r}")
+
+
+def check_figures(tables: Sequence[Mapping[str, Any]], source: str) -> tuple[StudyFigure, ...]:
+    """Return the figures that ``[[figure]]`` tables ask for; `source` is what errors call the study.
+
+    Raises
+    ------
+    StudyError
+        If a field is unknown or holds what it cannot, or two figures have one name; the message names the figure.
+        Whether rows have the columns is seen when it is drawn.
+    """
+    figures = []
+    for i, table in enumerate(tables, 1):
+        try:
+            figures.append(read(StudyFigure, table, f"{source}: [[figure]] {i}"))
+        except FormatError as error:
+            raise StudyError(str(error)) from None
+    twice = [name for name, n in Counter(figure.name for figure in figures if figure.name).items() if n > 1]
+    if twice:
+        raise StudyError(f"{source}: two figures are named {twice[0]!r}; give each a name of its own")
+    return tuple(figures)
+
+
+def draw_study(
+    rows: Sequence[Row],
+    figures: Sequence[Mapping[str, Any]],
+    swept: Sequence[str],
+    folder: str | os.PathLike[str],
+    format: str = "png",
+) -> list[Path]:
+    """Draw the figures of a study into a folder, which is made if it does not exist; return the files in order.
+
+    Parameters
+    ----------
+    rows, figures, swept
+        As in `charts_of`.
+    format
+        ``"png"``, ``"svg"`` or ``"pdf"``.
+
+    Raises
+    ------
+    StudyError
+        As `charts_of` does, and if there is nothing to draw.
+    FileError
+        If the format is not known or a file cannot be written.
+    """
+    require_format(f"figure.{format}")
+    charts = charts_of(rows, figures, swept)
+    if not charts:
+        raise StudyError(f"there is nothing to draw: none of {len(rows)} rows has a result")
+    into = Path(folder)
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make folder {into}: {error.strerror or error}") from error
+    paths: list[Path] = []
+    for name, chart in charts:
+        path = into / f"{name}.{format}"
+        paths.append(path if path not in paths else into / f"{name}-{len(paths) + 1}.{format}")
+        if isinstance(chart, StudyError):
+            raise chart
+        draw(chart, paths[-1])
+    return paths
+
+
+def charts_of(
+    rows: Sequence[Row], figures: Sequence[Mapping[str, Any]], swept: Sequence[str]
+) -> list[tuple[str, Chart | StudyError]]:
+    """Return the charts of a study with the names of their files; why there is none in the place of one.
+
+    Parameters
+    ----------
+    rows
+        Of the study, in its order; those without a result are left out and counted in a note below each chart.
+    figures
+        ``[[figure]]`` tables; none: those that suit the study, see `default_figures`.
+    swept
+        Columns that the study varies, such as ``"workload.n_ops"``.
+
+    Raises
+    ------
+    StudyError
+        If a table is not a figure, or asks for columns or values that no row has.
+
+    Notes
+    -----
+    A point is the mean over its rows: the instances, and whatever else varies among them, which the note names. What
+    is drawn by anything but the scheduler is drawn for each scheduler, maps with their colours in common.
+    """
+    # lists, of options, are categories like any other text
+    rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
+    found: list[tuple[str, Chart | StudyError]] = []
+    for i, figure in enumerate(check_figures(figures, "study") if figures else default_figures(rows, swept), 1):
+        found += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
+    return found
+
+
+def _charts(
+    rows: Sequence[Row], figure: StudyFigure, swept: Sequence[str], whose: str
+) -> list[tuple[str, Chart | StudyError]]:
+    """Return the charts of a figure by the names of their files: one, or one of each scheduler."""
+    if not rows:
+        raise StudyError(f"{whose}: the study has no rows yet; run it first")
+    chosen = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
+    timed = figure.kind == "search-time"
+    measure = "speedup" if any(row.get("speedup") is not None for row in chosen) else "makespan_us"
+    y = resolve(figure.y or ("wall.search_s" if timed else measure), rows, whose)
+    odd = next((row[y] for row in chosen if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))), 0)
+    if odd:
+        raise StudyError(f"{whose}: column {y} holds {odd!r}, which is no number: draw another")
+    place = figure.x or ("ops" if timed else None)
+    x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
+    name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
+    only: list[Any] = [None] if by == "scheduler" else list(dict.fromkeys(str(row["scheduler"]) for row in chosen))
+    picked, lost = {}, []
+    for scheduler in only:
+        values, of, left_out = pick(chosen, x, y, by, swept, scheduler=scheduler)
+        if values:
+            picked[scheduler] = (values, _SHOWN[figure.kind] * (not of.startswith("one")) + of, left_out)
+            continue
+        lost.append(left_out)
+        _logger.warning("%s: nothing to draw of %s: %s", whose, scheduler or "any scheduler", left_out)
+    if not picked:
+        raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost)}")
+    means = [sum(row) / len(row) for values, *_ in picked.values() for given in values.values()
+             for row in given.values()]  # fmt: skip
+    found: list[tuple[str, Chart | StudyError]] = []
+    for scheduler, (values, of, left_out) in picked.items():
+        chart = _parts(figure, x, y, by, values, (min(means), max(means)))
+        chart |= {"note": "; ".join(filter(None, (of, left_out)))}
+        if scheduler is not None:
+            chart["title"] = f"{figure.title}\n{scheduler}".strip()
+        stem = name if scheduler is None or len(only) == 1 else f"{name}-{scheduler}"
+        try:
+            made: Chart | StudyError = Chart(**chart)
+        except StudyError as error:
+            made = StudyError(f"{whose}: {error}")
+        found.append((_NOT_PLAIN.sub("-", stem), made))
+    return found
+
+
+def _parts(
+    figure: StudyFigure, x: str | None, y: str, by: str, values: Mapping[Any, Any], limits: tuple[float, float]
+) -> dict[str, Any]:
+    """Return what a chart is made of, without its note."""
+    unit, ylabel = in_units(y, values)
+    if figure.scale is not None:
+        unit, ylabel = 1 / figure.scale, words(y)
+    cells = {value: {at: [each / unit for each in row] for at, row in given.items()} for value, given in values.items()}
+    xlabel, ylabel = figure.xlabel or ("" if x is None else words(x)), figure.ylabel or ylabel
+    ratio = 1.0 if y in RATIOS and figure.scale is None else None
+    common = {"title": figure.title, "columns": figure.columns}
+    if figure.kind == "heatmap":
+        rows = "" if by == "scheduler" else words(by)
+        low, high = limits
+        return common | {"kind": "map", "series": cells, "x": Axis(xlabel), "y": Axis(rows), "label": ylabel,
+                         "reference": ratio, "limits": (low / unit, high / unit)}  # fmt: skip
+    series = {named(by, value): given for value, given in cells.items()}
+    line, timed = figure.kind in ("line", "search-time"), figure.kind == "search-time"
+    logx, logy = (timed or (log if line else bool(log)) for log in (figure.logx, figure.logy))
+    return common | {"kind": "line" if line else figure.kind, "series": series, "x": Axis(xlabel, logx),
+                     "y": Axis(ylabel, logy), "reference": ratio, "geometric": timed}  # fmt: skip
+
+
+def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFigure, ...]:
+    """Return the figures that suit a study.
+
+    Returns
+    -------
+    tuple of StudyFigure
+        A line over each number that varies, and bars over anything else; one for each setting of the rest, of more
+        than six one that averages over them. Bars alone where nothing varies. Where just two numbers vary, a map of
+        both for each scheduler. Search times over operators where their number varies. None without a result.
+    """
+    done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        return ()
+    varied = [column for column in swept
+              if column not in ("seed", "scheduler") and not column.startswith("option.")
+              and len(_values(done, column)) > 1]  # fmt: skip
+    numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
+    y = "speedup" if any(row.get("speedup") is not None for row in done) else "makespan_us"
+    found = [figure for column in varied for figure in _over(done, column, varied, y, column in numbers)]
+    if not varied:
+        found.append(StudyFigure("bar", y=y, name=_short(y)))
+    if len(varied) == len(numbers) == 2 and _is_full(done, *numbers):
+        labels = [str(label) for label in _values(done, "scheduler") if y != "speedup" or label != "sequential"]
+        x, by = numbers
+        found.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
+    if "workload.n_ops" in numbers and any(row.get("wall.search_s") is not None for row in done):
+        found.append(StudyFigure("search-time", "ops", "wall.search_s", name="search-time"))
+    return tuple(found)
+
+
+def _values(rows: Sequence[Row], column: str) -> list[Any]:
+    return list(dict.fromkeys(row[column] for row in rows if row.get(column) is not None))
+
+
+def _over(rows: Sequence[Row], column: str, varied: Sequence[str], y: str, numeric: bool) -> list[StudyFigure]:
+    """Return figures over a column, one for each setting of the others."""
+    others = [other for other in varied if other != column]
+    seen: dict[tuple[Any, ...], set[Any]] = {}
+    for row in rows:
+        if row.get(column) is not None:
+            seen.setdefault(tuple(row.get(other) for other in others), set()).add(row[column])
+    settings = [setting for setting, places in seen.items() if len(places) > 1]
+    if not 0 < len(settings) <= _MOST_CONTEXTS:
+        settings = [()]
+    found = []
+    for setting in settings:
+        fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
+        title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
+        name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
+        found.append(StudyFigure("line" if numeric else "bar", column, y, where=fixed, name=_NOT_PLAIN.sub("-", name),
+                                 title=title))  # fmt: skip
+    return found
+
+
+def _is_full(rows: Sequence[Row], x: str, y: str) -> bool:
+    """Return whether most pairs of two columns were run, and not just a line over each."""
+    pairs = {(row.get(x), row.get(y)) for row in rows}
+    return 2 * len(pairs) > len(_values(rows, x)) * len(_values(rows, y))
+
+
+def _short(column: str) -> str:
+    return column.rpartition(".")[2].removesuffix("_us")
+
+
+def resolve(name: str, rows: Sequence[Row], whose: str) -> str:
+    """Return the column that a name means: itself, or that of a workload, a cluster, an option, ... with this name.
+
+    Parameters
+    ----------
+    name
+        ``"workload.n_ops"``, ``"n_ops"``, ``"makespan"`` for ``"makespan_us"``.
+    rows, whose
+        Rows that have the columns, and what an error calls the figure.
+
+    Raises
+    ------
+    StudyError
+        If there is none, or several; the message lists them.
+    """
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    if name in columns:
+        return name
+    endings = (name, f"{name}_us", f"{name}_s")
+    found = [column for column in columns if column in endings]
+    found += [f"{room}.{end}" for room in _ROOMS for end in endings if f"{room}.{end}" in columns]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise StudyError(f"{whose}: {name!r} may be {' or '.join(found)}: write the one that is meant")
+    close = columns if len(columns) <= _MOST_LISTED else get_close_matches(name, columns, n=6, cutoff=0.0)
+    known = "columns are" if len(columns) <= _MOST_LISTED else f"closest of {len(columns)} columns"
+    raise StudyError(f"{whose}: the rows have no column {name!r}; {known}: {', '.join(close)}")
+
+
+def words(column: str) -> str:
+    """Return what an axis calls a column.
+
+    >>> words("cluster.gpus"), words("option.max_streams")
+    ('GPUs', 'max streams')
+    """
+    return _WORDS.get(column, _short(column).replace("_", " "))
+
+
+def named(column: str, value: Any) -> str:
+    """Return what a legend calls a value of a column: schedulers by their label, others with the column."""
+    return str(value) if column == "scheduler" else f"{words(column)} = {value}"
+
+
+def in_units(column: str, values: Mapping[Any, Mapping[Any, Sequence[float]]]) -> tuple[float, str]:
+    """Return what values of a column are divided by to read well, and the label of their axis."""
+    largest = max((abs(value) for found in values.values() for each in found.values() for value in each), default=0.0)
+    if column.endswith("_us"):
+        scale, unit = time_unit(largest)
+        return scale, f"{words(column)} ({unit})"
+    if column.endswith("_bytes"):
+        units = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
+        size, unit = next((each for each in units if largest >= each[0]), units[-1])
+        return float(size), f"{words(column)} ({unit})"
+    return 1.0, words(column)
+
+
+def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[Row]:
+    """Return the rows with some values in some columns; a list stands for any of them.
+
+    Raises
+    ------
+    StudyError
+        If a column is not known, or holds none of the values anywhere.
+    """
+    kept = list(rows)
+    for name, value in where.items():
+        column, asked = resolve(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
+        kept = [row for row in kept if row.get(column) in asked]
+        if not kept:
+            known = ", ".join(map(str, _values(rows, column)))
+            raise StudyError(f"{whose}: no row is left with {column} = {value!r}; there are: {known}")
+    return kept
+
+
+def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) -> list[Row]:
+    """Return the rows of some schedulers in their order: labels, or names that stand for all labels that begin so.
+
+    Raises
+    ------
+    StudyError
+        If one has no row; the message lists those that have.
+    """
+    if not schedulers:
+        return list(rows)
+    known = [str(label) for label in _values(rows, "scheduler")]
+    kept: dict[str, None] = {}
+    for name in schedulers:
+        labels = [label for label in known if name in (label, label.partition(" ")[0])]
+        if not labels:
+            raise StudyError(f"{whose}: no row is of scheduler {name!r}; there are: {', '.join(known)}")
+        kept |= dict.fromkeys(labels)
+    return [row for label in kept for row in rows if row["scheduler"] == label]
+
+
+def pick(
+    rows: Sequence[Row], x: str | None, y: str, by: str, swept: Sequence[str], *, scheduler: str | None = None
+) -> tuple[dict[Any, dict[Any, list[float]]], str, str]:
+    """Return values of column `y` by columns `by` and `x`, of the rows that have a result; what they are; what is lost.
+
+    Parameters
+    ----------
+    rows
+        All that the figure is about, with their `status`.
+    swept
+        Columns that a study varies: the text names those that were averaged over.
+    scheduler
+        Of which scheduler alone.
+    """
+    if scheduler is not None:
+        rows = [row for row in rows if row["scheduler"] == scheduler]
+    needed = [column for column in (by, x, y) if column is not None]
+    left_out = Counter(_lack(row, needed) for row in rows)
+    cells: dict[Any, dict[Any, list[Row]]] = {value: {} for value in _values(rows, by)}
+    for row in rows:
+        if _lack(row, needed) is None:
+            cells[row[by]].setdefault(None if x is None else row[x], []).append(row)
+    values = {value: {at: [float(row[y]) for row in found] for at, found in given.items()}
+              for value, given in cells.items() if given}  # fmt: skip
+    groups = [found for given in cells.values() for found in given.values()]
+    averaged = []
+    for column in swept:
+        if column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
+            among = [dict.fromkeys(str(row.get(column)) for row in found) for found in groups]
+            texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
+            if texts:
+                many = len(texts) > _MOST_NAMED
+                averaged.append(f"{len(texts)} values of {words(column)}" if many else
+                                f"{words(column)} {', '.join(texts)}")  # fmt: skip
+    low, high = min(map(len, groups), default=0), max(map(len, groups), default=0)
+    n = f"{low}" if low == high else f"{low} to {high}"
+    of = f"{n} instances a point" if high > 1 else "one instance a point"
+    of = f"{n} values a point: instances, and {' and '.join(averaged)}" if averaged else of
+    lacks = [f"{n} {lack}" for lack, n in left_out.items() if lack is not None]
+    lost = f"{len(rows) - left_out[None]} of {len(rows)} rows left out: {', '.join(lacks)}" if lacks else ""
+    return values, of, lost
+
+
+def _lack(row: Row, needed: Sequence[str]) -> str | None:
+    """Return why a row has no place in a figure, None if it has."""
+    if row["status"] != "ok":
+        return str(row["status"])
+    missing = next((column for column in needed if row.get(column) is None), None)
+    return None if missing is None else f"without {words(missing)}"
