@@ -1,6 +1,7 @@
 """A graph on a cluster as the contention-free model sees it, in us and in whole numbers; list schedules of it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,12 +20,11 @@ from simsched.model.costmodel import CostModel, times_by_device
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.schedule import Schedule
-from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule
+from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.workload import demand_of
 
 _MOST_DIGITS = 6
-_COARSE_HORIZON = 2**20
 _LARGEST_HORIZON = 2**40
 
 
@@ -181,8 +181,8 @@ class Whole:
         return float(Fraction(units) * self.unit)
 
 
-def wholes_of(instance: Instance, horizon: float) -> Iterator[Whole]:
-    """Yield an instance in whole numbers, coarse ones first and such as can prove an optimum last.
+def whole_of(instance: Instance, horizon: float) -> Whole:
+    """Return an instance in whole numbers.
 
     Parameters
     ----------
@@ -191,32 +191,19 @@ def wholes_of(instance: Instance, horizon: float) -> Iterator[Whole]:
 
     Notes
     -----
-    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact
-    in the largest unit that divides them all. Others are rounded down to 2^-40 of the horizon, or to 10^-9
-    us if that is more: then the optimum in units is a lower bound of the optimum in us. Either way, if the
-    horizon is more than 2^20 units, times rounded down to 2^-20 of it come first: with small numbers the
-    solver is faster.
+    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact in the
+    largest unit that divides them all, if the horizon is at most 2^40 of it. Others are rounded down to 2^-40 of the
+    horizon, or to 10^-9 us if that is more: then the optimum in units is a lower bound of the optimum in us.
     """
     longest = horizon * (1 + 1e-9)
     times, moves = (np.where(column > longest, inf, column) for column in (instance.times, instance.moves))
     instance = replace(instance, times=times, moves=moves)
-    last = _finest(instance, horizon)
-    coarse = Fraction(horizon) / _COARSE_HORIZON
-    if last.unit < coarse:
-        yield _scaled(instance, coarse, exact=False)
-    yield last
-
-
-def _finest(instance: Instance, horizon: float) -> Whole:
-    values = np.unique(np.concatenate([instance.times.ravel(), instance.moves.ravel()]))
+    values = np.unique(np.concatenate([times.ravel(), moves.ravel()]))
     values = values[np.isfinite(values)]
-    for digits in range(_MOST_DIGITS + 1):
-        scale = 10**digits
-        if horizon * scale > _LARGEST_HORIZON:
-            break
-        if (np.round(values * scale) / scale == values).all():
-            numbers = np.round(values * scale).astype(np.int64).tolist()
-            return _scaled(instance, Fraction(gcd(*numbers) or 1, scale), exact=True)
+    for scale in (10**digits for digits in range(_MOST_DIGITS + 1)):
+        numbers = np.round(values * scale)
+        if horizon * scale <= _LARGEST_HORIZON and (numbers / scale == values).all():
+            return _scaled(instance, Fraction(gcd(*map(int, numbers.tolist())) or 1, scale), exact=True)
     return _scaled(instance, max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9)), exact=False)
 
 
@@ -229,8 +216,8 @@ def _scaled(instance: Instance, unit: Fraction, exact: bool) -> Whole:
     return Whole(whole, unit, exact)
 
 
-_STARTS: Final = {"heft": True, "peft": True, "etf": True, "inter-lp": False}
-"""List schedulers of the library, and whether they take a number of streams."""
+_STARTS: Final = {"heft": ("streams",), "peft": ("streams",), "etf": ("streams",), "inter-lp": ()}
+"""List schedulers of the library, and the option that is a number of streams."""
 
 
 class Listed(NamedTuple):
@@ -270,15 +257,9 @@ def first_schedules(
                 "optimal: starts must be schedules of the graph itself, not of another or rewritten one"
             )
         plans.append(plan.check(cluster))
-    for name, streamed in _STARTS.items():
-        if name in SCHEDULERS and len(graph) <= FAST_UP_TO.get(name, len(graph)):
-            options = {"streams": instance.streams} if streamed else {}
-            try:
-                plan = schedule(graph, cluster, name, cost, **options)
-            except SimschedError:  # it does not suit the graph: others will
-                continue
-            if plan.graph is graph:
-                plans.append(plan)
+    for name, options in _STARTS.items():
+        with suppress(SimschedError):  # where it does not suit the graph, others will
+            plans.append(schedule(graph, cluster, name, cost, **dict.fromkeys(options, instance.streams)))
     for plan in plans:
         number = np.array([cluster.index.get(name, -1) for name in plan.devices])
         device = np.empty(len(graph), np.int64)

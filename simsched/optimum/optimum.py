@@ -16,7 +16,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, wholes_of
+from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, whole_of
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of
 from simsched.schedulers.options import Rng, Seconds, taken
@@ -41,9 +41,10 @@ class Model:
     A consumer starts when its producer is over and, if their devices differ, the move later. Where a
     move takes the same between any two devices, one truth value says whether they differ.
 
-    Starts lie between the heads and the tails of the bounds, and the work on each device fits
-    between the least of both. Of devices (and of streams of a device) that may be exchanged, an operator
-    may use the next one only if one before it, in topological order, uses the one before.
+    Starts lie between the heads and the tails of the bounds. (That the work of each device fits between
+    the least of both is left out: of large numbers the presolve of OR-tools 9.15 then says that nothing
+    is feasible.) Of devices (and of streams of a device) that may be exchanged, an operator may use the
+    next one only if one before it, in topological order, uses the one before.
     """
 
     def __init__(self, whole: Whole, hint: Listed, cp_model: Any) -> None:
@@ -80,7 +81,10 @@ class Model:
             model.add(start + self.span[i] + int(tail[i]) <= self.makespan)
         self.runs = self._add_streams(hint)
         self._add_moves(hint)
-        self._add_work(head, tail, shortest)
+        if 1 < n_devices * instance.streams < n:
+            pairs = zip(self.start, shortest, strict=True)
+            spans = [model.new_fixed_size_interval_var(start, int(us), "") for start, us in pairs]
+            model.add_cumulative(spans, [1] * n, n_devices * instance.streams)
         self._break_symmetry(hint)
         model.minimize(self.makespan)
 
@@ -131,23 +135,6 @@ class Model:
                         model.add_bool_or([~x, ~y])
                     else:
                         model.add(self.start[v] >= ready + int(moves[a, b])).only_enforce_if([x, y])
-
-    def _add_work(self, head: Any, tail: Any, shortest: Any) -> None:
-        """Bound each device's work, and all operators that run at a time."""
-        model, instance = self.program, self._instance
-        n = len(self.start)
-        for d in range(instance.n_devices):
-            able = [i for i in range(n) if self.on[i][d] is not None]
-            if able:
-                work = sum(int(instance.times[d, i]) * self.on[i][d] for i in able)
-                between = self.makespan - int(min(head[able]) + min(tail[able]))
-                model.add(work <= instance.streams * between)
-        places = instance.n_devices * instance.streams
-        if 1 < places < n:
-            spans = [
-                model.new_fixed_size_interval_var(x, int(t), "") for x, t in zip(self.start, shortest, strict=True)
-            ]
-            model.add_cumulative(spans, [1] * n, places)
 
     # Symmetry ------------------------------------------------------------------------------------
 
@@ -218,7 +205,6 @@ class Model:
 
 _EQUAL: Final = 1e-9
 _ROUNDING: Final = 1e-5
-_MORE: Final = 0.05  # deterministic s of the solver to prove in the finest unit what is proved in a coarse one
 _POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
 
 
@@ -315,10 +301,8 @@ def optimal(
     `simsched.bounds`, with streams as the resource, are part of it, and end the search at once where the hint
     meets them.
 
-    *Numbers.* CP-SAT counts in whole numbers, and proves fastest with small ones. Times are rounded down to
-    2^-20 of the first makespan, so that its bound is one in us too; the makespan is evaluated anew in
-    us. What is proved in this unit is then tried with a little more work in one where times of up to six
-    decimals are exact (others: 2^-40). So a gap of some 1e-6 may be left of a finished search.
+    *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated anew in us. Of times that are
+    no whole numbers of a unit a gap of some 1e-7 may be left of a finished search.
 
     Proofs are to be expected up to some 20 operators, and often up to 50. The solver
     may end a little after the limit.
@@ -339,26 +323,20 @@ def optimal(
         instance = instance_of(graph, cluster, cost, min(streams, len(graph)))
         best = _best_start(instance, cluster, cost, starts)
         search: dict[str, Any] = {"start_us": best.makespan, "bound_us": instance.bound, "branches": 0, "conflicts": 0}
-        bound, left = instance.bound, inf if budget is None else float(budget)
-        for whole in wholes_of(instance, best.makespan):
-            bound = max(bound, whole.us(whole.bound))
-            if best.makespan <= bound * (1 + _EQUAL) or deadline.over():
-                break
-            model = Model(whole, best, cp_model)
-            solver = cp_model.CpSolver()
+        whole = whole_of(instance, best.makespan)
+        bound = max(instance.bound, whole.us(whole.bound))
+        if best.makespan > bound * (1 + _EQUAL) and not deadline.over():
+            model, solver = Model(whole, best, cp_model), cp_model.CpSolver()
             solver.parameters.random_seed, solver.parameters.num_workers = seed, workers
-            solver.parameters.catch_sigint_signal, solver.parameters.max_deterministic_time = False, left
-            found, closed = _run(solver, model.program, deadline)
+            solver.parameters.catch_sigint_signal = False
+            if budget is not None:
+                solver.parameters.max_deterministic_time = budget
+            found = _run(solver, model.program, deadline)
             bound = max(bound, whole.us(ceil(solver.best_objective_bound - 1e-6)))
-            search["branches"] += solver.num_branches
-            search["conflicts"] += solver.num_conflicts
+            search |= {"branches": solver.num_branches, "conflicts": solver.num_conflicts}
             search |= {"unit_us": float(whole.unit), "exact": whole.exact}
             if found:
                 best = min(best, _read(solver, model, instance), key=lambda plan: plan.makespan)
-            work = solver.response_proto.deterministic_time
-            left = min(left - work, _MORE)
-            if not closed or left <= 0:
-                break
     bound = min(bound, best.makespan)
     search |= {"proved_us": bound, "stopped": deadline.reason, "search_s": running_time() - began}
     return Optimum(_schedule(instance, cluster, best, search), best.makespan, bound, search)
@@ -382,11 +360,8 @@ def _best_start(instance: Instance, cluster: Cluster, cost: CostModel | None, st
     return best
 
 
-def _run(solver: Any, program: Any, deadline: Deadline) -> tuple[bool, bool]:
-    """Solve in a thread of its own, so that Ctrl-C and the clock are heeded.
-
-    Returns whether there is a solution, and whether it is proved to be the best.
-    """
+def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
+    """Solve in a thread of its own, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
     status: list[Any] = []
     failure: list[BaseException] = []
 
@@ -410,7 +385,7 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> tuple[bool, bool]:
         raise failure[0]
     name = solver.status_name(status[0])
     assert name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"), name
-    return name != "UNKNOWN", name == "OPTIMAL"
+    return name != "UNKNOWN"
 
 
 def _read(solver: Any, model: Model, instance: Instance) -> Listed:

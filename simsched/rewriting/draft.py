@@ -1,7 +1,7 @@
-"""`Draft`: a graph that is being rewritten; a change makes a new one that shares nearly all with the old."""
+"""`Draft`: a graph that is being rewritten; a change makes a new one, which shares the rows that stay."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -81,8 +81,6 @@ def _row_key(operator: bytes, reads: tuple[tuple[str, Slice | None], ...]) -> in
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-Readers = dict[str, tuple[tuple[str, int], ...]]
-
 
 class Draft:
     """A graph that is being rewritten: operators by name, each with what it reads. Never changed, only replaced.
@@ -102,7 +100,7 @@ class Draft:
     ----------
     rows : Mapping[str, Row]
         By name.
-    readers : Mapping[str, tuple[tuple[str, int], ...]]
+    readers : Mapping[str, Sequence[tuple[str, int]]]
         Who reads a tensor: name and input position, once per read. No entry for a tensor that nobody reads.
     kept : Mapping[str, None]
         As given, and the tensors that nobody reads in the graph the draft was made from: its outputs.
@@ -144,7 +142,7 @@ class Draft:
         for producer in readers:
             if producer not in self.rows and producer not in outside:
                 raise GraphError(f"graph {name!r}: {readers[producer][0][0]} reads {producer!r}, which is no operator")
-        self.readers: Readers = {producer: tuple(found) for producer, found in readers.items()}
+        self.readers: Mapping[str, Sequence[tuple[str, int]]] = readers
         self.kept: Mapping[str, None] = dict.fromkeys(kept) | {k: None for k in self.rows if k not in readers}
         self._signature = sum(row.key for row in self.rows.values()) & KEY_MASK
         self._found: dict[Callable[[Draft], Any], Any] = {}
@@ -240,97 +238,37 @@ class Draft:
 
         Notes
         -----
-        O(V) to copy, with a small constant; the search for circles looks only at what can be reached from what
-        is new.
+        O(V + E).
         """
         changed: dict[str, Row | None] = dict.fromkeys(remove)
-        fresh: list[str] = []
+        fresh: list[Row] = []
         for row in add:
             name = row.operator.name
             if name in self.rows and name not in changed:
                 raise GraphError(f"graph {self.name!r} already has an operator called {name!r}")
-            if name not in changed:
-                fresh.append(name)
-            changed[name] = _redirected(row, redirect)
+            after = _redirected(row, redirect)
+            if name in changed:
+                changed[name] = after
+            else:
+                fresh.append(after)
         for old in redirect:
             for reader, _ in self.readers.get(old, ()):
                 if reader not in changed:
                     changed[reader] = _redirected(self.rows[reader], redirect)
-        draft = self._with(changed, fresh)
-        return None if draft._has_circle(changed, self.about(_ranks)) else draft
-
-    def _with(self, changed: Mapping[str, Row | None], fresh: Sequence[str]) -> "Draft":
-        """Return a draft in which some rows are others (None: gone); `fresh` names are new."""
-        draft = Draft.__new__(Draft)
-        draft.name, draft.outside, draft.kept = self.name, self.outside, self.kept
-        draft._found = {}
-        names = list(self.rows)
-        if fresh:
-            first = next((i for i, name in enumerate(names) if name in changed), len(names))
-            names[first:first] = fresh
-        after_all = ((name, changed[name] if name in changed else self.rows[name]) for name in names)
-        draft.rows = rows = {name: row for name, row in after_all if row is not None}
-        draft.readers = self._new_readers(changed)
-        gone = sum(self.rows[name].key for name in changed if name in self.rows)
-        came = sum(row.key for row in changed.values() if row is not None)
-        draft._signature = (self._signature - gone + came) & KEY_MASK
-        for name, after in changed.items():
-            if after is None:
-                if name in draft.readers or name in self.kept:
-                    raise GraphError(f"graph {self.name!r}: {name!r} cannot go, its tensor is still needed")
-                continue
-            for read in after.reads:
-                if read.producer not in rows and read.producer not in self.outside:
-                    raise GraphError(f"graph {self.name!r}: {name} reads {read.producer!r}, which is no operator")
-        return draft
-
-    def _new_readers(self, changed: Mapping[str, Row | None]) -> Readers:
-        lost: dict[str, None] = {}
-        gained: dict[str, list[tuple[str, int]]] = {}
-        for name, after in changed.items():
-            before = self.rows.get(name)
-            if before is not None:
-                lost.update((read.producer, None) for read in before.reads)
+        rows: list[Row] = []
+        for name, row in self.rows.items():
+            if fresh and name in changed:
+                rows += fresh
+                fresh = []
+            after = changed.get(name, row)
             if after is not None:
-                for i, read in enumerate(after.reads):
-                    gained.setdefault(read.producer, []).append((name, i))
-        readers = dict(self.readers)
-        for producer in lost | dict.fromkeys(gained):
-            left = [entry for entry in readers.get(producer, ()) if entry[0] not in changed]
-            left += gained.get(producer, ())
-            if left:
-                readers[producer] = tuple(left)
-            else:
-                readers.pop(producer, None)
-        return readers
-
-    def _has_circle(self, changed: Iterable[str], rank: Mapping[str, int]) -> bool:
-        """Say whether operators that changed depend on themselves; `rank` are positions in the order before.
-
-        Rows that did not change lead to higher ranks only, so a circle never gets beyond the highest rank that
-        a changed row reads from.
-        """
-        starts = [name for name in changed if name in self.rows]
-        limit = max((rank.get(read.producer, -1) for name in starts for read in self.rows[name].reads), default=-1)
-        readers = self.readers
-        done: set[str] = set()
-        path: dict[str, Iterator[tuple[str, int]]] = {}
-        for start in starts:
-            if start in done or rank.get(start, -1) > limit:
-                continue
-            path[start] = iter(readers.get(start, ()))
-            while path:
-                name, following = next(reversed(path.items()))
-                for reader, _ in following:
-                    if reader in path:
-                        return True
-                    if reader not in done and rank.get(reader, -1) <= limit:
-                        path[reader] = iter(readers.get(reader, ()))
-                        break
-                else:
-                    done.add(name)
-                    del path[name]
-        return False
+                rows.append(after)
+        draft = Draft([*rows, *fresh], self.name, outside=self.outside)
+        lost = next((name for name in self.kept if name not in draft.rows), None)
+        if lost is not None:
+            raise GraphError(f"graph {self.name!r}: {lost!r} cannot go, its tensor is still needed")
+        draft.kept = self.kept
+        return draft if len(draft.order()) == len(rows) + len(fresh) else None
 
 
 def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
@@ -354,7 +292,10 @@ def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:
 
 
 def _order(draft: Draft) -> tuple[str, ...]:
-    waiting = {name: sum(read.producer in draft.rows for read in row.reads) for name, row in draft.rows.items()}
+    waiting = {name: len(row.reads) for name, row in draft.rows.items()}
+    for name in draft.outside:
+        for reader, _ in draft.readers.get(name, ()):
+            waiting[reader] -= 1
     ready = [name for name, n in waiting.items() if not n]
     for name in ready:  # grows as it is read
         for reader, _ in draft.readers.get(name, ()):
