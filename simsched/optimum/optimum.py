@@ -385,7 +385,7 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
         raise failure[0]
     name = solver.status_name(status[0])
     assert name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"), name
-    return name != "UNKNOWN"
+    return bool(name != "UNKNOWN")
 
 
 def _read(solver: Any, model: Model, instance: Instance) -> Listed:

@@ -260,9 +260,9 @@ class Draft:
             if fresh and name in changed:
                 rows += fresh
                 fresh = []
-            after = changed.get(name, row)
-            if after is not None:
-                rows.append(after)
+            left = changed.get(name, row)
+            if left is not None:
+                rows.append(left)
         draft = Draft([*rows, *fresh], self.name, outside=self.outside)
         lost = next((name for name in self.kept if name not in draft.rows), None)
         if lost is not None:
