@@ -1,6 +1,7 @@
 """What a chart shows, whoever draws it: `paper` with matplotlib, `report.figures` in pages."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,8 @@ KINDS: Final = ("line", "bar", "box", "map", "tornado", "stack", "scatter")
 WIDE, WIDEST = 8.0, 30.0  # where the largest of what lies along, or up, is more times the least its axis is logarithmic
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
+PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
+_FLAT: Final = 0.04  # part of the axis
 _LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
 _LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
 
@@ -209,6 +212,22 @@ class Chart:
         room = 0.06 * (max(given) - min(given)) or 0.5 * max(given) or 1.0
         return max(0.0, min(given) - room), max(given) + room
 
+    @property
+    def flat(self) -> bool:
+        """Whether most boxes, each alone, would hardly be seen on one axis."""
+        rows = [row for given in self.series.values() for row in given.values()]
+        heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows]
+        span = max(float(row.max()) for row in rows) - min(float(row.min()) for row in rows)
+        return not self.grouped and max(heights) > 0 and float(np.median(heights)) < _FLAT * span
+
+    @property
+    def relative(self) -> "Chart":
+        """Boxes, each alone, in per cent of the median of each; all that is 0 stays 0."""
+        medians = {name: float(np.median(given[None])) or 1.0 for name, given in self.series.items()}
+        series = {name: {None: 100 * (given[None] - medians[name]) / medians[name]}
+                  for name, given in self.series.items()}  # fmt: skip
+        return Chart("box", series, y=Axis("vs. median (%)"), title=f"{self.title}, against their medians")
+
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
         """Return place, mean, and what is a sample standard deviation below and above it, in the order of the places.
 
@@ -260,6 +279,21 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
     if any(nested) and not all(nested):
         raise StudyError(f"{list(values)[nested.index(False)]!r} has no categories, as others have: give it some")
     return dict(values) if any(nested) else {name: {None: each} for name, each in values.items()}
+
+
+def broken(name: str, width: int) -> str:
+    """Return a name on as many lines as it needs, broken behind punctuation where it has any.
+
+    >>> broken("my_package.my_module:round_robin", 12).split()
+    ['my_package.', 'my_module:', 'round_robin']
+    """
+    lines = [""]
+    for part in PARTS.findall(name):
+        for piece in (part[i : i + width] for i in range(0, len(part), width)):
+            if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.strip() for line in lines)
 
 
 def number(value: float) -> str:

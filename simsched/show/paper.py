@@ -1,7 +1,6 @@
 """Charts as files for papers, drawn with matplotlib."""
 
 import os
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -9,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.model.graph.columns import Floats
-from simsched.show.chart import MOST_MARKS, Chart, number
+from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
 from simsched.show.figure import new_figure, require_format, save_figure, style
 from simsched.show.looks import PALETTE, Look, looks_of, luminance
 
@@ -24,9 +23,7 @@ _POINT, _CHARACTER, _LINE = 1 / 72, 0.6, 1.3  # inches; width of a character, an
 _TITLE, _LABEL, _TICK, _NOTE = 9.0, 8.0, 7.0, 6.0  # heights of characters in points
 _MOST_IN_ONE, _MOST_TICKS = 14, 6  # bars or boxes in a column of a paper; numbers at an axis
 _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
-_FLAT: Final = 0.04  # part of the axis
 _ENTRY, _SLANTED, _NAME = 26, 22, 44  # characters on a line of a legend, of a slanted name, of one beside an axis
-_PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
 _LEGEND: Final[Any] = {"fontsize": _TICK, "frameon": False, "handlelength": 2.8, "handletextpad": 0.5,
                        "labelspacing": 0.3, "columnspacing": 1.2}  # fmt: skip
 _EDGE: Final[Any] = {"edgecolor": "black", "linewidth": 0.5}
@@ -60,13 +57,13 @@ def draw(
     with style():
         own, panels = ax is None, [ax]
         if own:
-            panels = _axes(chart, (_is_flat(chart) if relative is None else relative) and not chart.grouped)
+            panels = _axes(chart, (chart.flat if relative is None else relative) and not chart.grouped)
         _plain(panels[0], "x" if chart.kind in ("tornado", "stack") else "y")
         handles = _DRAWN[chart.kind](panels[0], chart)
         for below in panels[1:]:
             _plain(below, "y")
-            _boxes(below, _relative(chart))
-            below.set_ylabel("vs. median (%)", fontsize=_LABEL)
+            _boxes(below, chart.relative)
+            below.set_ylabel(chart.relative.y.label, fontsize=_LABEL)
             panels[0].figure.align_ylabels(panels)
         if chart.reference is not None and chart.kind in ("line", "bar", "box"):
             panels[0].axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
@@ -161,21 +158,6 @@ def _swatch(look: Look, name: str) -> Any:
     from matplotlib.patches import Patch
 
     return Patch(facecolor=look.colour, hatch=HATCHES[look.shape], label=str(name), **_EDGE)
-
-
-def _is_flat(chart: Chart) -> bool:
-    """Return whether most boxes would hardly be seen on one axis."""
-    rows = [row for given in chart.series.values() for row in given.values()]
-    heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows]
-    span = max(float(row.max()) for row in rows) - min(float(row.min()) for row in rows)
-    return max(heights) > 0 and float(np.median(heights)) < _FLAT * span
-
-
-def _relative(chart: Chart) -> Chart:
-    """Return boxes in per cent of the median of each; all that is 0 stays 0."""
-    medians = {name: float(np.median(given[None])) or 1.0 for name, given in chart.series.items()}
-    return Chart("box", {name: {None: 100 * (given[None] - medians[name]) / medians[name]}
-                         for name, given in chart.series.items()})  # fmt: skip
 
 
 def _map(ax: Any, chart: Chart) -> list[Any]:
@@ -368,26 +350,11 @@ def _write_names(ax: Any, names: Sequence[str]) -> None:
     """Write names below the axes, at 0, 1, ...: level if they have room there, else slanted."""
     room = int(_inches(ax) / len(names) / (_CHARACTER * _TICK * _POINT)) - 1  # characters
     look: dict[str, Any] = {"fontsize": _TICK}
-    level = max(len(part.strip()) for name in names for part in _PARTS.findall(name)) <= room
+    level = max(len(part.strip()) for name in names for part in PARTS.findall(name)) <= room
     if not level:
         look |= {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(names)), [broken(name, room if level else _SLANTED) for name in names], **look)
     ax.tick_params(axis="x", length=0)
-
-
-def broken(name: str, width: int) -> str:
-    """Return a name on as many lines as it needs, broken behind punctuation where it has any.
-
-    >>> broken("my_package.my_module:round_robin", 12).split()
-    ['my_package.', 'my_module:', 'round_robin']
-    """
-    lines = [""]
-    for part in _PARTS.findall(name):
-        for piece in (part[i : i + width] for i in range(0, len(part), width)):
-            if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-                lines.append("")
-            lines[-1] += piece
-    return "\n".join(line.strip() for line in lines)
 
 
 def heading(ax: Any, title: str) -> None:

@@ -39,8 +39,8 @@ def launched():
 class Opened:
     """A page of a report, with what it said on the console and what it asked the network for."""
 
-    def __init__(self, browser, path, **context):
-        self.context = browser.new_context(viewport={"width": 1300, "height": 900}, **context)
+    def __init__(self, browser, path, size=(1300, 900), **context):
+        self.context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **context)
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
         self.said, self.asked = [], []

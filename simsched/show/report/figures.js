@@ -11,6 +11,14 @@
 
   simsched.drawers.figure = (plot) => {
     const figure = simsched.data(plot);
+    const base = plot.clientHeight;
+    // A legend of several lines takes its room below, not from the data.
+    const fit = () => {
+      const legend = plot.querySelector(".legend .bg")?.getBoundingClientRect().height || 0;
+      const height = base + Math.max(0, legend - 30);
+      plot.style.height = `${height}px`;
+      if (Math.abs(plot._fullLayout.height - height) > 2) Plotly.relayout(plot, { height });
+    };
     const shown = () => {
       const text = simsched.colour("text");
       // what has no colour of its own is drawn like the text
@@ -22,7 +30,8 @@
       return [plot, data, simsched.themed(layout), { ...config, displayModeBar: simsched.printing ? false : "hover" }];
     };
     Plotly.newPlot(...shown());
-    return { redraw: () => Plotly.react(...shown()) };
+    fit();
+    return { redraw: () => { Plotly.react(...shown()); fit(); } };
   };
   let waiting;
   addEventListener("resize", () => {

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.model.graph.columns import Floats
-from simsched.show.chart import MOST_MARKS, Axis, Chart, number
+from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 from simsched.show.looks import PALETTE, Look, looks_of
 from simsched.show.report.html import plain
 from simsched.show.report.sections import Figure
@@ -16,6 +16,8 @@ _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", 
 _MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left",
                  "triangle-right")  # fmt: skip
 _BAR, _ROOM, _NAME = 26, 90, 7.2  # pixels of a bar, of what stands around bars, of a character beside an axis
+_LINE: Final = 22  # characters on a line of a name
+_MOST_TICKS: Final = 8  # at the places of lines
 _MOST_POINTS: Final = 60  # outliers of a box
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
 _LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
@@ -27,9 +29,10 @@ def figure_of(chart: Chart) -> Figure:
     """Return a chart as a figure: bars, stacks and tornadoes lie, from top to bottom."""
     traces, layout, height = _DRAWN[chart.kind](chart)
     lying = chart.kind in ("bar", "tornado", "stack")
-    shapes = [_line("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
-    shapes += [_line("x", at, dash="dot") for at in chart.upright]
-    layout = {"shapes": shapes, "legend": _LEGEND, "showlegend": _has_legend(chart), **layout}
+    shapes = [_level("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
+    shapes += [_level("x", at, dash="dot") for at in chart.upright]
+    legend = _LEGEND | ({"x": 1, "xanchor": "right"} if lying else {})  # beside long names there is little room
+    layout = {"shapes": shapes, "legend": legend, "showlegend": _has_legend(chart), **layout}
     margin = {"l": 70, "r": _TOOLS, "t": 40 if layout["showlegend"] else 16, "b": 52}
     layout["margin"] = margin | layout.get("margin", {})
     above = chart.x.label if chart.kind in ("tornado", "stack") else chart.y.label
@@ -37,6 +40,11 @@ def figure_of(chart: Chart) -> Figure:
     what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
     summary = f"{title}: {chart.kind} chart of {what}, {_range(chart)}"
     return Figure(title, tuple(traces), layout, summary, height, chart.note)
+
+
+def figures_of(chart: Chart) -> list[Figure]:
+    """Return a chart as a figure; flat boxes once more, against their medians."""
+    return [figure_of(each) for each in ((chart, chart.relative) if chart.kind == "box" and chart.flat else (chart,))]
 
 
 def _range(chart: Chart) -> str:
@@ -52,8 +60,8 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces: list[dict[str, Any]] = []
     for name, look in looks_of(chart.series).items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
-        places = x if chart.numeric else [plain(str(each)) for each in x]
-        label, group = plain(chart.legend(name)), {"legendgroup": str(name)}
+        places = x if chart.numeric else _names(x)
+        (label,), group = _names([chart.legend(name)]), {"legendgroup": str(name)}
         if low != high:
             traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
                            "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(look.colour),
@@ -64,6 +72,8 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
                        "marker": {"symbol": _MARKS[look.shape], "size": 7},
                        "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>", **group})  # fmt: skip
     axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
+    if chart.numeric and len(chart.places) <= _MOST_TICKS:
+        axis |= {"tickvals": chart.places, "ticktext": [number(each) for each in chart.places]}
     return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
 
 
@@ -73,14 +83,15 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         rows = chart.spread(name)
         places, mean = [name if x is None else x for x, *_ in rows], [mean for _, mean, *_ in rows]
         trace: dict[str, Any] = {
-            "type": "bar", "orientation": "h", "y": _names(places), "x": mean, "name": plain(str(name)),
-            "text": [f"{each:.3g}" for each in mean], "textposition": "outside", "cliponaxis": False,
+            "type": "bar", "orientation": "h", "y": _names(places), "x": mean, "name": _names([name])[0],
             "marker": _filled(look), "hovertemplate": "%{y}: %{x:.4g}<extra></extra>",
         }  # fmt: skip
         errors = [high - each for _, each, _, high in rows]
         if any(errors):
-            trace |= {"error_x": {"type": "data", "array": errors, "color": "#808080"}, "textposition": "inside",
-                      "insidetextanchor": "start", "insidetextfont": {"color": "black"}}  # fmt: skip
+            trace["error_x"] = {"type": "data", "array": errors, "color": "#808080"}
+        else:
+            texts = [f"{each:.3g}" for each in mean]
+            trace |= {"text": texts, "textposition": "outside", "cliponaxis": False}
         traces.append(trace)
     layout = _lying(chart, chart.y, chart.x.label) | {"barmode": "group" if chart.grouped else "overlay"}
     return traces, layout, _ROOM + (_BAR if not chart.grouped else 18) * sum(map(len, chart.series.values()))
@@ -101,10 +112,10 @@ def _tornado(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces = [
         {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)), "base": base,
          "x": [chart.means[name, x] - base for x in chart.places],
-         "marker": {"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.4)", "size": 7}},
+         "marker": _filled(Look(colour, shape)),
          "customdata": [chart.means[name, x] for x in chart.places],
          "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{customdata:.4g}}<extra></extra>"}
-        for name, colour, shape in zip(chart.series, (PALETTE[0], PALETTE[5]), ("/", ""), strict=True)
+        for name, colour, shape in zip(chart.series, (PALETTE[0], PALETTE[5]), (1, 0), strict=True)
     ]  # fmt: skip
     layout = _lying(chart, chart.x) | {"barmode": "overlay"}
     del layout["xaxis"]["rangemode"]
@@ -113,7 +124,8 @@ def _tornado(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 
 def _lying(chart: Chart, axis: Axis, across: str = "") -> dict[str, Any]:
     names = chart.places if chart.grouped else chart.series
-    left = min(280.0, 20 + _NAME * max(len(str(name)) for name in names) + (20 if across else 0))
+    longest = max(len(line) for name in names for line in broken(str(name), _LINE).split("\n"))
+    left = 20 + _NAME * longest + (20 if across else 0)
     return {
         "yaxis": {"type": "category", "autorange": "reversed", "automargin": False, "ticklabelstandoff": 4,
                   "title": {"text": plain(across)}},
@@ -142,8 +154,8 @@ def _box(name: Any, place: Any, values: Floats, look: Look) -> dict[str, Any]:
     if len(beyond) > _MOST_POINTS:  # the outermost of each end
         beyond = np.r_[beyond[: _MOST_POINTS // 2], beyond[-_MOST_POINTS // 2 :]]
     box: dict[str, Any] = {
-        "type": "box", "name": plain(str(name)), "q1": [low], "median": [middle], "q3": [high],
-        "x": [plain(str(place))], "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
+        "type": "box", "name": _names([name])[0], "q1": [low], "median": [middle], "q3": [high],
+        "x": _names([place]), "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
         "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink", "marker": {"size": 3, "color": look.colour},
     }  # fmt: skip
     # Plotly draws no box at all of an empty list of points
@@ -186,7 +198,7 @@ def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         error = {"type": "data", "symmetric": False, "color": look.colour, "width": 3,
                  "array": [b - a for a, b in zip(x, end, strict=True)],
                  "arrayminus": [a - b for a, b in zip(x, start, strict=True)]}  # fmt: skip
-        traces.append({"type": "scatter", "mode": "markers", "name": plain(str(name)), "x": x, "y": y,
+        traces.append({"type": "scatter", "mode": "markers", "name": _names([name])[0], "x": x, "y": y,
                        "text": _names(chart.series[name]), "error_x": error,
                        "marker": {"color": look.colour, "size": 9, "symbol": marks, "line": {"width": 1}},
                        "hovertemplate": "%{text}: predicted %{y:.4g}, measured %{x:.4g}<extra></extra>"})  # fmt: skip
@@ -199,14 +211,16 @@ _DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "torn
 
 
 def _names(places: Any) -> list[str]:
-    return [plain(str(each)) for each in places]
+    """Return texts for an axis, in as many lines as they need."""
+    return [plain(broken(str(each), _LINE)).replace("\n", "<br>") for each in places]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    return {"title": {"text": plain(axis.label)}} | ({"type": "log"} if axis.log else {})
+    log = {"type": "log", "dtick": 1, "exponentformat": "power"} if axis.log else {}
+    return {"title": {"text": plain(axis.label)}} | log
 
 
-def _line(along: str, at: float, dash: str = "dash") -> dict[str, Any]:
+def _level(along: str, at: float, dash: str = "dash") -> dict[str, Any]:
     """Return a line across the figure at a value of one axis."""
     other = "y" if along == "x" else "x"
     return {"type": "line", f"{along}0": at, f"{along}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper",

@@ -6,8 +6,7 @@
   const BAR = 0.42; // half of a row's height
   const LEAST = 7, MOST = 26, TALLEST = 900; // pixels of a row, and of all
   const CURVE = 96; // pixels of a load curve
-  const BOTTOM = 46, RIGHT = 16;
-  const LEGEND = 28; // pixels from line to line of the legend
+  const TOP = 8, BOTTOM = 46, RIGHT = 44; // the toolbar stands at the right
   const LINE = 11, LONGEST = 40; // pixels between names of rows, and characters of one
   const LABELS = 300; // names in bars at a time
   const NARROW = 2.5; // pixels of a bar that an edge would hide; where one in five is, there are no edges
@@ -83,23 +82,21 @@
       const found = [];
       groups.forEach((halves, k) => halves.forEach((which, measured) => {
         if (!which.length) return;
-        const name = escaped(shortened(kinds[k].name));
-        found.push({ ...common, ...outline(which), name, legendgroup: name, meta: measured ? "measured" : "bars",
-          opacity: measured ? 0.62 : 1, fillcolor: kinds[k].colour, showlegend: !measured || !halves[0].length });
+        found.push({ ...common, ...outline(which), meta: measured ? "measured" : "bars", opacity: measured ? 0.62 : 1,
+          fillcolor: kinds[k].colour });
       }));
       if (critical.length && shows.path) {
-        found.push({ ...common, ...outline(critical), name: "critical path", meta: "path", fillcolor: "rgba(0,0,0,0)",
-          showlegend: false });
+        found.push({ ...common, ...outline(critical), meta: "path", fillcolor: "rgba(0,0,0,0)" });
       }
       const { x, y, text, color } = writing(xrange);
       found.push({ type: "scatter", mode: "text", x, y, text, textfont: { color, size: 10 }, meta: "labels", hoverinfo: "skip",
-        showlegend: false, cliponaxis: true });
+        cliponaxis: true });
       chart.loads.forEach((load, i) => {
         const x = load.time.map((t) => t / scale), yaxis = `y${i + 2}`;
         const line = { shape: "hv", width: 1.3 };
         for (const [key, name, colour, dash] of [["sm", "SM load", simsched.colour("accent"), "solid"],
           ["dram", "DRAM load", simsched.colour("warn"), "dot"]]) {
-          found.push({ type: "scatter", mode: "lines", x, y: load[key], yaxis, name, legendgroup: name, showlegend: !i,
+          found.push({ type: "scatter", mode: "lines", x, y: load[key], yaxis,
             line: { ...line, color: colour, dash }, meta: "load",
             hovertemplate: `${name} of ${escaped(load.device)}: %{y:.0%}<extra></extra>` });
         }
@@ -120,25 +117,13 @@
       return found.sort((a, b) => a - b);
     }
 
-    // Room for the legend, whose entries fill line after line.
-    function above(entries, width) {
-      const room = width - left - RIGHT;
-      let lines = 1, at = 0;
-      for (const name of entries) {
-        const wide = 52 + 6.6 * name.length;
-        if (at && at + wide > room) { at = 0; lines += 1; }
-        at += wide;
-      }
-      return 34 + LEGEND * (lines - 1);
-    }
-
-    function layout(xrange, entries) {
-      const n = chart.loads.length, width = simsched.width(plot), top = above(entries, width);
+    function layout(xrange) {
+      const n = chart.loads.length, width = simsched.width(plot);
       const body = Math.max(60, bodyHeight * unitHeight), below = n * CURVE;
-      const height = top + body + below + BOTTOM, inner = body + below;
+      const height = TOP + body + below + BOTTOM, inner = body + below;
       const found = {
-        width, height, margin: { l: left, r: RIGHT, t: top, b: BOTTOM, autoexpand: false }, hovermode: "closest", dragmode: "zoom",
-        legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
+        width, height, margin: { l: left, r: RIGHT, t: TOP, b: BOTTOM, autoexpand: false }, hovermode: "closest", dragmode: "zoom",
+        showlegend: false,
         xaxis: { range: xrange, title: { text: `time (${unit})`, standoff: 6 }, anchor: n ? `y${n + 1}` : "y", zeroline: false },
         yaxis: { domain: [below / inner, 1], range: [bodyHeight + 0.1, -0.1], fixedrange: true, showgrid: false, zeroline: false,
           ticklabeloverflow: "allow" }, // there is room: names need not be measured
@@ -215,7 +200,7 @@
       place();
       const xrange = plot._fullLayout ? range() : whole;
       const drawn = traces(xrange);
-      const made = layout(xrange, drawn.filter((each) => each.name && each.showlegend !== false).map((each) => each.name));
+      const made = layout(xrange);
       plot.style.height = `${made.height}px`;
       if (typeof Plotly === "undefined") { simsched.preview(plot, drawn, made); return; }
       plot.querySelector(".preview")?.remove();

@@ -130,7 +130,11 @@ class Writer:
         self.draws = True
         name = f"g{next(self._numbers)}"
         found = gantt_data(chart)
-        n = len(found["bars"]["row"])
+        n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
+        legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
+        legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
+        swatch = '<li><i style="background:{1}"></i>{0}</li>'
+        swatches = "".join(swatch.format(escape(text), colour) for text, colour in legend)
         title = escape(chart.title)
         summary = f"{len(found['rows'])} rows, {n} bars"
         notes = found.pop("notes")
@@ -146,7 +150,7 @@ class Writer:
         return (
             f'<figure class="chart gantt"><figcaption id="{name}-c">{title}</figcaption>'
             f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
-            f"{''.join(button.format(*each) for each in buttons)}{pressed}</div>"
+            f'{"".join(button.format(*each) for each in buttons)}{pressed}</div><ul class="legend">{swatches}</ul>'
             f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
             f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p></div>{left_out}'
             f'<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '

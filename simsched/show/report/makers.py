@@ -19,7 +19,7 @@ from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named
 from simsched.show.report.describe import parameters, run_facts, searches
-from simsched.show.report.figures import figure_of
+from simsched.show.report.figures import figure_of, figures_of
 from simsched.show.report.printed import printed
 from simsched.show.report.recommend import recommended, why
 from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
@@ -69,7 +69,7 @@ def _finding(found: Any) -> Sequence[Section]:
     """Return what an analysis says of itself: its sentences, its chart and its table."""
     blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if isinstance(found, Explanation) else []
     try:
-        blocks.append(figure_of(chart_of(found)))
+        blocks += figures_of(chart_of(found))
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
@@ -94,12 +94,12 @@ def _comparison(found: Comparison) -> Sequence[Section]:
                   key=lambda row: (row is not chosen, row.makespan_us))  # fmt: skip
     speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
     if speedups:
-        label = "speedup over one operator after the other"
+        label = "speedup over sequential"
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis(label), reference=1.0)))
     blocks.append(_blames({row.scheduler: found.traces[row.scheduler] for row in rows}))
     if found.samples:
         drawn = {name: each.values for name, each in found.samples.items()}
-        blocks.append(figure_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}")))
+        blocks += figures_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}"))
     charts = _runs({row.scheduler: found.traces[row.scheduler] for row in rows}, "Schedulers")
     sections = [Section(title, tuple(blocks)), charts]
     try:
@@ -116,7 +116,7 @@ def _blames(traces: Mapping[str, Trace]) -> Figure:
     causes = [cause for cause in next(iter(blames.values())) if any(blame[cause] > 0 for blame in blames.values())]
     series = {cause: {name: blame[cause] / scale for name, blame in blames.items()} for cause in causes}
     series = series or {"nothing": dict.fromkeys(blames, 0.0)}
-    return figure_of(Chart("stack", series, Axis(f"time on the critical path ({unit})"),
+    return figure_of(Chart("stack", series, Axis(f"critical path ({unit})"),
                            title="Where the time of the critical path goes"))  # fmt: skip
 
 

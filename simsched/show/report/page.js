@@ -26,7 +26,7 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
       ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: text, size: 12, family: getComputedStyle(document.body).fontFamily, ...layout.font },
       hoverlabel: { bgcolor: panel, bordercolor: grid, font: { color: text } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: text },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: text, orientation: "v" }, // beside legends
     };
     for (const key of Object.keys(found)) {
       if (/^[xy]axis/.test(key)) {

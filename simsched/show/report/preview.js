@@ -4,7 +4,6 @@
 (() => {
   const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg");
   const MOST_TICKS = 9;
-  const SWATCH = 52, LETTER = 6.6; // pixels of an entry of the legend without its name, and of a character of it
 
   const round = (value) => Math.round(value * 100) / 100;
 
@@ -60,12 +59,11 @@
     for (const { x0, line } of layout.shapes) {
       child(svg, "path", { d: `M${px(x0)} ${margin.t}V${bottom}`, stroke: line.color, "stroke-dasharray": line.dash === "dot" ? "2 3" : "6 4" });
     }
-    let at = margin.l, line = 0;
-    for (const { x, y, yaxis = "y", mode, fillcolor, opacity = 1, line: look, text, textfont, name, showlegend } of traces) {
+    for (const { x, y, yaxis = "y", mode, meta, fillcolor, opacity = 1, line: look, text, textfont } of traces) {
       if (mode === "none") {
         let d = "";
         for (let i = 0; i < x.length; i += 5) d += `M${px(x[i])} ${py("y", y[i])}H${px(x[i + 1])}V${py("y", y[i + 2])}H${px(x[i])}Z`;
-        child(svg, "path", { d, fill: fillcolor, opacity, ...(name === "critical path" ? { stroke: font.color } : {}) });
+        child(svg, "path", { d, fill: fillcolor, opacity, ...(meta === "path" ? { stroke: font.color } : {}) });
       } else if (mode === "lines") {
         const d = x.map((each, i) => (i ? `H${px(each)}V${py(yaxis, y[i])}` : `M${px(each)} ${py(yaxis, y[i])}`)).join("");
         const dots = look.dash === "dot" ? { "stroke-dasharray": "2 2" } : {};
@@ -74,13 +72,6 @@
         x.forEach((each, i) => child(svg, "text",
           { x: px(each), y: py("y", y[i]) + 4, "text-anchor": "middle", "font-size": textfont.size, style: `fill: ${textfont.color[i]}` }, text[i]));
       }
-      if (!name || showlegend === false) continue;
-      const wide = SWATCH + LETTER * name.length;
-      if (at > margin.l && at + wide > margin.l + w) { at = margin.l; line += 1; }
-      const top = 14 + 28 * line;
-      child(svg, "rect", { x: at, y: top, width: 30, height: mode === "none" ? 10 : 2, fill: fillcolor || look.color, opacity });
-      child(svg, "text", { x: at + 36, y: top + 9 }, name);
-      at += wide;
     }
     plot.querySelector(".preview")?.remove();
     plot.append(svg);
