@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
@@ -150,13 +152,12 @@ class Draft:
     @classmethod
     def from_graph(cls, graph: OpGraph) -> "Draft":
         """Return the draft of a graph; slices stand in ``attributes["slices"]`` there and in the reads here."""
-        ptr, by_consumer = graph.incoming
-        edges, bounds = by_consumer.tolist(), ptr.tolist()
-        rows = []
-        for op, (begin, end) in zip(graph.operators, pairwise(bounds), strict=True):
-            slices = slices_of(op, end - begin)
-            found = [graph.edge(e) for e in edges[begin:end]]
-            reads = [Read(e.src, s, e.nbytes, e.transfer) for e, s in zip(found, slices, strict=True)]
+        ptr, edges = graph.incoming
+        columns = graph.src[edges].tolist(), graph.edge_nbytes[edges].tolist(), graph.edge_transfer[edges].tolist()
+        edge, names, rows = zip(*columns, strict=True), graph.names, []
+        for op, n in zip(graph.operators, np.diff(ptr).tolist(), strict=True):
+            read = zip(slices_of(op, n), islice(edge, n), strict=True)
+            reads = [Read(names[i], s, nbytes, None if us != us else us) for s, (i, nbytes, us) in read]
             rows.append(Row(without_slices(op), reads))
         return cls(rows, graph.name)
 

@@ -171,6 +171,20 @@ def merge_key(graph: OpGraph | Draft, name: str) -> Hashable | None:
     return (source, conv.stride, conv.output_shape[2:], conv.activation, conv.dtype, conv.rest)
 
 
+def merging_lacks(draft: Draft, name: str) -> str | None:
+    """Return the field without which nobody knows whether a convolution can be merged, None if none is missing."""
+    row = draft.rows[name]
+    op = row.operator
+    if op.kind != "conv" or len(row.reads) != 1:
+        return None
+    missing = [field for field in ("input_shapes", "output_shape") if not getattr(op, field)]
+    missing += [key for key in _GEOMETRY if key not in op.attributes]
+    producer = draft.operator(row.reads[0].producer)
+    if missing or producer.output_shape is not None:
+        return f"{missing[0]} of {name!r}" if missing else None
+    return f"output_shape of {producer.name!r}"
+
+
 def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | None:
     """Return in a few words why operators cannot be merged into one, or None if they can.
 

@@ -1,22 +1,26 @@
 """Nimble: chains of a least path cover on streams of their own, so that all that can run at once may."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
+from simsched.model.graph.columns import Ints
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import captured, pooled
+from simsched.schedulers.listing import captured, place_of, pooled
 from simsched.schedulers.options import Mode
 
 Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
 
 _NONE: Final = -1
+_MOST_OPERATORS: Final = 100_000  # whose closure takes 600 MB
+_MOST_WORK: Final = 5 * 10**10  # bits looked at, in some ten seconds
+_STEP: Final = 1_000  # bits that a step of a path is worth beside those of its row
 _BITS_AT_A_TIME: Final = 2**22
 
 
@@ -60,7 +64,7 @@ def nimble(
     Raises
     ------
     SchedulerError
-        If an option is none of these, or no whole number of at least 1.
+        If an option is none of these, or no whole number of at least 1, or if the graph is too large.
 
     Notes
     -----
@@ -72,13 +76,14 @@ def nimble(
     may need more waits.
 
     Any maximum matching has as many chains and waits; which operators share one, and after a second matching how many
-    streams there are, can depend on it. The released code augments in the order of a depth-first search that starts
-    from an unordered set; here it is that of topological numbers. It also waits twice for parallel edges, which a
-    captured graph does not notice: `lower` gives one wait. Nor does it notice that an event is recorded behind every
-    operator there: `lower` records those that are waited for.
+    streams there are, can depend on it. With ``mode="impl"`` both matchings are those of the released code, augmenting
+    paths from operator after operator (Kuhn) and from chain after chain by their ends; its numbers come from a
+    depth-first search that starts from an unordered set, here they are topological. It also waits twice for parallel
+    edges, which a captured graph does not notice: `lower` gives one wait. Nor does it notice that an event is recorded
+    behind every operator there: `lower` records those that are waited for.
 
     Reduction O(V E / 64) on bit masks with n^2 / 16 bytes; matching O(e sqrt(V)), a second one of c chains O(c^3 / 64),
-    of V operators for ``"dilworth"``, and mostly far less.
+    of V operators for ``"dilworth"``, and mostly far less. What takes more than about ten seconds is refused.
 
     A fork into two branches:
 
@@ -93,68 +98,60 @@ def nimble(
     .. [1] Kwon, Yu, Jeong, Chun, "Nimble: lightweight and parallel GPU task scheduling for deep learning",
        NeurIPS 2020, arXiv:2012.02732.
     """
-    if streams is None:
-        streams = "chains" if mode == "paper" else "reuse"
-    found = assign_streams(graph, streams)
-    stream = pooled(found.stream, max_streams)
-    if mode == "paper":
-        syncs = sum(stream[u] != stream[v] for u, row in enumerate(found.reduced) for v in row)
-    else:
-        syncs = sum(stream[u] != stream[v] for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    released = mode == "impl"
+    found = assign_streams(graph, streams or ("reuse" if released else "chains"), released=released)
+    stream = np.array(pooled(found.stream, max_streams))
+    src, dst = (graph.src, graph.dst) if released else found.left
     return captured(
-        graph, cluster, cost, graph.order_index.tolist(), stream, scheduler="nimble",
-        events="minimal" if mode == "paper" else "literal",
-        search={"chains": found.chains, "matching": len(graph) - found.chains,
-                "meg_edges": sum(map(len, found.reduced)), "syncs": syncs},
+        graph, cluster, cost, graph.order_index.tolist(), stream.tolist(), scheduler="nimble",
+        events="literal" if released else "minimal",
+        search={"chains": found.chains, "matching": len(graph) - found.chains, "meg_edges": len(found.left[0]),
+                "syncs": int((stream[src] != stream[dst]).sum())},
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Streams of operators, and what they were made from.
+class Assignment(NamedTuple):
+    """Streams of operators, in graph order; how many chains there are, and the edges of the minimum equivalent graph.
 
-    Parameters
-    ----------
-    stream
-        Of each operator, in graph order.
-    chains
-        How many there are.
-    reduced
-        Consumers of each operator in the minimum equivalent graph, in graph order.
+    `left` holds the producers of those edges, and their consumers.
     """
 
     stream: list[int]
     chains: int
-    reduced: list[list[int]]
+    left: tuple[Ints, Ints]
 
 
-def assign_streams(graph: OpGraph, streams: str) -> Assignment:
+def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> Assignment:
     """Return the stream of each operator; see `nimble`."""
-    n = len(graph)
-    order = graph.order_index
-    numbered = bool((order[1:] > order[:-1]).all())  # the operators are given in topological order
-    position = np.argsort(order)
-    src, dst = (graph.src, graph.dst) if numbered else (position[graph.src], position[graph.dst])
-    reduced, closed = _reduce(n, src.tolist(), dst.tolist())
-    following = _matching(reduced)
-    chain_of, ends = _chains(following)
-    n_chains = len(ends)
-    stream = chain_of
+    n, order = len(graph), graph.order_index
+    if n > _MOST_OPERATORS or n * len(graph.src) > _MOST_WORK:
+        raise SchedulerError(
+            f"nimble: {n:,} operators with {len(graph.src):,} edges are too many to reduce, which takes their product; "
+            f"give another scheduler, such as opara"
+        )
+    position = place_of(order)
+    reduced, closed = _reduce(n, position[graph.src].tolist(), position[graph.dst].tolist())
+    if released:
+        following = _matching_of_order([sum(1 << v for v in row) for row in reduced], in_turn=True)
+    else:
+        following = _matching(reduced)
+    stream, ends = _chains(following)
+    chains = len(ends)
     if streams != "chains":
-        begins = [0] * n_chains
-        for v in range(n - 1, -1, -1):
-            begins[chain_of[v]] = v
-        later, over = _chains(_matching_of_order(_comparable(closed, ends, begins)))
-        stream = [later[c] for c in chain_of]
-    if streams == "dilworth" and len(over) > 1:
-        fewest, last = _chains(_matching_of_order(_comparable(closed, range(n), range(n))))
-        if len(last) < len(over):  # else the chains, which need no more waits than they must
-            stream = fewest
-    if not numbered:
-        stream = [stream[p] for p in position.tolist()]
-        names = order.tolist()
-        reduced = [[names[j] for j in reduced[p]] for p in position.tolist()]
-    return Assignment(stream, n_chains, reduced)
+        begins = dict(zip(reversed(stream), range(n - 1, -1, -1), strict=True))
+        turns = sorted(range(chains), key=(lambda c: ends[c]) if released else None)  # as the released code counts them
+        comparable = _comparable(closed, [ends[c] for c in turns], [begins[c] for c in turns])
+        later, over = _chains(_matching_of_order(comparable, in_turn=released))
+        of_chain = dict(zip(turns, later, strict=True))
+        stream = [of_chain[c] for c in stream]
+        if streams == "dilworth" and len(over) > 1:
+            fewest, last = _chains(_matching_of_order(_comparable(closed, range(n), range(n))))
+            if len(last) < len(over):  # else the chains, which need no more waits than they must
+                stream = fewest
+    number = {s: k for k, s in enumerate(dict.fromkeys(stream))}  # by their first operators
+    src = np.repeat(order, [len(row) for row in reduced])
+    dst = order[np.array([v for row in reduced for v in row], np.int64)]
+    return Assignment([number[stream[p]] for p in position.tolist()], chains, (src, dst))
 
 
 def _reduce(n: int, src: list[int], dst: list[int]) -> tuple[list[list[int]], list[int]]:
@@ -238,30 +235,36 @@ def _comparable(closed: list[int], lasts: Sequence[int], firsts: Sequence[int]) 
     return found
 
 
-def _matching_of_order(rows: list[int]) -> list[int]:
+def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
     """Return the column that each row is matched to, or -1, in a maximum matching of a relation given as bits.
 
-    Augmenting paths (Kuhn), on masks of the columns that no path has seen: O(n^3 / 64). The algorithm of Hopcroft and
-    Karp promises more, but scipy's took for ever on dense orders of some thousand rows, and networkx's seconds.
+    Augmenting paths (Kuhn), on masks of the columns that no path has seen: O(n^3 / 64). A row tries free columns first,
+    which is much quicker, or with `in_turn` its columns as they come, as the released code of Nimble does.
     """
     following, owner = [_NONE] * len(rows), [_NONE] * len(rows)
-    free = (1 << len(rows)) - 1
+    free, steps = (1 << len(rows)) - 1, 0
     for begin in range(len(rows)):
-        unseen, path = (1 << len(rows)) - 1, [begin]
-        while path and not rows[path[-1]] & free:
+        unseen, path, columns = (1 << len(rows)) - 1, [begin], [_NONE]
+        while path:
+            steps += 1
+            if steps * (len(rows) + _STEP) > _MOST_WORK:
+                raise SchedulerError(f"nimble: {len(rows):,} chains are too many to match; give streams='chains'")
             open_to = rows[path[-1]] & unseen
             if not open_to:
                 path.pop()
+                columns.pop()
                 continue
-            column = (open_to & -open_to).bit_length() - 1
-            unseen ^= 1 << column
-            path.append(owner[column])
-        if path:
-            column = (rows[path[-1]] & free & -(rows[path[-1]] & free)).bit_length() - 1
-            free ^= 1 << column
-            for row in reversed(path):  # each takes what the one behind it gives up
-                following[row], column = column, following[row]
-                owner[following[row]] = row
+            if not in_turn:
+                open_to = open_to & free or open_to
+            lowest = open_to & -open_to
+            unseen ^= lowest
+            columns.append(lowest.bit_length() - 1)
+            if lowest & free:
+                free ^= lowest
+                for row, column in zip(path, columns[1:], strict=True):
+                    following[row], owner[column] = column, row
+                break
+            path.append(owner[columns[-1]])
     return following
 
 

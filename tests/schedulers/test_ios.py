@@ -3,8 +3,10 @@
 import logging
 import os
 import signal
+from dataclasses import replace
 from itertools import pairwise
 from threading import Timer
+from time import process_time
 
 import numpy as np
 import pytest
@@ -136,6 +138,29 @@ def test_merging_where_it_pays(batch):
     assert all(plan.graph[name].kind == "slice" for name in behind)
     assert ss.simulate(plan, ONE).makespan > 0
     assert planned(graph, merging_is_cheap, strategy="parallel").graph is graph
+
+
+def test_what_hides_a_merge_is_named():
+    """Without the shape of what they read, or without a size of their own, nobody knows whether convolutions merge."""
+    graph = convolutions(a=(1, 0, 1), b=(3, 1, 1))
+    assert planned(graph, merging_is_cheap, blocks="none").search["merging_lacks"] == {}
+    for name, without, lacks in (
+        ("x", {"output_shape": None}, {"a": "output_shape of 'x'", "b": "output_shape of 'x'"}),
+        ("b", {"input_shapes": ()}, {"b": "input_shapes of 'b'"}),
+        ("b", {"attributes": {}}, {"b": "kernel of 'b'"}),
+    ):
+        rows = [replace(op, **without) if op.name == name else op for op in graph.operators]
+        plan = planned(OpGraph(rows, graph.edges), merging_is_cheap, blocks="none")
+        assert (plan.search["merging_lacks"], plan.search["merged"]) == (lacks, 0)
+
+
+def test_a_dense_graph_without_convolutions():
+    """1,415 operators with a million edges: what merges is not looked for where nothing can, and parts are limited."""
+    src, dst = np.triu_indices(1415, 1)
+    graph = ss.OpGraph.from_columns([f"o{i}" for i in range(1415)], src, dst, time=1.0)
+    began = process_time()
+    assert len(schedule(graph, ONE, ios)) == 1415
+    assert process_time() - began < 6.0
 
 
 def test_kernels_that_do_not_align_are_not_merged():

@@ -155,6 +155,59 @@ def test_counts_of_networks(network, operators, chains, streams, syncs):
     assert waits(least) == syncs
 
 
+# As the released code ----------------------------------------------------------------------------
+
+
+def augmenting(rows):
+    """Kuhn: which row each column is matched to, rows and columns in turn."""
+    owner = {}
+
+    def augment(row, seen):
+        for column in rows[row]:
+            if column not in seen:
+                seen.add(column)
+                if column not in owner or augment(owner[column], seen):
+                    owner[column] = row
+                    return True
+        return False
+
+    for row in range(len(rows)):
+        augment(row, set())
+    return owner
+
+
+def released_streams(graph):
+    """Chains by a matching of the reduced graph, numbered by their ends; streams by a matching of chains."""
+    n = len(graph)
+    leads = reachable(n, numbered(graph))
+    producer = augmenting([[j for j in range(n) if leads[i, j] and not (leads[i] & leads[:, j]).any()]
+                           for i in range(n)])  # fmt: skip
+    chains = []
+    for i in range(n):
+        if i not in producer.values():
+            chains.append([i])
+            while chains[-1][0] in producer:
+                chains[-1].insert(0, producer[chains[-1][0]])
+    before = augmenting([[b for b, to in enumerate(chains) if leads[a[-1], to[0]]] for a in chains])
+    stream = {}
+    for c, chain in enumerate(chains):
+        stream[c] = stream[before[c]] if c in before else c
+        stream |= {("op", i): stream[c] for i in chain}
+    return [sorted(graph.order[i] for i in range(n) if stream["op", i] == s) for s in set(stream.values())]
+
+
+@settings(deadline=None, max_examples=150)
+@given(graph=shapes(max_ops=12))
+def test_the_released_matching(graph):
+    plan = schedule(graph, ONE, nimble, mode="impl")
+    assert sorted(sorted(row.split()) for row in by_stream(plan)) == sorted(released_streams(graph))
+
+
+def test_the_released_matching_by_hand():
+    """1 -> 3, 4 and 2 -> 3: 1 takes 3 first and gives it up for 2, which has no other: 1 4 and 2 3."""
+    assert by_stream(schedule(made("1-3 1-4 2-3", 4), ONE, nimble, mode="impl")) == ["1 4", "2 3"]
+
+
 # Against brute force -----------------------------------------------------------------------------
 
 
@@ -283,6 +336,15 @@ def test_matching_of_an_order_is_a_largest_one(size, seed, density):
     both = nx.Graph([(i, size + j) for i, j in pairs])
     both.add_nodes_from(range(2 * size))
     assert len(found) == len(nx.bipartite.hopcroft_karp_matching(both, range(size))) // 2
+
+
+@pytest.mark.parametrize(("n", "n_edges"), [(100_001, 1), (50_000, 1_200_000)])
+def test_a_graph_that_is_too_large(n, n_edges):
+    """Refused in words before anything of its size is made."""
+    src, dst = np.arange(n_edges) % (n - 1), n - 1
+    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], src, np.full(n_edges, dst), time=1.0)
+    with pytest.raises(SchedulerError, match=r"nimble: .* operators with .* edges are too many to reduce"):
+        schedule(graph, ONE, nimble)
 
 
 def test_times_that_add_up_to_infinity():

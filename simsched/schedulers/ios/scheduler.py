@@ -90,8 +90,8 @@ def ios(
         (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
         merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
         if feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages
-        and asked_stages (those that look different; both 0 with a formula), merged (operators merged), stopped and
-        time_s.
+        and asked_stages (those that look different; both 0 with a formula), merged (operators merged), merging_lacks
+        (convolutions whose merging could not be considered, each with the field that is missing), stopped and time_s.
 
     Raises
     ------
@@ -133,11 +133,12 @@ def ios(
     with deadline:
         solver = Solver(graph, stages, merging, Limits(r, s, single_root, max_transitions, max_stages), deadline)
         solved = [solver.solve(ops, max_part) for ops in blocks_of(graph, blocks)]
-    return _schedule(graph, cluster.devices[0].name, solved, stages, deadline.reason, start)
+    said = {"merging_lacks": merging.lacking if merging else {}, "stopped": deadline.reason}
+    return _schedule(graph, cluster.devices[0].name, solved, stages, said, start)
 
 
 def _schedule(
-    graph: OpGraph, device: str, solved: Sequence[Sequence[Piece]], costs: Latencies, stopped: str | None, start: float
+    graph: OpGraph, device: str, solved: Sequence[Sequence[Piece]], costs: Latencies, said: dict[str, Any], start: float
 ) -> Schedule:
     """Put the stages of all pieces one after the other, with what the search saw."""
     pieces = [piece for block in solved for piece in block]
@@ -170,7 +171,7 @@ def _schedule(
         "distinct_stages": sum(solution.distinct_stages for solution in found),
         "asked_stages": len(costs.known),
         "merged": sum(len(names) for names in sets),
-        "stopped": stopped,
+        **said,
         "time_s": running_time() - start,
     }
     return Schedule.from_columns(

@@ -16,7 +16,7 @@ from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Indices
 from simsched.model.graph.ordering import topological_order
-from simsched.rewriting import Draft, merge_key, merged_operators, why_not_mergeable
+from simsched.rewriting import Draft, merge_key, merged_operators, merging_lacks, why_not_mergeable
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, Stage, StoppedError, TooLargeError
 from simsched.schedulers.listing import place_of
@@ -97,12 +97,17 @@ _ALL_SUBSETS_OF: Final = 10
 
 
 class Merging:
-    """Sets of operators that can be merged, and how long they take then.
+    """Sets of operators that can be merged.
 
     Parameters
     ----------
     graph
         What they are of.
+
+    Attributes
+    ----------
+    lacking
+        Convolutions of which that is not known, and the field that is missing.
 
     Raises
     ------
@@ -111,8 +116,11 @@ class Merging:
     """
 
     def __init__(self, graph: OpGraph, *, required: bool) -> None:
-        self.draft = Draft.from_graph(graph)
-        self._keys = [merge_key(self.draft, name) for name in graph.names]
+        convolutions = "conv" in graph.labels("kind")[1]
+        self.draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
+        self._keys = [merge_key(self.draft, name) for name in self.draft.rows]
+        found = ((name, merging_lacks(self.draft, name)) for name in self.draft.rows)
+        self.lacking = {name: field for name, field in found if field is not None}
         self._names = graph.names
         if required and not any(key is not None for key in self._keys):
             raise SchedulerError(
@@ -125,7 +133,7 @@ class Merging:
         """Return the sets among some operators, by their places in `ops`, each rising."""
         families: dict[Hashable, list[int]] = {}
         for k, i in enumerate(ops):
-            if self._keys[i] is not None:
+            if self._keys and self._keys[i] is not None:
                 families.setdefault(self._keys[i], []).append(k)
         found: list[tuple[int, ...]] = []
         for family in families.values():
