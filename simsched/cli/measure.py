@@ -235,7 +235,7 @@ def replay_trace(
         "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
     host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
     streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
-    gantt: Annotated[Text, file("Draw measured over simulated: .png, .svg or .pdf.")] = None,
+    gantt: Annotated[Text, file("Draw simulated beside measured: .png, .svg or .pdf.")] = None,
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
 ) -> None:  # fmt: skip

@@ -25,10 +25,9 @@ def gantt(
     ax: Any = None,
     title: str | None = None,
     host: bool = False,
-    labels: bool = True,
     measured: Trace | None = None,
 ) -> Any:
-    """Draw a trace: a row per stream, a bar per kernel or copy, hatching where a stream waits.
+    """Draw a trace: a row per stream, a bar per kernel or copy with its name if there is room, hatching for waits.
 
     Parameters
     ----------
@@ -42,8 +41,6 @@ def gantt(
         By default the graph, the scheduler and the cluster.
     host
         Also draw what the host threads did.
-    labels
-        Write names of operators into the bars that have room for them.
     measured
         Another trace of the same program: each of its rows stands below the one of the first.
 
@@ -79,7 +76,7 @@ def gantt(
         ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title, fontsize=9,
                      loc="left")  # fmt: skip
         _bars(ax, traces, rows, middle, scale)
-        if labels and rows:
+        if rows:
             if own:
                 ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
             _labels(ax, traces, rows, middle, scale)

@@ -7,19 +7,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.units import format_time, time_unit
+from simsched.base.units import format_time
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.model.trace.timeline import HOST, KINDS
+from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
-from simsched.show.looks import ink
 from simsched.show.report.describe import cluster_facts, graph_facts, run_facts
 from simsched.show.report.printed import printed
 from simsched.show.report.sections import Column, Table
-from simsched.show.spans import centres_of, kinds_of, rows_of
-from simsched.show.svg import legend, printable, shortened, text_width
+from simsched.show.svg import printable
+from simsched.show.svg_gantt import svg_gantt
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
@@ -27,9 +26,6 @@ _BARS: Final = 1_500  # of a chart: some 300 kB
 _EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
 _LISTED, _NAMED = 24, 6  # streams, kinds; operators of a stream
-_WIDTH, _ROW, _TOP = 760.0, 22.0, 8.0
-_SIZE, _INSIDE = 11.0, 9.0  # of letters
-_TICKS, _GAP = 6, 0.5  # of the axis; between bars that touch
 
 
 def html(shown: Any) -> str:
@@ -140,65 +136,4 @@ def _trace(trace: Trace) -> Iterator[str]:
     more = (("instructions", f"{len(trace.program):,}"),) if many else run_facts(trace)[1:]
     yield _facts(f"Trace of {graph.name}", [*facts.items(), *more])
     if not many and trace.makespan and (trace.kind != HOST).sum() <= _BARS:
-        yield chart(trace)
-
-
-def chart(trace: Trace) -> str:
-    """Return a row per stream, a bar per kernel or copy, as SVG: texts and lines take the colour of the page.
-
-    Colours are those of `Trace.gantt`. Details of a bar are in its tooltip.
-    """
-    rows = rows_of([trace], host=False)
-    several = len({row.device for row in rows}) > 1
-    labels = [shortened(f"{row.device} {row.label}" if several else row.label, _SIZE, 160) for row in rows]
-    left = 12 + max((text_width(label, _SIZE) for label in labels), default=0.0)
-    scale = (_WIDTH - left - 12) / (trace.makespan or 1.0)
-    places = [_TOP + _ROW * y for y in centres_of(rows)]
-    bottom = places[-1] + _ROW / 2 + 2 if places else _TOP
-    code, kinds = kinds_of(trace)
-    entries = [(kind.colour, kind.name) for k, kind in enumerate(kinds)
-               if kind.what in ("kernel", "copy") and (code == k).any()]  # fmt: skip
-    meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
-    said = escape(f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}")
-    unit, name = time_unit(trace.makespan)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {last + 8:g}" width="{_WIDTH:g}" '
-        f'height="{last + 8:g}" role="img" aria-label="{said}" font-family="sans-serif" font-size="{_SIZE:g}" '
-        'fill="currentColor" style="max-width:100%;height:auto">',
-        _text(left - 6, bottom + 13, name, "end"),
-    ]
-    step = _round_step(trace.makespan / unit / _TICKS)
-    for k in range(int(trace.makespan / unit / step + 1e-9) + 1):
-        x = left + k * step * unit * scale
-        parts.append(f'<path d="M{x:.1f} {_TOP:g}V{bottom:.1f}" stroke="currentColor" stroke-opacity="0.2"/>')
-        parts.append(_text(x, bottom + 13, f"{k * step:g}", "middle"))
-    for row, label, y in zip(rows, labels, places, strict=True):
-        parts += [_text(left - 6, y + 4, label, "end")] * row.first
-        half = 0.42 * _ROW * row.height
-        for i in row.spans.tolist():
-            kind, said = kinds[code[i]], printable(trace.name(i))
-            start, end = float(trace.start[i]), float(trace.end[i])
-            x, width = left + start * scale, max((end - start) * scale - _GAP, _GAP)
-            fill = f'fill="{kind.colour}"' if kind.what in ("kernel", "copy") else 'fill-opacity="0.12"'
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y - half:.1f}" width="{width:.1f}" height="{2 * half:.1f}" {fill}>'
-                f"<title>{escape(said)}: {KINDS[trace.kind[i]]}, {start:.1f} to {end:.1f} us</title></rect>"
-            )
-            if kind.what == "kernel" and text_width(said, _INSIDE) <= width - 4:
-                look = f' font-size="{_INSIDE:g}" fill="{ink(kind.colour)}" pointer-events="none"'
-                parts.append(_text(x + width / 2, y + 3, said, "middle", look))
-    return "".join([*parts, meanings, "</svg>"])
-
-
-def _text(x: float, y: float, text: str, anchor: str, look: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(printable(text))}</text>'
-
-
-def _round_step(least: float) -> float:
-    """Return the least of 1, 2, 5, 10, ... times a power of ten that is no smaller.
-
-    >>> _round_step(0.3), _round_step(17.0), _round_step(2.0)
-    (0.5, 20.0, 2.0)
-    """
-    power = 10.0 ** int(np.floor(np.log10(least)))
-    return next(k * power for k in (1.0, 2.0, 5.0, 10.0) if k * power >= least * (1 - 1e-9))
+        yield svg_gantt([trace])

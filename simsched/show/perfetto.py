@@ -61,16 +61,9 @@ class _Export:
 
     def document(self) -> dict[str, Any]:
         trace = self._trace
-        timed = [(ts, order, event) for ts, order, event in self._slices()]
-        timed += self._flows()
-        timed.sort(key=lambda entry: entry[:2])
-        info = {
-            "graph": trace.graph.name,
-            "cluster": trace.cluster.name,
-            "execution": trace.program.execution,
-            "makespan_us": trace.makespan,
-            "simsched": _version(),
-        }
+        timed = sorted([*self._slices(), *self._flows()], key=lambda entry: entry[:2])
+        info = {"graph": trace.graph.name, "cluster": trace.cluster.name, "execution": trace.program.execution,
+                "makespan_us": trace.makespan, "simsched": _version()}  # fmt: skip
         events = [*self._metadata, *(event for _, _, event in timed), *self._counters()]
         return {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
 
@@ -89,10 +82,9 @@ class _Export:
         names = [*trace.program.devices, "host"]
         for p in dict.fromkeys(keys[:, 0].tolist()):
             self._name("process", p, p, names[p - 1], p)
-        for t, members in enumerate(_members(track, len(keys))):
-            p, r, k = keys[t].tolist()
+        for t, (members, (p, r, k)) in enumerate(zip(_members(track, len(keys)), keys.tolist(), strict=True)):
             name = self._thread_name(r) if p == self._host_pid else self._stream_name(r, members)
-            self._name("thread", p, first_tid + t, name if k == 0 else f"{name} ({k + 1})", t)
+            self._name("thread", p, first_tid + t, f"{name} ({k + 1})" if k else name, t)
         return [(int(keys[t, 0]), first_tid + t) for t in track.tolist()]
 
     def _host_threads(self) -> Ints:
@@ -125,16 +117,8 @@ class _Export:
     def _slices(self) -> Iterator[tuple[int, tuple[int, ...], Event]]:
         trace = self._trace
         for i, (ts, end, (pid, tid)) in enumerate(zip(self._start, self._end, self._track, strict=True)):
-            yield ts, self._rank(i, _SLICE), {
-                "name": trace.name(i),
-                "cat": KINDS[trace.kind[i]],
-                "ph": "X",
-                "ts": _us(ts),
-                "dur": _us(end - ts),
-                "pid": pid,
-                "tid": tid,
-                "args": self._arguments(i),
-            }  # fmt: skip
+            event = {"name": trace.name(i), "cat": KINDS[trace.kind[i]], "ph": "X", "ts": _us(ts), "dur": _us(end - ts)}
+            yield ts, self._rank(i, _SLICE), event | {"pid": pid, "tid": tid, "args": self._arguments(i)}
 
     def _rank(self, i: int, phase: int) -> tuple[int, ...]:
         """Order events of one instant: what takes no time first, then as the spans stand in the trace."""
@@ -150,12 +134,8 @@ class _Export:
             row = int(trace.item[i])
             if 0 <= row < len(trace.program.launch_kernel):
                 found["kernel"] = int(trace.program.launch_kernel[row])
-            found |= {
-                "kind": graph.label("kind", op),
-                "flops": float(graph.flops[op]),
-                "nbytes": float(graph.nbytes[op]),
-            }
-            found["block"] = graph.label("block", op)
+            found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]),
+                      "nbytes": float(graph.nbytes[op]), "block": graph.label("block", op)}  # fmt: skip
         elif kind == COPY:
             row = int(trace.item[i])
             found["to"] = trace.program.devices[trace.program.copies.device[row]]
@@ -196,9 +176,8 @@ class _Export:
         sent: dict[tuple[int, int, float], list[int]] = {}
         for i in copies.tolist():
             op, row = int(trace.op[i]), int(trace.item[i])
-            sent.setdefault(
-                (op, int(trace.program.copies.device[row]), float(trace.program.copies.nbytes[row])), []
-            ).append(i)
+            key = (op, int(trace.program.copies.device[row]), float(trace.program.copies.nbytes[row]))
+            sent.setdefault(key, []).append(i)
             if last[op] >= 0:
                 yield int(last[op]), i
         ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
@@ -206,12 +185,9 @@ class _Export:
         seen: dict[tuple[int, int], None] = {}
         for u, v, nbytes in zip(src, dst, sizes, strict=True):
             source, target = int(last[u]), int(first[v])
-            fitting = (
-                sent.get((u, int(trace.device[target]), nbytes), [])
-                if trace.device[source] != trace.device[target]
-                else []
-            )
-            if fitting:  # one copy per edge, or the last one for all edges that are left
+            crosses = trace.device[source] != trace.device[target]
+            fitting = sent.get((u, int(trace.device[target]), nbytes))
+            if crosses and fitting:  # one copy per edge, or the last one for all edges that are left
                 source = fitting.pop(0) if len(fitting) > 1 else fitting[0]
             if (source, target) not in seen and self._track[source] != self._track[target]:
                 seen[source, target] = None
@@ -222,19 +198,11 @@ class _Export:
         for d, device in enumerate(trace.program.devices):
             curve = load_curve(trace, device)
             for name, values in (("SM", curve.sm), ("DRAM", curve.dram)):
-                if not values.any():
-                    continue
-                changes = np.r_[True, values[1:] != values[:-1]]
+                changes = np.r_[True, values[1:] != values[:-1]] & values.any()
                 for time, value in zip(curve.time[changes].tolist(), values[changes].tolist(), strict=True):
                     # readers call the track by both names: "SM load"
-                    yield {
-                        "name": name,
-                        "ph": "C",
-                        "ts": _us(round(time * 1e3)),
-                        "pid": d + 1,
-                        "tid": d + 1,
-                        "args": {"load": value},
-                    }
+                    event: Event = {"name": name, "ph": "C", "ts": _us(round(time * 1e3)), "pid": d + 1, "tid": d + 1}
+                    yield event | {"args": {"load": value}}
 
 
 def _us(ns: int) -> float:

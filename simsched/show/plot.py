@@ -14,31 +14,15 @@ from simsched.show.looks import looks_of
 from simsched.show.paper import draw
 from simsched.simulator import Makespans
 
-__all__ = [
-    "PowerLaw",
-    "bar_plot",
-    "box_plot",
-    "heat_map",
-    "line_plot",
-    "looks_of",
-    "power_law",
-    "scaling_plot",
-]
+__all__ = ["PowerLaw", "bar_plot", "box_plot", "heat_map", "line_plot", "looks_of", "power_law", "scaling_plot"]
 
 Path = str | os.PathLike[str] | None
 
 
 def line_plot(
-    series: Values,
-    path: Path = None,
-    *,
-    ax: Any = None,
-    xlabel: str = "",
-    ylabel: str = "",
-    logx: bool | None = None,
-    logy: bool | None = None,
-    **texts: Any,
-) -> Any:
+    series: Values, path: Path = None, *, ax: Any = None, xlabel: str = "", ylabel: str = "", logx: bool | None = None,
+    logy: bool | None = None, **texts: Any,
+) -> Any:  # fmt: skip
     """Draw a line per name through the means of its instances, with a band of their standard deviation.
 
     Parameters
@@ -81,14 +65,8 @@ def line_plot(
 
 def bar_plot(
     values: Mapping[str, npt.ArrayLike] | Values,
-    path: Path = None,
-    *,
-    ax: Any = None,
-    xlabel: str = "",
-    ylabel: str = "",
-    logy: bool = False,
-    **texts: Any,
-) -> Any:
+    path: Path = None, *, ax: Any = None, xlabel: str = "", ylabel: str = "", logy: bool = False, **texts: Any,
+) -> Any:  # fmt: skip
     """Draw a bar per name, or a group of bars per category, as high as the mean of its instances.
 
     Parameters
@@ -105,15 +83,9 @@ def bar_plot(
 
 def box_plot(
     samples: Mapping[str, Makespans | npt.ArrayLike] | Values,
-    path: Path = None,
-    *,
-    ax: Any = None,
-    relative: bool | None = None,
-    xlabel: str = "",
-    ylabel: str = "",
-    logy: bool = False,
-    **texts: Any,
-) -> Any:
+    path: Path = None, *, ax: Any = None, relative: bool | None = None, xlabel: str = "", ylabel: str = "",
+    logy: bool = False, **texts: Any,
+) -> Any:  # fmt: skip
     """Draw samples: a box per scheduler, from left to right in the order given, or a group of boxes per category.
 
     The line in the box is the median, the box spans the quartiles, whiskers reach to the furthest
@@ -148,15 +120,9 @@ def latencies(chart: Chart) -> Chart:
 
 
 def heat_map(
-    cells: Values,
-    path: Path = None,
-    *,
-    ax: Any = None,
-    xlabel: str = "",
-    ylabel: str = "",
-    centre: float | None = 1.0,
-    **texts: Any,
-) -> Any:
+    cells: Values, path: Path = None, *, ax: Any = None, xlabel: str = "", ylabel: str = "",
+    centre: float | None = 1.0, **texts: Any,
+) -> Any:  # fmt: skip
     """Draw a cell per pair of parameters, coloured and labelled by the mean of its instances.
 
     Parameters
@@ -175,14 +141,9 @@ def heat_map(
 
 
 def scaling_plot(
-    series: Values,
-    path: Path = None,
-    *,
-    ax: Any = None,
-    xlabel: str = "operators",
-    ylabel: str = "search time (s)",
-    **texts: Any,
-) -> tuple[Any, dict[str, PowerLaw]]:
+    series: Values, path: Path = None, *, ax: Any = None, xlabel: str = "operators",
+    ylabel: str = "search time (s)", **texts: Any,
+) -> tuple[Any, dict[str, PowerLaw]]:  # fmt: skip
     """Draw times over sizes on logarithmic axes; the legend has the exponent of each name where it is known.
 
     Parameters

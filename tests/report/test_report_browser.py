@@ -259,23 +259,21 @@ def test_every_kind_of_figure_is_drawn(browser, tmp_path):
 
 
 def test_charts_are_seen_before_the_library_is_there(browser, tmp_path):
-    """Without the library the first view stays: a rectangle for each kernel and wait, and the path in outline."""
+    """Without the library the first view stays: a rectangle for each kernel and wait."""
     trace = ss.simulate(ss.schedule(evil_graph(), ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100"))
     page = write_report(trace)
     start = page.index('id="plotly">') + len('id="plotly">')
     path = tmp_path / "first.html"
     path.write_text(page[:start] + "broken" + page[page.index("</script>", start) :], encoding="utf-8")
     opened = Opened(browser, path)
-    script = """() => [...document.querySelectorAll('.preview path')].map((each) =>
-      [each.hasAttribute('fill'), each.getAttribute('d').split('Z').length - 1])"""
-    rectangles = sum(n for filled, n in opened.ask(script) if filled)
-    assert rectangles == counted(trace) + len(trace.critical_path().operators)
-    assert "</script>" in opened.page.locator(".preview").text_content()  # the kind, in the legend
+    script = "[...document.querySelectorAll('.first path')].map((each) => each.getAttribute('d').split('z').length - 1)"
+    assert sum(opened.ask(script)) == counted(trace)
+    assert "</script>" in opened.page.locator("ul.legend").text_content()  # the kind
     assert opened.ask("performance.getEntriesByName('painted').length") == 1
     opened.context.close()
     path.write_text(page, encoding="utf-8")
     opened = Opened(browser, path)
-    assert opened.page.locator(".preview").count() == 0
+    assert opened.page.locator(".first").count() == 0
     opened.context.close()
 
 

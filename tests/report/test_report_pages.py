@@ -20,6 +20,7 @@ from simsched.show.report.figures import figure_of
 from simsched.show.report.gantt import critical_spans, gantt_data
 from simsched.show.report.html import Writer, json_text
 from simsched.show.report.page import library, quick
+from simsched.show.report.sections import Cell
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -127,13 +128,13 @@ def test_of_many_devices_the_mean_load_is_drawn():
 
 
 def test_cells_sort_by_number_and_read_in_units():
-    table = Table("t", (Column("name"), Column("ms", 3, 1000.0), Column("share", 1, 0.01, " %")),
-                  (("<a>", 1500.0, None), ("b", -1e-9, 0.25)), best=1, mark="best", note="n & m")  # fmt: skip
+    rows = (("<a>", 1.5, None), ("b", -1e-9, Cell("25.0 %", 25.0)))
+    table = Table("t", (Column("name"), Column("ms", 3), Column("share")), rows, best=1, note="n & m")
     html = Writer().block(table, 3)
-    assert 'data-v="1500.0">1.500<' in html
+    assert 'data-v="1.5">1.500<' in html
     assert 'data-v="">-<' in html
     assert ">0.000<" in html
-    assert ">25.0 %<" in html
+    assert 'data-v="25.0">25.0 %<' in html
     assert "&lt;a&gt;" in html
     assert "n &amp; m" in html
     assert html.count('aria-sort="none"') == 3

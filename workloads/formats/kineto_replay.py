@@ -22,7 +22,6 @@ from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
-from simsched.show.figure import new_figure, save_figure, style
 from simsched.simulator import simulate
 from workloads.formats.kineto_traced import TracedProgram
 
@@ -152,17 +151,8 @@ class TraceReplay:
         }  # fmt: skip
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw what was measured over what is simulated, on one axis of time; return the figure."""
-        traces = (("measured", self.traced.measured), ("simulated", self.simulated))
-        rows = sum(len(np.unique(trace.stream[trace.stream >= 0])) for _, trace in traces)
-        figure = new_figure(12.0, 1.6 + 0.45 * rows)
-        with style():
-            axes = figure.subplots(2, 1, sharex=True)
-            for ax, (what, trace) in zip(axes, traces, strict=True):
-                trace.gantt(ax=ax, title=f"{self.traced.graph.name}, {what}", labels=False)
-            if path is not None:
-                save_figure(axes[0], path)
-        return figure
+        """Draw what is simulated, and below each row what was measured; return the axes."""
+        return self.simulated.gantt(path, title=self.traced.graph.name, measured=self.traced.measured)
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return both traces in the Chrome Trace Event format, and write them if a path is given."""

@@ -135,17 +135,14 @@ def _size(op: Operator) -> str:
 
 def _box(op: Operator, detail: str, fill: str, *where: str) -> Box:
     name, kind = printable(op.name), printable(op.kind)
-    lines = [name, f"kind: {kind}", *where]
-    if op.block is not None:
-        lines.append(f"block: {printable(op.block)}")
-    if op.output_shape is not None:
-        lines.append(f"output: {_size(op)} {op.dtype}")
-    if op.time is not None:
-        lines.append(f"time: {format_time(op.time)}")
-    if op.flops:
-        lines.append(f"work: {op.flops / 1e6:,.4g} MFLOP")
-    if op.weight_nbytes:
-        lines.append(f"weights: {format_bytes(op.weight_nbytes)}")
+    said = {
+        "block": op.block and printable(op.block),
+        "output": op.output_shape is not None and f"{_size(op)} {op.dtype}",
+        "time": op.time is not None and format_time(op.time),
+        "work": op.flops and f"{op.flops / 1e6:,.4g} MFLOP",
+        "weights": op.weight_nbytes and format_bytes(op.weight_nbytes),
+    }
+    lines = [name, f"kind: {kind}", *where, *(f"{key}: {text}" for key, text in said.items() if text)]
     return Box(name, f"{kind} \u00b7 {detail}" if detail else kind, fill, "\n".join(lines))
 
 

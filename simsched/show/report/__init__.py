@@ -4,16 +4,5 @@ from simsched.show.report.recommend import recommended
 from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 from simsched.show.report.write import write_report
 
-__all__ = [
-    "Block",
-    "Column",
-    "Figure",
-    "Gantt",
-    "Pairs",
-    "Section",
-    "Table",
-    "Tabs",
-    "Text",
-    "recommended",
-    "write_report",
-]
+__all__ = ["Block", "Column", "Figure", "Gantt", "Pairs", "Section", "Table", "Tabs", "Text", "recommended",
+           "write_report"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What pages and notebooks say of graphs, clusters, runs and searches."""
+"""What pages and notebooks say of graphs, clusters and runs."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,13 +12,12 @@ from simsched.model.cluster import DEVICES, Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
 from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.show.report.sections import Column, Pairs, Section, Table
 
 Facts = tuple[tuple[str, str], ...]
 _NOT_COMPARED = ("name", "model", "peak", "interference")
-_MOST_LISTED = 8  # values of a search, or devices, in a cell
+_MOST_LISTED = 8  # devices in a cell
 
 
 def parameters(graph: OpGraph, cluster: Cluster) -> Section:
@@ -50,8 +49,9 @@ def graph_facts(graph: OpGraph) -> Facts:
 
 def cluster_facts(cluster: Cluster) -> Facts:
     """Return names and texts: devices, models with what issuing costs on them, and links."""
-    names = [device.name for device in cluster.devices]
-    rows = [("cluster", cluster.name), ("devices", f"{len(cluster)}: {_listed(names)}")]
+    names = ", ".join(device.name for device in cluster.devices[:_MOST_LISTED])
+    names += ", ..." if len(cluster) > _MOST_LISTED else ""
+    rows = [("cluster", cluster.name), ("devices", f"{len(cluster)}: {names}")]
     for device in cluster.kinds:
         rows += [
             ("model", f"{device.model}: {device.sms} SMs, {device.bandwidth / GB_PER_S:,.0f} GB/s"),
@@ -61,10 +61,6 @@ def cluster_facts(cluster: Cluster) -> Facts:
     links = dict.fromkeys((link.bandwidth, link.latency) for _, _, link in cluster.links)
     rows += [("link", f"{bandwidth / GB_PER_S:,.3g} GB/s, {latency:g} us") for bandwidth, latency in links]
     return tuple(rows)
-
-
-def _listed(texts: list[str]) -> str:
-    return ", ".join(texts[:_MOST_LISTED]) + (", ..." if len(texts) > _MOST_LISTED else "")
 
 
 def _differences(device: Device) -> list[tuple[Any, ...]]:
@@ -104,16 +100,3 @@ def _memory(peaks: Mapping[str, float]) -> str:
         return ", ".join(f"{name} {format_bytes(n)}" for name, n in peaks.items())
     most = max(peaks, key=lambda name: peaks[name])
     return f"{format_bytes(peaks[most])} on {most}, at most as much on the other {len(peaks) - 1} devices"
-
-
-def searches(plans: Mapping[str, Schedule]) -> tuple[Table, ...]:
-    """Return what schedulers say of their searches; nothing if none says anything."""
-    rows = tuple((name, key, _text(value)) for name, plan in plans.items() for key, value in plan.search.items())
-    columns = tuple(map(Column, ("scheduler", "figure", "value")))
-    return (Table("What schedulers say of their searches", columns, rows),) if rows else ()
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return _listed([str(_text(each)) for each in value]) or "none"
-    return value if isinstance(value, float | int | str) or value is None else str(value)

@@ -6,14 +6,11 @@
   const BAR = 0.42; // half of a row's height
   const LEAST = 7, MOST = 26, TALLEST = 900; // pixels of a row, and of all
   const CURVE = 96; // pixels of a load curve
-  const TOP = 8, BOTTOM = 46, RIGHT = 44; // the toolbar stands at the right
+  const TOP = 8, BOTTOM = 46, RIGHT = 16;
   const LINE = 11, LONGEST = 40; // pixels between names of rows, and characters of one
   const LABELS = 300; // names in bars at a time
   const NARROW = 2.5; // pixels of a bar that an edge would hide; where one in five is, there are no edges
-  const config = {
-    displaylogo: false, showTips: false, doubleClick: "reset",
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "toggleSpikelines", "zoomIn2d", "zoomOut2d", "resetScale2d"],
-  };
+  const config = { showTips: false, doubleClick: "reset", displayModeBar: false }; // the page has buttons of its own
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "&#37;{");
   const shortened = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}\u2026` : text);
   const blames = { kernel: "compute", copy: "transfer", launch: "launch", sync: "sync" };
@@ -202,9 +199,7 @@
       const drawn = traces(xrange);
       const made = layout(xrange);
       plot.style.height = `${made.height}px`;
-      if (typeof Plotly === "undefined") { simsched.preview(plot, drawn, made); return; }
-      plot.querySelector(".preview")?.remove();
-      Plotly.react(plot, drawn, made, { ...config, displayModeBar: simsched.printing ? false : "hover" });
+      Plotly.react(plot, drawn, made, config);
       refine();
       if (!plot.dataset.drawn) listen();
       plot.dataset.drawn = "yes";

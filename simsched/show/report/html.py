@@ -1,19 +1,21 @@
 """Blocks as HTML: every text escaped, every number once for people and once for sorting."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import count
-from math import isnan
 from typing import Any, Final
 
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
 from simsched.show.report.gantt import gantt_data
-from simsched.show.report.sections import Block, Cell, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.report.sections import Block, Cell, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.svg_gantt import svg_gantt
 
 MOST_ROWS: Final = 5000
 """Rows of a table that are shown."""
+MOST_FIRST: Final = 20_000
+"""Bars of a Gantt chart that is seen before the library is there."""
 _DEEPEST: Final = 6  # heading
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
@@ -41,9 +43,7 @@ def json_text(value: Any) -> str:
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        raise ReportError(
-            "a figure holds a number that is not finite; leave it out, or give None in its place"
-        ) from None
+        raise ReportError("a figure holds a number that is not finite; give None in its place") from None
     return text.translate(_ESCAPES)
 
 
@@ -54,6 +54,7 @@ class Writer:
         self._numbers = count(1)
         self.contents: list[tuple[str, str]] = []
         self.draws = False
+        self._open = True  # no shut tab
 
     def section(self, section: Section, level: int = 2) -> str:
         """Return a section under a heading of a level, 2 for those of the page."""
@@ -72,18 +73,15 @@ class Writer:
         match block:
             case Text():
                 return f'<p class="{block.tone}">{escape(block.text)}</p>'
-            case Pairs():
-                return self._pairs(block)
-            case Table():
-                return self._table(block)
-            case Figure():
-                return self._figure(block)
-            case Gantt():
-                return self._gantt(block)
             case Tabs():
                 return self._tabs(block, level)
             case Section():
                 return self.section(block, level)
+        writers: dict[type, Callable[[Any], str]] = {
+            Pairs: self._pairs, Table: self._table, Figure: self._figure, Gantt: self._gantt,
+        }  # fmt: skip
+        if type(block) in writers:
+            return writers[type(block)](block)
         raise ReportError(f"a section consists of texts, tables, figures and the like, not of {type(block).__name__}")
 
     def _pairs(self, pairs: Pairs) -> str:
@@ -98,26 +96,26 @@ class Writer:
         name = f"t{next(self._numbers)}"
         shown = table.rows[:MOST_ROWS]
         numeric = [any(is_number(_value(row[c])) for row in shown) for c in range(len(table.columns))]
+        looks = [' class="num"' if each else "" for each in numeric]
         head = "".join(
-            f'<th scope="col"{" class=num" if numeric[c] else ""} aria-sort="none">'
-            f'<button type="button" class="sort">{escape(column.heading)}<span aria-hidden="true"></span></button></th>'
-            for c, column in enumerate(table.columns)
+            f'<th scope="col"{look} aria-sort="none"><button type="button" class="sort">{escape(column.heading)}'
+            '<span aria-hidden="true"></span></button></th>'
+            for column, look in zip(table.columns, looks, strict=True)
         )
-        body = "\n".join(_row(table, i, row, numeric) for i, row in enumerate(shown))
-        notes = [table.note] if table.note else []
+        body = "\n".join(_row(table, row, looks, i == table.best) for i, row in enumerate(shown))
+        notes = [table.note] * bool(table.note)
         if len(table.rows) > MOST_ROWS:
             notes.append(f"the first {MOST_ROWS:,} of {len(table.rows):,} rows")
-        note = f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
         return (
             f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{name}"><table>'
             f'<caption id="{name}">{escape(table.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody></table></div>{note}"
+            f"<tbody>\n{body}\n</tbody></table></div>{_note(notes)}"
         )
 
     def _figure(self, figure: Figure) -> str:
         self.draws = True
         name = f"f{next(self._numbers)}"
-        note = f'<p class="note">{escape(figure.note)}</p>' if figure.note else ""
+        note = _note([figure.note] * bool(figure.note))
         data = json_text({"data": figure.data, "layout": figure.layout})
         return (
             f'<figure class="chart"><figcaption id="{name}-c">{escape(figure.title)}</figcaption>'
@@ -135,10 +133,12 @@ class Writer:
         legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
         swatch = '<li><i style="background:{1}"></i>{0}</li>'
         swatches = "".join(swatch.format(escape(text), colour) for text, colour in legend)
+        traces = [chart.trace, *([] if chart.measured is None else [chart.measured])]
+        seen = self._open and n <= MOST_FIRST
+        first = f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else ""
         title = escape(chart.title)
         summary = f"{len(found['rows'])} rows, {n} bars"
-        notes = found.pop("notes")
-        left_out = f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
+        left_out = _note(found.pop("notes"))
         button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}">{2}</button>'
         buttons = [("in", "Zoom in", "+"), ("out", "Zoom out", "\u2212"), ("left", "Earlier", "\u25c0"),
                    ("right", "Later", "\u25b6"), ("all", "Whole run", "Reset")]  # fmt: skip
@@ -152,8 +152,8 @@ class Writer:
             f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
             f'{"".join(button.format(*each) for each in buttons)}{pressed}</div><ul class="legend">{swatches}</ul>'
             f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
-            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p></div>{left_out}'
-            f'<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
+            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p>{first}</div>'
+            f'{left_out}<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
             "<kbd>+</kbd> <kbd>\u2212</kbd> to zoom, <kbd>\u2190</kbd> <kbd>\u2192</kbd> to move, <kbd>0</kbd> for the "
             "whole run, <kbd>n</kbd> <kbd>p</kbd> for the next and the previous bar of a row, "
             "<kbd>\u2191</kbd> <kbd>\u2193</kbd> for another row, <kbd>Esc</kbd> to put its details away.</p>"
@@ -171,11 +171,13 @@ class Writer:
                 f'<button type="button" role="tab" id="{name}-t{i}" aria-controls="{name}-p{i}" '
                 f'aria-selected="{str(here).lower()}" tabindex="{0 if here else -1}">{escape(label)}</button>'
             )
+            self._open = here
             inner = "\n".join(self.block(block, level + 1) for block in blocks)
             panels.append(
                 f'<div role="tabpanel" id="{name}-p{i}" aria-labelledby="{name}-t{i}"{"" if here else " hidden"}>'
                 f'<h{h} class="printed">{escape(label)}</h{h}>{inner}</div>'
             )
+        self._open = True
         return (
             f'<div class="tabs"><div role="tablist" aria-label="{escape(tabs.label)}">{"".join(buttons)}</div>\n'
             + "\n".join(panels)
@@ -183,29 +185,22 @@ class Writer:
         )
 
 
+def _note(notes: Sequence[str]) -> str:
+    return f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
+
+
 def _value(cell: Any) -> Any:
     return cell.value if isinstance(cell, Cell) else cell
 
 
-def _key(value: float | None) -> str:
-    """Return what JavaScript reads as the same number; nothing for what is missing."""
-    if value is None or isnan(value):
-        return ""
-    return repr(float(value)).replace("inf", "Infinity")
-
-
-def _row(table: Table, index: int, row: Sequence[Any], numeric: Sequence[bool]) -> str:
-    best = index == table.best
-    cells = [
-        _cell(column, value, numeric[c], f"\u2605 {table.mark}" if best and not c else "", head=not c)
-        for c, (column, value) in enumerate(zip(table.columns, row, strict=True))
-    ]
+def _row(table: Table, row: Sequence[Any], looks: Sequence[str], best: bool) -> str:
+    """Return a row, whose cells have the numbers that they sort by: as JavaScript reads them, nothing if missing."""
+    cells = []
+    for c, (column, cell, look) in enumerate(zip(table.columns, row, looks, strict=True)):
+        value, start, end = _value(cell), "td" if c else 'th scope="row"', "td" if c else "th"
+        missing = value is None or value != value
+        key = "" if missing else repr(float(value)).replace("inf", "Infinity") if is_number(value) else None
+        mark = f' <span class="mark">\u2605 {escape(table.mark)}</span>' if best and not c else ""
+        sorts = "" if key is None else f' data-v="{key}"'
+        cells.append(f"<{start}{look}{sorts}>{escape(column.show(cell))}{mark}</{end}>")
     return f"<tr{' class=best' if best else ''}>{''.join(cells)}</tr>"
-
-
-def _cell(column: Column, value: Any, numeric: bool, mark: str, *, head: bool) -> str:
-    tag = 'th scope="row"' if head else "td"
-    look = ' class="num"' if numeric else ""
-    key = f' data-v="{_key(_value(value))}"' if _value(value) is None or is_number(_value(value)) else ""
-    badge = f' <span class="mark">{escape(mark)}</span>' if mark else ""
-    return f"<{tag}{look}{key}>{escape(column.show(value))}{badge}</{'th' if head else 'td'}>"

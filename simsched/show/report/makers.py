@@ -18,7 +18,7 @@ from simsched.experiments.whatif.explain import explain
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named
-from simsched.show.report.describe import parameters, run_facts, searches
+from simsched.show.report.describe import parameters, run_facts
 from simsched.show.report.figures import figure_of, figures_of
 from simsched.show.report.printed import printed
 from simsched.show.report.recommend import recommended, why
@@ -84,7 +84,6 @@ def _comparison(found: Comparison) -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
     title, chosen = f"{found.graph.name} on {found.cluster.name}", recommended(found)
     about = parameters(found.graph, found.cluster)
-    about = Section(about.title, (*about.blocks, *searches(found.plans)))
     if chosen is None:
         text = Text("No scheduler found a schedule; the table says why.", "warning")
         return (Section(title, (text, printed(found.table()))), about)

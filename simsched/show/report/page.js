@@ -37,11 +37,10 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     return found;
   };
 
-  // Before the library is there, Gantt charts are drawn without it.
   function draw(plot) {
-    if (typeof Plotly === "undefined" && plot.dataset.kind !== "gantt") return;
+    if (typeof Plotly === "undefined") return;
     if (plot.closest("[hidden]") && !simsched.printing) return;
-    plot.querySelector(".unseen")?.remove();
+    for (const each of plot.querySelectorAll(".unseen, .first")) each.remove();
     const known = simsched.drawn.get(plot);
     if (known) known.redraw();
     else simsched.drawn.set(plot, simsched.drawers[plot.dataset.kind](plot));
@@ -60,7 +59,6 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
   }
 
   const plots = () => [...document.querySelectorAll(".plot")];
-  const isInView = (plot) => plot.getBoundingClientRect().top < innerHeight;
 
   function drawAll(force) {
     for (const plot of plots()) if (force || simsched.drawn.has(plot)) draw(plot);
@@ -129,16 +127,12 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     themes(document.querySelector(".theme"));
     document.querySelectorAll("table").forEach(sorting);
     document.querySelectorAll("[role=tablist]").forEach(tabs);
-    // a frame on, texts and tables have been painted; another, the first view of Gantt charts; then come the figures
+    // a frame on, texts, tables and the first view of Gantt charts have been painted; then come the figures
     soon(() => {
-      if (document.getElementById("plotly")) plots().filter(isInView).forEach(draw);
-      soon(() => {
-        performance.mark("painted");
-        library();
-        drawAll();
-        plots().forEach((plot) => seen.observe(plot));
-        soon(() => soon(() => { root.dataset.ready = "yes"; }));
-      });
+      performance.mark("painted");
+      library();
+      plots().forEach((plot) => seen.observe(plot));
+      soon(() => soon(() => { root.dataset.ready = "yes"; }));
     });
   });
   addEventListener("beforeprint", () => {

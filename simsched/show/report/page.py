@@ -12,7 +12,7 @@ from simsched.base.errors import MissingDependencyError
 from simsched.show.report.html import Writer
 from simsched.show.report.sections import Section
 
-_SCRIPTS = ("page.js", "figures.js", "preview.js", "gantt.js")
+_SCRIPTS = ("page.js", "figures.js", "gantt.js")
 _FOREIGN: Final = re.compile(r"(?<!\\)[\u0080-\uffff]")
 """What JavaScript can name by four digits."""
 _OPENS, _ENDS, _NEAR = "this, () => {\n", "\n}));", 1000

@@ -8,8 +8,7 @@ from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
 from simsched.model.trace import Trace
 
-_LONG: Final = 10**15  # whole numbers from here on are rounded
-_WHOLE, _HUGE = 1e6, 1e12
+_WHOLE, _HUGE = 1e6, 1e15  # without a fraction, and rounded
 TONES: Final = ("plain", "lead", "note", "warning")
 
 
@@ -58,16 +57,10 @@ class Column:
         What it is, with the unit.
     digits
         After the point, for numbers; None prints six of them, as few as need be.
-    scale
-        Numbers are divided by it to be shown, such as 1000 for ms.
-    suffix
-        Behind every number, such as ``"x"`` or ``" %"``.
     """
 
     heading: str
     digits: int | None = None
-    scale: float = 1.0
-    suffix: str = ""
 
     def show(self, value: Any) -> str:
         """Return a cell as text; a dash stands for None and for what is not a number."""
@@ -79,18 +72,9 @@ class Column:
             return "yes" if value else "no"
         if not is_number(value):
             return str(value)
-        if isinstance(value, int) and self.scale == 1.0:
-            return (f"{value:,}" if abs(value) < _LONG else f"{float(value):.4g}") + self.suffix
-        shown = value / self.scale
-        if self.digits is not None:
-            shown = round(shown, self.digits) or 0.0  # no minus before a zero
-        text = _shortest(shown) if self.digits is None else f"{shown:,.{self.digits}f}"
-        return text + self.suffix
-
-
-def _shortest(value: float) -> str:
-    """Return a number to six digits, without an exponent below 10^12."""
-    return f"{value:,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:,.6g}"
+        if self.digits is not None and not isinstance(value, int):
+            return f"{round(value, self.digits) or 0.0:,.{self.digits}f}"  # no minus before a zero
+        return f"{value:,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:,.6g}"
 
 
 @dataclass(frozen=True, slots=True)
