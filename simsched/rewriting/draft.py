@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from types import MappingProxyType
@@ -12,12 +11,11 @@ import numpy as np
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.rewriting.slices import Slice, compose, slices_of, with_slices, without_slices
+from simsched.rewriting.slices import Slice, compose, remembered, slices_of, with_slices, without_slices
 
 T = TypeVar("T")
 
 KEY_MASK: Final = (1 << 64) - 1
-_REMEMBERED: Final = 1 << 17
 
 
 class Read(NamedTuple):
@@ -63,7 +61,7 @@ class Row:
         return found
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered
 def _operator_key(op: Operator) -> bytes:
     """Return a digest of all that tells operators apart."""
     kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share, k.efficiency) for k in op.kernels]
@@ -75,7 +73,7 @@ def _operator_key(op: Operator) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered
 def _row_key(operator: bytes, reads: tuple[tuple[str, Slice | None], ...]) -> int:
     digest = blake2b(operator + repr(reads).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")

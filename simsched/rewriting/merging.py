@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
 from simsched.rewriting.draft import Draft, Row, Source
+from simsched.rewriting.slices import remembered
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
-from simsched.rewriting.works import REMEMBERED, WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
+from simsched.rewriting.works import WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
 _GEOMETRY: Final = ("kernel", "stride", "padding")
 _KNOWN: Final = (*_GEOMETRY, "groups", "out_channels", "activation", "bias", WEIGHTS)
@@ -45,7 +45,7 @@ class Conv(NamedTuple):
         return self.out_channels * self.in_channels // self.groups * prod(self.kernel)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def conv_of(op: Operator) -> Conv | None:
     """Return what the attributes of a convolution say; None if it is none or shapes and attributes do not agree."""
     if op.kind != "conv" or len(op.input_shapes) != 1 or op.output_shape is None:
@@ -81,7 +81,7 @@ def _output_size(conv: Conv, dilation: Sequence[int]) -> Shape:
     )
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def why_not_alike(convs: tuple[Conv, ...]) -> str | None:
     """Return why convolutions of one tensor are not one convolution with the largest kernel, or None if they are.
 
@@ -118,7 +118,7 @@ def padded_to_largest(convs: Sequence[Conv]) -> Conv:
     return convs[0]._replace(kernel=kernel, padding=padding)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     """Return the convolution that several of one tensor become, output channels in their order.
 

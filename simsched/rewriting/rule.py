@@ -25,11 +25,6 @@ class Rule(Protocol):
         """Its name, "R1" to "R13"."""
         ...
 
-    @property
-    def title(self) -> str:
-        """What it does, in a few words."""
-        ...
-
     def matches(self, draft: Draft) -> Iterator[Match]:
         """Yield the names of the operators of each possible substitution, in an order that the draft fixes."""
         ...
@@ -37,10 +32,6 @@ class Rule(Protocol):
     def apply(self, draft: Draft, match: Match) -> Draft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
         ...
-
-
-def _always(_draft: Draft, _match: Match) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +42,9 @@ class Substitution:
     """
 
     name: str
-    title: str
     find: Callable[[Draft], Iterator[Match]]
     make: Callable[[Draft, Match], Draft | None]
-    holds: Callable[[Draft, Match], bool] = _always
+    holds: Callable[[Draft, Match], bool] = lambda _draft, _match: True
 
     def matches(self, draft: Draft) -> Iterator[Match]:
         """Yield the names of the operators of each possible substitution, in an order that the draft fixes."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from math import prod
 from typing import Final, NamedTuple
 
@@ -10,7 +9,7 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
 from simsched.rewriting.rule import Match, Substitution, ends_in, ends_in_sum, pairs_in, pairs_that_end_in
-from simsched.rewriting.slices import joined_shape
+from simsched.rewriting.slices import joined_shape, remembered
 from simsched.rewriting.splitting import (
     in_order_of_concat,
     joined_inputs,
@@ -22,7 +21,6 @@ from simsched.rewriting.splitting import (
     sole_input,
 )  # fmt: skip
 from simsched.rewriting.works import (
-    REMEMBERED,
     WEIGHTS,
     Shape,
     concat,
@@ -145,7 +143,7 @@ def _batched(draft: Draft, match: Match) -> Draft | None:
     return replace_behind_concat(draft, names, _BATCH, op)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     shapes = [op.output_shape for op in ops if op.output_shape is not None]
     shared = ops[0].weight_nbytes
@@ -184,7 +182,7 @@ def _as_groups(draft: Draft, match: Match) -> Draft | None:
     return replace_behind_concat(draft, names, _CHANNELS, op)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
@@ -219,7 +217,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
     return replace_behind(draft, match, joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _summed_convs(ops: tuple[Operator, ...], total: Operator) -> Operator:
     convs = [conv for conv in map(conv_of, ops) if conv is not None]
     conv, shape = convs[0], convs[0].output_shape
@@ -249,7 +247,7 @@ def _can_pool_once(draft: Draft, match: Match) -> bool:
     return sources[0] == sources[1] or "activation" not in draft.rows[match[2]].operator.attributes
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _average(op: Operator) -> tuple[Shape, Shape, str, str] | None:
     """Return what tells average pools apart, or None of what is none."""
     if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
@@ -272,7 +270,7 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
     return replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _doubled(total: Operator) -> Operator:
     assert total.output_shape is not None
     return copy_of(
@@ -281,7 +279,7 @@ def _doubled(total: Operator) -> Operator:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
     assert first.output_shape is not None
     return made_from(
@@ -312,7 +310,7 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
     return draft.replace(match, [Row(_regrouped(row.operator), row.reads)])
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _regrouped(op: Operator) -> Operator:
     conv = conv_of(op)
     assert conv is not None
@@ -326,16 +324,10 @@ def _regrouped(op: Operator) -> Operator:
     )  # fmt: skip
 
 
-R2 = Substitution("R2", "convolutions of one tensor into one", _alike, _merged, _are_alike)
-R3 = Substitution(
-    "R3", "convolutions of one tensor, the smaller enlarged, into one", _enlargeable, _merged, _can_be_enlarged
-)
-R4 = Substitution(
-    "R4", "convolutions with the same weights into one over a larger batch", _sharing, _batched, _share_weights
-)
-R5 = Substitution("R5", "convolutions side by side into the groups of one", _side_by_side, _as_groups, _can_be_groups)
-R6 = Substitution("R6", "a sum of convolutions into one over the channels of both", _sums, _over_both, _can_be_summed)
-R7 = Substitution("R7", "a sum of equal average pools into one pool", _sums, _pooled_once, _can_pool_once)
-R8 = Substitution(
-    "R8", "pairs of groups of a convolution into one, filled with zeros", _convs_alone, _fewer_groups, _has_groups
-)
+R2 = Substitution("R2", _alike, _merged, _are_alike)
+R3 = Substitution("R3", _enlargeable, _merged, _can_be_enlarged)
+R4 = Substitution("R4", _sharing, _batched, _share_weights)
+R5 = Substitution("R5", _side_by_side, _as_groups, _can_be_groups)
+R6 = Substitution("R6", _sums, _over_both, _can_be_summed)
+R7 = Substitution("R7", _sums, _pooled_once, _can_pool_once)
+R8 = Substitution("R8", _convs_alone, _fewer_groups, _has_groups)

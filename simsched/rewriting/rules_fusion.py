@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
 from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, pairs_in, sole_follower
-from simsched.rewriting.slices import Slice, joined_shape, slice_made
+from simsched.rewriting.slices import Slice, joined_shape, remembered, slice_made
 from simsched.rewriting.splitting import (
     axis_of_concat,
     joined,
@@ -21,7 +20,7 @@ from simsched.rewriting.splitting import (
     resolved,
     sole_input,
 )
-from simsched.rewriting.works import REMEMBERED, WEIGHTS, made_from, recipe_of, tensor_nbytes
+from simsched.rewriting.works import WEIGHTS, made_from, recipe_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
 _COMBINING: Final = ("add", "sub", "mul", "square")
@@ -56,7 +55,7 @@ def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
     return draft.replace(match, [Row(_fused(first.operator, then.operator), first.reads)])
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _fused(op: Operator, then: Operator) -> Operator:
     """Return an operator with an activation or a normalisation in it."""
     attributes = {**op.attributes, WEIGHTS: recipe_of(op)}
@@ -110,7 +109,7 @@ def _chained(draft: Draft, match: Match) -> Draft | None:
     return draft.replace(match, [Row(_chain(first.operator, row.operator, position), reads)])
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _chain(op: Operator, then: Operator, position: int) -> Operator:
     """Return the operator that does `then`, whose input `position` is what `op` writes, and `op` before it."""
     shape = op.output_shape
@@ -240,12 +239,12 @@ def _activated_behind(draft: Draft, match: Match) -> Draft | None:
     return replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _renamed(op: Operator, name: str) -> Operator:
     return replace(op, name=name)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
     shape = joined_shape([op.output_shape for op in ops if op.output_shape is not None], axis)
     return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
@@ -342,11 +341,7 @@ def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
     return draft.replace(remove, [Row(row.operator, reads)])
 
 
-R1 = Substitution(
-    "R1", "activation or normalization into the operator before it", _epilogues, _with_epilogue, _has_epilogue
-)
-R11 = Substitution(
-    "R11", "an activation of joined tensors instead of each", _activations, _activated_together, _can_be_one
-)
-R12 = Substitution("R12", "slices of concatenations and concatenations of slices left out", _needless, _cleaned)
-R13 = Substitution("R13", "elementwise operators in a row into one", _chains, _chained, _is_chain)
+R1 = Substitution("R1", _epilogues, _with_epilogue, _has_epilogue)
+R11 = Substitution("R11", _activations, _activated_together, _can_be_one)
+R12 = Substitution("R12", _needless, _cleaned)
+R13 = Substitution("R13", _chains, _chained, _is_chain)

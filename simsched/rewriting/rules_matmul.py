@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Row
 from simsched.rewriting.rule import Match, Substitution, ends_in_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.slices import remembered
 from simsched.rewriting.splitting import (
     in_order_of_concat,
     joined_inputs,
@@ -18,7 +18,6 @@ from simsched.rewriting.splitting import (
     sole_input,
 )  # fmt: skip
 from simsched.rewriting.works import (
-    REMEMBERED,
     WEIGHTS,
     Shape,
     concat,
@@ -55,7 +54,7 @@ class Linear(NamedTuple):
         return (*self.lead, self.out_features)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def linear_of(op: Operator) -> Linear | None:
     """Return what the attributes of a product with weights say; None if it is none or its shapes do not agree."""
     if op.kind != "linear" or len(op.input_shapes) != 1 or not op.output_shape or not op.input_shapes[0]:
@@ -111,7 +110,7 @@ def _wider(draft: Draft, match: Match) -> Draft | None:
     return replace_by_parts(draft, names, Row(op, row.reads), axis)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     found = _linears(ops)
     biased = any(linear.bias for linear in found)
@@ -175,7 +174,7 @@ def _linears(ops: tuple[Operator, ...]) -> list[Linear]:
     return [linear for linear in map(linear_of, ops) if linear is not None]
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _with_summed_weights(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, second = _linears(ops)
     recipe = {"sum": [recipe_of(op) for op in ops]}
@@ -183,14 +182,14 @@ def _with_summed_weights(ops: tuple[Operator, ...], total: Operator) -> Operator
     return _made(ops, total, whole, max(op.flops for op in ops), max(op.weight_nbytes for op in ops), recipe)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _of_sum(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, _ = _linears(ops)
     recipe = {"bias": recipe_of(ops[0]), "times": 2} if first.bias else recipe_of(ops[0])
     return _made(ops, total, first, ops[0].flops, ops[0].weight_nbytes, recipe)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, second = _linears(ops)
     whole = first._replace(in_features=first.in_features + second.in_features, bias=first.bias or second.bias)
@@ -199,5 +198,5 @@ def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
     return _made(ops, total, whole, sum(op.flops for op in ops), weights, concat([*map(recipe_of, ops)], 1))
 
 
-R9 = Substitution("R9", "products of one tensor with weights into one", _of_one, _wider, _are_of_one)
-R10 = Substitution("R10", "a sum of products with weights into one", _sums, _summed, _can_be_summed)
+R9 = Substitution("R9", _of_one, _wider, _are_of_one)
+R10 = Substitution("R10", _sums, _summed, _can_be_summed)

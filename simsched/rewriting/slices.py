@@ -10,13 +10,14 @@ from simsched.base.errors import GraphError
 from simsched.base.numeric import is_count
 from simsched.model.graph import Operator
 
+remembered: Final = lru_cache(maxsize=1 << 16)
+"""Of the functions that make operators: the same one of the same once more."""
+
 Slice = tuple[int, int, int]
 """Axis, begin and end."""
 
 ATTRIBUTE: Final = "slices"
 """Attribute in which the operators of a graph have the slices that they read: ``{"0": [axis, begin, end]}``."""
-
-_REMEMBERED: Final = 1 << 16
 
 
 def is_contiguous(shape: Sequence[int], axis: int) -> bool:
@@ -84,7 +85,7 @@ def _refused(op: Operator, given: Any) -> GraphError:
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered
 def with_slices(op: Operator, parts: tuple[Slice | None, ...]) -> Operator:
     """Return an operator that says in its attributes what part it reads of each tensor."""
     given = {str(i): list(part) for i, part in enumerate(parts) if part is not None}

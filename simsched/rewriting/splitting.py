@@ -7,12 +7,11 @@ the graph that is being rewritten, keeps its name: by such a copy, or by a view,
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
-from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
-from simsched.rewriting.works import REMEMBERED, Shape, concat_of, slice_of, tensor_nbytes
+from simsched.rewriting.slices import compose, is_contiguous, remembered, slice_made, sliced_shape
+from simsched.rewriting.works import Shape, concat_of, slice_of, tensor_nbytes
 
 
 def new_name(draft: Draft, name: str) -> str:
@@ -228,6 +227,6 @@ def _without_reader(draft: Draft, row: Row, reads: Sequence[Read]) -> list[str]:
     ]
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _reading(op: Operator, input_shapes: tuple[Shape, ...]) -> Operator:
     return replace(op, input_shapes=input_shapes)

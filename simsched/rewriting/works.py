@@ -43,7 +43,7 @@ from typing import Any, Final
 from simsched.model.cluster import Cluster, Device
 from simsched.model.costmodel import roofline
 from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
-from simsched.rewriting.slices import joined_shape, sliced_shape
+from simsched.rewriting.slices import joined_shape, remembered, sliced_shape
 
 WEIGHTS: Final = "weights"
 
@@ -78,9 +78,6 @@ def pad(recipe: Recipe, kernel: Sequence[int], to: Sequence[int]) -> Recipe:
         return {**recipe, "concat": [pad(inner, kernel, to) for inner in recipe["concat"]]}
     return {"pad": recipe, "kernel": list(to)}
 
-
-REMEMBERED: Final = 1 << 16
-"""How many results each function that makes operators remembers."""
 
 Shape = tuple[int, ...]
 
@@ -158,7 +155,7 @@ def copy_of(
     return _timed(made, ops)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     assert op.output_shape is not None
@@ -168,14 +165,14 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tuple[Shape, ...]) -> Operator:
     """Return the operator that joins the inputs of some operators for the one that replaces these."""
     shape = joined_shape(input_shapes, axis)
     return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def sum_of(total: Operator, name: str, shape: Shape, flops: float) -> Operator:
     """Return the sum of two tensors that stands before an operator for a sum, `total`, behind it."""
     return copy_of(

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,7 +18,7 @@ from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
 
 if TYPE_CHECKING:
-    from simsched.simulator import Evaluator
+    from simsched.simulator import Evaluator, StageLatency
 
 __all__ = [
     "FAST_UP_TO",
@@ -33,38 +33,27 @@ __all__ = [
 ]
 
 
-class _Library:
-    """The `Tools` of this library."""
+def _stage_latency(graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None) -> "StageLatency":
+    from simsched.simulator import StageLatency
 
-    def stage_latency(
-        self, graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None
-    ) -> Callable[[Sequence[Sequence[str]]], float]:
-        from simsched.simulator import StageLatency
+    return StageLatency(graph, cluster, _or_none(cost), device=device)
 
-        return StageLatency(graph, cluster, _or_none(cost), device=device)
 
-    def makespan(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
-        from simsched.simulator import simulate
+def _makespan(plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
+    from simsched.simulator import simulate
 
-        return simulate(plan, cluster, _or_none(cost)).makespan
+    return simulate(plan, cluster, _or_none(cost)).makespan
 
-    def evaluator(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
-        from simsched.simulator import Evaluator
 
-        return Evaluator(plan, cluster, _or_none(cost))
+def _evaluator(plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
+    from simsched.simulator import Evaluator
 
-    def schedule(
-        self, graph: OpGraph, cluster: Cluster, scheduler: str | Scheduler, cost: CostModel, **options: Any
-    ) -> Schedule:
-        return schedule(graph, cluster, scheduler, cost, **options)
+    return Evaluator(plan, cluster, _or_none(cost))
 
 
 def _or_none(cost: CostModel) -> CostModel | None:
     """Return None for the default model, of which the simulator keeps more between calls."""
     return None if cost is default_cost else cost
-
-
-_TOOLS: Final[Tools] = _Library()
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -84,7 +73,7 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
 
     @wraps(function)
     def with_tools(*arguments: Any, **options: Any) -> Schedule:
-        return function(*arguments, tools=_TOOLS, **options)
+        return function(*arguments, tools=Tools(_stage_latency, _makespan, _evaluator, schedule), **options)
 
     rest = [p for name, p in signature.parameters.items() if name != "tools"]
     with_tools.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
 """What a scheduler is, and what it may ask of the rest of the library."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -20,28 +21,26 @@ class Scheduler(Protocol):
         ...
 
 
-class Tools(Protocol):
+@dataclass(frozen=True)
+class Tools:
     """What a scheduler is given when it asks for it by a keyword-only parameter ``tools`` without a default.
 
     Schedulers know neither the simulator nor each other; through this they have both.
+
+    Parameters
+    ----------
+    stage_latency
+        From a graph, a cluster, a cost model and, by keyword, the name of a device to the simulated latency of a stage
+        in us, a function of its groups of operator names.
+    makespan
+        From a schedule, a cluster and a cost model to the simulated makespan in us.
+    evaluator
+        From the same to what simulates a schedule that is changed step by step.
+    schedule
+        From a graph, a cluster, a scheduler, a cost model and its options to what the scheduler makes, proved valid.
     """
 
-    def stage_latency(
-        self, graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None
-    ) -> Callable[[Sequence[Sequence[str]]], float]:
-        """Return the simulated latency of a stage in us, a function of its groups of operator names."""
-        ...
-
-    def makespan(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
-        """Return the simulated makespan in us."""
-        ...
-
-    def evaluator(self, plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
-        """Return what simulates a schedule that is changed step by step."""
-        ...
-
-    def schedule(
-        self, graph: OpGraph, cluster: Cluster, scheduler: str | Scheduler, cost: CostModel, **options: Any
-    ) -> Schedule:
-        """Return what another scheduler makes of a graph, proved valid."""
-        ...
+    stage_latency: Callable[..., Callable[[Sequence[Sequence[str]]], float]]
+    makespan: Callable[[Schedule, Cluster, CostModel], float]
+    evaluator: Callable[[Schedule, Cluster, CostModel], "Evaluator"]
+    schedule: Callable[..., Schedule]

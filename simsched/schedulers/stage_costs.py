@@ -100,42 +100,39 @@ class StageCost:
         device: str | None = None,
         merged_time: Callable[[tuple[str, ...]], float] | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self._scheduler, self._option, self._merged_time = scheduler, option, merged_time
         self._known: dict[tuple[Groups, bool], float] = {}
+        self._latency: Callable[[Groups], float] | None = None
         on = cluster.devices[0] if device is None else cluster[device]
-        latency: Callable[[Groups], float]
-
-        def ask(groups: Groups, merged: bool) -> Any:
-            if not merged:
-                return latency(groups)
-            assert merged_time is not None, "who merges knows how long that takes"
-            return merged_time(tuple(name for group in groups for name in group))
-
-        def ask_user(groups: Groups, merged: bool) -> Any:
-            if callable(option):
-                return option(groups, merged) if merged else option(groups)
-            assert isinstance(option, Mapping)
-            if groups not in option:
-                what = "merged stage" if merged else "stage"
-                raise SchedulerError(f"{scheduler}: the stage_latency table has no {what} {groups!r}")
-            return option[groups]
-
-        self._ask = ask
         if isinstance(option, StageFormula):
-            latency = _by_formula(option, graph, on, cost)
-        elif isinstance(option, Mapping) or callable(option):
-            self._ask = ask_user
-        elif not isinstance(option, str):
+            self._latency = _by_formula(option, graph, on, cost)
+        elif isinstance(option, str):
+            if option not in NAMES:
+                raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
+            simulated = option == "simulated"
+            self._latency = (
+                tools.stage_latency(graph, cluster, cost, device=device) if simulated else _hios_sim(graph, on, cost)
+            )
+        elif not (isinstance(option, Mapping) or callable(option)):
             raise SchedulerError(
                 f"{scheduler}: stage_latency must be {', '.join(NAMES)}, a StageFormula, a function or a table, "
                 f"not {option!r}"
             )
-        elif option == "simulated":
-            latency = tools.stage_latency(graph, cluster, cost, device=device)
-        elif option == "hios-sim":
-            latency = _hios_sim(graph, on, cost)
-        else:
-            raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
+
+    def _ask(self, groups: Groups, merged: bool) -> Any:
+        option = self._option
+        if self._latency is not None:
+            if not merged:
+                return self._latency(groups)
+            assert self._merged_time is not None, "who merges knows how long that takes"
+            return self._merged_time(tuple(name for group in groups for name in group))
+        if callable(option):
+            return option(groups, merged) if merged else option(groups)
+        assert isinstance(option, Mapping)
+        if groups not in option:
+            what = "merged stage" if merged else "stage"
+            raise SchedulerError(f"{self._scheduler}: the stage_latency table has no {what} {groups!r}")
+        return option[groups]
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency in us of a stage."""
@@ -159,9 +156,8 @@ def _by_formula(formula: StageFormula, graph: OpGraph, device: Device, cost: Cos
 def _hios_sim(graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
     times = operator_times(graph, device, cost)
     time: dict[str, float] = dict(zip(graph.names, times.tolist(), strict=True))
-    busy: dict[str, float] = dict(
-        zip(graph.names, (times * np.nan_to_num(graph.utilization, nan=1.0)).tolist(), strict=True)
-    )
+    used = times * np.nan_to_num(graph.utilization, nan=1.0)
+    busy: dict[str, float] = dict(zip(graph.names, used.tolist(), strict=True))
 
     def latency(groups: Groups) -> float:
         sums: list[float] = [sum(time[name] for name in group) for group in groups]

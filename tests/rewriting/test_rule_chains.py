@@ -18,7 +18,6 @@ def test_there_are_thirteen_rules():
     assert list(RULES) == [f"R{i}" for i in range(1, 14)]
     for name, rule in RULES.items():
         assert rule.name == name
-        assert rule.title
 
 
 @st.composite

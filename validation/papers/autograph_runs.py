@@ -139,7 +139,7 @@ def _taken(asked: tuple[str, str], quick: bool) -> int:
     def find(draft: Draft) -> Iterator[Match]:
         return (match for match in RULES[rule].matches(draft) if _window(draft, match[0]) == window)
 
-    alone = Substitution(kind, RULES[rule].title, find, RULES[rule].apply)
+    alone = Substitution(kind, find, RULES[rule].apply)
     plan = ss.schedule(
         prepared(_SUBSTITUTED), ss.Cluster.preset(GPU), "autograph", rules=(alone,), objective=objective,
         **_limits(quick),

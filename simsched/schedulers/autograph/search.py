@@ -21,29 +21,20 @@ from simsched.schedulers.options import Seconds
 from simsched.schedulers.protocol import Scheduler, Tools
 
 
-def _is_rule(rule: object) -> bool:
-    named = isinstance(getattr(rule, "name", None), str)
-    return named and all(callable(getattr(rule, what, None)) for what in ("matches", "apply"))
-
-
 def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
     """Return rules by name: all, those of the library that are named, or somebody's own."""
-    if rules is None:
-        return dict(RULES)
-    if isinstance(rules, str) or not isinstance(rules, Iterable):
+    if isinstance(rules, str) or not isinstance(rules, Iterable | None):
         raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
     found: dict[str, Rule] = {}
-    for rule in rules:
-        if isinstance(rule, str):
-            if rule not in RULES:
-                raise SchedulerError(f"autograph: rules has no {rule!r}; known are: {', '.join(RULES)}")
-            found[rule] = RULES[rule]
-        elif _is_rule(rule):
-            found[rule.name] = rule
-        else:
+    for given in RULES if rules is None else rules:
+        rule = RULES.get(given) if isinstance(given, str) else given
+        if rule is None:
+            raise SchedulerError(f"autograph: rules has no {given!r}; known are: {', '.join(RULES)}")
+        if not all(hasattr(rule, what) for what in ("name", "matches", "apply")):
             raise SchedulerError(
-                f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {rule!r}"
+                f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {given!r}"
             )
+        found[rule.name] = rule
     return found
 
 

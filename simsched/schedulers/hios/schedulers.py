@@ -161,7 +161,6 @@ def _by_paths(instance: Instance, released: bool) -> tuple[Mapping, dict[str, in
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
     map_some, n_open = (map_edges, len(instance.graph.src)) if released else (map_paths, len(instance.graph))
     found = instance.mapping(n_open=n_open)
-    found["out_ptr"], found["outputs"] = instance.outputs()
     while found.n_open:
         map_some(found)
     if released:

@@ -16,7 +16,7 @@ from simsched.model.graph.ordering import grouped
 from simsched.model.graph.structure import longest_from
 from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
-from simsched.schedulers.listing import linked_devices, require_finite, ways
+from simsched.schedulers.listing import linked_devices, place_of, require_finite, ways
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 
@@ -259,8 +259,7 @@ class Instance:
             rank = longest_from(graph, mean_time, mean_transfer)
         topological = graph.order_index
         self.order = topological[np.argsort(-rank[topological], kind="stable")]  # operators by falling priority
-        number = np.empty(len(graph), np.int32)
-        number[self.order] = np.arange(len(graph), dtype=np.int32)
+        number = place_of(self.order).astype(np.int32)
         self._src, self._dst = number[graph.src], number[graph.dst]
         self.times = np.ascontiguousarray(times[:, self.order])  # (n_devices, n_ops), by priority
         self._mean_time = mean_time[self.order]
@@ -284,21 +283,15 @@ class Instance:
     def mapping(self, **numbers: int) -> Mapping:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
         n = len(self.graph)
-        in_ptr, inputs = self._edges(self._dst, self._src)
+        (in_ptr, inputs), (out_ptr, outputs) = self._edges(self._dst, self._src), self._edges(self._src, self._dst)
         ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
         ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self._mean_time, np.diff(in_ptr)
         count = np.arange(n, dtype=np.int32)
-        given = np.empty(n, np.int32)
-        given[self.order] = count
         return Mapping(
             **numbers, n_ops=n, n_devices=len(self.devices), ops=ops, steps=steps, in_ptr=in_ptr, inputs=inputs,
-            time=self.times, latency=self._latency, bandwidth=self._bandwidth,
-            listed=count, open=count.copy(), given=given,
+            out_ptr=out_ptr, outputs=outputs, time=self.times, latency=self._latency, bandwidth=self._bandwidth,
+            listed=count, open=count.copy(), given=place_of(self.order).astype(np.int32),
         )  # fmt: skip
-
-    def outputs(self) -> tuple[Ints, npt.NDArray[Any]]:
-        """Return where the edges of each producer begin, and the edges by producer."""
-        return self._edges(self._src, self._dst)
 
     def _edges(self, ends: Small, others: Small) -> tuple[Ints, npt.NDArray[Any]]:
         """Return the edges grouped by one of their ends, and where each group begins."""
@@ -390,8 +383,7 @@ class Stages:
         self._instance = instance
         self._op = np.argsort(ops["device"], kind="stable")  # device by device
         self._device = ops["device"][self._op]
-        number = np.empty(n, np.int32)
-        number[self._op] = count
+        number = place_of(self._op).astype(np.int32)
         src, dst, us = instance.placed_edges(number, self._device)
         ptr, edges = grouped(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
