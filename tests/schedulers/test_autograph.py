@@ -182,21 +182,6 @@ def test_a_better_graph_is_rewritten_again():
     assert run(graph, rules=[Shorten()]).search["rounds"] == 2
 
 
-def test_twice_the_same():
-    graph = forked(12)
-    first, second = (run(graph, rules=[Pair(8.0), Shorten()], size_l=6, size_u=12) for _ in range(2))
-    assert first == second
-    assert {k: v for k, v in first.search.items() if k != "time_s"} == {
-        k: v for k, v in second.search.items() if k != "time_s"
-    }
-
-
-def test_the_first_device_is_used():
-    plan = schedule(forked(), Cluster.preset("a100", 2), autograph, rules=[Pair(8.0)])
-    assert plan.devices_used == ("gpu0",)
-    assert len(plan) == 3
-
-
 def test_progress_is_told_in_order():
     told = []
     run(forked(20), rules=[Pair(8.0)], size_l=8, size_u=16, progress=told.append)

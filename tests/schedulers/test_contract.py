@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from quick import quick
 from strategies import UNIFORM, by_operator, clusters, graphs
 
-from simsched.base.errors import SimschedError
+from simsched.base.errors import SchedulerError, SimschedError
 from simsched.base.io import dump_json
 from simsched.bounds import lower_bound
 from simsched.model.cluster import Cluster
@@ -201,6 +201,21 @@ def test_long_and_wide_graphs(name, graph, n):
     plan = schedule(graph, cluster, name)
     assert len(plan) == 1000
     assert simulate(plan, cluster).makespan >= lower_bound(graph, cluster) * (1 - 1e-9)
+    if plan.estimate is not None and name != "search":  # 2 us an operator, on each stream one after the other
+        places = len(set(zip(plan.device.tolist(), plan.stream.tolist(), strict=True)))
+        longest = 2000 if len(graph.src) and graph.depth == 1000 else 2 * -(-998 // places)
+        assert plan.estimate >= longest * (1 - 1e-9)
+        assert plan.estimate <= 2000 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name not in ("sequential", "round-robin", "greedy",
+                                                                              "autograph", "search")])  # fmt: skip
+@pytest.mark.parametrize("n", [1, 2])
+def test_times_that_add_up_to_infinity(name, n):
+    """One after the other, on whatever devices; an error that names the scheduler, and no warning of numpy."""
+    graph = OpGraph.from_columns(["a", "b"], [0], [1], time=1e308, utilization=0.5)
+    with pytest.raises(SchedulerError, match=rf"{name}: the times .* add up to more than a float holds"):
+        schedule_with(graph, Cluster.preset("a100", n), name)
 
 
 @each_scheduler

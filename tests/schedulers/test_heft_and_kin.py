@@ -10,7 +10,6 @@ from listing_oracle import Oracle, listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.base.errors import SchedulerError
 from simsched.model.cluster import Cluster, Link
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
@@ -320,10 +319,3 @@ def test_shapes(scheduler, name, n):
 
 
 # Refusals ----------------------------------------------------------------------------------------
-
-
-@each
-def test_times_that_add_up_to_infinity(scheduler):
-    graph = made("a=1e308 b=1e308", "a-b")
-    with pytest.raises(SchedulerError, match=f"{scheduler.__name__}: the times .* add up to more than a float holds"):
-        schedule(graph, Cluster.preset("a100", 2), scheduler)

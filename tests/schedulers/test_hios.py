@@ -292,21 +292,6 @@ def test_devices_without_links_get_nothing(scheduler):
     assert "gpu1" in schedule(exact, cluster, scheduler).devices_used
 
 
-@each_scheduler
-def test_long_and_wide_graphs(scheduler):
-    """A chain of 1,000 stays on one device; 1,000 behind one share four evenly, but for what comes late."""
-    names = [f"o{i}" for i in range(1000)]
-    chain = OpGraph.from_columns(names, range(999), range(1, 1000), time=1.0, edge_transfer=0.5)
-    plan = schedule(chain, FOUR, scheduler)
-    assert plan.estimate == 1000.0
-    assert len(plan.devices_used) == 1
-    fork = OpGraph.from_columns(names, [0] * 999, range(1, 1000), time=1.0, edge_transfer=0.5)
-    options = {"stage_latency": lambda groups: float(len(groups))} if scheduler in (hios_lp, hios_mr) else {}
-    plan = schedule(fork, FOUR, scheduler, **options)
-    assert len(plan) == 1000
-    assert plan.estimate >= 1 + 999 / 4
-
-
 # Refusals ----------------------------------------------------------------------------------------
 
 
@@ -323,14 +308,6 @@ def test_long_and_wide_graphs(scheduler):
 def test_options_of_no_use(scheduler, options, message):
     with pytest.raises(SchedulerError, match=message):
         schedule(made("a=2 b=2"), ONE, scheduler, **options)
-
-
-@each_scheduler
-def test_times_that_add_up_to_infinity(scheduler):
-    """One after the other, by whatever devices."""
-    for cluster in (ONE, TWO):
-        with pytest.raises(SchedulerError, match="the times of operators and transfers add up to more than a float"):
-            schedule(made("a=1e308 b=1e308", "a-b"), cluster, scheduler)
 
 
 @with_stages

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 from dataclasses import replace
-from itertools import pairwise
 from threading import Timer
 from time import process_time
 
@@ -300,27 +299,6 @@ def test_more_schedules_than_can_be_written():
     assert plan.estimate == 400.0
     few = planned(OpGraph(rows[:24]), r=None, s=None)
     assert few.search["feasible_schedules"] == 28_091_567_595**2
-
-
-def test_times_that_add_up_to_infinity():
-    graph = made("a=1.7e308 b=1.7e308 c=1", "ab bc")
-    with pytest.raises(SchedulerError, match="ios: the latencies of stages add up to more than a float holds"):
-        planned(graph, blocks="none")
-
-
-def test_long_and_wide():
-    """A chain of n: n states, each ended by one, two or three; less the three that are too long at its beginning."""
-    names = [f"o{k}" for k in range(1000)]
-    rows = [Operator(name, time=1.0 + k % 7) for k, name in enumerate(names)]
-    chain = OpGraph(rows, [Edge(a, b) for a, b in pairwise(names)])
-    plan = planned(chain, blocks="none", max_part=1000)
-    assert (plan.search["states"], plan.search["transitions"]) == (1000, 3 * 1000 - 3)
-    assert plan.estimate == sum(row.time for row in rows)
-    fork = OpGraph(rows, [Edge("o0", name) for name in names[1:]])
-    plan = planned(fork, blocks="none")
-    assert plan.search["cut_blocks"][0]["operators"] == 1000
-    assert len(set(plan.stage.tolist())) <= 200  # of 8 at most, from pieces of 6 or 7
-    assert len(planned(OpGraph(rows), blocks="dominators")) == 1000
 
 
 # Stopping ----------------------------------------------------------------------------------------

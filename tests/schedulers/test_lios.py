@@ -10,7 +10,6 @@ from listing_oracle import listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.base.errors import SchedulerError
 from simsched.model.cluster import Cluster
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.costmodel import default_cost
@@ -310,19 +309,3 @@ def test_choice_at_random_is_worse():
 
 
 # Shapes and refusals -----------------------------------------------------------------------------
-
-
-@each
-@pytest.mark.parametrize("streams", [1, 8, 5000])
-def test_a_chain_and_a_fork(scheduler, streams):
-    """A chain of 1,000 takes 2,000 us wherever; a fork at least 3 us for each of its 1,000 operators on a stream."""
-    chain = made(" ".join(f"o{i}=2" for i in range(1000)), " ".join(f"o{i}-o{i + 1}" for i in range(999)))
-    assert schedule(chain, ONE, scheduler, streams=streams).estimate == 2000.0
-    fork = made("a=1 " + " ".join(f"o{i}=3" for i in range(1000)), " ".join(f"a-o{i}" for i in range(1000)))
-    assert schedule(fork, ONE, scheduler, streams=streams).estimate >= 1 + 3 * -(-1000 // streams)
-
-
-@each
-def test_times_that_add_up_to_infinity(scheduler):
-    with pytest.raises(SchedulerError, match=r"the times .* add up to more than a float holds"):
-        schedule(made("a=1e308 b=1e308", "a-b"), ONE, scheduler)

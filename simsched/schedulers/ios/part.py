@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import SchedulerError
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.endings import (
     COLLECT,
@@ -23,6 +22,7 @@ from simsched.schedulers.ios.endings import (
     fill_slots,
     search_endings,
 )
+from simsched.schedulers.listing import require_finite
 from simsched.schedulers.stage_costs import StageFormula
 
 _STEPS: Final = 2**21  # cells between two looks at the clock
@@ -240,8 +240,7 @@ class PartSearch:
     def _solution(self) -> Solution:
         """Read the stages and the counts."""
         run, part, whole = self._run, self._part, self._run.values[0]
-        if whole.cost == inf:
-            raise SchedulerError("ios: the latencies of stages add up to more than a float holds; give shorter times")
+        require_finite("ios", whole.cost)
         stages: list[tuple[Stage, bool]] = []
         state = 0
         while state < run.n_states - 1:

@@ -14,6 +14,7 @@ from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits
 from simsched.schedulers.ios.solving import Latencies, Merging, Piece, Solver, blocks_of
+from simsched.schedulers.listing import require_finite
 from simsched.schedulers.options import Mode, Seconds
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
@@ -143,7 +144,7 @@ def _schedule(
     """Put the stages of all pieces one after the other, with what the search saw."""
     pieces = [piece for block in solved for piece in block]
     stages = [(costs.named(piece.ops, stage), merged) for piece in pieces for stage, merged in piece.solution.stages]
-    estimate = sum(costs.ask(groups, merged) for groups, merged in stages)
+    estimate = require_finite("ios", sum(costs.ask(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(graph, sets) if sets else (graph, [])
     new = iter(replaced)
