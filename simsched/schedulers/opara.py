@@ -59,10 +59,13 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     if used is None:
         by_kernel = "shared_memory" if released else "max"
         used = by_kernel if len(graph.kernel_blocks) else "utilization"
-    ptr = graph.kernel_ptr
+    ptr, reads = graph.kernel_ptr, f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
     known = np.isfinite(graph.utilization) if used == "utilization" else ptr[1:] > ptr[:-1]
     if not known.any() and (graph.time != 0).any():
-        raise SchedulerError(f"opara: no operator of graph {graph.name!r} has {_missing(metric)}, or order='graph'")
+        raise SchedulerError(
+            f"opara: no operator of graph {graph.name!r} has what metric={used!r} reads, {reads}; give that, another "
+            f"metric, or order='graph'"
+        )
     share = np.zeros(len(graph))
     if used == "utilization":
         share = np.nan_to_num(graph.utilization)
@@ -107,15 +110,6 @@ def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: b
             f"Operator(intensity='compute' or 'memory'), or classes='roofline'"
         )
     return np.asarray(graph.intensity == _MEMORY)
-
-
-def _missing(metric: str | None) -> str:
-    """Return what a graph lacks, and what to give."""
-    if metric is None:
-        return "kernels, by which it orders launches; give Operator(kernels=...), or utilization= instead of them"
-    if metric == "utilization":
-        return "a utilization, which metric='utilization' reads; give Operator(utilization=...), or another metric"
-    return f"kernels, which metric={metric!r} reads; give Operator(kernels=...), or metric='utilization'"
 
 
 def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int) -> Floats:

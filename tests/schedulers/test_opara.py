@@ -209,30 +209,21 @@ def test_views_need_no_kernels():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "metric", "field"),
     [
-        (
-            {},
-            "has kernels, by which it orders launches; give Operator(kernels=...), or utilization= instead of them, "
-            "or order='graph'",
-        ),
-        (
-            {"mode": "impl", "metric": "threads"},
-            "has kernels, which metric='threads' reads; give Operator(kernels=...), or metric='utilization', "
-            "or order='graph'",
-        ),
-        (
-            {"metric": "utilization"},
-            "has a utilization, which metric='utilization' reads; give Operator(utilization=...), or another metric, "
-            "or order='graph'",
-        ),
+        ({}, "utilization", "utilization"),
+        ({"mode": "impl", "metric": "threads"}, "threads", "kernels"),
+        ({"metric": "utilization"}, "utilization", "utilization"),
     ],
 )
-def test_missing_kernels(options, message):
+def test_missing_kernels(options, metric, field):
     graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b")])
     with pytest.raises(SchedulerError) as caught:
         schedule(graph, ONE, opara, **options)
-    assert str(caught.value) == f"opara: no operator of graph 'graph' {message}"
+    assert str(caught.value) == (
+        f"opara: no operator of graph 'graph' has what metric={metric!r} reads, Operator({field}=...); give that, "
+        f"another metric, or order='graph'"
+    )
     assert launched(schedule(graph, ONE, opara, order="graph")) == "a b"
 
 

@@ -60,7 +60,7 @@ class MixedCost:
             us = known.get(row.key)
             times[name] = self.time(row) if us is None else us
         total = fsum(times.values())
-        return Cost(total + self._alpha * _longest(draft.rows, times) if self._alpha else total, total)
+        return Cost(total + self._alpha * _longest(draft, times) if self._alpha else total, total)
 
     def time(self, row: Row) -> float:
         """Return the time of an operator alone in us; 0 for one that stands for a reader outside."""
@@ -118,28 +118,14 @@ def distinct(costs: Iterable[Cost], most: int) -> list[int]:
 _DIGITS: Final = 6  # of us: far above what rounding does to a sum, far below what an operator takes
 
 
-def _longest(rows: Mapping[str, Row], times: Mapping[str, float]) -> float:
-    """Return the length of the longest path, whatever order the rows are in."""
+def _longest(draft: Draft, times: Mapping[str, float]) -> float:
+    """Return the length of the longest path."""
     end: dict[str, float] = {}
-    for first in rows:
-        if first in end:
-            continue
-        path = [first]
-        while path:
-            name = path[-1]
-            latest = 0.0
-            for read in rows[name].reads:
-                producer = read[0]
-                there = end.get(producer)
-                if there is not None:
-                    if there > latest:
-                        latest = there
-                elif producer in rows:
-                    path.append(producer)
-                    break
-            else:
-                end[name] = latest + times[name]
-                path.pop()
+    for name in draft.order():
+        latest = 0.0
+        for read in draft.rows[name].reads:
+            latest = max(latest, end.get(read.producer, 0.0))
+        end[name] = latest + times[name]
     return max(end.values())
 
 

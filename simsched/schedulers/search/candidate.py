@@ -1,7 +1,6 @@
 """A candidate: where each operator runs and when it is launched, as columns that moves change in place."""
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 import numpy as np
@@ -84,31 +83,15 @@ def launch_order(plan: Schedule) -> Columns:
 
     That of the plan where it is one already; else, of what may come next, what the plan launches first.
     """
-    graph, n = plan.graph, len(plan)
-    place = place_of(plan.op)
+    graph, place = plan.graph, place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
-    missing, consumers = [len(row) for row in sources(graph)], readers(graph)
-    following = [-1] * n
-    last: dict[int, int] = {}
-    for op, device in zip(plan.op.tolist(), plan.device.tolist(), strict=True):
-        if device in last:
-            following[last[device]] = op
-            missing[op] += 1
-        last[device] = op
-    places, ops = place.tolist(), plan.op.tolist()
-    ready = [places[i] for i in range(n) if not missing[i]]
-    heapify(ready)
-    order = []
-    while ready:
-        op = ops[heappop(ready)]
-        order.append(op)
-        for next_op in (*consumers[op], following[op]):
-            if next_op >= 0:
-                missing[next_op] -= 1
-                if not missing[next_op]:
-                    heappush(ready, places[next_op])
-    return np.array(order, np.int64)
+    import networkx as nx
+
+    before = nx.DiGraph(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    for d in range(len(plan.devices)):
+        nx.add_path(before, plan.op[plan.device == d].tolist())
+    return np.array(list(nx.lexicographical_topological_sort(before, place.__getitem__)), np.int64)
 
 
 def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Columns:
