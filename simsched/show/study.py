@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +20,7 @@ from simsched.show.figure import require_format
 from simsched.show.paper import draw
 
 Row = Mapping[str, Any]
+Tables = Sequence[Mapping[str, Any]]
 _logger = logging.getLogger(__name__)
 
 KINDS: Final = ("line", "bar", "box", "heatmap", "search-time")
@@ -97,7 +98,7 @@ class StudyFigure(Checked):
             raise self.refusal(f"name must be letters, digits and any of _ . = -, not {self.name!r}")
 
 
-def check_figures(tables: Sequence[Mapping[str, Any]], source: str) -> tuple[StudyFigure, ...]:
+def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
     """Return the figures that ``[[figure]]`` tables ask for; `source` is what errors call the study.
 
     Raises
@@ -119,11 +120,7 @@ def check_figures(tables: Sequence[Mapping[str, Any]], source: str) -> tuple[Stu
 
 
 def draw_study(
-    rows: Sequence[Row],
-    figures: Sequence[Mapping[str, Any]],
-    swept: Sequence[str],
-    folder: str | os.PathLike[str],
-    format: str = "png",
+    rows: Sequence[Row], figures: Tables, swept: Sequence[str], folder: str | os.PathLike[str], format: str = "png"
 ) -> list[Path]:
     """Draw the figures of a study into a folder, which is made if it does not exist; return the files in order.
 
@@ -160,9 +157,7 @@ def draw_study(
     return paths
 
 
-def charts_of(
-    rows: Sequence[Row], figures: Sequence[Mapping[str, Any]], swept: Sequence[str]
-) -> list[tuple[str, Chart | StudyError]]:
+def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> list[tuple[str, Chart | StudyError]]:
     """Return the charts of a study with the names of their files; why there is none in the place of one.
 
     Parameters
@@ -188,75 +183,69 @@ def charts_of(
     rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
     found: list[tuple[str, Chart | StudyError]] = []
     for i, figure in enumerate(check_figures(figures, "study") if figures else default_figures(rows, swept), 1):
-        found += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
-    return found
-
-
-def _charts(
-    rows: Sequence[Row], figure: StudyFigure, swept: Sequence[str], whose: str
-) -> list[tuple[str, Chart | StudyError]]:
-    """Return the charts of a figure by the names of their files: one, or one of each scheduler."""
-    if not rows:
-        raise StudyError(f"{whose}: the study has no rows yet; run it first")
-    chosen = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
-    timed = figure.kind == "search-time"
-    measure = "speedup" if any(row.get("speedup") is not None for row in chosen) else "makespan_us"
-    y = resolve(figure.y or ("wall.search_s" if timed else measure), rows, whose)
-    odd = next((row[y] for row in chosen if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))), 0)
-    if odd:
-        raise StudyError(f"{whose}: column {y} holds {odd!r}, which is no number: draw another")
-    place = figure.x or ("ops" if timed else None)
-    x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
-    name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
-    only: list[Any] = [None] if by == "scheduler" else list(dict.fromkeys(str(row["scheduler"]) for row in chosen))
-    picked, lost = {}, []
-    for scheduler in only:
-        values, of, left_out = pick(chosen, x, y, by, swept, scheduler=scheduler)
-        if values:
-            picked[scheduler] = (values, _SHOWN[figure.kind] * (not of.startswith("one")) + of, left_out)
-            continue
-        lost.append(left_out)
-        _logger.warning("%s: nothing to draw of %s: %s", whose, scheduler or "any scheduler", left_out)
-    if not picked:
-        raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost)}")
-    means = [sum(row) / len(row) for values, *_ in picked.values() for given in values.values()
-             for row in given.values()]  # fmt: skip
-    found: list[tuple[str, Chart | StudyError]] = []
-    for scheduler, (values, of, left_out) in picked.items():
-        chart = _parts(figure, x, y, by, values, (min(means), max(means)))
-        chart |= {"note": "; ".join(filter(None, (of, left_out)))}
-        if scheduler is not None:
-            chart["title"] = f"{figure.title}\n{scheduler}".strip()
-        stem = name if scheduler is None or len(only) == 1 else f"{name}-{scheduler}"
-        try:
-            made: Chart | StudyError = Chart(**chart)
-        except StudyError as error:
-            made = StudyError(f"{whose}: {error}")
-        found.append((_NOT_PLAIN.sub("-", stem), made))
+        whose = f"figure {figure.name!r}" if figure.name else f"figure {i}"
+        for name, parts in _parts(rows, figure, swept, whose):
+            try:
+                chart: Chart | StudyError = Chart(**parts)
+            except StudyError as error:
+                chart = StudyError(f"{whose}: {error}")
+            found.append((name, chart))
     return found
 
 
 def _parts(
-    figure: StudyFigure, x: str | None, y: str, by: str, values: Mapping[Any, Any], limits: tuple[float, float]
-) -> dict[str, Any]:
-    """Return what a chart is made of, without its note."""
-    unit, ylabel = in_units(y, values)
-    if figure.scale is not None:
-        unit, ylabel = 1 / figure.scale, words(y)
-    cells = {value: {at: [each / unit for each in row] for at, row in given.items()} for value, given in values.items()}
+    rows: Sequence[Row], figure: StudyFigure, swept: Sequence[str], whose: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the charts of a figure are made of, by the names of their files: one, or one of each scheduler."""
+    if not rows:
+        raise StudyError(f"{whose}: the study has no rows yet; run it first")
+    rows = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
+    timed, line = figure.kind == "search-time", figure.kind in ("line", "search-time")
+    measure = "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
+    y = resolve(figure.y or ("wall.search_s" if timed else measure), rows, whose)
+    place = figure.x or ("ops" if timed else None)
+    x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
+    odd = [row[y] for row in rows if row["status"] == "ok" and row.get(y) is not None and not is_number(row[y])]
+    if odd:
+        raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
+    only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
+    drawn = {label: pick(rows, x, y, by, swept, scheduler=label) for label in only}
+    for label, (values, _, lost) in drawn.items():
+        if not values:
+            _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
+    every = {(label, *key): row for label, (values, *_) in drawn.items() for key, row in values.items()}
+    if not every:
+        raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
+    unit, ylabel = (
+        (1 / figure.scale, words(y)) if figure.scale else in_units(y, max(max(map(abs, row)) for row in every.values()))
+    )
+    means = [sum(row) / len(row) / unit for row in every.values()]
     xlabel, ylabel = figure.xlabel or ("" if x is None else words(x)), figure.ylabel or ylabel
-    ratio = 1.0 if y in RATIOS and figure.scale is None else None
-    common = {"title": figure.title, "columns": figure.columns}
-    if figure.kind == "heatmap":
-        rows = "" if by == "scheduler" else words(by)
-        low, high = limits
-        return common | {"kind": "map", "series": cells, "x": Axis(xlabel), "y": Axis(rows), "label": ylabel,
-                         "reference": ratio, "limits": (low / unit, high / unit)}  # fmt: skip
-    series = {named(by, value): given for value, given in cells.items()}
-    line, timed = figure.kind in ("line", "search-time"), figure.kind == "search-time"
-    logx, logy = (timed or (log if line else bool(log)) for log in (figure.logx, figure.logy))
-    return common | {"kind": "line" if line else figure.kind, "series": series, "x": Axis(xlabel, logx),
-                     "y": Axis(ylabel, logy), "reference": ratio, "geometric": timed}  # fmt: skip
+    name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
+    for label, (values, of, lost) in drawn.items():
+        series: dict[Any, dict[Any, list[float]]] = {}
+        for (value, at), row in values.items():
+            key = value if figure.kind == "heatmap" else named(by, value)
+            series.setdefault(key, {})[at] = [each / unit for each in row]
+        said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
+        common: dict[str, Any] = {"series": series, "columns": figure.columns, "title": "\n".join(filter(None, (figure.title, label))),
+                  "note": "; ".join(filter(None, (said, lost))),
+                  "reference": 1.0 if y in RATIOS and not figure.scale else None}  # fmt: skip
+        if figure.kind == "heatmap":
+            across = Axis("" if by == "scheduler" else words(by))
+            common |= {
+                "kind": "map",
+                "x": Axis(xlabel),
+                "y": across,
+                "label": ylabel,
+                "limits": (min(means), max(means)),
+            }
+        else:
+            logx, logy = (timed or (log if line else bool(log)) for log in (figure.logx, figure.logy))
+            common |= {"kind": "line" if line else figure.kind, "x": Axis(xlabel, logx), "y": Axis(ylabel, logy),
+                       "geometric": timed}  # fmt: skip
+        if series:
+            yield _NOT_PLAIN.sub("-", name if len(only) == 1 else f"{name}-{label}"), common
 
 
 def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFigure, ...]:
@@ -367,17 +356,15 @@ def named(column: str, value: Any) -> str:
     return str(value) if column == "scheduler" else f"{words(column)} = {value}"
 
 
-def in_units(column: str, values: Mapping[Any, Mapping[Any, Sequence[float]]]) -> tuple[float, str]:
-    """Return what values of a column are divided by to read well, and the label of their axis."""
-    largest = max((abs(value) for found in values.values() for each in found.values() for value in each), default=0.0)
+def in_units(column: str, largest: float) -> tuple[float, str]:
+    """Return what values of a column, up to the largest, are divided by to read well, and the label of their axis."""
+    scale, unit = 1.0, ""
     if column.endswith("_us"):
         scale, unit = time_unit(largest)
-        return scale, f"{words(column)} ({unit})"
-    if column.endswith("_bytes"):
-        units = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
-        size, unit = next((each for each in units if largest >= each[0]), units[-1])
-        return float(size), f"{words(column)} ({unit})"
-    return 1.0, words(column)
+    elif column.endswith("_bytes"):
+        units = ((float(GIB), "GiB"), (float(MIB), "MiB"), (float(KIB), "KiB"))
+        scale, unit = next((each for each in units if largest >= each[0]), (1.0, "B"))
+    return scale, f"{words(column)} ({unit})" if unit else words(column)
 
 
 def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[Row]:
@@ -420,8 +407,8 @@ def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) ->
 
 def pick(
     rows: Sequence[Row], x: str | None, y: str, by: str, swept: Sequence[str], *, scheduler: str | None = None
-) -> tuple[dict[Any, dict[Any, list[float]]], str, str]:
-    """Return values of column `y` by columns `by` and `x`, of the rows that have a result; what they are; what is lost.
+) -> tuple[dict[tuple[Any, Any], list[float]], str, str]:
+    """Return values of column `y` by those of `by` and `x`, of the rows with a result; what they are; what is lost.
 
     Parameters
     ----------
@@ -432,33 +419,30 @@ def pick(
     scheduler
         Of which scheduler alone.
     """
-    if scheduler is not None:
-        rows = [row for row in rows if row["scheduler"] == scheduler]
-    needed = [column for column in (by, x, y) if column is not None]
-    left_out = Counter(_lack(row, needed) for row in rows)
-    cells: dict[Any, dict[Any, list[Row]]] = {value: {} for value in _values(rows, by)}
-    for row in rows:
-        if _lack(row, needed) is None:
-            cells[row[by]].setdefault(None if x is None else row[x], []).append(row)
-    values = {value: {at: [float(row[y]) for row in found] for at, found in given.items()}
-              for value, given in cells.items() if given}  # fmt: skip
-    groups = [found for given in cells.values() for found in given.values()]
+    rows = [row for row in rows if scheduler in (None, row["scheduler"])]
+    lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
+    order = {value: i for i, value in enumerate(_values(rows, by))}  # of the first row, with a result or without
+    cells: dict[tuple[Any, Any], list[Row]] = {}
+    for row, lack in zip(rows, lacks, strict=True):
+        if lack is None:
+            cells.setdefault((row[by], None if x is None else row[x]), []).append(row)
+    values = {key: [float(row[y]) for row in cells[key]] for key in sorted(cells, key=lambda key: order[key[0]])}
     averaged = []
     for column in swept:
-        if column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            among = [dict.fromkeys(str(row.get(column)) for row in found) for found in groups]
-            texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
-            if texts:
-                many = len(texts) > _MOST_NAMED
-                averaged.append(f"{len(texts)} values of {words(column)}" if many else
-                                f"{words(column)} {', '.join(texts)}")  # fmt: skip
-    low, high = min(map(len, groups), default=0), max(map(len, groups), default=0)
+        among = [dict.fromkeys(str(row.get(column)) for row in found) for found in cells.values()]
+        texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
+        if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
+            many = len(texts) > _MOST_NAMED
+            averaged.append(
+                f"{len(texts)} values of {words(column)}" if many else f"{words(column)} {', '.join(texts)}"
+            )
+    low, high = (extreme(map(len, cells.values()), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"
     of = f"{n} instances a point" if high > 1 else "one instance a point"
     of = f"{n} values a point: instances, and {' and '.join(averaged)}" if averaged else of
-    lacks = [f"{n} {lack}" for lack, n in left_out.items() if lack is not None]
-    lost = f"{len(rows) - left_out[None]} of {len(rows)} rows left out: {', '.join(lacks)}" if lacks else ""
-    return values, of, lost
+    lost = ", ".join(f"{n} {lack}" for lack, n in Counter(lacks).items() if lack is not None)
+    left_out = len(rows) - lacks.count(None)
+    return values, of, f"{left_out} of {len(rows)} rows left out: {lost}" if lost else ""
 
 
 def _lack(row: Row, needed: Sequence[str]) -> str | None:

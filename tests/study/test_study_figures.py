@@ -68,7 +68,7 @@ def test_names_of_columns():
     ],
 )
 def test_units_by_size(column, largest, unit, label):
-    assert in_units(column, {"lios": {1: [largest, 0.0]}}) == (unit, label)
+    assert in_units(column, largest) == (unit, label)
 
 
 def test_names_of_values():
@@ -81,7 +81,8 @@ def test_rows_without_a_result_are_counted():
     rows = [*grid(), row("lios", 3, status="failed"), row("late", 3, status="timeout")]
     rows[1] = row("lios", 0, speedup=None)
     found, of, left_out = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
-    assert found == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
+    assert found == {("sequential", 100): [2.0, 2.0], ("sequential", 200): [2.0, 2.0], ("lios", 100): [2.0],
+                     ("lios", 200): [2.0, 2.0]}  # fmt: skip
     assert left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
     assert of == "1 to 2 instances a point"
 
@@ -101,7 +102,7 @@ def test_what_is_averaged_over_is_said():
 def test_the_order_is_that_of_the_study():
     """A scheduler whose first row failed stays where it was."""
     rows = [row("sequential", status="failed"), *grid()]
-    assert list(pick(rows, "ops", "speedup", "scheduler", [])[0]) == ["sequential", "lios"]
+    assert [name for name, _ in pick(rows, "ops", "speedup", "scheduler", [])[0]][::2] == ["sequential", "lios"]
 
 
 def test_filters():
