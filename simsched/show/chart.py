@@ -13,6 +13,7 @@ import numpy.typing as npt
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_number
 from simsched.model.graph.columns import Floats
+from simsched.show.looks import PALETTE, Look, looks_of
 
 Values = Mapping[Any, Mapping[Any, npt.ArrayLike]]
 """By name and place on the x axis, a number or text: a value, or one of each instance."""
@@ -192,6 +193,23 @@ class Chart:
     def means(self) -> dict[tuple[Any, Any], float]:
         """Mean by name and place."""
         return {(name, x): float(row.mean()) for name, given in self.series.items() for x, row in given.items()}
+
+    @property
+    def looks(self) -> dict[Any, Look]:
+        """What each name looks like; the two of a tornado, and those of stacks, are no schedulers."""
+        if self.kind == "tornado":
+            return dict(zip(self.series, (Look(PALETTE[0], 1), Look(PALETTE[5], 0)), strict=True))
+        return {name: Look(look.colour, 0) if self.kind == "stack" else look
+                for name, look in looks_of(self.series).items()}  # fmt: skip
+
+    def segments(self, name: Any) -> list[tuple[float, float]]:
+        """Return where the bar of a name begins at each place of a tornado or a stack, and how long it is."""
+        names = list(self.series)
+        before = names[: names.index(name)] if self.kind == "stack" else []
+        starts = [sum((self.means.get((other, x), 0.0) for other in before), self.reference or 0.0)
+                  for x in self.places]  # fmt: skip
+        base = self.reference or 0.0
+        return [(start, self.means.get((name, x), base) - base) for x, start in zip(self.places, starts, strict=True)]
 
     @property
     def rows(self) -> list[Any]:

@@ -89,8 +89,8 @@ def _frame(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, end: f
     ax.set_xlim(0, end * 1.005 or 1.0)
     half = [row.height / 2 for row in rows]
     ax.set_ylim(middle[-1] + half[-1] + 0.12 if rows else 1.0, -0.12)
-    paired = len(traces) > 1
-    names = [f"{row.label} {('simulated', 'measured')[row.trace]}" if paired else row.label for row in rows]
+    paired, several = len(traces) > 1, len({row.device for row in rows}) > 1
+    names = [row.name(several=several, paired=paired) for row in rows]
     size = min(7.0, 0.8 * 72 * inches)
     every = max(1, int(np.ceil(_LEAST_LABEL / size)))
     names = [name if row.first and not i % every else "" for i, (row, name) in enumerate(zip(rows, names, strict=True))]
@@ -109,14 +109,10 @@ def _frame(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, end: f
         said = [format_time(trace.makespan) for trace in traces]
         text = f"simulated {said[0]}, measured {said[1]}" if paired else f"makespan {said[0]}"
         ax.annotate(text, (end, 1.0), (0, 3), fontsize=7, **above)
-    devices = list(dict.fromkeys(row.device for row in rows))
-    for device in devices if len(devices) > 1 else []:
-        mine = [i for i, row in enumerate(rows) if row.device == device]
-        top, bottom = middle[mine[0]] - half[mine[0]], middle[mine[-1]] + half[mine[-1]]
-        if mine[0]:
-            ax.axhline((top + middle[mine[0] - 1] + half[mine[0] - 1]) / 2, color="black", linewidth=0.5)
-        beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "left", "va": "center"}
-        ax.annotate(device, (1.0, (top + bottom) / 2), (4, 0), rotation=270, fontsize=min(7.0, size), **beside)
+    for i in range(1, len(rows)):
+        if rows[i].device != rows[i - 1].device:
+            above_it, below_it = middle[i - 1] + half[i - 1], middle[i] - half[i]
+            ax.axhline((above_it + below_it) / 2, color="black", linewidth=0.5)
 
 
 def _bars(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, scale: float) -> None:

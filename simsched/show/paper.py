@@ -10,7 +10,7 @@ import numpy as np
 from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
 from simsched.show.figure import new_figure, require_format, save_figure, style
-from simsched.show.looks import PALETTE, Look, looks_of, luminance
+from simsched.show.looks import Look, luminance
 
 # of each shape of `simsched.show.looks`
 HATCHES: Final = ("", "/////", ".....", "\\\\\\\\\\", "xxxxx", "-----", "|||||", "+++++")
@@ -94,7 +94,7 @@ def _lines(ax: Any, chart: Chart) -> list[Any]:
     handles = []
     places = range(len(chart.places)) if not chart.numeric else chart.places
     at = dict(zip(chart.places, places, strict=True))
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         xs = [at[each] for each in x]
         if low != high:
@@ -113,7 +113,7 @@ def _lines(ax: Any, chart: Chart) -> list[Any]:
 def _bars(ax: Any, chart: Chart) -> list[Any]:
     handles = []
     at, width = _columns(chart)
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         rows = chart.spread(name)
         x, means = [at[name, place] for place, *_ in rows], [mean for _, mean, _, _ in rows]
         ax.bar(x, means, width, color=look.colour, hatch=HATCHES[look.shape], zorder=2, **_EDGE)
@@ -128,7 +128,7 @@ def _bars(ax: Any, chart: Chart) -> list[Any]:
 
 def _boxes(ax: Any, chart: Chart) -> list[Any]:
     at, width = _columns(chart)
-    looks, line = looks_of(chart.series), {"color": "black", "linewidth": 0.7}
+    looks, line = chart.looks, {"color": "black", "linewidth": 0.7}
     cells = [(look, at[name, x], row) for name, look in looks.items() for x, row in chart.series[name].items()]
     drawn = ax.boxplot(
         [row for *_, row in cells], positions=[x for _, x, _ in cells], widths=0.85 * width if chart.grouped else width,
@@ -212,40 +212,18 @@ def _text(value: Any) -> str:
     return number(float(value)) if isinstance(value, int | float | np.number) else str(value)
 
 
-def _tornado(ax: Any, chart: Chart) -> list[Any]:
-    from matplotlib.patches import Patch
-
-    base = chart.reference or 0.0
-    looks = zip(chart.series, (PALETTE[0], PALETTE[5]), ("/////", ""), strict=True)
-    sides = [Patch(facecolor=colour, hatch=hatch, label=name, **_EDGE) for name, colour, hatch in looks]
-    for y, place in enumerate(chart.places):
-        for name, side in zip(chart.series, sides, strict=True):
-            ax.barh(y, chart.means[name, place] - base, 0.72, left=base, color=side.get_facecolor(),
-                    hatch=side.get_hatch(), **_EDGE)  # fmt: skip
-    ax.axvline(base, color="black", linewidth=0.8)
-    _lying(ax, chart)
-    return sides
-
-
-def _stack(ax: Any, chart: Chart) -> list[Any]:
-    ends = dict.fromkeys(chart.places, 0.0)
-    handles = []
-    for name, look in looks_of(chart.series).items():
-        for y, place in enumerate(chart.places):
-            length = chart.means.get((name, place), 0.0)
-            ax.barh(y, length, 0.72, left=ends[place], color=look.colour, **_EDGE)
-            ends[place] += length
-        handles.append(_swatch(Look(look.colour, 0), name))
-    _lying(ax, chart)
-    return handles
-
-
-def _lying(ax: Any, chart: Chart) -> None:
+def _lying(ax: Any, chart: Chart) -> list[Any]:
+    for name, look in chart.looks.items():
+        for y, (start, length) in enumerate(chart.segments(name)):
+            ax.barh(y, length, 0.72, left=start, color=look.colour, hatch=HATCHES[look.shape], **_EDGE)
+    if chart.reference is not None:
+        ax.axvline(chart.reference, color="black", linewidth=0.8)
     ax.set_yticks(range(len(chart.places)), [broken(str(x), _NAME) for x in chart.places], fontsize=_TICK)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(chart.places) - 0.5, -0.5)
     ax.margins(x=0.06)
     _scale(ax.xaxis, False)
+    return [_swatch(look, name) for name, look in chart.looks.items()]
 
 
 def _scatter(ax: Any, chart: Chart) -> list[Any]:
@@ -254,7 +232,7 @@ def _scatter(ax: Any, chart: Chart) -> list[Any]:
     band = ax.fill_between(ends, (1 - _WITHIN) * ends, (1 + _WITHIN) * ends, color="#EFEFEF", linewidth=0,
                            label="within 10 %")  # fmt: skip
     handles = [band, *ax.plot(ends, ends, color=_LEVEL, linewidth=0.8, linestyle="--", label="predicted = measured")]
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         for place, (x, y, start, end) in chart.series[name].items():
             ax.plot([start, end], [y, y], color=look.colour, linewidth=1.0, zorder=2.5, solid_capstyle="butt")
             filled = place not in chart.hollow
@@ -267,7 +245,7 @@ def _scatter(ax: Any, chart: Chart) -> list[Any]:
 
 
 _DRAWN: Final[Mapping[str, Callable[[Any, Chart], list[Any]]]] = {
-    "line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _tornado, "stack": _stack,
+    "line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _lying, "stack": _lying,
     "scatter": _scatter,
 }  # fmt: skip
 

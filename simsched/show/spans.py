@@ -46,6 +46,11 @@ class Row:
     spans: Ints
     first: bool = True
 
+    def name(self, *, several: bool, paired: bool) -> str:
+        """Return what it is called beside those of several devices, or of two traces."""
+        which = ("simulated", "measured")[self.trace]
+        return f"{f'{self.device} ' * several}{self.label}{f' {which}' * paired}"
+
     @property
     def height(self) -> float:
         """1 of streams, less of others."""

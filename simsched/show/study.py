@@ -216,9 +216,8 @@ def _parts(
     every = {(label, *key): row for label, (values, *_) in drawn.items() for key, row in values.items()}
     if not every:
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
-    unit, ylabel = (
-        (1 / figure.scale, words(y)) if figure.scale else in_units(y, max(max(map(abs, row)) for row in every.values()))
-    )
+    largest = max(max(map(abs, row)) for row in every.values())
+    unit, ylabel = (1 / figure.scale, words(y)) if figure.scale else in_units(y, largest)
     means = [sum(row) / len(row) / unit for row in every.values()]
     xlabel, ylabel = figure.xlabel or ("" if x is None else words(x)), figure.ylabel or ylabel
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
@@ -228,9 +227,9 @@ def _parts(
             key = value if figure.kind == "heatmap" else named(by, value)
             series.setdefault(key, {})[at] = [each / unit for each in row]
         said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
-        common: dict[str, Any] = {"series": series, "columns": figure.columns, "title": "\n".join(filter(None, (figure.title, label))),
-                  "note": "; ".join(filter(None, (said, lost))),
-                  "reference": 1.0 if y in RATIOS and not figure.scale else None}  # fmt: skip
+        title, note = "\n".join(filter(None, (figure.title, label))), "; ".join(filter(None, (said, lost)))
+        common: dict[str, Any] = {"series": series, "columns": figure.columns, "title": title, "note": note,
+                                  "reference": 1.0 if y in RATIOS and not figure.scale else None}  # fmt: skip
         if figure.kind == "heatmap":
             across = Axis("" if by == "scheduler" else words(by))
             common |= {

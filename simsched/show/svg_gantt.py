@@ -31,7 +31,7 @@ def svg_gantt(traces: Sequence[Trace], *, details: bool = True) -> str:
     """
     rows, trace = rows_of(traces, host=False), traces[0]
     several = len({row.device for row in rows}) > 1
-    labels = [shortened(f"{row.device} {row.label}" if several else row.label, _SIZE, 160) for row in rows]
+    labels = [shortened(row.name(several=several, paired=len(traces) > 1), _SIZE, 160) for row in rows]
     left = 12 + max((text_width(label, _SIZE) for label in labels), default=0.0)
     longest = max(each.makespan for each in traces)
     scale = (_WIDTH - left - 12) / (longest or 1.0)

@@ -135,7 +135,7 @@ def test_the_tornado_has_a_bar_for_each_side():
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names[0] == "operators.speed"
     assert len(ax.patches) == 2 * len(names)
-    low, high = ax.patches[:2]
+    low, high = ax.patches[0], ax.patches[len(names)]  # of the first parameter
     assert low.get_hatch() != high.get_hatch()
     assert low.get_facecolor() != high.get_facecolor()
 

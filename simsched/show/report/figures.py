@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
-from simsched.show.looks import PALETTE, Look, looks_of
+from simsched.show.looks import Look
 from simsched.show.report.html import plain
 from simsched.show.report.sections import Figure
 
@@ -58,7 +58,7 @@ def _has_legend(chart: Chart) -> bool:
 
 def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces: list[dict[str, Any]] = []
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
         (label,), group = _names([chart.legend(name)]), {"legendgroup": str(name)}
@@ -79,7 +79,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 
 def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces = []
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         rows = chart.spread(name)
         places, mean = [name if x is None else x for x, *_ in rows], [mean for _, mean, *_ in rows]
         trace: dict[str, Any] = {
@@ -97,28 +97,17 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     return traces, layout, _ROOM + (_BAR if not chart.grouped else 18) * sum(map(len, chart.series.values()))
 
 
-def _stack(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
+def _segments(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces = [
         {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)),
-         "x": [chart.means.get((name, x), 0.0) for x in chart.places], "marker": {"color": look.colour},
-         "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{x:.4g}}<extra></extra>"}
-        for name, look in looks_of(chart.series).items()
-    ]  # fmt: skip
-    return traces, _lying(chart, chart.x) | {"barmode": "stack"}, _ROOM + 24 + _BAR * len(chart.places)
-
-
-def _tornado(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
-    base = chart.reference or 0.0
-    traces = [
-        {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)), "base": base,
-         "x": [chart.means[name, x] - base for x in chart.places],
-         "marker": _filled(Look(colour, shape)),
-         "customdata": [chart.means[name, x] for x in chart.places],
+         "base": [start for start, _ in chart.segments(name)], "x": [length for _, length in chart.segments(name)],
+         "marker": _filled(look), "customdata": [chart.means.get((name, x), 0.0) for x in chart.places],
          "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{customdata:.4g}}<extra></extra>"}
-        for name, colour, shape in zip(chart.series, (PALETTE[0], PALETTE[5]), (1, 0), strict=True)
+        for name, look in chart.looks.items()
     ]  # fmt: skip
     layout = _lying(chart, chart.x) | {"barmode": "overlay"}
-    del layout["xaxis"]["rangemode"]
+    if chart.kind == "tornado":
+        del layout["xaxis"]["rangemode"]
     return traces, layout, _ROOM + 24 + _BAR * len(chart.places)
 
 
@@ -134,7 +123,7 @@ def _lying(chart: Chart, axis: Axis, across: str = "") -> dict[str, Any]:
 
 
 def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
-    traces = [_box(name, name if x is None else x, row, look) for name, look in looks_of(chart.series).items()
+    traces = [_box(name, name if x is None else x, row, look) for name, look in chart.looks.items()
               for x, row in chart.series[name].items()]  # fmt: skip
     for i, trace in enumerate(traces):
         first = all(other["name"] != trace["name"] for other in traces[:i])
@@ -192,7 +181,7 @@ def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         {"type": "scatter", "mode": "lines", "x": [low, high], "y": [low, high], "hoverinfo": "skip", "meta": "ink",
          "line": {"dash": "dash", "width": 1}, "name": "predicted = measured"},
     ]  # fmt: skip
-    for name, look in looks_of(chart.series).items():
+    for name, look in chart.looks.items():
         x, y, start, end = np.transpose(list(chart.series[name].values())).tolist()
         marks = [_MARKS[look.shape] + "-open" * (place in chart.hollow) for place in chart.series[name]]
         error = {"type": "data", "symmetric": False, "color": look.colour, "width": 3,
@@ -206,7 +195,7 @@ def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     return traces, axes, 460
 
 
-_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _tornado, "stack": _stack,
+_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _segments, "stack": _segments,
                  "scatter": _scatter}  # fmt: skip
 
 

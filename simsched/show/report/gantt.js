@@ -28,8 +28,7 @@
     const parted = new Set(kinds.filter(({ what }) => what === "kernel" || what === "wait").map(({ colour }) => colour));
     const ofRow = rows.map(() => []);
     bars.row.forEach((row, i) => ofRow[row].push(i));
-    const tag = (row) => row.label + (chart.paired ? (row.measured ? " measured" : " simulated") : "");
-    const left = 22 + 6.4 * Math.max(8, ...rows.map((row) => Math.min(LONGEST, tag(row).length)));
+    const left = 22 + 6.4 * Math.max(8, ...rows.map((row) => Math.min(LONGEST, row.label.length)));
     let centres, present, unitHeight, bodyHeight, chosen = -1, hint = null;
 
     const clamp = ([a, b]) => {
@@ -104,7 +103,7 @@
     // Rows whose names there is room for, those of streams first; of rows of one name the first.
     function labelled() {
       const found = [];
-      const named = rows.map((_, r) => r).filter((r) => present[r] && !(r && tag(rows[r - 1]) === tag(rows[r])));
+      const named = rows.map((_, r) => r).filter((r) => present[r] && !(r && rows[r - 1].label === rows[r].label));
       for (const streams of [true, false]) {
         for (const r of named) {
           if ((rows[r].what === "stream") !== streams) continue;
@@ -129,7 +128,7 @@
       };
       const ticks = labelled();
       found.yaxis.tickvals = ticks.map((r) => centres[r]);
-      found.yaxis.ticktext = ticks.map((r) => escaped(shortened(tag(rows[r]))));
+      found.yaxis.ticktext = ticks.map((r) => escaped(shortened(rows[r].label)));
       if (unitHeight < 13) found.yaxis.tickfont = { size: 10 };
       chart.loads.forEach((load, i) => {
         const most = load.sm.concat(load.dram).reduce((a, b) => Math.max(a, b), 1);
@@ -216,7 +215,7 @@
       const row = rows[bars.row[i]], kind = kinds[bars.kind[i]];
       const from = bars.start[i], dur = bars.dur[i], alone = bars.alone[i], more = Math.max(0, dur - alone);
       const device = row.label.startsWith(row.device) ? "" : `${row.device} `;
-      const found = [["", names[bars.name[i]]], ["kind", kind.name], ["where", device + tag(row)], ["start", time(from)],
+      const found = [["", names[bars.name[i]]], ["kind", kind.name], ["where", device + row.label], ["start", time(from)],
         ["end", time(from + dur)], ["duration", us(dur)]];
       const worked = kind.what === "kernel" || kind.what === "copy";
       if (worked && !row.measured) found.push(["alone", us(alone)]);

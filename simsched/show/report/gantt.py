@@ -62,8 +62,8 @@ def gantt_data(chart: Gantt) -> dict[str, Any]:
     scale, unit = time_unit(until)
     return {
         "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
-        "makespans": [round(trace.makespan, _DIGITS) for trace in traces], "paired": len(traces) == 2,
-        "rows": [{"label": f"{row.device} {row.label}" if several else row.label, "device": row.device,
+        "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
+        "rows": [{"label": row.name(several=several, paired=len(traces) > 1), "device": row.device,
                   "what": row.what, "height": row.height, "measured": row.trace} for row in rows],
         "kinds": [kind._asdict() for kind in kinds[0][1]], "names": list(names), "bars": columns,
         "other": _others(traces, place, done) if len(traces) == 2 else [], "loads": _loads(chart.trace),

@@ -3,8 +3,9 @@
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from simsched.base.errors import ReportError, SimschedError
 from simsched.base.units import format_time, time_unit
@@ -37,17 +38,8 @@ _HEADINGS: Final = {
 }  # fmt: skip
 
 
-@runtime_checkable
-class Reportable(Protocol):
-    """Anything that says itself what a report of it consists of."""
-
-    def report_sections(self) -> Sequence[Section]:
-        """Return the sections."""
-        ...
-
-
 def sections_of(result: Any) -> Iterable[Section]:
-    """Return the sections of one result.
+    """Return the sections of one result: those of its kind, or what its ``report_sections()`` returns.
 
     Raises
     ------
@@ -56,8 +48,9 @@ def sections_of(result: Any) -> Iterable[Section]:
     """
     if isinstance(result, Section):
         return (result,)
-    if isinstance(result, Reportable):
-        return result.report_sections()
+    if hasattr(result, "report_sections"):
+        own: Iterable[Section] = result.report_sections()
+        return own
     for kind, make in _MAKERS.items():
         if isinstance(result, kind):
             return make(result)
@@ -73,10 +66,9 @@ def _finding(found: Any) -> Sequence[Section]:
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
-    if table.rows:
-        blocks.append(
-            Table(table.caption, table.columns, table.rows, table.best, note="" if blocks[1:] else table.note)
-        )
+    if isinstance(found, Explanation):  # its sentences stand above
+        table = replace(table, note="")
+    blocks += [table] * bool(table.rows)
     return (Section(f"{_HEADINGS[found.VIEW]}: {table.caption}", tuple(blocks)),)
 
 
@@ -93,14 +85,13 @@ def _comparison(found: Comparison) -> Sequence[Section]:
                   key=lambda row: (row is not chosen, row.makespan_us))  # fmt: skip
     speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
     if speedups:
-        label = "speedup over sequential"
-        blocks.append(figure_of(Chart("bar", named(speedups), y=Axis(label), reference=1.0)))
-    blocks.append(_blames({row.scheduler: found.traces[row.scheduler] for row in rows}))
+        blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
+    traces = {row.scheduler: found.traces[row.scheduler] for row in rows}
+    blocks.append(_blames(traces))
     if found.samples:
         drawn = {name: each.values for name, each in found.samples.items()}
         blocks += figures_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}"))
-    charts = _runs({row.scheduler: found.traces[row.scheduler] for row in rows}, "Schedulers")
-    sections = [Section(title, tuple(blocks)), charts]
+    sections = [Section(title, tuple(blocks)), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[chosen.scheduler], found.cluster, found.cost))
     except SimschedError as error:

@@ -66,12 +66,6 @@ def _origin(made: str, command: str) -> Section:
     """Return where the page comes from."""
     import numpy
 
-    rows = [
-        ("made on", made),
-        ("simsched", version("simsched")),
-        ("Python", python_version()),
-        ("numpy", numpy.__version__),
-    ]
-    return Section(
-        "Origin", (Pairs("How this page was made", tuple(rows + ([("command", command)] if command else []))),)
-    )
+    rows = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": numpy.__version__}
+    rows |= {"command": command} if command else {}
+    return Section("Origin", (Pairs("How this page was made", tuple(rows.items())),))
