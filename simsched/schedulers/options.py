@@ -1,6 +1,7 @@
 """What options of schedulers may be: their type hints say it, and the front door holds every value to them."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from inspect import unwrap
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -30,14 +31,19 @@ def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, An
     function, found = unwrap(function), dict(options)
     if not getattr(function, "__module__", "").startswith("simsched."):
         return found
-    hints = get_type_hints(function, include_extras=True)
     for option in options:
+        hint = _hints(function)[option]
         try:
-            if _says_all(hints[option]):
-                found[option] = kind_of(hints[option]).take(options[option])
+            if _says_all(hint):
+                found[option] = kind_of(hint).take(options[option])
         except Refused as refused:
             raise SchedulerError(f"{scheduler}: {refused.says(option)}") from None
     return found
+
+
+@cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(function, include_extras=True)
 
 
 def _says_all(hint: Any) -> bool:

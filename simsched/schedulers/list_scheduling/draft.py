@@ -160,8 +160,8 @@ class Draft:
         if not in_turn:
             table["turn"] = _small(place_of(self._graph.order_index))
         table["key"], table["heap"] = -priority, np.empty(n, np.int32)
-        if insertion:  # all the places that lists of doubled room leave
-            table["gaps"] = np.empty(4 * n + 8 * len(self._devices) * self._streams, Gap.dtype)
+        if insertion:  # of which the system only gives the pages that are written to
+            table["gaps"] = np.empty((n + 1) * len(self._devices) * self._streams, Gap.dtype)
         self._place(place)
 
     def place_earliest(self, priority: Floats) -> None:

@@ -31,9 +31,8 @@ class Stream(Row):
     """A stream of a device."""
 
     free: f8  # end of its last operator
-    first: i4  # of its idle intervals, which lie side by side
+    first: i8  # of its idle intervals, which lie side by side, with room for one behind each operator
     n_gaps: i4
-    room: i4
 
 
 class Gap(Row):
@@ -55,7 +54,6 @@ class Lists(Table):
     n_ready: i8
     n_released: i8
     next_turn: i8
-    gaps_end: i8
     stuck: i8  # an operator has no device that its inputs can get to
     insertion: i8
     in_turn: i8
@@ -210,15 +208,7 @@ def use(s: Lists, stream: Stream, at: int, start: float, end: float) -> None:
 
 
 def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
-    """Add an idle interval before that of a number.
-
-    Those of a stream lie side by side; where no room is left they move to the end of all and get twice as much.
-    """
-    if stream.n_gaps == stream.room:
-        for k in range(stream.n_gaps):
-            become(s.gaps[s.gaps_end + k], s.gaps[stream.first + k])
-        stream.first, stream.room = s.gaps_end, 2 * stream.room + 4
-        s.gaps_end += stream.room
+    """Add an idle interval before that of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
         become(s.gaps[k], s.gaps[k - 1])
@@ -278,13 +268,13 @@ def place(s: Lists) -> None:
 
 def begin(s: Lists) -> None:
     """Take back what is placed, and release the operators without inputs."""
-    s.n_ready, s.n_released, s.next_turn, s.gaps_end, s.stuck, s.busy = 0, 0, 0, 0, 0, 0.0
+    s.n_ready, s.n_released, s.next_turn, s.stuck, s.busy = 0, 0, 0, 0, 0.0
     for d in range(s.n_devices):
         device = s.devices[d]
         device.idle, device.n_waiting, device.n_arrived = 0.0, 0, 0
     for k in range(s.n_devices * s.n_streams):
         stream = s.streams[k]
-        stream.free, stream.n_gaps, stream.room = -inf if s.charged else 0.0, 0, 0
+        stream.free, stream.first, stream.n_gaps = -inf if s.charged else 0.0, k * (s.n_ops + 1), 0
     for i in range(s.n_ops):
         op = s.ops[i]
         op.slot, op.missing, op.seen, op.waited_for = -1, s.in_ptr[i + 1] - s.in_ptr[i], 0, 0
