@@ -8,7 +8,6 @@ from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piec
 NONE: Final = -1
 BUDGET: Final = 1 << 22
 """Operators evaluated in one call of a piece, so that the user can interrupt."""
-_ROUNDING: Final = 1e-9  # sums in another order differ by less
 
 
 class Edge(Row):
@@ -25,7 +24,6 @@ class Operator(Row):
     """Where an operator runs, and when it is over."""
 
     finish: f8
-    tail: f8  # what takes longest after it
     device: i4  # or -1
 
 
@@ -105,37 +103,9 @@ def inputs_ready(t: Mapping, i: int) -> float:
     return ready
 
 
-def prepare(t: Mapping, first: int) -> None:
-    """Write when each device is free before place `first`, and what takes longest after each operator from there on.
-
-    That is by data and by the order of its device. Operators that are mapped later add to it: with one of them the
-    makespan is no less.
-    """
-    for d in range(t.n_devices):
-        t.devices[d].base = t.devices[d].free = 0.0
-    for at in range(first):
-        op = t.ops[t.listed[at]]
-        t.devices[op.device].base = op.finish
-    for at in range(first, t.n_listed):
-        t.ops[t.listed[at]].tail = 0.0
-    for at in range(t.n_listed - 1, first - 1, -1):
-        i = t.listed[at]
-        op = t.ops[i]
-        if op.device < 0:
-            continue
-        device = t.devices[op.device]
-        op.tail = max(op.tail, device.free)
-        device.free = t.time[op.device * t.n_ops + i] + op.tail
-        for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
-            edge = t.inputs[e]
-            source = t.ops[edge.op]
-            if source.device >= 0:
-                source.tail = max(source.tail, transfer(t, edge, source.device, op.device) + device.free)
-
-
 def append_from(t: Mapping, first: int, limit: float) -> float:
-    """Evaluate the list from place `first` on; return its makespan, or infinity where it cannot be below `limit`."""
-    makespan, too_long = 0.0, limit * (1.0 + _ROUNDING)
+    """Evaluate the list from place `first` on; return its makespan, or infinity where it is not below `limit`."""
+    makespan = 0.0
     for d in range(t.n_devices):
         t.devices[d].free = t.devices[d].base
         makespan = max(makespan, t.devices[d].base)
@@ -144,7 +114,7 @@ def append_from(t: Mapping, first: int, limit: float) -> float:
         op = t.ops[i]
         device = t.devices[op.device]
         end = max(device.free, inputs_ready(t, i)) + t.time[op.device * t.n_ops + i]
-        if end >= limit or end + op.tail > too_long:
+        if end >= limit:
             return inf
         op.finish = device.free = end
         makespan = max(makespan, end)
@@ -238,7 +208,11 @@ def map_paths(t: Mapping) -> None:
     while t.n_open > 0 and work < BUDGET:
         find_path(t)
         first = list_path(t)
-        prepare(t, first)
+        for d in range(t.n_devices):
+            t.devices[d].base = 0.0
+        for at in range(first):
+            op = t.ops[t.listed[at]]
+            t.devices[op.device].base = op.finish
         map_path(t, first, t.n_devices if t.n_paths > 0 else 1)
         work += t.n_open + t.n_listed * t.n_devices
 
