@@ -44,6 +44,13 @@ def matches(rule, graph):
     return list(RULES[rule].matches(Draft.from_graph(graph)))
 
 
+def refused(rule, graph, *match):
+    """Assert that a rule finds nothing in a graph, and does nothing where it is told to."""
+    assert matches(rule, graph) == []
+    if match:
+        assert RULES[rule].apply(Draft.from_graph(graph), match) is None
+
+
 def check(draft):
     """What a draft must be whatever was done to it: as if made at once from its rows."""
     again = Draft(draft.rows.values(), draft.name, outside=draft.outside, kept=draft.kept)

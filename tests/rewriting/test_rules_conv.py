@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from rewritten import applied, matches, network, source, with_attributes
+from rewritten import applied, matches, network, refused, source, with_attributes
 
 from simsched.model.graph import Kernel, OpGraph
 from simsched.rewriting import RULES, Draft
@@ -64,15 +64,6 @@ def test_r2_of_a_batch_copies_what_is_read_apart():
     assert after["b"].nbytes == 2 * 2 * 8 * 36 * 4.0
 
 
-def test_r2_does_not_make_a_circle():
-    """A convolution that depends on another does not read the same tensor."""
-    net = network("unit")
-    x = source(net)
-    a = net.conv("a", x, 4, 3, padding=1)
-    net.conv("b", net.add("y", [x, a]), 4, 3, padding=1)
-    assert matches("R2", net.graph()) == []  # another tensor
-
-
 @pytest.mark.parametrize(
     "second",
     [
@@ -82,8 +73,7 @@ def test_r2_does_not_make_a_circle():
 )  # fmt: skip
 def test_r2_conditions(second):
     graph = inception((4, 1, {}), second, join=False)
-    assert matches("R2", graph) == []
-    assert RULES["R2"].apply(Draft.from_graph(graph), ("c0", "c1")) is None
+    refused("R2", graph, "c0", "c1")
 
 
 def test_r2_needs_a_known_common_input():
@@ -123,8 +113,7 @@ def test_r3_enlarges_the_smaller(batch):
 )
 def test_r3_conditions(convs):
     graph = inception(*convs, join=False)
-    assert matches("R3", graph) == []
-    assert RULES["R3"].apply(Draft.from_graph(graph), ("c0", "c1")) is None
+    refused("R3", graph, "c0", "c1")
 
 
 # R4
@@ -164,8 +153,7 @@ def test_r4_conditions():
     net.conv("a", x, 8, 3)
     net.conv("b", x, 8, 3)
     graph = with_attributes(net.graph(), "b", weights={"of": "a"})  # of one tensor: the same twice
-    assert matches("R4", graph) == []
-    assert RULES["R4"].apply(Draft.from_graph(graph), ("a", "b")) is None
+    refused("R4", graph, "a", "b")
 
 
 def test_r4_does_not_make_a_circle():
@@ -264,8 +252,7 @@ def test_r6_convolves_both_at_once(activation):
 )
 def test_r6_conditions(options):
     graph = summed(**options)
-    assert matches("R6", graph) == []
-    assert RULES["R6"].apply(Draft.from_graph(graph), ("c0", "c1", "sum")) is None
+    refused("R6", graph, "c0", "c1", "sum")
 
 
 def test_r6_needs_all_of_both():
@@ -274,20 +261,7 @@ def test_r6_needs_all_of_both():
     given = [(1, 4, 6, 6)] * 2
     rows = [*graph.operators[:-1], replace(graph["sum"], input_shapes=given, output_shape=given[0])]
     half = with_attributes(OpGraph(rows, graph.edges), "sum", slices={"0": [1, 0, 4], "1": [1, 0, 4]})
-    assert matches("R6", half) == []
-    assert RULES["R6"].apply(Draft.from_graph(half), ("c0", "c1", "sum")) is None
-
-
-def test_r6_of_what_r2_made():
-    """(a | b) of x and c of y: output channels stacked, in a stack of input channels."""
-    net = network("unit")
-    x, y = source(net), source(net, (1, 6, 6, 6), "y")
-    both = net.concat("both", [net.conv(name, x, 2, 1, activation=None) for name in "ab"])
-    net.add("sum", [both, net.conv("c", y, 4, 1, activation=None)])
-    original = net.graph()
-    after = applied("R6", applied("R2", original), original=original)
-    inner = {"concat": [{"of": "a"}, {"of": "b"}], "axis": 0}
-    assert after["sum"].attributes["weights"] == {"concat": [inner, {"of": "c"}], "axis": 1}
+    refused("R6", half, "c0", "c1", "sum")
 
 
 # R7
@@ -338,8 +312,7 @@ def test_r7_pools_the_sum(stride):
 )  # fmt: skip
 def test_r7_conditions(options):
     graph = pooled(**options)
-    assert matches("R7", graph) == []
-    assert RULES["R7"].apply(Draft.from_graph(graph), ("p0", "p1", "sum")) is None
+    refused("R7", graph, "p0", "p1", "sum")
 
 
 # R8
@@ -370,20 +343,6 @@ def test_r8_fills_pairs_of_groups_with_zeros(groups, stride):
     assert op.kernels == before.kernels
 
 
-def test_r8_down_to_one_group():
-    net = network("unit")
-    net.conv("c", source(net, (1, 32, 4, 4)), 16, 3, padding=1, groups=8)
-    graph = net.graph()
-    for groups in (4, 2, 1):
-        graph = next_of(graph)
-        assert graph["c"].attributes["groups"] == groups
-    assert matches("R8", graph) == []
-
-
-def next_of(graph):
-    return RULES["R8"].apply(Draft.from_graph(graph), ("c",)).to_graph()
-
-
 @pytest.mark.parametrize(
     "options",
     [{"groups": 1}, {"groups": 3}, {"groups": 12}, {"groups": 2, "stride": 3}, {"groups": 2, "activation": "tanh"}],
@@ -392,5 +351,4 @@ def test_r8_conditions(options):
     net = network("unit")
     net.conv("c", source(net, (1, 12, 6, 6)), 12, 3, **options)
     graph = net.graph()
-    assert matches("R8", graph) == []
-    assert RULES["R8"].apply(Draft.from_graph(graph), ("c",)) is None
+    refused("R8", graph, "c")

@@ -107,16 +107,6 @@ def test_measured_times_decide():
     assert (plan.search["start_us"], plan.search["best_us"]) == (12.0, 5.0)
 
 
-def test_no_rules_leave_the_streams_of_nimble():
-    graph = forked(3)
-    plan, nimble = run(graph, rules=()), schedule(graph, ONE, "nimble")
-    assert plan.graph is graph
-    assert plan.placements == nimble.placements
-    assert (plan.execution, plan.events, plan.estimate) == (nimble.execution, nimble.events, nimble.estimate)
-    assert plan.search["measured"] == 1
-    assert plan.search["candidates"] == plan.search["rounds"] == plan.search["subgraphs"] == 0
-
-
 def test_another_scheduler_for_the_streams():
     plan = run(forked(), rules=[Pair(15.0)], streams_by="sequential")
     assert plan.search["substitutions"] == {"pair": 1}  # 22 us one by one, 17 fused
