@@ -194,7 +194,7 @@ def validate(
     seed: opt.RunSeed = 0,
     as_json: opt.Json = False,
     scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf.")] = None,
-    gantt: Annotated[Text, file("Draw the predicted above the measured trace of the simulator's choice.")] = None,
+    gantt: Annotated[Text, file("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
     resume: Annotated[
         Text, option("Keep measurements there, and make none that is there already.", metavar="FOLDER")
     ] = None,

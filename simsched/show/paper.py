@@ -19,6 +19,7 @@ DASHES: Final[tuple[Any, ...]] = ("solid", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5,
                                   (0, (3, 1, 1, 1, 1, 1)), (0, (2, 2)), (0, (8, 2, 2, 2)))  # fmt: skip
 _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
 _HEIGHT, _TORNADO, _CELL, _BAR = 2.3, 5.6, 0.27, 0.24  # inches without legend and note; of a row of a map, of a bar
+_SLANT: Final = 0.6  # inches
 _POINT, _CHARACTER, _LINE = 1 / 72, 0.6, 1.3  # inches; width of a character, and height of a line, by its height
 _TITLE, _LABEL, _TICK, _NOTE = 9.0, 8.0, 7.0, 6.0  # heights of characters in points
 _MOST_IN_ONE, _MOST_TICKS = 14, 6  # bars or boxes in a column of a paper; numbers at an axis
@@ -163,7 +164,6 @@ def _swatch(look: Look, name: str) -> Any:
 def _map(ax: Any, chart: Chart) -> list[Any]:
     import matplotlib
     from matplotlib.colors import LogNorm, Normalize, to_hex
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     rows, centre = chart.rows, chart.reference
     means = np.array([[chart.means.get((row, x), np.nan) for x in chart.places] for row in rows])
@@ -188,12 +188,9 @@ def _map(ax: Any, chart: Chart) -> list[Any]:
     bar.set_label(chart.label, fontsize=_LABEL)
     bar.outline.set_visible(False)
     bar.ax.set_ylim(low if centre is not None else None, high if centre is not None else None)
-    ticks = list(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
-    if centre is not None and high / low > 4:
-        ticks = [centre * 2.0**power for power in range(-20, 21)]
-    bar.ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    bar.ax.yaxis.set_minor_locator(NullLocator())
+    ticks = np.linspace(low, high, 5) if centre is None else np.geomspace(low, high, 5)
+    bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], minor=False)
+    bar.ax.minorticks_off()
     bar.ax.tick_params(labelsize=_TICK)
     ax.set_yticks(range(len(rows)), [broken(_text(row), 18) for row in rows], fontsize=_TICK)
     ax.tick_params(length=0)
@@ -301,7 +298,9 @@ def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bo
     if chart.kind in ("map", "bar", "box") or (chart.kind == "line" and not chart.numeric):
         air = 0.0 if chart.kind == "map" else 0.05
         names = [_text(x) for x in (chart.places if chart.grouped else chart.series)]
-        _write_names(panels[-1], names)
+        slanted = _write_names(panels[-1], names)
+        if slanted and own:  # what they take is added
+            figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + _SLANT)
         ax.set_xlim(-0.5 - air, len(names) - 0.5 + air)
     heading(ax, chart.title)
     note = _wrapped(chart.note, _inches(ax), _NOTE)
@@ -324,8 +323,8 @@ def _legend(figure: Any, handles: Sequence[Any], width: float) -> int:
     return max(sum(map(len, texts[i : i + rows])) for i in range(0, len(texts), rows))
 
 
-def _write_names(ax: Any, names: Sequence[str]) -> None:
-    """Write names below the axes, at 0, 1, ...: level if they have room there, else slanted."""
+def _write_names(ax: Any, names: Sequence[str]) -> bool:
+    """Write names below the axes, at 0, 1, ...: level if there is room, else slanted; return whether they are that."""
     room = int(_inches(ax) / len(names) / (_CHARACTER * _TICK * _POINT)) - 1  # characters
     look: dict[str, Any] = {"fontsize": _TICK}
     level = max(len(part.strip()) for name in names for part in PARTS.findall(name)) <= room
@@ -333,6 +332,7 @@ def _write_names(ax: Any, names: Sequence[str]) -> None:
         look |= {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(names)), [broken(name, room if level else _SLANTED) for name in names], **look)
     ax.tick_params(axis="x", length=0)
+    return not level
 
 
 def heading(ax: Any, title: str) -> None:
