@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 
 import simpy
 from simpy.core import EmptySchedule
@@ -68,7 +69,7 @@ class Instants(simpy.Environment):
         """Return the time of the next event."""
         if self._instant:
             return float(self._now)
-        return self._later[0][0] if self._later else float("inf")
+        return self._later[0][0] if self._later else inf
 
     def step(self) -> None:
         """Process the next event."""
@@ -96,3 +97,26 @@ class Instants(simpy.Environment):
         while later and later[0][0] <= limit:
             _, phase, count, event = heappop(later)
             heappush(self._instant, (phase, count, event))
+
+
+class Alarm:
+    """The one time at which something is to happen, in a phase of that instant: set anew, it happens then only."""
+
+    def __init__(self, env: Instants, phase: int, action: Callable[[], object]) -> None:
+        self._env, self._phase, self._action = env, phase, action
+        self._event: At | None = None
+
+    def set(self, time: float) -> None:
+        """Set it to a time in us; infinity calls it off."""
+        if self._event is not None:
+            self._event.cancelled = True
+        self._event = self._env.at(time, self._phase, self._ring) if time < inf else None
+
+    def set_now(self) -> None:
+        """Set it to the present instant unless it is set."""
+        if self._event is None:
+            self.set(self._env.now)
+
+    def _ring(self) -> None:
+        self._event = None
+        self._action()

@@ -9,19 +9,20 @@ import simpy
 from simpy.core import EmptySchedule
 
 from simsched.base.signals import without_collector
-from simsched.model.cluster import Cluster
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
+from simsched.simulator.compiled.loop import reset
+from simsched.simulator.compiled.memory import Array, begin_curves, curves_of
+from simsched.simulator.compiled.prepared import Plan
 from simsched.simulator.contention import is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
 from simsched.simulator.gpu import Gpu
-from simsched.simulator.hosts import host_times, lags
+from simsched.simulator.hosts import host_times
 from simsched.simulator.network import Network
-from simsched.simulator.routes import copy_routes
-from simsched.simulator.workload import Demand, asks
+from simsched.simulator.state import Lane
 
 Process = Generator[simpy.Event, Any, None]
 _BLOCKING = (WAIT, SYNC, BARRIER)
@@ -58,12 +59,10 @@ class _Lane:
     starts no earlier than `free`, a gap behind the one before it.
     """
 
-    __slots__ = ("cause", "connection", "device", "free", "free_cause", "queue", "stream", "time", "wake")
+    __slots__ = ("cause", "connection", "device", "free", "free_cause", "number", "queue", "row", "time", "wake")
 
-    def __init__(self, device: int, stream: int) -> None:
-        self.device = device
-        self.stream = stream
-        self.connection: _Connection | None = None
+    def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
+        self.number, self.row, self.device, self.connection = number, row, row.device, connection
         self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
         self.wake: simpy.Event | None = None
         self.time = self.free = 0.0
@@ -71,30 +70,35 @@ class _Lane:
 
 
 class Reference:
-    """One simulation of a program; `run` returns its trace."""
+    """One simulation of a program; `run` returns its trace.
 
-    def __init__(self, program: Program, cluster: Cluster, demand: Demand) -> None:
+    What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
+    """
+
+    def __init__(self, plan: Plan, launches: Array) -> None:
         self._env = Instants()
-        self._program, self._cluster = program, cluster
+        self._program, self._cluster = plan.program, plan.cluster
+        program = plan.program
         self._captured = program.execution == "graph"
-        copy_routes(program, cluster)  # a copy without a way is refused before anything runs
-        self._asks = asks(demand)
+        self._s = s = plan.take().state
+        s["launches"] = launches
+        begin_curves(s, len(launches))
+        reset(s)
         self._action: list[int] = program.action.tolist()
         self._argument: list[int] = program.argument.tolist()
         self._device: list[int] = program.device.tolist()
-        self._stream: list[int] = program.stream.tolist()
+        self._lane_of: list[int] = s["lane_of"].tolist()
         self._op_of: list[int] = program.launch_op.tolist()
-        self._priority: list[int] = program.priority.tolist()
-        self._lag: list[dict[int, float]] = [{} if self._captured else lags(device) for device in cluster.devices]
         self._rows: list[SpanRow] = []
-        self._gpus = [Gpu(self._env, device) for device in cluster.devices]
-        self._network = Network(self._env, cluster, self._gpus)
+        self._gpus = [Gpu(self._env, s, d) for d in range(s.n_devices)]
+        self._network = Network(self._env, s, self._gpus)
         self._marks = [_Mark(self._env) for _ in range(program.n_events)]
-        self._lanes = self._make_lanes()
-        n = len(cluster.devices)
-        self._outstanding = [0] * n  # kernels issued and not over
-        self._drained = [simpy.Event(self._env) for _ in range(n)]
-        self._last_kernel = [(0.0, -1, -1)] * n  # when it ended, row, span
+        connections = [_Connection(self._env) for _ in range(s.n_connections)]
+        numbers = s["lanes"]["connection"].tolist()
+        self._lanes = [_Lane(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
+        self._outstanding = [0] * s.n_devices  # kernels issued and not over
+        self._drained = [simpy.Event(self._env) for _ in range(s.n_devices)]
+        self._last_kernel = [(0.0, -1, -1)] * s.n_devices  # when it ended, row, span
         self._host_at = [int(start) for start in program.thread_ptr[:-1]]
 
     def run(self) -> Trace:
@@ -108,34 +112,16 @@ class Reference:
         env = self._env
         for t in range(len(self._host_at)):
             env.process(self._host_graph() if self._captured else self._host(t))
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             env.process(self._run_lane(lane))
         with without_collector(), suppress(EmptySchedule):
             while True:
                 env.step()
         ends = self._program.thread_ptr[1:].tolist()
-        lanes = [(lane.device, lane.stream, lane.queue[0][0]) for lane in self._lanes.values() if lane.queue]
+        lanes = [(lane.device, lane.row.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
         if lanes or self._host_at != ends:
             raise deadlock(self._program, self._host_at, lanes, [mark.issued.triggered for mark in self._marks])
-        return Trace(self._program, self._cluster, self._rows, [gpu.load() for gpu in self._gpus])
-
-    def _make_lanes(self) -> dict[tuple[int, int], _Lane]:
-        """Return the streams in use; compute streams share hardware connections, copy streams do not."""
-        copy_streams = {(d, s) for a, d, s in zip(self._action, self._device, self._stream, strict=True) if a == COPY}
-        keys = sorted({(d, s) for d, s in zip(self._device, self._stream, strict=True) if s >= 0})
-        sharers: dict[tuple[int, int], list[_Lane]] = {}
-        lanes = {}
-        for device, stream in keys:
-            lanes[device, stream] = lane = _Lane(device, stream)
-            preset = self._cluster.devices[device]
-            if not self._captured and (device, stream) not in copy_streams and preset.contention:
-                sharers.setdefault((device, stream % preset.connections), []).append(lane)
-        for queue in sharers.values():
-            if len(queue) > 1:  # a queue of its own orders nothing that the stream does not
-                connection = _Connection(self._env)
-                for lane in queue:
-                    lane.connection = connection
-        return lanes
+        return Trace(self._program, self._cluster, self._rows, curves_of(self._s))
 
     # Hosts ---------------------------------------------------------------------------------------
 
@@ -196,14 +182,18 @@ class Reference:
         action, device = self._action[i], self._device[i]
         if action in (BARRIER, SYNC):
             return
-        lane = self._lanes[device, self._stream[i]]
+        lane = self._lanes[self._lane_of[i]]
+        lag = 0.0
         if action == RECORD:
             mark = self._marks[self._argument[i]]
             mark.issue, mark.lane = cause, lane
             mark.issued.succeed()
         elif action == LAUNCH:
+            lag = lane.row.launch_lag
             self._outstanding[device] += 1
-        lane.queue.append((i, self._env.now + self._lag[device].get(action, 0.0), cause))
+        elif action == COPY:
+            lag = lane.row.copy_lag
+        lane.queue.append((i, self._env.now + lag, cause))
         if lane.connection is not None and action in (LAUNCH, WAIT):
             lane.connection.queue.append(i)
         if lane.wake is not None:
@@ -213,8 +203,7 @@ class Reference:
     # Streams -------------------------------------------------------------------------------------
 
     def _run_lane(self, lane: _Lane) -> Process:
-        device = self._cluster.devices[lane.device]
-        gap, hop = (device.graph_node, device.graph_node) if self._captured else (device.gap, device.hop)
+        gap, hop = lane.row.gap, lane.row.hop
         steps = {LAUNCH: self._launch, WAIT: self._wait, COPY: self._copy}
         while True:
             while not lane.queue:
@@ -230,7 +219,7 @@ class Reference:
 
     def _launch(self, lane: _Lane, i: int, issued: float, host_span: int, gap: float) -> Process:
         env, row = self._env, self._argument[i]
-        op, ask = self._op_of[row], self._asks[row]
+        op = self._op_of[row]
         follows_own = row > 0 and self._op_of[row - 1] == op
         free = lane.time if follows_own else lane.free
         if env.now < max(free, issued):
@@ -239,11 +228,10 @@ class Reference:
             yield from self._pass_connection(lane.connection, i)
         cause = self._later_cause(lane, free, issued, host_span)
         ready, over = env.now, simpy.Event(env)
-        self._gpus[lane.device].submit(row, i, ask, self._priority[op], over.succeed)
+        self._gpus[lane.device].submit(row, lane.number, i, over.succeed)
         start = yield over
-        span = self._span(kinds.KERNEL, row, op, lane.device, lane.stream, start, ready, ask.solo, cause)
-        lane.time, lane.cause = env.now, span
-        lane.free, lane.free_cause = env.now + gap, span
+        span = self._work_span(kinds.KERNEL, row, op, lane, start, ready, self._s.launches[row].solo, cause)
+        lane.free = env.now + gap
         self._last_kernel[lane.device] = max(self._last_kernel[lane.device], (env.now, row, span))
         self._outstanding[lane.device] -= 1
         if not self._outstanding[lane.device]:
@@ -276,7 +264,7 @@ class Reference:
             lane.cause = mark.cause
         lane.time = max(lane.time, release)
         if env.now > began:
-            self._wait_span(-1, lane.stream, began, mark.cause, lane.device, i)
+            self._wait_span(-1, lane.row.stream, began, mark.cause, lane.device, i)
         if lane.connection is not None:
             yield from self._pass_connection(lane.connection, i)
 
@@ -293,23 +281,20 @@ class Reference:
         if env.now < max(free, issued):
             yield At(env, max(free, issued))
         cause = self._later_cause(lane, free, issued, host_span)
-        start, dst, nbytes = env.now, int(copies.device[copy]), float(copies.nbytes[copy])
-        exact = float(copies.transfer[copy])
+        start, nbytes, exact = env.now, float(copies.nbytes[copy]), float(copies.transfer[copy])
         if exact == exact:
             solo = exact
             yield At(env, start + exact, COMPLETE)
         else:
-            route = self._cluster.route(self._program.devices[lane.device], self._program.devices[dst])
-            rate = min(route.bandwidth, self._cluster.devices[lane.device].copy_rate)
-            solo = route.latency + nbytes / rate
+            route = self._s.routes[self._s.copy_route[copy]]
+            solo = route.latency + nbytes / route.rate
             yield At(env, start + route.latency, COMPLETE if nbytes == 0 else RELEASE)
             if nbytes > 0:
                 over = simpy.Event(env)
-                self._network.start(lane.device, dst, nbytes, route.channels, over.succeed)
+                self._network.start(lane.number, copy, over.succeed)
                 yield over
-        span = self._span(kinds.COPY, copy, int(copies.op[copy]), lane.device, lane.stream, start, start, solo, cause)
-        lane.time, lane.cause = env.now, span
-        lane.free, lane.free_cause = env.now + gap, span
+        self._work_span(kinds.COPY, copy, int(copies.op[copy]), lane, start, start, solo, cause)
+        lane.free = env.now + gap
 
     # Spans ---------------------------------------------------------------------------------------
 
@@ -334,6 +319,14 @@ class Reference:
     ) -> int:
         self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))
         return len(self._rows) - 1
+
+    def _work_span(
+        self, kind: int, item: int, op: int, lane: _Lane, start: float, ready: float, solo: float, cause: int
+    ) -> int:
+        """Record the kernel or copy that a lane has been at."""
+        span = self._span(kind, item, op, lane.device, lane.row.stream, start, ready, solo, cause)
+        lane.time, lane.cause, lane.free_cause = self._env.now, span, span
+        return span
 
     def _wait_span(self, item: int, stream: int, began: float, cause: int, device: int = -1, i: int = -1) -> int:
         place = self._device[item] if device < 0 else device

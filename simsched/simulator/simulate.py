@@ -11,8 +11,8 @@ from simsched.model.costmodel import CostModel
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.prepared import simulate_compiled
-from simsched.simulator.workload import Jitter, demand
+from simsched.simulator.compiled.prepared import Plan, launches_of, simulate_compiled
+from simsched.simulator.workload import Jitter
 
 ENGINES: Final = ("auto", "compiled", "reference")
 
@@ -83,7 +83,8 @@ def simulate(
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        trace = Reference(program, cluster, demand(program, cluster, cost, jitter, rng)).run()
+        plan = Plan(program, cluster)
+        trace = Reference(plan, launches_of(plan, cost, jitter, rng)).run()
     else:
         trace = simulate_compiled(program, cluster, cost, jitter, rng)
     trace.__dict__["scheduler"] = schedule.scheduler if isinstance(schedule, Schedule) else ""

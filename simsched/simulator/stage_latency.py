@@ -15,7 +15,7 @@ from simsched.model.launches import launch_ptr
 from simsched.model.program import LAUNCH
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import launch_rows, platform_of
-from simsched.simulator.compiled.state import Connection, Lane, State
+from simsched.simulator.state import Connection, Lane, State
 from simsched.simulator.workload import demand_of
 
 Groups = Sequence[Sequence[str]]

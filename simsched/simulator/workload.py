@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -73,36 +73,6 @@ class Demand:
     units: Floats
     latency: Floats
     traffic: Floats
-
-
-class Ask(NamedTuple):
-    """One row of a `Demand` as plain numbers; `block` is (warps, 1, registers, shared memory), zeros without a grid."""
-
-    solo: float
-    blocks: int
-    residency: int
-    block: tuple[int, int, int, int]
-    sm_share: float
-    dram_share: float
-    alpha: float
-    beta: float
-    kind: int
-    unit: float
-    latency: float
-
-
-def asks(demand: Demand) -> list[Ask]:
-    """Return the rows of a `Demand`."""
-    block = zip(
-        demand.warps.tolist(),
-        np.sign(demand.blocks).tolist(),
-        demand.registers.tolist(),
-        demand.shared_memory.tolist(),
-        strict=True,
-    )
-    columns = (demand.solo, demand.blocks, demand.residency)
-    shares = (demand.sm_share, demand.dram_share, demand.alpha, demand.beta, demand.kind, demand.unit, demand.latency)
-    return [Ask(*row) for row in zip(*(c.tolist() for c in columns), block, *(c.tolist() for c in shares), strict=True)]
 
 
 def demand(

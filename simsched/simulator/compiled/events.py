@@ -7,8 +7,8 @@ or at one later time.
 
 from math import inf
 
-from simsched.simulator.compiled.state import COMPLETE, RELEASE, Span, State
 from simsched.simulator.contention import end_of_instant
+from simsched.simulator.state import COMPLETE, RELEASE, Span, State
 
 
 def push(s: State, time: float, phase: int, who: int) -> None:

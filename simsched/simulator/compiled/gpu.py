@@ -1,20 +1,60 @@
-"""Devices of the compiled engine: how kernels share them; what `gpu` is to the reference."""
+"""Devices of the compiled engine: kernels that come and end, and those that have a device to themselves."""
 
-from math import inf
+from typing import Final
 
-from simsched.simulator.compiled.blocks import issue_blocks, join_others, record_point, skip_cycles, undo_skips
-from simsched.simulator.compiled.events import set_timer
-from simsched.simulator.compiled.state import COHORTS, Device, State
-from simsched.simulator.contention import (
-    SATURATED,
-    anchor_anew,
-    clear,
-    crowded_load,
-    first_end,
-    lay,
-    pressure,
-    slowdown,
+from simsched.simulator.compiled.events import go_on, push, set_timer
+from simsched.simulator.contention import begin_kernel, end_blocks, fullest, go_on_alone, is_later, last_end
+from simsched.simulator.device import (
+    LEAST_UNIT,
+    end_due,
+    enqueue,
+    enter,
+    free_blocks,
+    record_point,
+    refill,
+    set_up,
+    start_running,
+    take,
 )
+from simsched.simulator.state import COHORTS, COMPLETE, DISPATCH, RELEASE, State
+
+SHORT: Final = 100.0
+"""Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
+
+
+def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
+    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
+    set_up(s, row, lane, d, place)
+    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
+    s.lanes[lane].start = s.now
+    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        push(s, s.now + work.solo, COMPLETE, lane)
+        return
+    if work.unit < LEAST_UNIT:
+        _end_kernel(s, lane)
+        return
+    begin_kernel(work, launch.blocks)
+    is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
+    if is_alone and work.unit > SHORT * (s.limit - s.now):
+        device.alone = lane
+    else:
+        enter(s, d, lane)
+    dispatch_later(s, d)
+
+
+def _end_kernel(s: State, lane: int) -> None:
+    """Let a kernel end, all of whose blocks have."""
+    if s.work[lane].latency > 0.0:
+        push(s, s.now + s.work[lane].latency, COMPLETE, lane)
+    else:
+        go_on(s, RELEASE, lane)
+
+
+def dispatch_later(s: State, d: int) -> None:
+    """Dispatch at the end of this instant."""
+    if not s.devices[d].dispatching:
+        s.devices[d].dispatching = 1
+        go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
 
 
 def dispatch(s: State, d: int) -> None:
@@ -28,83 +68,61 @@ def dispatch(s: State, d: int) -> None:
                 work.start = s.now
                 set_timer(s, d, s.now + (work.solo - work.latency))
             return
-        join_others(s, d)
-    if device.n_queue:
-        if device.skipping >= 0:
-            undo_skips(s, d)
-        issue_blocks(s, d)
-        if device.n_queue:
-            skip_cycles(s, d)
-    device.freed = 0
-    _share(s, d, device)
+        _join_others(s, d)
+    set_timer(s, d, max(refill(s, d), s.now))
 
 
-def _share(s: State, d: int, device: Device) -> None:
-    """Compute loads and rates, anchor anew what changed its rate, and set the timer."""
-    running, crowd, n = s.running[d * s.width :], s.crowds[d], device.n_running
-    clear(crowd)
-    without_grid = warps = 0.0
-    compute = memory = blocks = 0
-    for i in range(n):
-        work, sm = s.work[running[i]], s.shares[i]
-        launch, resident = s.launches[work.row], work.resident
-        sm.load, sm.sensitivity = resident * launch.sm_share, launch.alpha
-        if launch.blocks:
-            lay(crowd, work, launch.sm_share, launch.warps)
-            sm.load /= device.sms
-            warps += resident * launch.warps
-            blocks += resident
-        else:
-            without_grid += launch.sm_share
-        if resident:
-            compute += launch.kind == 0
-            memory += launch.kind == 1
-    crowd.below += without_grid
-    sm_load = crowd.below + crowd.top_load / device.sms
-    pressed = pressure(n, s.shares) / sm_load if sm_load > 1.0 else 1.0
-    issued = 0.0
-    for i in range(n):
-        work = s.work[running[i]]
-        launch, load = s.launches[work.row], sm_load
-        if launch.blocks and work.resident:
-            load = crowded_load(crowd, work, launch.sm_share, launch.warps)
-        work.slowed = slowdown(launch.alpha, load * pressed, 1.0)
-        work.saturated = load > SATURATED
-        issued += s.shares[i].load / work.slowed
-    excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
-    dram_load = device.copy_load
-    for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
-        work, dram = s.work[running[i]], s.shares[i]
-        launch = s.launches[work.row]
-        work.slowed *= excess
-        dram.load, dram.sensitivity = work.resident * work.dram_share / work.slowed, launch.beta / work.slowed
-        dram_load += dram.load
-    dram_pressure = dram_load
-    if dram_load > 1.0:
-        s.shares[n].load, s.shares[n].sensitivity = device.copy_load, 0.0
-        dram_pressure = pressure(n + 1, s.shares)
-    earliest = inf
-    for i in range(n):
-        work = s.work[running[i]]
-        launch = s.launches[work.row]
-        rate = 0.0  # every block ended and none fitted again: it stands still
-        if work.resident:
-            stretch = slowdown(launch.beta, dram_pressure, work.slowed)
-            if launch.kind >= 0 and (work.saturated or dram_load > SATURATED):
-                stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
-            rate = 1.0 / (work.unit * stretch)
-        anchor_anew(work, s.now, rate)
-        earliest = min(earliest, first_end(work, s.cohorts[COHORTS * running[i] :]))
-    if s.recording:
-        record_point(s, d, s.now, sm_load, dram_load, warps, min(float(device.sms), blocks + without_grid * device.sms))
-    set_timer(s, d, max(earliest, s.now))
+def end_cohorts(s: State, d: int) -> None:
+    """End the cohorts that are due, and the kernels of which that was the last."""
+    device = s.devices[d]
+    if device.alone >= 0:
+        if s.recording:
+            _run_alone(s, d, device.alone)
+        _end_running(s, device.alone)
+        device.alone = -1
+    for i in range(end_due(s, d)):
+        _end_running(s, s.over[i])
+    dispatch_later(s, d)
 
 
-def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
-    """Return the worst interference from a class that runs beside a kernel of class `kind`, 0 compute, 1 memory."""
-    worst = 0.0
-    if compute > (kind == 0):
-        worst = max(worst, s.interference[4 * d + 2 * kind])
-    if memory > (kind == 1):
-        worst = max(worst, s.interference[4 * d + 2 * kind + 1])
-    return worst
+def _end_running(s: State, lane: int) -> None:
+    s.lanes[lane].start = s.work[lane].start
+    _end_kernel(s, lane)
+
+
+def _run_alone(s: State, d: int, lane: int) -> None:
+    """Find how far a kernel is that has had the device to itself: what it did before this instant."""
+    work, cohorts, device = s.work[lane], s.cohorts[COHORTS * lane :], s.devices[d]
+    launch = s.launches[work.row]
+    begin_kernel(work, launch.blocks)
+    now = end = work.start
+    while is_later(s.now, end):
+        now = end
+        end_blocks(work, cohorts, now)
+        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.spread)
+        if s.recording and s.n_points < s.point_room:
+            resident = work.resident
+            slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
+            record_point(
+                s, d, now, resident * launch.sm_share / device.sms, resident * work.dram_share / slowed,
+                float(resident * launch.warps), float(min(resident, device.sms)),
+            )  # fmt: skip
+
+
+def _join_others(s: State, d: int) -> None:
+    """Let a kernel that has had the device to itself go on as one among others."""
+    device, lane = s.devices[d], s.devices[d].alone
+    work, cohorts, launch = s.work[lane], s.cohorts[COHORTS * lane :], s.launches[s.work[lane].row]
+    device.alone = -1
+    if work.start < 0.0:  # it came just now
+        enqueue(s, d, lane)
+        return
+    _run_alone(s, d, lane)
+    start_running(s, d, lane)
+    take(s, d, launch, work.resident)
+    if work.skipped:
+        device.skipping = lane
+    if work.unissued:
+        enqueue(s, d, lane)
+    if not work.skipped and (work.unissued or is_later(last_end(work, cohorts), s.now)):  # else it is just over
+        free_blocks(s, d, lane, end_blocks(work, cohorts, s.now))

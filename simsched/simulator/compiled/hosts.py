@@ -12,8 +12,8 @@ from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace.timeline import HOST as HOST_SPAN
 from simsched.model.trace.timeline import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.events import add_span, join, push, wake
-from simsched.simulator.compiled.state import ASLEEP, HOST, NEXT, RELEASE, Host, State
 from simsched.simulator.contention import is_later
+from simsched.simulator.state import ASLEEP, HOST, NEXT, RELEASE, Host, State
 
 # States: at its next instruction, in time for it, paying for it.
 TURN, BEGINNING, PAYING = range(3)

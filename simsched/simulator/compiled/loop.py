@@ -4,13 +4,12 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import piece
-from simsched.simulator.compiled.blocks import end_cohorts
 from simsched.simulator.compiled.events import go_on, leave, open_instant
-from simsched.simulator.compiled.gpu import dispatch
+from simsched.simulator.compiled.gpu import dispatch, end_cohorts
 from simsched.simulator.compiled.hosts import TURN, run_host
 from simsched.simulator.compiled.links import end_flows, share_links
-from simsched.simulator.compiled.state import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
+from simsched.simulator.state import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""
@@ -24,7 +23,7 @@ def run_samples(s: State) -> None:
     left = BUDGET
     if not s.begun:
         s.begun, s.sample = 1, 0
-        _reset(s)
+        reset(s)
     elif s.status == FULL:
         s.status = RUNNING
     while True:
@@ -35,7 +34,7 @@ def run_samples(s: State) -> None:
         s.sample += 1
         if s.sample == s.n_samples:
             return
-        _reset(s)
+        reset(s)
 
 
 def _go_on(s: State, left: int) -> int:
@@ -93,7 +92,7 @@ def _end(s: State) -> int:
     return OVER
 
 
-def _reset(s: State) -> None:
+def reset(s: State) -> None:
     """Go back to before the start."""
     s.now = s.limit = s.makespan = 0.0
     s.count = s.n_later = s.n_spans = s.n_points = s.n_flows = s.n_loaded = s.sharing = 0

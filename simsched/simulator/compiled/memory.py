@@ -11,11 +11,29 @@ from simsched.model.graph.columns import Floats
 from simsched.model.program import Program
 from simsched.model.trace import Load
 from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
-from simsched.simulator.compiled.state import FULL, OVER, RUNNING, Point, Span, State
 from simsched.simulator.deadlock import deadlock
+from simsched.simulator.state import FULL, OVER, RUNNING, Point, Span, State
 
 Array = npt.NDArray[Any]
 _CURVE: Final = ("time", "sm", "dram", "warps", "active")
+
+
+def begin_curves(s: State, room: int) -> None:
+    """Let load curves be recorded, with room for so many points at first, beside one for each device."""
+    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, Point.dtype), room + s.n_devices, 1
+
+
+def enlarge(s: State) -> None:
+    """Make room for more points of load curves."""
+    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, Point.dtype)])
+    s.point_room *= 4
+
+
+def curves_of(s: State) -> list[Load]:
+    """Return the load curves of all devices as they were recorded."""
+    points = s["points"][: s.n_points]
+    curves = [points[points["device"] == d] for d in range(s.n_devices)]
+    return [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
 
 
 class Memory:
@@ -72,20 +90,17 @@ class Memory:
         """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
         state = self.state
         self._begin(launches, factors)
-        points = np.empty(2 * MOST_POINTS + 2 * len(launches) + state.n_devices, Point.dtype)
-        state["points"], state.point_room, state.recording = points, len(points), 1
+        begin_curves(state, 2 * MOST_POINTS + 2 * len(launches))
         state["spans"] = np.empty(4 * state.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
         while self._go_on() == FULL:
-            points = np.concatenate([points, np.empty(3 * len(points), points.dtype)])
-            state["points"], state.point_room = points, len(points)
+            enlarge(state)
         state.recording = 0
-        spans, points = state["spans"][: state.n_spans], state["points"][: state.n_points]
+        spans, curves = state["spans"][: state.n_spans], curves_of(state)
         state["spans"] = state["points"] = None
         if state.status != OVER:
             raise self._deadlock()
         columns = {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}
-        curves = [points[points["device"] == d] for d in range(state.n_devices)]
-        return columns, [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
+        return columns, curves
 
     def _deadlock(self) -> DeadlockError:
         """Return what the program waits for, as an error."""

@@ -9,13 +9,13 @@ from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.costmodel import CostModel
 from simsched.model.program import COPY, LAUNCH, Program
 from simsched.model.trace import Load, Trace
-from simsched.simulator.compiled import state
+from simsched.simulator import state
 from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.memory import Array, Memory
-from simsched.simulator.compiled.state import State
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
+from simsched.simulator.state import State
 from simsched.simulator.workload import Demand, Jitter, demand, factors
 
 _MOST: Final = 2**62
@@ -215,14 +215,19 @@ def launch_rows(op: Array, priority: Array, demand: Demand) -> Array:
     return rows
 
 
-def launches_of(plan: Plan, cost: CostModel | None) -> Array:
-    """Return the launches of a plan; those with the default cost model are kept."""
-    if cost is None and plan.launches is not None:
+def launches_of(
+    plan: Plan,
+    cost: CostModel | None,
+    jitter: Jitter | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> Array:
+    """Return the launches of a plan; those with the default cost model and without jitter are kept."""
+    if cost is None and jitter is None and plan.launches is not None:
         return plan.launches
     program = plan.program
     op = program.launch_op
-    launches = launch_rows(op, program.priority[op], demand(program, plan.cluster, cost))
-    if cost is None:
+    launches = launch_rows(op, program.priority[op], demand(program, plan.cluster, cost, jitter, rng))
+    if cost is None and jitter is None:
         plan.launches = launches
     return launches
 

@@ -4,11 +4,11 @@ from simsched.model.program import LAUNCH, RECORD, WAIT
 from simsched.model.trace.timeline import COPY as COPY_SPAN
 from simsched.model.trace.timeline import KERNEL as KERNEL_SPAN
 from simsched.model.trace.timeline import WAIT as WAIT_SPAN
-from simsched.simulator.compiled.blocks import submit
 from simsched.simulator.compiled.events import add_span, join, push, wake
+from simsched.simulator.compiled.gpu import submit
 from simsched.simulator.compiled.links import start_flow
-from simsched.simulator.compiled.state import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 from simsched.simulator.contention import is_later
+from simsched.simulator.state import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 
 # States: NEXT, and where it waits within an instruction.
 LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(2, 10)
@@ -148,7 +148,7 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     """Go on with a copy; return whether it is over."""
     if lane.state == COPY_MOVE:
         lane.state = COPY_OVER
-        start_flow(s, number)
+        start_flow(s, number, copy)
         return False
     if lane.state == COPY_OVER:
         if s.recording:

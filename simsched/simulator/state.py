@@ -262,6 +262,7 @@ class State(Table):
     cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
     crowds: Rows[Crowd]  # of each device
     shares: Rows[Share] = length("n_lanes + 1")  # of the kernels on a device, and its copies, while it is shared
+    over: Column[i4] = length("max(n_lanes, n_devices)")  # lanes whose kernels or copies end just now, or devices
 
     # links
     sharing: i8

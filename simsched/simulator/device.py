@@ -1,56 +1,41 @@
-"""Kernels on the devices of the compiled engine: their queue, their blocks, and how they end."""
+"""A device and its kernels: block scheduler and rates, event by event; one text for both engines."""
 
+from math import inf
 from sys import float_info
 from typing import Final
 
 from simsched.base.units import TIE
-from simsched.simulator.compiled.events import go_on, push
-from simsched.simulator.compiled.state import COHORTS, COMPLETE, DISPATCH, RELEASE, Launch, State
 from simsched.simulator.contention import (
+    SATURATED,
     Work,
     add_cohort,
-    begin_kernel,
+    anchor_anew,
+    clear,
+    crowded_load,
     end_blocks,
-    fullest,
-    go_on_alone,
-    is_later,
+    first_end,
     issue,
-    last_end,
+    lay,
     most_dram_share,
+    pressure,
     skip_waves,
+    slowdown,
     undo_skip,
 )
+from simsched.simulator.state import COHORTS, Launch, State
 
 LEAST_UNIT: Final = float_info.min
-SHORT: Final = 100.0
-"""Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
+"""Us below which blocks take no time, or so little that their rate overflows."""
 
 
-def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
+def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     launch, work, device = s.launches[row], s.work[lane], s.devices[d]
     work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
     work.latency = min(device.latency, work.solo) if launch.blocks else 0.0
+    work.arrival, work.place, work.start = s.now, place, -1.0
     if s.jittered:
         _jitter(s, launch, lane, work)
-    s.lanes[lane].start = s.now
-    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-        push(s, s.now + work.solo, COMPLETE, lane)
-        return
-    if work.unit < LEAST_UNIT:  # blocks take no time, or so little that their rate overflows
-        end_kernel(s, lane)
-        return
-    work.arrival, work.place, work.start = s.now, place, -1.0
-    begin_kernel(work, launch.blocks)
-    if launch.blocks == 0:  # no grid: one piece of work that needs no place
-        work.start, work.resident = s.now, 1
-        add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
-        start_running(s, d, lane)
-    elif device.alone < 0 and device.n_queue + device.n_running == 0 and work.unit > SHORT * (s.limit - s.now):
-        device.alone = lane
-    else:
-        enqueue(s, d, lane)
-    dispatch_later(s, d)
 
 
 def _jitter(s: State, launch: Launch, lane: int, work: Work) -> None:
@@ -68,19 +53,15 @@ def _jitter(s: State, launch: Launch, lane: int, work: Work) -> None:
         work.unit /= launch.units
 
 
-def end_kernel(s: State, lane: int) -> None:
-    """Let a kernel end, all of whose blocks have."""
-    if s.work[lane].latency > 0.0:
-        push(s, s.now + s.work[lane].latency, COMPLETE, lane)
-    else:
-        go_on(s, RELEASE, lane)
-
-
-def dispatch_later(s: State, d: int) -> None:
-    """Dispatch at the end of this instant."""
-    if not s.devices[d].dispatching:
-        s.devices[d].dispatching = 1
-        go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
+def enter(s: State, d: int, lane: int) -> None:
+    """Let a kernel whose blocks are counted onto the device: into the queue, or, without a grid, to run at once."""
+    work = s.work[lane]
+    if s.launches[work.row].blocks:
+        enqueue(s, d, lane)
+    else:  # one piece of work that needs no place
+        work.start, work.resident = s.now, 1
+        add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
+        start_running(s, d, lane)
 
 
 def enqueue(s: State, d: int, lane: int) -> None:
@@ -118,7 +99,20 @@ def start_running(s: State, d: int, lane: int) -> None:
         device.n_resident += 1
 
 
-def issue_blocks(s: State, d: int) -> None:
+def refill(s: State, d: int) -> float:
+    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run."""
+    device = s.devices[d]
+    if device.n_queue:
+        if device.skipping >= 0:
+            _undo_skips(s, d)
+        _issue_blocks(s, d)
+        if device.n_queue:
+            _skip_cycles(s, d)
+    device.freed = 0
+    return _share(s, d)
+
+
+def _issue_blocks(s: State, d: int) -> None:
     """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at."""
     device = s.devices[d]
     while True:
@@ -176,7 +170,8 @@ def _fits(s: State, d: int, lane: int) -> int:
     return count
 
 
-def _take(s: State, d: int, launch: Launch, count: int) -> None:
+def take(s: State, d: int, launch: Launch, count: int) -> None:
+    """Take the room of some blocks of a launch; a negative number gives it back."""
     free = s.free[d]
     free.warps -= count * launch.warps
     free.blocks -= count
@@ -192,11 +187,11 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
     if work.start < 0:
         work.start = s.now
         start_running(s, d, lane)
-    _take(s, d, s.launches[work.row], count)
+    take(s, d, s.launches[work.row], count)
     issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.spread, s.now)
 
 
-def skip_cycles(s: State, d: int) -> None:
+def _skip_cycles(s: State, d: int) -> None:
     """Pass over whole refills of the head of the queue: until the last ones nothing else can change."""
     device, lane = s.devices[d], s.queued[d * s.width]
     if device.n_queue > 1 and device.interleave > 0.0:
@@ -205,86 +200,111 @@ def skip_cycles(s: State, d: int) -> None:
         device.skipping = lane
 
 
-def undo_skips(s: State, d: int) -> None:
+def _undo_skips(s: State, d: int) -> None:
     """Go back to wave by wave; at most one kernel had waves passed over, and it is still in the queue."""
     lane = s.devices[d].skipping
     s.devices[d].skipping = -1
-    _free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
+    free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
 
 
-def _free_blocks(s: State, d: int, lane: int, count: int) -> None:
+def free_blocks(s: State, d: int, lane: int, count: int) -> None:
     """Give back the room of blocks that have ended."""
     launch = s.launches[s.work[lane].row]
     if count and launch.blocks:
-        _take(s, d, launch, -count)
+        take(s, d, launch, -count)
         s.devices[d].freed = 1
 
 
-def end_cohorts(s: State, d: int) -> None:
-    """End the cohorts that are due, and the kernels of which that was the last."""
+def end_due(s: State, d: int) -> int:
+    """End the blocks that are due; return the number of kernels of which these were the last: lanes in `over`."""
     device, running = s.devices[d], s.running[d * s.width :]
-    if device.alone >= 0:
-        if s.recording:
-            run_alone(s, d, device.alone)
-        _end_running(s, device.alone)
-        device.alone = -1
-    n, device.n_running = device.n_running, 0
+    n, device.n_running, ended = device.n_running, 0, 0
     for i in range(n):
         lane = running[i]
         work = s.work[lane]
         if work.rate > 0.0:
-            _free_blocks(s, d, lane, end_blocks(work, s.cohorts[COHORTS * lane :], s.now))
+            free_blocks(s, d, lane, end_blocks(work, s.cohorts[COHORTS * lane :], s.now))
         if work.rate > 0.0 and work.n_cohorts == 0 and work.unissued == 0:
             if s.launches[work.row].blocks:
                 device.n_resident -= 1
-            _end_running(s, lane)
+            s.over[ended] = lane
+            ended += 1
         else:
             running[device.n_running] = lane
             device.n_running += 1
-    dispatch_later(s, d)
+    return ended
 
 
-def _end_running(s: State, lane: int) -> None:
-    s.lanes[lane].start = s.work[lane].start
-    end_kernel(s, lane)
+def _share(s: State, d: int) -> float:
+    """Compute loads and rates, anchor anew what changed its rate; return when the next blocks end."""
+    device, running = s.devices[d], s.running[d * s.width :]
+    crowd, n = s.crowds[d], device.n_running
+    clear(crowd)
+    without_grid = warps = 0.0
+    compute = memory = blocks = 0
+    for i in range(n):
+        work, sm = s.work[running[i]], s.shares[i]
+        launch, resident = s.launches[work.row], work.resident
+        sm.load, sm.sensitivity = resident * launch.sm_share, launch.alpha
+        if launch.blocks:
+            lay(crowd, work, launch.sm_share, launch.warps)
+            sm.load /= device.sms
+            warps += resident * launch.warps
+            blocks += resident
+        else:
+            without_grid += launch.sm_share
+        if resident:
+            compute += launch.kind == 0
+            memory += launch.kind == 1
+    crowd.below += without_grid
+    sm_load = crowd.below + crowd.top_load / device.sms
+    pressed = pressure(n, s.shares) / sm_load if sm_load > 1.0 else 1.0
+    issued = 0.0
+    for i in range(n):
+        work = s.work[running[i]]
+        launch, load = s.launches[work.row], sm_load
+        if launch.blocks and work.resident:
+            load = crowded_load(crowd, work, launch.sm_share, launch.warps)
+        work.slowed = slowdown(launch.alpha, load * pressed, 1.0)
+        work.saturated = load > SATURATED
+        issued += s.shares[i].load / work.slowed
+    excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
+    dram_load = device.copy_load
+    for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
+        work, dram = s.work[running[i]], s.shares[i]
+        launch = s.launches[work.row]
+        work.slowed *= excess
+        dram.load, dram.sensitivity = work.resident * work.dram_share / work.slowed, launch.beta / work.slowed
+        dram_load += dram.load
+    dram_pressure = dram_load
+    if dram_load > 1.0:
+        s.shares[n].load, s.shares[n].sensitivity = device.copy_load, 0.0
+        dram_pressure = pressure(n + 1, s.shares)
+    earliest = inf
+    for i in range(n):
+        work = s.work[running[i]]
+        launch = s.launches[work.row]
+        rate = 0.0  # every block ended and none fitted again: it stands still
+        if work.resident:
+            stretch = slowdown(launch.beta, dram_pressure, work.slowed)
+            if launch.kind >= 0 and (work.saturated or dram_load > SATURATED):
+                stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
+            rate = 1.0 / (work.unit * stretch)
+        anchor_anew(work, s.now, rate)
+        earliest = min(earliest, first_end(work, s.cohorts[COHORTS * running[i] :]))
+    if s.recording:
+        record_point(s, d, s.now, sm_load, dram_load, warps, min(float(device.sms), blocks + without_grid * device.sms))
+    return earliest
 
 
-def run_alone(s: State, d: int, lane: int) -> None:
-    """Find how far a kernel is that has had the device to itself: what it did before this instant."""
-    work, cohorts, device = s.work[lane], s.cohorts[COHORTS * lane :], s.devices[d]
-    launch = s.launches[work.row]
-    begin_kernel(work, launch.blocks)
-    now = end = work.start
-    while is_later(s.now, end):
-        now = end
-        end_blocks(work, cohorts, now)
-        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.spread)
-        if s.recording and s.n_points < s.point_room:
-            resident = work.resident
-            slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
-            record_point(
-                s, d, now, resident * launch.sm_share / device.sms, resident * work.dram_share / slowed,
-                float(resident * launch.warps), float(min(resident, device.sms)),
-            )  # fmt: skip
-
-
-def join_others(s: State, d: int) -> None:
-    """Let a kernel that has had the device to itself go on as one among others."""
-    device, lane = s.devices[d], s.devices[d].alone
-    work, cohorts, launch = s.work[lane], s.cohorts[COHORTS * lane :], s.launches[s.work[lane].row]
-    device.alone = -1
-    if work.start < 0.0:  # it came just now
-        enqueue(s, d, lane)
-        return
-    run_alone(s, d, lane)
-    start_running(s, d, lane)
-    _take(s, d, launch, work.resident)
-    if work.skipped:
-        device.skipping = lane
-    if work.unissued:
-        enqueue(s, d, lane)
-    if not work.skipped and (work.unissued or is_later(last_end(work, cohorts), s.now)):  # else it is just over
-        _free_blocks(s, d, lane, end_blocks(work, cohorts, s.now))
+def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
+    """Return the worst interference from a class that runs beside a kernel of class `kind`, 0 compute, 1 memory."""
+    worst = 0.0
+    if compute > (kind == 0):
+        worst = max(worst, s.interference[4 * d + 2 * kind])
+    if memory > (kind == 1):
+        worst = max(worst, s.interference[4 * d + 2 * kind + 1])
+    return worst
 
 
 def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float, warps: float, active: float) -> None:
