@@ -32,8 +32,8 @@ GRAPHS = (
     "resnet50,batch=8,dtype=fp16", "bert_base",
 )  # fmt: skip
 QUICK: dict[str, Any] = {
-    "search": {"evaluations": 300}, "autograph": {"max_cost_evaluations": 100, "samples": 2}, "ios": {"max_group": 3},
-    "hios-lp": {"window": 2}, "hios-mr": {"window": 2},
+    "search": {"evaluations": 300}, "autograph": {"budget": 30, "rounds": 1},
+    "ios": {"max_transitions": 20_000, "max_stages": 2_000},
 }  # fmt: skip
 ON = "--gpu a100 --scheduler opara --json"
 LAYERED = "random:layered,n_ops=40,n_layers=5"

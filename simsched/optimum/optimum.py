@@ -43,18 +43,15 @@ class Model:
 
     Starts lie between the heads and the tails of the bounds. (That the work of each device fits between
     the least of both is left out: of large numbers the presolve of OR-tools 9.15 then says that nothing
-    is feasible.) Of devices (and of streams of a device) that may be exchanged, an operator may use the
-    next one only if one before it, in topological order, uses the one before.
+    is feasible.) That equal devices may be exchanged the solver sees for itself.
     """
 
     def __init__(self, whole: Whole, hint: Listed, cp_model: Any) -> None:
         self._instance = instance = whole.instance
         self.program = model = cp_model.CpModel()
         n, n_devices = len(instance.graph), instance.n_devices
-        original, hint = hint[1:], self._relabelled(hint)
         ends = instance.finish(hint.order, hint.device, hint.stream)
         most = int(max(ends))
-        assert most <= max(instance.finish(*original)), "devices of a class may be exchanged"
         self.makespan = model.new_int_var(min(whole.bound, most), most, "")
         model.add_hint(self.makespan, most)
         head, tail = (reach.min(axis=0) for reach in instance.reach)
@@ -85,7 +82,6 @@ class Model:
             pairs = zip(self.start, shortest, strict=True)
             spans = [model.new_fixed_size_interval_var(start, int(us), "") for start, us in pairs]
             model.add_cumulative(spans, [1] * n, n_devices * instance.streams)
-        self._break_symmetry(hint)
         model.minimize(self.makespan)
 
     def _add_streams(self, hint: Listed) -> list[dict[tuple[int, int], Any]]:
@@ -135,72 +131,6 @@ class Model:
                         model.add_bool_or([~x, ~y])
                     else:
                         model.add(self.start[v] >= ready + int(moves[a, b])).only_enforce_if([x, y])
-
-    # Symmetry ------------------------------------------------------------------------------------
-
-    def _classes(self) -> list[list[int]]:
-        """Return the devices in classes of those that may be exchanged with each other."""
-        classes: list[list[int]] = []
-        for d in range(self._instance.n_devices):
-            home = next((found for found in classes if self._alike(found[0], d)), None)
-            if home is None:
-                classes.append([d])
-            else:
-                home.append(d)
-        return classes
-
-    def _alike(self, a: int, b: int) -> bool:
-        times, moves = self._instance.times, self._instance.moves
-        swapped = np.arange(len(times))
-        swapped[[a, b]] = b, a
-        return bool((times[a] == times[b]).all() and (moves[:, swapped][:, :, swapped] == moves).all())
-
-    def _relabelled(self, hint: Listed) -> Listed:
-        """Return the same schedule with devices and streams numbered as `_break_symmetry` asks."""
-        new_device: dict[int, int] = {}
-        new_stream: dict[tuple[int, int], int] = {}
-        left = {d: turns for found in self._classes() for turns in [iter(found)] for d in found}
-        streams = [0] * self._instance.n_devices
-        for i in self._instance.graph.order_index.tolist():
-            place = hint.device[i], hint.stream[i]
-            if place[0] not in new_device:
-                new_device[place[0]] = next(left[place[0]])
-            if place not in new_stream:
-                new_stream[place] = streams[place[0]]
-                streams[place[0]] += 1
-        return hint._replace(
-            device=[new_device[d] for d in hint.device],
-            stream=[new_stream[place] for place in zip(hint.device, hint.stream, strict=True)],
-        )
-
-    def _break_symmetry(self, hint: Listed) -> None:
-        instance = self._instance
-        order = instance.graph.order_index.tolist()
-        for devices in self._classes():
-            self._in_turn([[(self.on[i][d], hint.device[i] == d) for d in devices] for i in order])
-        for d in range(instance.n_devices if instance.streams > 1 else 0):
-            places = [(d, s) for s in range(instance.streams)]
-            self._in_turn(
-                [[(self.runs[i].get(p), (hint.device[i], hint.stream[i]) == p) for p in places] for i in order]
-            )
-
-    def _in_turn(self, rows: Sequence[Sequence[tuple[Any, bool]]]) -> None:
-        """Let a row use column k only if a row above uses column k - 1; each entry has what the hint says beside it."""
-        model = self.program
-        for k in range(1, len(rows[0])):
-            before, hinted = None, False  # whether a row above uses column k - 1
-            for row in rows:
-                own, last = row[k][0], row[k - 1][0]
-                if own is not None:
-                    if before is None:
-                        model.add(own == 0)
-                    else:
-                        model.add_implication(own, before)
-                if last is not None:
-                    used, hinted = model.new_bool_var(""), hinted or row[k - 1][1]
-                    model.add_hint(used, hinted)
-                    model.add_bool_or([~used, last] if before is None else [~used, last, before])
-                    before = used
 
 
 _EQUAL: Final = 1e-9
