@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -68,6 +69,12 @@ def sole_follower(draft: Draft, name: str) -> Row | None:
     return row
 
 
+def follows(draft: Draft, match: Match, can: Callable[[Row, Row], bool]) -> bool:
+    """Say whether the second of two operators alone reads the first, all of it, and the two `can` be one."""
+    row = sole_follower(draft, match[0])
+    return row is not None and row.operator.name == match[1] and can(draft.rows[match[0]], row)
+
+
 def followed(draft: Draft, kinds: Sequence[str]) -> Iterator[Match]:
     """Yield operators of some kinds, each with the only one that reads it."""
     for kind in kinds:
@@ -97,6 +104,9 @@ def pairs_that_end_in(draft: Draft, kind: str) -> Iterator[Match]:
                 each in draft.rows and sole_follower(draft, each) is row for each in (first, second)
             ):
                 yield first, second, name
+
+
+SUMS: Final = partial(pairs_that_end_in, kind="add")
 
 
 def ends_in(draft: Draft, match: Match) -> bool:

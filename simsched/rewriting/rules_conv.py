@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
-from simsched.rewriting.rule import Match, Substitution, ends_in, ends_in_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.rule import SUMS, Match, Substitution, ends_in, ends_in_sum, pairs_in, pairs_that_end_in
 from simsched.rewriting.slices import joined_shape, remembered
 from simsched.rewriting.splitting import (
     in_order_of_concat,
@@ -199,10 +199,6 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
 # R6: a sum of convolutions
 
 
-def _sums(draft: Draft) -> Iterator[Match]:
-    return pairs_that_end_in(draft, "add")
-
-
 def _can_be_summed(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
     if two is None or not ends_in_sum(draft, match):
@@ -291,10 +287,6 @@ def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
 # R8: fewer groups
 
 
-def _convs_alone(draft: Draft) -> Iterator[Match]:
-    return ((name,) for name in _convs(draft))
-
-
 def _has_groups(draft: Draft, match: Match) -> bool:
     """Say whether there are groups of more than one channel, an even number of them, and the rest is as in TASO."""
     if match[0] not in _convs(draft):
@@ -328,6 +320,6 @@ R2 = Substitution("R2", _alike, _merged, _are_alike)
 R3 = Substitution("R3", _enlargeable, _merged, _can_be_enlarged)
 R4 = Substitution("R4", _sharing, _batched, _share_weights)
 R5 = Substitution("R5", _side_by_side, _as_groups, _can_be_groups)
-R6 = Substitution("R6", _sums, _over_both, _can_be_summed)
-R7 = Substitution("R7", _sums, _pooled_once, _can_pool_once)
-R8 = Substitution("R8", _convs_alone, _fewer_groups, _has_groups)
+R6 = Substitution("R6", SUMS, _over_both, _can_be_summed)
+R7 = Substitution("R7", SUMS, _pooled_once, _can_pool_once)
+R8 = Substitution("R8", lambda draft: ((name,) for name in _convs(draft)), _fewer_groups, _has_groups)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
-from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, pairs_in, sole_follower
+from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, follows, pairs_in, sole_follower
 from simsched.rewriting.slices import Slice, joined_shape, remembered, slice_made
 from simsched.rewriting.splitting import (
     axis_of_concat,
@@ -32,17 +33,8 @@ _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 # R1: an activation or a normalization behind a product
 
 
-def _epilogues(draft: Draft) -> Iterator[Match]:
-    return followed(draft, _PRODUCTS)
-
-
-def _has_epilogue(draft: Draft, match: Match) -> bool:
-    row = sole_follower(draft, match[0])
-    return row is not None and row.operator.name == match[1] and _takes_in(draft.rows[match[0]].operator, row)
-
-
-def _takes_in(op: Operator, follower: Row) -> bool:
-    then = follower.operator
+def _takes_in(first: Row, follower: Row) -> bool:
+    op, then = first.operator, follower.operator
     if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
         return False
     if then.kind == "batch_norm":
@@ -79,15 +71,6 @@ def _fused(op: Operator, then: Operator) -> Operator:
 
 
 # R13: elementwise operators in a row
-
-
-def _chains(draft: Draft) -> Iterator[Match]:
-    return followed(draft, _ELEMENTWISE)
-
-
-def _is_chain(draft: Draft, match: Match) -> bool:
-    row = sole_follower(draft, match[0])
-    return row is not None and row.operator.name == match[1] and _can_chain(draft.rows[match[0]], row)
 
 
 def _can_chain(first: Row, second: Row) -> bool:
@@ -341,7 +324,7 @@ def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
     return draft.replace(remove, [Row(row.operator, reads)])
 
 
-R1 = Substitution("R1", _epilogues, _with_epilogue, _has_epilogue)
+R1 = Substitution("R1", partial(followed, kinds=_PRODUCTS), _with_epilogue, partial(follows, can=_takes_in))
 R11 = Substitution("R11", _activations, _activated_together, _can_be_one)
 R12 = Substitution("R12", _needless, _cleaned)
-R13 = Substitution("R13", _chains, _chained, _is_chain)
+R13 = Substitution("R13", partial(followed, kinds=_ELEMENTWISE), _chained, partial(follows, can=_can_chain))

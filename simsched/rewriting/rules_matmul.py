@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting.draft import Draft, Row
-from simsched.rewriting.rule import Match, Substitution, ends_in_sum, pairs_in, pairs_that_end_in
+from simsched.rewriting.rule import SUMS, Match, Substitution, ends_in_sum, pairs_in
 from simsched.rewriting.slices import remembered
 from simsched.rewriting.splitting import (
     in_order_of_concat,
@@ -130,10 +130,6 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
 # R10: a sum of products
 
 
-def _sums(draft: Draft) -> Iterator[Match]:
-    return pairs_that_end_in(draft, "add")
-
-
 def _can_be_summed(draft: Draft, match: Match) -> bool:
     two = _two(draft, match)
     if two is None or not ends_in_sum(draft, match):
@@ -199,4 +195,4 @@ def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
 
 
 R9 = Substitution("R9", _of_one, _wider, _are_of_one)
-R10 = Substitution("R10", _sums, _summed, _can_be_summed)
+R10 = Substitution("R10", SUMS, _summed, _can_be_summed)
