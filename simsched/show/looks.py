@@ -1,5 +1,6 @@
 """Colours of kinds of operators, and colours, lines, markers and hatches of schedulers."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -57,20 +58,19 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     """
     given = list(dict.fromkeys(names))
     place = {name: i for i, name in enumerate(_FAVOURITES)}
-    taken: list[Look] = []
-    found = {}
+    used: Counter[str] = Counter()
+    found: dict[str, Look] = {}
     for name in sorted(given, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
         kind = next((i for i, kin in enumerate(_KINDS) if stem in kin), _OTHERS)
-        own = place.get(stem, 0) % len(COLOURS)
-        colours = [*COLOURS[own:], *COLOURS[:own]]
-        used = [sum(look.colour == colour for look in taken) for colour in colours]
-        shapes = [kind, *range(_OTHERS, SHAPES), *range(_OTHERS)]
-        free = [(used[i], shapes.index(shape), i, Look(colour, shape)) for i, colour in enumerate(colours)
-                for shape in shapes if Look(colour, shape) not in taken]  # fmt: skip
-        look = min(free)[-1] if free else Look(colours[0], kind)
-        taken.append(look)
-        found[name] = look
+        own = place.get(stem, 0)
+        colours = [COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))]
+        colours.sort(key=lambda colour: used[colour])  # stable: of those that the fewest have, its own first
+        looks = [
+            Look(colour, shape) for shape in (kind, *range(_OTHERS, SHAPES), *range(_OTHERS)) for colour in colours
+        ]
+        found[name] = next((look for look in looks if look not in found.values()), looks[0])
+        used[found[name].colour] += 1
     return {name: found[name] for name in given}
 
 

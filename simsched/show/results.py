@@ -2,20 +2,20 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from simsched.base.errors import BackendError, WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time, time_unit
-from simsched.experiments.accuracy.accuracy import Accuracy, percent
-from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
-from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
-from simsched.experiments.whatif.sweep import shown, text_of
 from simsched.show.chart import Axis, Chart, named, number
 from simsched.show.paper import draw
 from simsched.show.plot import latencies
+
+if TYPE_CHECKING:
+    from simsched.experiments.accuracy import Accuracy
+    from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 
 Path = str | os.PathLike[str] | None
 _BARS: Final = 15  # of a tornado
@@ -27,8 +27,10 @@ def draw_result(found: Any, path: Path = None, *, ax: Any = None) -> Any:
 
 
 def chart_of(found: Any) -> Chart:
-    """Return the chart of a result."""
-    return _CHARTS[type(found)](found)
+    """Return the chart of a result; WhatIfError is raised where there is nothing to draw."""
+    if found.VIEW not in _CHARTS:
+        raise WhatIfError(f"no chart is known of a {type(found).__name__}")
+    return _CHARTS[found.VIEW](found)
 
 
 def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
@@ -36,11 +38,11 @@ def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
     return latencies(Chart("box", named(samples), title=title))
 
 
-def _robustness(found: Robustness) -> Chart:
+def _robustness(found: "Robustness") -> Chart:
     return boxes_of(found.samples, f"{found.graph} on {found.cluster}\n{found.sampling}")
 
 
-def _breakeven(found: BreakEven) -> Chart:
+def _breakeven(found: "BreakEven") -> Chart:
     scale, unit = time_unit(float(max(found.a_us.max(), found.b_us.max())))
     series = {name: dict(zip(found.factors.tolist(), us / scale, strict=True))
               for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
@@ -51,18 +53,18 @@ def _breakeven(found: BreakEven) -> Chart:
     )  # fmt: skip
 
 
-def _explanation(found: Explanation) -> Chart:
+def _explanation(found: "Explanation") -> Chart:
     title = f"{found.scheduler} of {found.graph} on {found.cluster}: {format_time(found.makespan_us)}"
     shares = {cause: us / found.makespan_us for cause, us in found.blame.items() if us > 0} or {"nothing": 0.0}
     return Chart("bar", named(shares), y=Axis("part of the makespan"), title=title)
 
 
-def _throughput(found: Throughput) -> Chart:
+def _throughput(found: "Throughput") -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
     return Chart("bar", named(found.shares), y=Axis("busy"), title=title, reference=1.0)
 
 
-def _sweep(found: Sweep) -> Chart:
+def _sweep(found: "Sweep") -> Chart:
     scale, unit = time_unit(float(np.nanmax(found.makespan_us)))
     title, label = f"{found.graph} on {found.cluster}", f"makespan ({unit})"
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
@@ -84,6 +86,9 @@ def _sweep(found: Sweep) -> Chart:
 
 def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
     """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
+    from simsched.experiments.whatif.changes import shown_unit
+    from simsched.experiments.whatif.sweep import shown, text_of
+
     if all(map(is_number, values)):
         return list(values)
     scale, plain = shown_unit(parameter)[1], _all_absolute(values)
@@ -91,17 +96,19 @@ def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
 
 
 def _all_absolute(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) and is_number(shown(value)) for value in values)
+    return all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
 
 
 def _axis(parameter: str, values: Sequence[Any]) -> str:
     """Return what an axis is called."""
+    from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
+
     factors = all(map(is_number, values)) and not is_taken_as_is(parameter)
     unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
     return f"{parameter} ({unit})" if unit else parameter
 
 
-def _sensitivity(found: Sensitivity) -> Chart:
+def _sensitivity(found: "Sensitivity") -> Chart:
     rows = found.moving()[:_BARS]
     if not rows:
         raise WhatIfError("there is nothing to draw: no parameter moves the makespan")
@@ -115,8 +122,10 @@ def _sensitivity(found: Sensitivity) -> Chart:
     return Chart("tornado", sides, Axis(f"makespan ({unit})"), title=title, reference=base)
 
 
-def _accuracy(found: Accuracy) -> Chart:
+def _accuracy(found: "Accuracy") -> Chart:
     """Return predicted over measured makespans of the last round; bars reach from the 10th to the 90th percentile."""
+    from simsched.experiments.accuracy.accuracy import percent
+
     last = found.rounds[-1]
     rows = [row for row in last.schedules if row.measured_us is not None]
     if not rows:
@@ -134,7 +143,8 @@ def _accuracy(found: Accuracy) -> Chart:
     )  # fmt: skip
 
 
-_CHARTS: Final[Mapping[type, Callable[[Any], Chart]]] = {
-    Robustness: _robustness, BreakEven: _breakeven, Explanation: _explanation, Throughput: _throughput,
-    Sweep: _sweep, Sensitivity: _sensitivity, Accuracy: _accuracy,
+# by the views of results: none of their packages is imported for nothing
+_CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
+    "robustness": _robustness, "breakeven": _breakeven, "explanation": _explanation, "throughput": _throughput,
+    "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy,
 }  # fmt: skip

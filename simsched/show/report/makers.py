@@ -5,17 +5,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import ReportError, SimschedError
 from simsched.base.units import format_time, time_unit
-from simsched.experiments.accuracy.accuracy import Accuracy, percent
-from simsched.experiments.comparison import Comparison
-from simsched.experiments.result import Result
-from simsched.experiments.study import Results
-from simsched.experiments.study.grid import swept_columns
-from simsched.experiments.whatif import Answer, Explanation, WhatIf
-from simsched.experiments.whatif.explain import explain
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named
@@ -25,7 +18,12 @@ from simsched.show.report.printed import printed
 from simsched.show.report.recommend import recommended, why
 from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 from simsched.show.results import boxes_of, chart_of
-from simsched.show.study import charts_of
+
+if TYPE_CHECKING:
+    from simsched.experiments.accuracy import Accuracy
+    from simsched.experiments.comparison import Comparison
+    from simsched.experiments.study import Results
+    from simsched.experiments.whatif import Answer
 
 _logger = logging.getLogger(__name__)
 
@@ -51,29 +49,30 @@ def sections_of(result: Any) -> Iterable[Section]:
     if hasattr(result, "report_sections"):
         own: Iterable[Section] = result.report_sections()
         return own
-    for kind, make in _MAKERS.items():
-        if isinstance(result, kind):
-            return make(result)
-    known = ", ".join(kind.__name__ for kind in _MAKERS)
-    raise ReportError(f"no report is known of a {type(result).__name__}; known are: {known}, Section")
+    for kind in type(result).__mro__:
+        if kind.__name__ in _MAKERS and kind.__module__.startswith("simsched."):
+            return _MAKERS[kind.__name__](result)
+    raise ReportError(f"no report is known of a {type(result).__name__}; known are: {', '.join(_MAKERS)}, Section")
 
 
 def _finding(found: Any) -> Sequence[Section]:
     """Return what an analysis says of itself: its sentences, its chart and its table."""
-    blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if isinstance(found, Explanation) else []
+    blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if found.VIEW == "explanation" else []
     try:
         blocks += figures_of(chart_of(found))
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
-    if isinstance(found, Explanation):  # its sentences stand above
+    if found.VIEW == "explanation":  # its sentences stand above
         table = replace(table, note="")
     blocks += [table] * bool(table.rows)
-    return (Section(f"{_HEADINGS[found.VIEW]}: {table.caption}", tuple(blocks)),)
+    return (Section(f"{_HEADINGS.get(found.VIEW, found.VIEW)}: {table.caption}", tuple(blocks)),)
 
 
-def _comparison(found: Comparison) -> Sequence[Section]:
+def _comparison(found: "Comparison") -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
+    from simsched.experiments.whatif.explain import explain
+
     title, chosen = f"{found.graph.name} on {found.cluster.name}", recommended(found)
     about = parameters(found.graph, found.cluster)
     if chosen is None:
@@ -126,7 +125,7 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
     return Section("What runs when", (Tabs(label, tuple(panels)), *notes))
 
 
-def _answer(answer: Answer) -> Sequence[Section]:
+def _answer(answer: "Answer") -> Sequence[Section]:
     """Return what changes do to the makespan: before, after and the difference."""
     traces = {"before": answer.before.trace, "after": answer.after.trace}
     if answer.rescheduled and answer.kept is not None:
@@ -175,8 +174,11 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
     return (Section(f"{replay.name}: {trace.graph.name} measured", tuple(blocks)),)
 
 
-def _study(results: Results) -> Sequence[Section]:
+def _study(results: "Results") -> Sequence[Section]:
     """Return means, figures, how far a study is, what its searches say, and what it is made of."""
+    from simsched.experiments.study.grid import swept_columns
+    from simsched.show.study import charts_of
+
     done = [row for row in results.rows if row["status"] == "ok"]
     text = f"{len(results.rows):,} of {len(results):,} rows are there, {len(done):,} of them with a result."
     facts = [(key, value if isinstance(value, str) else json.dumps(value))
@@ -215,8 +217,10 @@ def _study(results: Results) -> Sequence[Section]:
     )
 
 
-def _accuracy(found: Accuracy) -> Sequence[Section]:
+def _accuracy(found: "Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
+    from simsched.experiments.accuracy.accuracy import percent
+
     last, n = found.rounds[-1], len(found.rounds)
     text = (
         f"After {n} round{'' if n == 1 else 's'} predictions of schedules that no fit has seen are off by "
@@ -242,7 +246,9 @@ def _accuracy(found: Accuracy) -> Sequence[Section]:
     return (Section(title, blocks), *charts, Section("Parameters", (facts, table, *about.blocks)))
 
 
-_MAKERS: Final[Mapping[type, Callable[[Any], Sequence[Section]]]] = {
-    Comparison: _comparison, Results: _study, Accuracy: _accuracy, WhatIf: lambda asked: _answer(asked.answer()),
-    Answer: _answer, Trace: _trace, Replay: replay_sections, Result: _finding,
+# by the names of classes: none of their packages is imported for nothing
+_MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
+    "Comparison": _comparison, "Results": _study, "Accuracy": _accuracy,
+    "WhatIf": lambda asked: _answer(asked.answer()), "Answer": _answer, "Trace": _trace, "Replay": replay_sections,
+    "Result": _finding,
 }  # fmt: skip
