@@ -157,12 +157,11 @@ def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
 _CHANNELS = 1
 
 
-def merge_key(graph: OpGraph | Draft, name: str) -> Hashable | None:
+def merge_key(draft: Draft, name: str) -> Hashable | None:
     """Return what operators must have in common to be merged, or None if this one can be merged with none.
 
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
     """
-    draft = _draft(graph)
     row = _row(draft, name)
     conv = row.about(conv_of)
     source = None if conv is None or conv.groups != 1 else sole_input(draft, row)
@@ -185,7 +184,7 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
     return f"output_shape of {producer.name!r}"
 
 
-def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | None:
+def why_not_mergeable(draft: Draft, names: Sequence[str]) -> str | None:
     """Return in a few words why operators cannot be merged into one, or None if they can.
 
     They can if all are convolutions without groups that read the same tensor, with the same stride, output size,
@@ -194,8 +193,8 @@ def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | Non
 
     Parameters
     ----------
-    graph
-        The graph, or its `Draft`: for many calls make that once.
+    draft
+        The graph.
     names
         At least one operator of it, each once.
 
@@ -214,11 +213,10 @@ def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | Non
     ...     Operator(name, "conv", attributes=given, input_shapes=[(1, 3, 8, 8)], output_shape=(1, 4, 8, 8))
     ...     for name, given in (("a", point), ("b", {**point, "kernel": [3, 3], "padding": [1, 1]}))
     ... ]
-    >>> graph = OpGraph([x, *convs], [Edge("x", "a"), Edge("x", "b")])
-    >>> why_not_mergeable(graph, ("a", "b")), why_not_mergeable(graph, ("x", "b"))
+    >>> draft = Draft.from_graph(OpGraph([x, *convs], [Edge("x", "a"), Edge("x", "b")]))
+    >>> why_not_mergeable(draft, ("a", "b")), why_not_mergeable(draft, ("x", "b"))
     (None, "'x' is no convolution whose shapes are known")
     """
-    draft = _draft(graph)
     if len(names) == 1 and _row(draft, names[0]):
         return None
     convs: list[Conv] = []
@@ -241,7 +239,7 @@ def why_not_mergeable(graph: OpGraph | Draft, names: Sequence[str]) -> str | Non
     return why_not_alike(tuple(convs))
 
 
-def merged_operators(graph: OpGraph | Draft, names: Sequence[str]) -> tuple[Operator, ...]:
+def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
     """Return the operators that stand for some: the merged one, then the slices that are operators of their own.
 
     See `merge`; parameters are those of `why_not_mergeable`.
@@ -251,7 +249,6 @@ def merged_operators(graph: OpGraph | Draft, names: Sequence[str]) -> tuple[Oper
     GraphError
         If they cannot be merged.
     """
-    draft = _draft(graph)
     if len(names) == 1:
         return (_row(draft, names[0]).operator,)
     whole, parts, _ = _merged(draft, names)
@@ -311,10 +308,6 @@ def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[st
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
     whole = Row(op, rows[0].reads)
     return whole, *parts_of(draft, whole, names, _CHANNELS)
-
-
-def _draft(graph: OpGraph | Draft) -> Draft:
-    return graph if isinstance(graph, Draft) else Draft.from_graph(graph)
 
 
 def _row(draft: Draft, name: str) -> Row:

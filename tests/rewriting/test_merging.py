@@ -53,7 +53,7 @@ def test_a_point_and_a_window_become_one_window():
         ("c0+c1", 1024.0),
         ("c0+c1", 1536.0),
     ]
-    assert merged_operators(graph, ("c0", "c1")) == (op,)
+    assert merged_operators(Draft.from_graph(graph), ("c0", "c1")) == (op,)
     assert largest_error(graph, after) < 1e-9
 
 
@@ -67,7 +67,7 @@ def test_of_a_batch_the_parts_are_copied():
     assert (part.kind, part.flops, part.nbytes, part.kernels) == ("slice", 0.0, 6144.0, (Kernel(3, 256, 32),))
     assert part.attributes == {"axis": 1, "begin": 4, "end": 10}
     assert (part.input_shapes, part.output_shape) == (((2, 10, 8, 8),), (2, 6, 8, 8))
-    assert [op.name for op in merged_operators(graph, ("c0", "c1"))] == ["c0+c1", "c0", "c1"]
+    assert [op.name for op in merged_operators(Draft.from_graph(graph), ("c0", "c1"))] == ["c0+c1", "c0", "c1"]
     assert largest_error(graph, after) < 1e-9
 
 
@@ -101,7 +101,7 @@ def test_merged_convolutions_compute_the_same(case, batch):
     graph = branches(*convs, batch=batch, size=sizes[0])
     names = [f"c{i}" for i in range(len(convs))]
     for order in (names, names[::-1]):
-        assert why_not_mergeable(graph, order) is None
+        assert why_not_mergeable(Draft.from_graph(graph), order) is None
         after, _ = merge(graph, [order])
         assert largest_error(graph, after) < 1e-9
 
@@ -119,23 +119,23 @@ REFUSED = {
 def test_what_cannot_be_merged(reason, convs):
     graph = branches(*convs, joined=False)
     for names in (("c0", "c1"), ("c1", "c0")):
-        assert why_not_mergeable(graph, names) == reason
+        assert why_not_mergeable(Draft.from_graph(graph), names) == reason
     with pytest.raises(GraphError, match=f"cannot merge c0, c1: {reason}"):
         merge(graph, [("c0", "c1")])
     with pytest.raises(GraphError, match=reason):
-        merged_operators(graph, ("c0", "c1"))
+        merged_operators(Draft.from_graph(graph), ("c0", "c1"))
 
 
 def test_kernels_whose_offset_is_not_their_padding():
     """8 x 8 pixels, stride 4: a point reads pixels 0 and 4; pasted into 3 x 3 without padding it reads 1 and 5."""
     graph = branches((4, 1, {"stride": 4}), (4, 3, {"stride": 4}))
-    assert why_not_mergeable(graph, ("c0", "c1")) == "kernels do not align"
+    assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "kernels do not align"
 
 
 def test_a_padded_kernel_that_needs_fewer_steps():
     """Per axis: 4 pixels, kernel 1 padding 0 and kernel 4 padding 2 (5 steps); never the same size: refused."""
     graph = branches(POINT, (4, 4, {"padding": 2}), size=4, joined=False)
-    assert why_not_mergeable(graph, ("c0", "c1")) == "output size differs"
+    assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "output size differs"
 
 
 def test_operators_of_other_tensors_and_kinds():
@@ -146,15 +146,17 @@ def test_operators_of_other_tensors_and_kinds():
     net.conv("b", y, 4, 1)
     net.pool("pool", x, "max", 3, padding=1)
     graph = net.graph()
-    assert why_not_mergeable(graph, ("a", "b")) == "they do not read the same tensor"
-    assert why_not_mergeable(graph, ("a", "pool")) == "'pool' is no convolution whose shapes are known"
-    assert why_not_mergeable(graph, ("a", "a")) == "an operator stands twice"
-    assert why_not_mergeable(graph, ("pool",)) is None
+    assert why_not_mergeable(Draft.from_graph(graph), ("a", "b")) == "they do not read the same tensor"
+    assert (
+        why_not_mergeable(Draft.from_graph(graph), ("a", "pool")) == "'pool' is no convolution whose shapes are known"
+    )
+    assert why_not_mergeable(Draft.from_graph(graph), ("a", "a")) == "an operator stands twice"
+    assert why_not_mergeable(Draft.from_graph(graph), ("pool",)) is None
     unknown = "'x' does not read one tensor as another operator writes it"  # which input of the network?
-    assert why_not_mergeable(graph, ("x", "y")) == unknown
+    assert why_not_mergeable(Draft.from_graph(graph), ("x", "y")) == unknown
     with pytest.raises(GraphError, match="has no operator 'z'"):
-        why_not_mergeable(graph, ("a", "z"))
-    assert merged_operators(graph, ("pool",)) == (graph["pool"],)
+        why_not_mergeable(Draft.from_graph(graph), ("a", "z"))
+    assert merged_operators(Draft.from_graph(graph), ("pool",)) == (graph["pool"],)
 
 
 @pytest.mark.parametrize("given", [{"activation": ["relu"]}, {"kernel": [0, 0], "padding": [0, 0]}])
@@ -166,8 +168,8 @@ def test_attributes_that_make_no_sense(given):
     graph = OpGraph(rows, graph.edges)
     for name in ("c0", "c1"):
         graph = with_attributes(graph, name, **given)
-    assert why_not_mergeable(graph, ("c0", "c1")) == "'c0' is no convolution whose shapes are known"
-    assert merge_key(graph, "c0") is None
+    assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "'c0' is no convolution whose shapes are known"
+    assert merge_key(Draft.from_graph(graph), "c0") is None
     assert all(not list(RULES[f"R{k}"].matches(Draft.from_graph(graph))) for k in (2, 3, 4, 5, 6, 8))
 
 
@@ -176,8 +178,8 @@ def test_a_dilated_window_merges_with_its_like_only():
     graph = branches(SAME, (4, 5, {"padding": 2}), SAME)
     for i, padding in enumerate((2, 4, 2)):
         graph = with_attributes(graph, f"c{i}", dilation=[2, 2], padding=[padding, padding])
-    assert why_not_mergeable(graph, ("c0", "c1")) == "kernels with dilation differ"
-    assert why_not_mergeable(graph, ("c0", "c2")) is None
+    assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "kernels with dilation differ"
+    assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c2")) is None
     assert largest_error(graph, merge(graph, [("c0", "c2")])[0]) < 1e-9
 
 
@@ -190,8 +192,8 @@ def test_slices_of_one_tensor_are_the_same_only_if_they_are():
     net.concat("join", outs)
     graph = net.graph()
     once, _ = merge(graph, [("a", "b")])
-    assert why_not_mergeable(once, ("p", "q")) is None
-    assert why_not_mergeable(once, ("p", "r")) == "they do not read the same tensor"
+    assert why_not_mergeable(Draft.from_graph(once), ("p", "q")) is None
+    assert why_not_mergeable(Draft.from_graph(once), ("p", "r")) == "they do not read the same tensor"
     twice, names = merge(graph, [("a", "b"), ("p", "q"), ("r",)])
     assert names == [("a+b",), ("p+q",), ("r",)]
     assert twice["p+q"].attributes["slices"] == {"0": [1, 0, 4]}
@@ -234,7 +236,7 @@ def test_keys_tell_who_may_be_merged():
     assert keys[0] == keys[1] is not None
     assert keys[2] not in (keys[0], None)
     assert keys[3] is None
-    assert merge_key(graph, "join") is None
+    assert merge_key(Draft.from_graph(graph), "join") is None
     assert why_not_mergeable(draft, ("c0", "c1")) is None
 
 

@@ -12,7 +12,7 @@ from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
-from simsched.schedulers.search.candidate import Candidate, StageMoves, launch_order, merge
+from simsched.schedulers.search.candidate import Candidate, change_stages, launch_order, merge
 from simsched.schedulers.search.walk import MOVES, Walk
 from simsched.simulator import Evaluator
 
@@ -91,9 +91,9 @@ def test_every_move_is_made_and_counted():
 def test_stages_never_fall_along_the_launch_order(graph, seed, n_gpus):
     cluster = ss.Cluster.preset("a100", n_gpus)
     candidate = Candidate(ss.schedule(graph, cluster, "greedy"), cluster, 4)
-    moves, rng = StageMoves(candidate), np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     for _ in range(20):
-        moves.change(candidate.order[:1].copy(), 0.0, rng)
+        change_stages(candidate, candidate.order[:1].copy(), rng)
         assert (candidate.place[graph.src] < candidate.place[graph.dst]).all()
         for d in range(n_gpus):
             mine = candidate.order[candidate.device[candidate.order] == d]

@@ -107,26 +107,11 @@ _GUIDED: Final = 0.3  # how often the operator to change is one of the critical 
 Move = Callable[[Candidate, int, np.random.Generator], None]
 
 
-class StageMoves:
-    """Changes a candidate by one move at a time.
-
-    Parameters
-    ----------
-    candidate
-        What it changes, in place.
-    """
-
-    def __init__(self, candidate: Candidate) -> None:
-        self._candidate = candidate
-
-    def change(self, path: Columns, _temperature: float, rng: np.random.Generator) -> None:
-        """Make a move around an operator, perhaps one of the critical path."""
-        guided = len(path) > 0 and rng.random() < _GUIDED
-        op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(self._candidate.n))
-        MOVES[int(rng.integers(len(MOVES)))](self._candidate, op, rng)
-
-    def adapt(self, accepted: float) -> None:
-        """Go on as before, whatever was accepted."""
+def change_stages(candidate: Candidate, path: Columns, rng: np.random.Generator) -> None:
+    """Make a move around an operator, perhaps one of the critical path."""
+    guided = len(path) > 0 and rng.random() < _GUIDED
+    op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(candidate.n))
+    MOVES[int(rng.integers(len(MOVES)))](candidate, op, rng)
 
 
 def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, renamed
 from simsched.schedulers.options import Rng, Seconds
 from simsched.schedulers.protocol import Tools
-from simsched.schedulers.search.candidate import Candidate, Columns, StageMoves, dense, launch_order
+from simsched.schedulers.search.candidate import Candidate, Columns, change_stages, dense, launch_order
 from simsched.schedulers.search.walk import Walk
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ class Arm:
     ----------
     name
         The start it came from.
-    evaluator, candidate, moves
-        What simulates it, what it is, and what changes it.
+    evaluator, candidate, walk
+        What simulates it, what it is, and what changes it; None where it runs in stages.
 
     Attributes
     ----------
@@ -133,9 +133,9 @@ class Arm:
         Whether the last annealing found nothing to change.
     """
 
-    def __init__(self, name: str, evaluator: "Evaluator", candidate: Candidate, moves: Walk | StageMoves) -> None:
+    def __init__(self, name: str, evaluator: "Evaluator", candidate: Candidate, walk: Walk | None) -> None:
         self.name, self.candidate = name, candidate
-        self._evaluator, self._moves = evaluator, moves
+        self._evaluator, self._walk = evaluator, walk
         self.accepted, self.idle = 0, False
         self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
@@ -181,13 +181,16 @@ class Arm:
         while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
             if spent >= look:
                 report(spent, self.best)
-                if look:
-                    self._moves.adapt((self.accepted - accepted) / _LOOK)
+                if look and self._walk is not None:
+                    self._walk.adapt((self.accepted - accepted) / _LOOK)
                 look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
                 spent += 1
                 continue
             temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
-            self._moves.change(path, temperature, rng)
+            if self._walk is None:
+                change_stages(self.candidate, path, rng)
+            else:
+                self._walk.change(path, temperature, rng)
             if np.array_equal(rows, self._now):
                 still += 1
                 continue
@@ -389,9 +392,6 @@ def _arm(start: Start, cluster: Cluster, cost: CostModel, tools: Tools, streams:
     plan = start.plan
     most = max(_STREAMS, most_streams(plan)) if streams is None else min(streams, len(plan))
     candidate = Candidate(plan, cluster, most)
-    moves = (
-        StageMoves(candidate)
-        if candidate.staged
-        else Walk(candidate, plan.graph, cluster, cost, captured=plan.execution == "graph")
-    )
-    return Arm(start.name, tools.evaluator(plan, cluster, cost), candidate, moves)
+    captured = plan.execution == "graph"
+    walk = None if candidate.staged else Walk(candidate, plan.graph, cluster, cost, captured=captured)
+    return Arm(start.name, tools.evaluator(plan, cluster, cost), candidate, walk)
