@@ -183,20 +183,6 @@ def workable(graph):
     return any(op.kernels or op.utilization for op in graph.operators)
 
 
-@settings(deadline=None, max_examples=40)
-@given(graph=graphs(max_ops=9, timed=True), mode=st.sampled_from(["paper", "impl"]), pool=st.sampled_from([None, 1, 2]))
-def test_the_estimate_is_the_list_evaluation(graph, mode, pool):
-    """An operator starts when the one before it on its stream and its producers are over."""
-    assume(workable(graph))
-    plan = schedule(graph, ONE, opara, mode=mode, max_streams=pool)
-    free, finish = {}, {}
-    for row in plan.placements:
-        there = max([finish[e.src] for e in graph.edges if e.dst == row.op], default=0.0)
-        finish[row.op] = free[row.stream] = max(free.get(row.stream, 0.0), there) + graph[row.op].time
-    assert plan.estimate == pytest.approx(max(finish.values()), rel=1e-12)
-    assert plan.n_streams <= (pool or len(graph))
-
-
 # Edges and bad input -----------------------------------------------------------------------------
 
 
