@@ -12,7 +12,6 @@ class Pair:
 
     time: float
     name: str = "pair"
-    title: str = "pair"
 
     def matches(self, draft):
         halves = [name for name, row in draft.rows.items() if row.operator.kind == "half"]
@@ -33,7 +32,6 @@ class Drop:
     """An operator of kind "nothing" goes."""
 
     name: str = "drop"
-    title: str = "drop"
 
     def matches(self, draft):
         for name, row in draft.rows.items():

@@ -25,7 +25,6 @@ class Shorten:
     """A "long" operator becomes a "short" one, if the one before it is none of them any more."""
 
     name: str = "shorten"
-    title: str = "shorten"
 
     def matches(self, draft):
         for name, row in draft.rows.items():
@@ -105,24 +104,6 @@ def test_measured_times_decide():
     assert plan.graph.names == ("d0", "b1+c1", "d1")
     assert asked == [("d0", "b1", "c1", "d1"), ("d0", "b1+c1", "d1")]
     assert (plan.search["start_us"], plan.search["best_us"]) == (12.0, 5.0)
-
-
-def test_another_scheduler_for_the_streams():
-    plan = run(forked(), rules=[Pair(15.0)], streams_by="sequential")
-    assert plan.search["substitutions"] == {"pair": 1}  # 22 us one by one, 17 fused
-    assert plan.n_streams == 1
-    assert plan.execution == "events"
-
-
-def test_a_scheduler_that_rewrites_too():
-    """IOS merges convolutions of its own accord; what is rewritten again is the graph before that."""
-    net = Network("net", "fp32", "unit")
-    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
-    net.pool("out", net.concat("join", [net.conv(f"c{k}", x, 2, 1) for k in range(3)]), "max", 2)
-    plan = run(net.graph(), rules=["R11", "R2"], streams_by="ios", top=1, budget=1)
-    assert "ios" != plan.scheduler == "autograph"
-    assert any("+" in name for name in plan.graph.names)
-    assert largest_error(net.graph(), plan.graph) <= 1e-9
 
 
 def test_operators_of_any_kind():

@@ -111,7 +111,6 @@ def failing(_plan):
         ({"rules": "R1"}, "autograph: rules must be a list of names"),
         ({"rules": 3}, "autograph: rules must be a list of names"),
         ({"rules": [3]}, "autograph: rules must hold names or rules"),
-        ({"streams_by": "autograph"}, "autograph: streams_by must be another scheduler"),
         ({"measure": lambda _: float("nan")}, "autograph: measure must return a time in us, not nan"),
         ({"measure": lambda _: None}, "autograph: measure must return a time in us, not None"),
         ({"rules": [Nameless()]}, "autograph: rules must hold names or rules with `name`"),

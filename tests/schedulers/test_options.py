@@ -14,9 +14,9 @@ CLUSTER = Cluster.preset("a100", 2)
 NAN, INF = float("nan"), float("inf")
 WHOLE = (0, -1, 2.5, "2", NAN, INF, True)
 """What is no whole number of at least 1."""
+LIOS = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
 WRONG = {
-    "streams": (("round-robin", "greedy", "lios", "lios-rand1", "lios-rand2", "lios-rand", "heft", "peft", "etf",
-                 "search"), WHOLE),
+    "streams": (("round-robin", "greedy", *LIOS, "heft", "peft", "etf"), WHOLE),
     "w": (("hios-lp", "hios-mr"), (*WHOLE, None)),
     "r": (("ios",), WHOLE),
     "s": (("ios",), WHOLE),
@@ -34,7 +34,7 @@ WRONG = {
     "alpha": (("autograph",), (-0.1, NAN, INF, "much", None)),
     "beta": (("autograph",), (0.9, NAN, INF)),
     "insertion": (("heft", "peft"), (1, None, "yes")),
-    "overheads": (("lios", "lios-rand1", "lios-rand2", "lios-rand"), (1, None, "no")),
+    "overheads": (LIOS, (1, None, "no")),
     "dp": (("autograph",), (1, None)),
     "rng": (("lios-rand1", "lios-rand2", "lios-rand", "search"), (-1, 0.5, None, "0", True)),
     "mode": (("ios", "opara", "nimble", "hios-lp", "hios-mr", "inter-lp", "inter-mr"), ("code", None, ["paper"], 1)),

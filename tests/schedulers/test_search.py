@@ -49,14 +49,12 @@ def test_all_devices_are_used(n_gpus):
 
 
 def test_the_operator_that_is_needed_first_is_launched_first():
-    """b (10 us) and the chain a (10 us), c (20 us) on one stream: b, a, c takes 40 us, a, b beside c cannot be, as
-    there is one stream; on two streams of full operators a alone, then c shares with b: 10 + 10 + 20 = 40 us at
-    best too; on two devices without transfer time 30 us."""
+    """b (10 us) and the chain a (10 us), c (20 us), each of which fills the device: a alone, then c shares with b, takes
+    10 + 10 + 20 = 40 us; on two devices without transfer time 30 us."""
     graph = OpGraph(
         [Operator(name, time=time, utilization=1.0) for name, time in (("b", 10.0), ("a", 10.0), ("c", 20.0))],
         [Edge("a", "c", transfer=0.0)],
     )
-    assert schedule(graph, quick(), search, starts="sequential", evaluations=200, streams=1).estimate == 40.0
     assert schedule(graph, quick(), search, starts="sequential", evaluations=200).estimate == 40.0
     assert schedule(graph, quick(2), search, starts="sequential", evaluations=200).estimate == 30.0
 
@@ -83,13 +81,6 @@ def test_valid_and_no_slower_than_the_best_start(graph, cluster, execution, seed
     if asked:
         assert plan.search["start_makespan"] == min(asked) >= plan.estimate
     assert plan.search["stopped"] in (None, "nothing to change")
-
-
-@settings(deadline=None, max_examples=10)
-@given(graph=graphs(max_ops=12), cluster=clusters(max_gpus=2), streams=st.integers(1, 3))
-def test_streams_are_a_limit(graph, cluster, streams):
-    plan = schedule(graph, cluster, search, starts=BASICS, evaluations=40, streams=streams)
-    assert max(row.stream for row in plan.placements) < streams
 
 
 def dag():
@@ -245,13 +236,6 @@ def test_a_cost_model_that_cannot_answer():
             schedule(plan.graph, quick(), search, cost, starts=starts)
 
 
-def test_more_streams_than_operators():
-    """As many as there are operators do."""
-    plan = schedule(halves(2), quick(), search, starts="sequential", evaluations=60, streams=10**15)
-    assert plan.estimate == 10.0
-    assert plan.stream.max() == 1
-
-
 def test_a_start_for_other_devices():
     start = Schedule(halves(1), [Placement("o0", "gpu7")])
     with pytest.raises(ScheduleError, match="unknown device 'gpu7'"):
@@ -262,7 +246,7 @@ def test_no_start_that_runs():
     """There is no link for the copy from a to b."""
     graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 100.0)])
     start = Schedule(graph, [Placement("a"), Placement("b", "gpu1")])
-    with pytest.raises(SchedulerError, match="search: no start runs with execution=None and streams=None"):
+    with pytest.raises(SchedulerError, match="search: no start runs with execution=None"):
         schedule(graph, ss.Cluster(quick(2).devices), search, starts=[start])
 
 

@@ -18,7 +18,7 @@ from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import renamed
 from simsched.schedulers.options import Seconds
-from simsched.schedulers.protocol import Scheduler, Tools
+from simsched.schedulers.protocol import Tools
 
 
 def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
@@ -64,7 +64,6 @@ def autograph(
     budget: Size = 300,
     rounds: Size = 10,
     measure: Callable[[Schedule], float] | None = None,
-    streams_by: str | Scheduler = "nimble",
     time_limit: Seconds | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Schedule:
@@ -100,8 +99,6 @@ def autograph(
         Most times that the best graph is rewritten again.
     measure
         From a schedule to us, such as a hardware backend's; the simulated makespan by default.
-    streams_by
-        The scheduler that assigns streams to a rewritten graph.
     time_limit
         Cap in s; the best until then is returned.
     progress
@@ -111,7 +108,7 @@ def autograph(
     -------
     Schedule
         Of the rewritten graph (`graph` itself where nothing was better); execution and `estimate` are those of
-        `streams_by`, for Nimble a captured graph and the list evaluation without contention. `search` holds
+        Nimble, which gives it streams: a captured graph, and the list evaluation without contention. `search` holds
         ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched; equal ones once),
         ``"substitutions"`` (by rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the
         result by the objective, us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
@@ -146,8 +143,6 @@ def autograph(
        AAAI 2023, doi:10.1609/aaai.v37i9.26343.
     """
     begin = running_time()
-    if isinstance(streams_by, str) and streams_by == "autograph":
-        raise SchedulerError("autograph: streams_by must be another scheduler, such as 'nimble'")
     deadline = Deadline("autograph", time_limit)
     if objective == "sum":
         alpha = 0.0
@@ -158,7 +153,7 @@ def autograph(
     costs = MixedCost(draft, cluster.devices[0], cost, alpha)
 
     def assess(rewritten: Rewritten, candidate: OpGraph) -> tuple[float, Schedule]:
-        plan = tools.schedule(candidate, cluster, streams_by, cost)
+        plan = tools.schedule(candidate, cluster, "nimble", cost)
         if measure is None:
             return rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost), plan
         us = measure(plan)

@@ -44,23 +44,16 @@ class Start:
 
 
 def variants(
-    name: str,
-    plan: Schedule,
-    cluster: Cluster,
-    cost: CostModel,
-    tools: Tools,
-    execution: str | None,
-    streams: int | None,
+    name: str, plan: Schedule, cluster: Cluster, cost: CostModel, tools: Tools, execution: str | None
 ) -> list[Start]:
     """Return a schedule and its placement under each execution that may be, those that can run."""
     order = launch_order(plan)
-    fits = streams is None or most_streams(plan) <= streams
     found = []
     for how in EXECUTIONS if execution is None else (execution,):
         if how == "stages" and plan.execution != "stages" and execution is None:
             continue  # no scheduler's: one operator a stage, which events do better
-        given = how == plan.execution and fits
-        made = plan if given else executed(plan, how, order, streams)
+        given = how == plan.execution
+        made = plan if given else executed(plan, how, order)
         try:
             found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), given))
         except CostError:
@@ -70,18 +63,10 @@ def variants(
     return found
 
 
-def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64], streams: int | None) -> Schedule:
-    """Return the placement of a plan under an execution, in a launch order.
-
-    Parameters
-    ----------
-    streams
-        Most streams per device: those beyond share the first ones; None for no limit.
-    """
+def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64]) -> Schedule:
+    """Return the placement of a plan under an execution, in a launch order."""
     rows = place_of(plan.op)[order]
     device, stream, stage = plan.device[rows], plan.stream[rows], plan.stage[rows]
-    if streams is not None:
-        stream = dense(device, stream) % streams
     staged = execution == "stages"
     if staged and plan.execution != "stages":
         stage = dense(device, np.arange(len(device)))  # of one operator each, in launch order
@@ -220,7 +205,7 @@ class Arm:
         return np.array([index[name] for name in names], np.int64)
 
 
-_STREAMS: Final = 8  # of a device at least, unless told otherwise
+_STREAMS: Final = 8  # of a device at least, or as many as the start has
 _ARMS: Final = 3  # starts that are tried before one of them is followed
 _TRIAL: Final = 0.05  # of the evaluations, for each of those
 _NEAR: Final = 1.15  # a start is tried if its makespan is at most this times the best
@@ -237,7 +222,6 @@ def search(
     time_limit: Seconds | None = None,
     rng: Rng = 0,
     execution: Annotated[str, Among(EXECUTIONS)] | None = None,
-    streams: Size | None = None,
     also: Sequence[str | Schedule] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Schedule:
@@ -266,8 +250,6 @@ def search(
     execution
         None: what runs quickest is part of the search, a placement by stages may be run by events or
         as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
-    streams
-        Most streams per device; starts with more are folded onto them. None: as many as the start has, at least 8.
     also
         More starts, besides `starts` or those taken where these are empty. `simsched.compare` passes the schedules
         of the schedulers before it.
@@ -277,7 +259,7 @@ def search(
     Returns
     -------
     Schedule
-        No slower than the best start under the executions and streams that may be. Its model is the
+        No slower than the best start under the executions that may be. Its model is the
         simulator: `estimate` is the simulated makespan. `search` says how it was found: ``evaluations``, the ``start``
         that it came from, ``start_makespan`` of the best start in us as it was given, ``accepted`` changes,
         ``stopped`` (None, ``"time limit"``, ``"interrupted"`` or ``"nothing to change"``) and ``time_s``.
@@ -341,11 +323,9 @@ def search(
                     if given or one in more:
                         raise
                     continue
-            found += variants(name, plan, cluster, cost, tools, execution, streams)
+            found += variants(name, plan, cluster, cost, tools, execution)
         if not found:
-            raise SchedulerError(
-                f"search: no start runs with execution={execution!r} and streams={streams!r}; give others in starts"
-            )
+            raise SchedulerError(f"search: no start runs with execution={execution!r}; give others in starts")
         found.sort(key=lambda start: start.makespan)
         start = found[0]
         arms: list[Arm] = []
@@ -358,7 +338,7 @@ def search(
         for tried in _worth_a_trial(found):
             if arms and (spent >= evaluations or deadline.over()):
                 break
-            arms.append(arm := _arm(tried, cluster, cost, tools, streams))
+            arms.append(arm := _arm(tried, cluster, cost, tools))
             spent += 1
             spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, report)
         best = min(arms, key=lambda arm: arm.best)
@@ -388,10 +368,9 @@ def _worth_a_trial(found: list[Start]) -> list[Start]:
     return tried
 
 
-def _arm(start: Start, cluster: Cluster, cost: CostModel, tools: Tools, streams: int | None) -> Arm:
+def _arm(start: Start, cluster: Cluster, cost: CostModel, tools: Tools) -> Arm:
     plan = start.plan
-    most = max(_STREAMS, most_streams(plan)) if streams is None else min(streams, len(plan))
-    candidate = Candidate(plan, cluster, most)
+    candidate = Candidate(plan, cluster, max(_STREAMS, most_streams(plan)))
     captured = plan.execution == "graph"
     walk = None if candidate.staged else Walk(candidate, plan.graph, cluster, cost, captured=captured)
     return Arm(start.name, tools.evaluator(plan, cluster, cost), candidate, walk)
