@@ -49,7 +49,7 @@ def test_all_devices_are_used(n_gpus):
 
 
 def test_the_operator_that_is_needed_first_is_launched_first():
-    """b (10 us) and the chain a (10 us), c (20 us), each of which fills the device: a alone, then c shares with b, takes
+    """b (10 us) and the chain a (10 us), c (20 us), each of which fills the device: a alone, then c beside b, take
     10 + 10 + 20 = 40 us; on two devices without transfer time 30 us."""
     graph = OpGraph(
         [Operator(name, time=time, utilization=1.0) for name, time in (("b", 10.0), ("a", 10.0), ("c", 20.0))],
