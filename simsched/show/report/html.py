@@ -70,15 +70,10 @@ class Writer:
 
     def block(self, block: Block, level: int) -> str:
         """Return a block whose headings, if it has any, are of a level."""
-        match block:
-            case Text():
-                return f'<p class="{block.tone}">{escape(block.text)}</p>'
-            case Tabs():
-                return self._tabs(block, level)
-            case Section():
-                return self.section(block, level)
         writers: dict[type, Callable[[Any], str]] = {
-            Pairs: self._pairs, Table: self._table, Figure: self._figure, Gantt: self._gantt,
+            Text: lambda text: f'<p class="{text.tone}">{escape(text.text)}</p>', Pairs: self._pairs,
+            Table: self._table, Figure: self._figure, Gantt: self._gantt, Tabs: lambda tabs: self._tabs(tabs, level),
+            Section: lambda section: self.section(section, level),
         }  # fmt: skip
         if type(block) in writers:
             return writers[type(block)](block)
@@ -139,18 +134,17 @@ class Writer:
         title = escape(chart.title)
         summary = f"{len(found['rows'])} rows, {n} bars"
         left_out = _note(found.pop("notes"))
-        button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}">{2}</button>'
-        buttons = [("in", "Zoom in", "+"), ("out", "Zoom out", "\u2212"), ("left", "Earlier", "\u25c0"),
-                   ("right", "Later", "\u25b6"), ("all", "Whole run", "Reset")]  # fmt: skip
-        toggles = [("path", "Critical path", "true")]
-        if any(row["what"] == "host" for row in found["rows"]):
-            toggles.append(("host", "Host threads", "false"))
-        pressed = "".join(f'<button type="button" data-do="{do}" aria-pressed="{on}">{text}</button>'
-                          for do, text, on in toggles)  # fmt: skip
+        tools = [("in", "Zoom in", "+", ""), ("out", "Zoom out", "\u2212", ""), ("left", "Earlier", "\u25c0", ""),
+                 ("right", "Later", "\u25b6", ""), ("all", "Whole run", "Reset", ""),
+                 ("path", "Critical path", "Critical path", ' aria-pressed="true"'),
+                 ("host", "Host threads", "Host threads", ' aria-pressed="false"')]  # fmt: skip
+        button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}"{3}>{2}</button>'
+        hosts = any(row["what"] == "host" for row in found["rows"])
+        buttons = "".join(button.format(*tool) for tool in (tools if hosts else tools[:-1]))
         return (
             f'<figure class="chart gantt"><figcaption id="{name}-c">{title}</figcaption>'
             f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
-            f'{"".join(button.format(*each) for each in buttons)}{pressed}</div><ul class="legend">{swatches}</ul>'
+            f'{buttons}</div><ul class="legend">{swatches}</ul>'
             f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
             f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p>{first}</div>'
             f'{left_out}<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
