@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_number
+from simsched.base.units import time_unit
 from simsched.model.graph.columns import Floats
 from simsched.show.looks import PALETTE, Look, looks_of
 
@@ -271,6 +272,17 @@ class Chart:
         """Return what a legend says of a name: how it grows, where that is known."""
         law = self.laws.get(name)
         return f"{name} O(n^{law.exponent:.2f})" if law is not None and law.known else str(name)
+
+
+def timed(chart: Chart) -> Chart:
+    """Return a chart whose values are times in us in the unit that reads best, which their axis names."""
+    scale, unit = time_unit(max(float(row.max()) for given in chart.series.values() for row in given.values()))
+    series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
+    told: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
+    if chart.kind != "map":
+        axes = {"tornado": "x", "stack": "x", "scatter": "xy"}.get(chart.kind, "y")
+        told = {each: replace(getattr(chart, each), label=f"{getattr(chart, each).label} ({unit})") for each in axes}
+    return replace(chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **told)
 
 
 def ordered(places: Iterable[Any]) -> list[Any]:

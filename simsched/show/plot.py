@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from simsched.base.errors import SimulationError
-from simsched.base.units import time_unit
-from simsched.show.chart import Axis, Chart, PowerLaw, Values, named, power_law
+from simsched.show.chart import Axis, Chart, PowerLaw, Values, named, power_law, timed
 from simsched.show.looks import looks_of
 from simsched.show.paper import draw
 from simsched.simulator import Makespans
@@ -108,15 +106,8 @@ def box_plot(
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
     values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
-    chart = Chart("box", values, Axis(xlabel), Axis(ylabel, logy), **texts)
-    return draw(chart if ylabel else latencies(chart), path, ax=ax, relative=False if ylabel else relative)
-
-
-def latencies(chart: Chart) -> Chart:
-    """Return boxes of times in us in the unit that reads best."""
-    scale, unit = time_unit(max(float(row.max()) for given in chart.series.values() for row in given.values()))
-    series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
-    return replace(chart, series=series, y=replace(chart.y, label=f"latency ({unit})"))
+    chart = Chart("box", values, Axis(xlabel), Axis(ylabel or "latency", logy), **texts)
+    return draw(chart if ylabel else timed(chart), path, ax=ax, relative=False if ylabel else relative)
 
 
 def heat_map(

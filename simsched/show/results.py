@@ -8,10 +8,9 @@ import numpy as np
 
 from simsched.base.errors import BackendError, WhatIfError
 from simsched.base.numeric import is_number
-from simsched.base.units import format_time, time_unit
-from simsched.show.chart import Axis, Chart, named, number
+from simsched.base.units import format_time
+from simsched.show.chart import Axis, Chart, named, number, timed
 from simsched.show.paper import draw
-from simsched.show.plot import latencies
 
 if TYPE_CHECKING:
     from simsched.experiments.accuracy import Accuracy
@@ -35,7 +34,7 @@ def chart_of(found: Any) -> Chart:
 
 def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
     """Return boxes of makespans in us by schedule."""
-    return latencies(Chart("box", named(samples), title=title))
+    return timed(Chart("box", named(samples), y=Axis("latency"), title=title))
 
 
 def _robustness(found: "Robustness") -> Chart:
@@ -43,14 +42,14 @@ def _robustness(found: "Robustness") -> Chart:
 
 
 def _breakeven(found: "BreakEven") -> Chart:
-    scale, unit = time_unit(float(max(found.a_us.max(), found.b_us.max())))
-    series = {name: dict(zip(found.factors.tolist(), us / scale, strict=True))
+    series = {name: dict(zip(found.factors.tolist(), us, strict=True))
               for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
-    return Chart(
-        "line", series, Axis(f"{found.parameter} (factor)", True), Axis(f"makespan ({unit})", None),
+    chart = Chart(
+        "line", series, Axis(f"{found.parameter} (factor)", True), Axis("makespan", None),
         f"{found.graph} on {found.cluster}", "\n".join(found.sentences()),
         upright=tuple(each.factor for each in found.crossings),
     )  # fmt: skip
+    return timed(chart)
 
 
 def _explanation(found: "Explanation") -> Chart:
@@ -65,23 +64,20 @@ def _throughput(found: "Throughput") -> Chart:
 
 
 def _sweep(found: "Sweep") -> Chart:
-    scale, unit = time_unit(float(np.nanmax(found.makespan_us)))
-    title, label = f"{found.graph} on {found.cluster}", f"makespan ({unit})"
+    title, us = f"{found.graph} on {found.cluster}", found.makespan_us
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
-    x, us = _places(found.parameter, found.values), found.makespan_us / scale
-    xlabel = _axis(found.parameter, found.values)
+    x, xlabel = _places(found.parameter, found.values), _axis(found.parameter, found.values)
     if found.values2 is not None:
         y = _places(str(found.parameter2), found.values2)
         cells = {row: {at: us[i, j] for i, at in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
         note = "; ".join(filter(None, (f"{format_time(found.base_us)} without changes", refused)))
         ylabel = _axis(str(found.parameter2), found.values2)
-        return Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label=label)
+        return timed(Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label="makespan"))
     drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
-    base = found.base_us / scale
-    if all(map(is_number, drawn)):
-        return Chart("line", {found.scheduler: drawn}, Axis(xlabel, None), Axis(label), title, refused, base)
-    bars = {str(at): value for at, value in drawn.items()}
-    return Chart("bar", named(bars), Axis(xlabel), Axis(label), title, refused, base)
+    numeric = all(map(is_number, drawn))
+    series = {found.scheduler: drawn} if numeric else named({str(at): value for at, value in drawn.items()})
+    x_axis, y_axis = Axis(xlabel, None), Axis("makespan")
+    return timed(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
 
 
 def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
@@ -112,14 +108,11 @@ def _sensitivity(found: "Sensitivity") -> Chart:
     rows = found.moving()[:_BARS]
     if not rows:
         raise WhatIfError("there is nothing to draw: no parameter moves the makespan")
-    scale, unit = time_unit(max(max(row.low_us, row.high_us) for row in rows))
     swings = [(row.low, row.high) for row in rows]
     low, high = (f"parameter at {number(100 * part)} %" for part in max(swings, key=swings.count))
-    sides = {low: {row.parameter: row.low_us / scale for row in rows},
-             high: {row.parameter: row.high_us / scale for row in rows}}  # fmt: skip
-    base = found.base_us / scale
-    title = f"{found.graph} on {found.cluster}: makespan {base:.4g} {unit}"
-    return Chart("tornado", sides, Axis(f"makespan ({unit})"), title=title, reference=base)
+    sides = {low: {row.parameter: row.low_us for row in rows}, high: {row.parameter: row.high_us for row in rows}}
+    title = f"{found.graph} on {found.cluster}: makespan {format_time(found.base_us)}"
+    return timed(Chart("tornado", sides, Axis("makespan"), title=title, reference=found.base_us))
 
 
 def _accuracy(found: "Accuracy") -> Chart:
@@ -130,17 +123,15 @@ def _accuracy(found: "Accuracy") -> Chart:
     rows = [row for row in last.schedules if row.measured_us is not None]
     if not rows:
         raise BackendError("nothing was measured: there is nothing to draw")
-    scale, unit = time_unit(max(max(row.measured_us or 0.0, row.predicted_us or 0.0) for row in rows))
     series: dict[str, dict[str, Any]] = {}
     for row in rows:
         us = [row.measured_us, row.predicted_us, row.measured_p10_us, row.measured_p90_us]
         point = [(row.measured_us if each is None else each) or 0.0 for each in us]
-        series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = np.array(point) / scale
+        series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = point
     title = f"{found.graph} on {found.backend}, round {len(found.rounds)}\nmean error {percent(last.mean_error)}"
-    return Chart(
-        "scatter", series, Axis(f"measured makespan ({unit})"), Axis(f"predicted makespan ({unit})"), title,
-        hollow=frozenset(row.scheduler for row in rows if not row.held_out),
-    )  # fmt: skip
+    hollow = frozenset(row.scheduler for row in rows if not row.held_out)
+    x, y = Axis("measured makespan"), Axis("predicted makespan")
+    return timed(Chart("scatter", series, x, y, title, hollow=hollow))
 
 
 # by the views of results: none of their packages is imported for nothing

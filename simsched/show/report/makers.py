@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import ReportError, SimschedError
-from simsched.base.units import format_time, time_unit
+from simsched.base.units import format_time
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
-from simsched.show.chart import Axis, Chart, named
+from simsched.show.chart import Axis, Chart, named, timed
 from simsched.show.report.describe import parameters, run_facts
 from simsched.show.report.figures import figure_of, figures_of
 from simsched.show.report.printed import printed
@@ -101,12 +101,11 @@ def _comparison(found: "Comparison") -> Sequence[Section]:
 def _blames(traces: Mapping[str, Trace]) -> Figure:
     """Return a bar for each run, of what its critical path is blamed on."""
     blames = {name: trace.critical_path().blame for name, trace in traces.items()}
-    scale, unit = time_unit(max(sum(blame.values()) for blame in blames.values()))
     causes = [cause for cause in next(iter(blames.values())) if any(blame[cause] > 0 for blame in blames.values())]
-    series = {cause: {name: blame[cause] / scale for name, blame in blames.items()} for cause in causes}
+    series = {cause: {name: blame[cause] for name, blame in blames.items()} for cause in causes}
     series = series or {"nothing": dict.fromkeys(blames, 0.0)}
-    return figure_of(Chart("stack", series, Axis(f"critical path ({unit})"),
-                           title="Where the time of the critical path goes"))  # fmt: skip
+    title = "Where the time of the critical path goes"
+    return figure_of(timed(Chart("stack", series, Axis("critical path"), title=title)))
 
 
 def _runs(traces: Mapping[str, Trace], label: str) -> Section:
