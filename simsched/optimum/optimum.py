@@ -1,7 +1,7 @@
 """The best schedule of the contention-free model, and the proof of how good it is, by OR-tools CP-SAT."""
 
-import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, Final
@@ -292,28 +292,16 @@ def _best_start(instance: Instance, cluster: Cluster, cost: CostModel | None, st
 
 def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
     """Solve in a thread of its own, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
-    status: list[Any] = []
-    failure: list[BaseException] = []
-
-    def solve() -> None:
+    with ThreadPoolExecutor(1, "optimal") as pool:
+        solved = pool.submit(solver.solve, program)
         try:
-            status.append(solver.solve(program))
-        except BaseException as error:  # raised again below
-            failure.append(error)
-
-    thread = threading.Thread(target=solve, name="optimal", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_POLL)
-            if deadline.over():
-                solver.stop_search()
-    except BaseException:  # a second Ctrl-C: nobody wants the solution any more
-        solver.stop_search()
-        raise
-    if failure:
-        raise failure[0]
-    name = solver.status_name(status[0])
+            while not wait([solved], _POLL).done:
+                if deadline.over():
+                    solver.stop_search()
+        except BaseException:  # a second Ctrl-C: nobody wants the solution any more
+            solver.stop_search()
+            raise
+    name = solver.status_name(solved.result())
     assert name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"), name
     return bool(name != "UNKNOWN")
 
