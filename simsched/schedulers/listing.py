@@ -1,6 +1,6 @@
 """What schedulers share: adjacency and ways as arrays, and schedules of one device or of others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -77,6 +77,31 @@ def sources(graph: OpGraph) -> list[list[int]]:
     ptr, edges = graph.incoming
     origins, bounds = graph.src[edges].tolist(), ptr.tolist()
     return [sorted(set(origins[a:b])) for a, b in pairwise(bounds)]
+
+
+def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
+    """Return the transitive reduction of a DAG that is numbered topologically, and its closure.
+
+    Of each vertex its consumers, ascending; and as bits itself and all that it leads to, v by bit n - 1 - v, so that
+    the masks of later vertices are shorter.
+    """
+    children: list[list[int]] = [[] for _ in range(n)]
+    for u, v in edges:
+        children[u].append(v)
+    closed = [0] * n
+    for u in range(n - 1, -1, -1):
+        row, leads = children[u], 0
+        if len(row) == 1:
+            leads = closed[row[0]]
+        elif row:
+            kept = []
+            for v in sorted(row):  # only an earlier consumer leads to a later one
+                if not leads >> (n - 1 - v) & 1:
+                    kept.append(v)
+                    leads |= closed[v]
+            children[u] = kept
+        closed[u] = leads | 1 << (n - 1 - u)
+    return children, closed
 
 
 def pooled(streams: Sequence[int], max_streams: int | None) -> list[int]:

@@ -12,7 +12,7 @@ from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import Ints
 from simsched.model.schedule import Schedule
-from simsched.schedulers.listing import captured, place_of, pooled
+from simsched.schedulers.listing import captured, place_of, pooled, reduced
 from simsched.schedulers.options import Mode
 
 Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
@@ -130,11 +130,11 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> A
             f"give another scheduler, such as opara"
         )
     position = place_of(order)
-    reduced, closed = _reduce(n, position[graph.src].tolist(), position[graph.dst].tolist())
+    left, closed = reduced(n, zip(position[graph.src].tolist(), position[graph.dst].tolist(), strict=True))
     if released:
-        following = _matching_of_order([sum(1 << v for v in row) for row in reduced], in_turn=True)
+        following = _matching_of_order([sum(1 << v for v in row) for row in left], in_turn=True)
     else:
-        following = _matching(reduced)
+        following = _matching(left)
     stream, ends = _chains(following)
     chains = len(ends)
     if streams != "chains":
@@ -149,34 +149,9 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> A
             if len(last) < len(over):  # else the chains, which need no more waits than they must
                 stream = fewest
     number = {s: k for k, s in enumerate(dict.fromkeys(stream))}  # by their first operators
-    src = np.repeat(order, [len(row) for row in reduced])
-    dst = order[np.array([v for row in reduced for v in row], np.int64)]
+    src = np.repeat(order, [len(row) for row in left])
+    dst = order[np.array([v for row in left for v in row], np.int64)]
     return Assignment([number[stream[p]] for p in position.tolist()], chains, (src, dst))
-
-
-def _reduce(n: int, src: list[int], dst: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Return the transitive reduction of a DAG that is numbered topologically, and its closure.
-
-    Of each vertex its consumers, ascending; and as bits itself and all that it leads to, v by bit n - 1 - v, so that
-    the masks of later vertices are shorter.
-    """
-    children: list[list[int]] = [[] for _ in range(n)]
-    for u, v in zip(src, dst, strict=True):
-        children[u].append(v)
-    closed = [0] * n
-    for u in range(n - 1, -1, -1):
-        row, leads = children[u], 0
-        if len(row) == 1:
-            leads = closed[row[0]]
-        elif row:
-            kept = []
-            for v in sorted(row):  # only an earlier consumer leads to a later one
-                if not leads >> (n - 1 - v) & 1:
-                    kept.append(v)
-                    leads |= closed[v]
-            children[u] = kept
-        closed[u] = leads | 1 << (n - 1 - u)
-    return children, closed
 
 
 def _matching(rows: list[list[int]]) -> list[int]:

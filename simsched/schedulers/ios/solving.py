@@ -19,7 +19,7 @@ from simsched.model.graph.ordering import topological_order
 from simsched.rewriting import Draft, merge_key, merged_operators, merging_lacks, why_not_mergeable
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, Stage, StoppedError, TooLargeError
-from simsched.schedulers.listing import place_of
+from simsched.schedulers.listing import place_of, reduced
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
 
@@ -78,18 +78,9 @@ def readers_within(graph: OpGraph, ops: Sequence[int]) -> tuple[tuple[int, ...],
     """
     place = {i: k for k, i in enumerate(ops)}
     ptr, edges = graph.outgoing
-    below = [0] * len(ops)  # bit masks of all that depends on an operator
-    found: list[tuple[int, ...]] = [()] * len(ops)
-    for k in reversed(range(len(ops))):
-        i = ops[k]
-        reading = {place[j] for j in graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place}
-        kept = []
-        for u in sorted(reading):  # whoever stands between reads before
-            if not below[k] >> u & 1:
-                kept.append(u)
-            below[k] |= 1 << u | below[u]
-        found[k] = tuple(kept)
-    return tuple(found)
+    reading = ((i, graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist()) for i in ops)
+    within = ((place[i], place[j]) for i, readers in reading for j in readers if j in place)
+    return tuple(map(tuple, reduced(len(ops), within)[0]))
 
 
 _ALL_SUBSETS_OF: Final = 10
