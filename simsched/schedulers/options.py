@@ -28,17 +28,18 @@ def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, An
     SchedulerError
         If a value is not what the hint of its option says.
     """
-    function, found = unwrap(function), dict(options)
+    given = {**getattr(function, "keywords", {}), **options}  # those of a partial function too
+    function = unwrap(getattr(function, "func", function))
     if not getattr(function, "__module__", "").startswith("simsched."):
-        return found
-    for option in options:
+        return dict(options)
+    for option, value in given.items():
         hint = _hints(function)[option]
         try:
             if _says_all(hint):
-                found[option] = kind_of(hint).take(options[option])
+                given[option] = kind_of(hint).take(value)
         except Refused as refused:
             raise SchedulerError(f"{scheduler}: {refused.says(option)}") from None
-    return found
+    return {option: given[option] for option in options}
 
 
 @cache

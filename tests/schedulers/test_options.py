@@ -1,5 +1,7 @@
 """Options of schedulers: each is what its type hint says, or is refused with its name and the value."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -57,12 +59,13 @@ WRONG = {
     ("name", "option", "values"), [(name, option, wrong) for option, (names, wrong) in WRONG.items() for name in names]
 )
 def test_an_option_that_is_not_what_its_hint_says(name, option, values):
-    """By name and by function; the error says the scheduler, the option and the value."""
+    """By name, by function and in a partial one; the error says the scheduler, the option and the value."""
     for value in values:
-        for scheduler in (name, SCHEDULERS[name]):
+        wrong = {option: value}
+        for scheduler, given in ((name, wrong), (SCHEDULERS[name], wrong), (partial(SCHEDULERS[name], **wrong), {})):
             with pytest.raises(SchedulerError) as caught:
-                schedule(GRAPH, CLUSTER, scheduler, **{option: value})
-            assert str(caught.value).startswith(f"{name}: {option} must be ")
+                schedule(GRAPH, CLUSTER, scheduler, **given)
+            assert f"{name if given else 'partial'}: {option} must be " in str(caught.value)
             assert str(caught.value).endswith(f", not {value!r}")
 
 
