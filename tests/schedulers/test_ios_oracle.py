@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import groupby, pairwise
-from unittest import mock
 from zlib import crc32
 
 import pytest
@@ -15,7 +14,7 @@ import simsched as ss
 from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
-from simsched.schedulers.ios import ios, solving
+from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula
 from simsched.simulator import StageLatency
 
@@ -118,8 +117,8 @@ def test_schedules_are_valid_and_made_twice_the_same(graph, cluster, strategy, l
 
 
 @settings(max_examples=25)
-@given(graph=graphs(max_ops=6), limits=limits, batch=st.sampled_from([1, 256]))
-def test_equal_stages_are_simulated_once(graph, limits, batch):
+@given(graph=graphs(max_ops=6), limits=limits)
+def test_equal_stages_are_simulated_once(graph, limits):
     """Operators that differ in names alone are the same to the simulator: as good as asking for every stage.
 
     The order of groups is that of operators like theirs in the graph: the simulator launches them so, and it matters.
@@ -132,8 +131,7 @@ def test_equal_stages_are_simulated_once(graph, limits, batch):
         return latency(sorted(groups, key=lambda group: [first[name] for name in group]))
 
     every = schedule(graph, ONE, ios, stage_latency=ask, **options(limits))
-    with mock.patch.object(solving, "_BATCH", batch):  # of 1, so that several threads ask
-        plan = schedule(graph, ONE, ios, **options(limits))
+    plan = schedule(graph, ONE, ios, **options(limits))
     assert plan.estimate == pytest.approx(every.estimate, rel=1e-6)
     assert plan.search["distinct_stages"] == every.search["distinct_stages"]
 

@@ -1,11 +1,9 @@
 """From blocks to the stages they are run in: cut where they are too large, solved once where they are equal."""
 
-import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -141,9 +139,6 @@ class Merging:
 
 _COLUMNS: Final = ("flops", "nbytes", "weight_nbytes", "utilization", "intensity")
 _KERNEL_COLUMNS: Final = ("blocks", "threads", "registers", "shared_memory", "share", "efficiency")
-_THREADS: Final = 8  # at most, that ask the simulator; nobody else is asked by more than one
-_BATCH: Final = 256  # stages that a thread asks for between two looks at the clock
-
 Look = tuple[tuple[int, ...], ...]
 
 
@@ -194,13 +189,7 @@ class Latencies:
             us = sum(cost(op, device) for op in merged_operators(merging.draft, names))  # the split included
             return us if self.formula is None else self.formula.latency([us])
 
-        self._asks = [
-            StageCost("ios", option, graph, cluster, cost, tools, merged_time=merged_time)
-            for _ in range(
-                min(_THREADS, os.cpu_count() or 1) if isinstance(option, str) and option == "simulated" else 1
-            )
-        ]
-        self.ask = self._asks[0]
+        self.ask = StageCost("ios", option, graph, cluster, cost, tools, merged_time=merged_time)
         self.times: list[float] = operator_times(graph, device, cost).tolist()
         by_look = isinstance(option, str | StageFormula)
         self.classes = _classes(graph, self.times) if by_look else place_of(graph.order_index).tolist()
@@ -208,29 +197,17 @@ class Latencies:
     def latencies(self, ops: Sequence[int], stages: Sequence[Stage], deadline: Deadline) -> list[float]:
         """Return the latency in us of stages of a piece; its operators are named by their places in `ops`."""
         looks = [tuple(tuple(self.classes[ops[k]] for k in group) for group in stage) for stage in stages]
-        unknown = {
-            look: self.named(ops, stage) for look, stage in zip(looks, stages, strict=True) if look not in self.known
-        }
-        waiting = iter(unknown.items())
-        asks = self._asks if len(unknown) > _BATCH else self._asks[:1]
-        size = _BATCH if len(asks) > 1 else 1  # a user's function may take its time
-        with ThreadPoolExecutor(len(asks)) as pool:
-            answers = pool.map if len(asks) > 1 else map  # and is asked by the thread that calls
-            while batches := [batch for _ in asks if (batch := list(islice(waiting, size)))]:
+        for look, stage in zip(looks, stages, strict=True):
+            if look not in self.known:
                 if deadline.over():
                     raise StoppedError
-                for found in answers(_answers, asks, batches):
-                    self.known.update(found)
+                self.known[look] = self.ask(self.named(ops, stage))
         return [self.known[look] for look in looks]
 
     def named(self, ops: Sequence[int], stage: Stage) -> Groups:
         """Return a stage of a piece as names."""
         names = self._graph.names
         return tuple(tuple(names[ops[k]] for k in group) for group in stage)
-
-
-def _answers(ask: StageCost, batch: Sequence[tuple[Look, Groups]]) -> list[tuple[Look, float]]:
-    return [(look, ask(groups)) for look, groups in batch]
 
 
 def _classes(graph: OpGraph, times: Sequence[float]) -> list[int]:
