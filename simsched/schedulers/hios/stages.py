@@ -122,16 +122,15 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     stage.size, stage.time = size, us
 
 
-def evaluate(t: Windows, taken: int, limit: float) -> float:
-    """Return the makespan with `taken` joined stages marked by `can_merge`, or infinity once `limit` is reached.
+def evaluate(t: Windows, limit: float) -> float:
+    """Return the makespan with the joined stages, or infinity once `limit` is reached.
 
-    Of the stages between the joined ones only those that follow change.
+    What does not follow the joined stage, wherever it stands in the order, ends as before.
     """
-    end = t.stages[t.first + taken - 1].place
     for at in range(t.stages[t.first].place, t.n_ops):
         s = t.order[at]
         stage = t.stages[s]
-        if stage.first == s and (at > end or stage.mark == t.stamp):
+        if stage.first == s:
             stage.trial = end_of(t, s)
             if stage.trial >= limit:
                 return inf
@@ -172,7 +171,7 @@ def try_stage(t: Windows) -> None:
     """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
     alone = t.stages[t.first].time
     set_stage(t, t.taken, t.answer)
-    makespan = evaluate(t, t.taken, t.best)
+    makespan = evaluate(t, t.best)
     set_stage(t, 1, alone)
     settle(t, False)
     if makespan < t.best:
@@ -192,7 +191,7 @@ def close(t: Windows) -> None:
     if t.best_taken > 1:
         can_merge(t, t.best_taken)
         set_stage(t, t.best_taken, t.best_time)
-        t.latency = evaluate(t, t.best_taken, inf)
+        t.latency = evaluate(t, inf)
         settle(t, True)
         rearrange(t, t.best_taken)
         t.n_merged += 1
