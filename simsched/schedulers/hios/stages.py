@@ -1,7 +1,6 @@
 """What all HIOS schedulers do: the instance, and from a mapping to stages by Algorithm 2 and its compiled part."""
 
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -122,8 +121,8 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     stage.size, stage.time = size, us
 
 
-def evaluate(t: Windows, limit: float) -> float:
-    """Return the makespan with the joined stages, or infinity once `limit` is reached.
+def evaluate(t: Windows) -> float:
+    """Return the makespan with the joined stages.
 
     What does not follow the joined stage, wherever it stands in the order, ends as before.
     """
@@ -132,8 +131,6 @@ def evaluate(t: Windows, limit: float) -> float:
         stage = t.stages[s]
         if stage.first == s:
             stage.trial = end_of(t, s)
-            if stage.trial >= limit:
-                return inf
     return last_end(t)
 
 
@@ -171,7 +168,7 @@ def try_stage(t: Windows) -> None:
     """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
     alone = t.stages[t.first].time
     set_stage(t, t.taken, t.answer)
-    makespan = evaluate(t, t.best)
+    makespan = evaluate(t)
     set_stage(t, 1, alone)
     settle(t, False)
     if makespan < t.best:
@@ -191,7 +188,7 @@ def close(t: Windows) -> None:
     if t.best_taken > 1:
         can_merge(t, t.best_taken)
         set_stage(t, t.best_taken, t.best_time)
-        t.latency = evaluate(t, inf)
+        t.latency = evaluate(t)
         settle(t, True)
         rearrange(t, t.best_taken)
         t.n_merged += 1
