@@ -54,11 +54,7 @@ class MixedCost:
 
     def __call__(self, draft: Draft) -> Cost:
         """Return the cost of a draft. O(V + E)."""
-        known = self._by_key
-        times = {}
-        for name, row in draft.rows.items():
-            us = known.get(row.key)
-            times[name] = self.time(row) if us is None else us
+        times = {name: self.time(row) for name, row in draft.rows.items()}
         total = fsum(times.values())
         return Cost(total + self._alpha * _longest(draft, times) if self._alpha else total, total)
 
