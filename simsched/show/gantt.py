@@ -90,11 +90,11 @@ def _frame(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, end: f
     half = [row.height / 2 for row in rows]
     ax.set_ylim(middle[-1] + half[-1] + 0.12 if rows else 1.0, -0.12)
     paired, several = len(traces) > 1, len({row.device for row in rows}) > 1
-    names = [row.name(several=several, paired=paired) for row in rows]
     size = min(7.0, 0.8 * 72 * inches)
-    every = max(1, int(np.ceil(_LEAST_LABEL / size)))
-    names = [name if row.first and not i % every else "" for i, (row, name) in enumerate(zip(rows, names, strict=True))]
-    ax.set_yticks(middle, names, fontsize=max(size, _LEAST_LABEL))
+    every = max(1, int(np.ceil(_LEAST_LABEL / size)))  # rows; of many thin ones some are named
+    named = [i for i, row in enumerate(rows) if not i % every and (row.first or every > 1)]
+    labels = [rows[i].name(several=several, paired=paired) for i in named]
+    ax.set_yticks(middle[named], labels, fontsize=max(size, _LEAST_LABEL))
     ax.set_xlabel(f"time ({unit})", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.tick_params(axis="y", length=0)
