@@ -239,6 +239,8 @@ class Program(Document):
     """
 
     FORMAT, FILE = "simsched.program", _File
+    scheduler = ""
+    """Who made the schedule that it was lowered from, where that is known; files do not say."""
     graph: OpGraph
     devices: tuple[str, ...]
     execution: str

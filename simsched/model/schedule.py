@@ -144,9 +144,10 @@ class Schedule(Plan, Document):
         """
         from simsched.model.lowering import lower
 
-        return lower(
-            self, bare(cluster), threads=threads, transfers=transfers, events=self.events if events is None else events
-        )
+        events = self.events if events is None else events
+        program = lower(self, bare(cluster), threads=threads, transfers=transfers, events=events)
+        program.__dict__["scheduler"] = self.scheduler
+        return program
 
     _repr_html_ = as_html
 

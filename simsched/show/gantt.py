@@ -56,8 +56,9 @@ def gantt(
 
     Notes
     -----
-    Of a device with more than 16 streams those that follow each other share rows, without their waits; no picture
-    is taller than some 10 inches. One collection per kind: the time to draw hardly depends on the number of spans.
+    Of a device with more than 16 streams those that follow each other share rows, without their waits; of one with
+    copies to more than four others all copies share one. No picture is taller than some 10 inches. One collection per
+    kind: the time to draw hardly depends on the number of spans.
     """
     require_format(path)
     traces = [trace] if measured is None else [trace, measured]
@@ -72,7 +73,7 @@ def gantt(
             inches = min(_ROW, _TALLEST / units)
             ax = new_figure(7.2, max(1.7, 1.15 + inches * units)).add_subplot()
         _frame(ax, traces, rows, middle, longest / scale, unit, inches)
-        by = f" by {trace.scheduler}" * bool(trace.scheduler)
+        by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
         ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title, fontsize=9,
                      loc="left")  # fmt: skip
         _bars(ax, traces, rows, middle, scale)
@@ -90,11 +91,14 @@ def _frame(ax: Any, traces: list[Trace], rows: list[Row], middle: Floats, end: f
     half = [row.height / 2 for row in rows]
     ax.set_ylim(middle[-1] + half[-1] + 0.12 if rows else 1.0, -0.12)
     paired, several = len(traces) > 1, len({row.device for row in rows}) > 1
-    size = min(7.0, 0.8 * 72 * inches)
-    every = max(1, int(np.ceil(_LEAST_LABEL / size)))  # rows; of many thin ones some are named
-    named = [i for i, row in enumerate(rows) if not i % every and (row.first or every > 1)]
+    size = min(7.0, max(_LEAST_LABEL, 0.8 * 72 * inches))
+    named: list[int] = []
+    for i in sorted((i for i, row in enumerate(rows) if row.first), key=lambda i: rows[i].what != "stream"):
+        if all(abs(middle[i] - middle[j]) * 72 * inches >= size for j in named):  # there is room for its name
+            named.append(i)
+    named.sort()
     labels = [rows[i].name(several=several, paired=paired) for i in named]
-    ax.set_yticks(middle[named], labels, fontsize=max(size, _LEAST_LABEL))
+    ax.set_yticks(middle[named], labels, fontsize=size)
     ax.set_xlabel(f"time ({unit})", fontsize=8)
     ax.tick_params(axis="x", labelsize=7)
     ax.tick_params(axis="y", length=0)

@@ -18,6 +18,7 @@ from simsched.show.looks import kind_colours, paint
 
 _THIN: Final = 0.5  # height of rows of copies and hosts
 _GAP: Final = 0.35  # between devices, in rows
+_MOST_COPIES: Final = 4  # rows of copies of a device, where rows are shared
 _NAMED: Final = 3  # streams of a row that several share
 
 
@@ -77,7 +78,8 @@ def rows_of(traces: Sequence[Trace], *, host: bool, until: float = inf, most: in
     until
         Spans that start later are left out, in us.
     most
-        Streams of a device beyond which such as follow each other share rows, without their waits; None: any number.
+        Streams of a device beyond which such as follow each other share rows, without their waits; many copies, too,
+        share one then. None: any number.
     """
     found: list[Row] = []
     for d, device in enumerate(traces[0].program.devices):
@@ -100,6 +102,8 @@ def rows_of(traces: Sequence[Trace], *, host: bool, until: float = inf, most: in
                     compute += _lanes(f"stream {stream}", device, "stream", t, trace, mine)
         if most is not None and len(compute) > most:
             compute = _shared(traces[0], compute)
+        if most is not None and len(copying) > _MOST_COPIES:
+            copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
         found += compute + copying
     return found
 

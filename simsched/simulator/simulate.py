@@ -84,11 +84,8 @@ def simulate(
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
         plan = Plan(program, cluster)
-        trace = Reference(plan, launches_of(plan, cost, jitter, rng)).run()
-    else:
-        trace = simulate_compiled(program, cluster, cost, jitter, rng)
-    trace.__dict__["scheduler"] = schedule.scheduler if isinstance(schedule, Schedule) else ""
-    return trace
+        return Reference(plan, launches_of(plan, cost, jitter, rng)).run()
+    return simulate_compiled(program, cluster, cost, jitter, rng)
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:

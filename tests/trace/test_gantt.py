@@ -173,7 +173,6 @@ def test_draws_into_given_axes():
 
 def test_title_names_graph_scheduler_and_cluster():
     assert gantt(two_devices()).get_title(loc="left") == "graph by custom on 2 x a40"
-    assert gantt(made([Operator("a", time=1.0)], [])).get_title(loc="left") == "made on a40"
 
 
 def test_many_streams_share_rows():
@@ -196,6 +195,16 @@ def test_no_picture_is_taller_than_a_page():
     ax = gantt(simulate(Schedule(graph, places), cluster))
     assert ax.figure.get_size_inches()[1] < 11
     assert 64 < len(rows(ax)) < 256
+
+
+def test_copies_to_many_devices_share_a_row():
+    """gpu0 sends to five others: one row of all its copies; to four: a row each."""
+    for n, names in ((5, ["gpu0 copies"]), (4, [f"gpu0 copy to gpu{i}" for i in range(1, 5)])):
+        graph = OpGraph([Operator(f"o{i}", time=10.0) for i in range(n + 1)],
+                        [Edge("o0", f"o{i}", nbytes=1e6) for i in range(1, n + 1)])  # fmt: skip
+        places = [Placement(f"o{i}", f"gpu{i}") for i in range(n + 1)]
+        ax = gantt(simulate(Schedule(graph, places), Cluster.preset("a40", n + 1)))
+        assert [name for name in rows(ax) if "cop" in name] == names
 
 
 @pytest.mark.parametrize("suffix", MAGIC)

@@ -28,11 +28,8 @@ class Trace(Timeline):
     Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are
     equal. Waits and host spans of no length are left out. Columns are arrays of shape (n_spans,)
     under the names above. Those of a simulated trace, and its loads, are made when something other
-    than the makespan is asked for: that simulates once more. `scheduler` names who made the plan, "" where that is
-    not known.
+    than the makespan is asked for: that simulates once more.
     """
-
-    scheduler: str = ""
 
     def sm_utilization(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the issue slots in use, in [0, 1]; None: over all devices."""
