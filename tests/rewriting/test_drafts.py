@@ -69,6 +69,14 @@ def test_an_operator_may_take_the_place_of_its_name():
     assert after.signature() != draft.signature()
 
 
+def test_what_is_kept_is_kept_through_changes():
+    """b is read outside: it stays, also where others have gone before."""
+    rows = Draft.from_graph(chain("a", "b", "c")).rows.values()
+    after = Draft(rows, kept=["b"]).replace(["c"], [Row(Operator("c", kind="new"), [Read("b")])])
+    with pytest.raises(GraphError, match="'b' cannot go, its tensor is still needed"):
+        after.replace(["b"], redirect={"b": Source("a")})
+
+
 def test_circles_are_refused():
     """a and c become one, which b reads and which reads b."""
     draft = Draft.from_graph(chain("a", "b", "c", "d"))

@@ -5,7 +5,7 @@ import os
 import signal
 from dataclasses import replace
 from threading import Timer
-from time import process_time
+from time import process_time, sleep
 
 import numpy as np
 import pytest
@@ -289,6 +289,20 @@ def test_least_transitions():
     apart = made("a=1 b=1 c=1 d=1 e=1")
     assert least_transitions(readers_within(apart, range(5))) == 5 * 2**4
     assert planned(apart, r=1, s=1, blocks="none").search["transitions"] == 5 * 2**4
+
+
+def test_no_stage_is_asked_for_when_the_time_is_over():
+    """Stages of 8 operators of which no two are alike, each asked for in 10 ms, within 50."""
+    graph, asked = made(" ".join(f"o{i}={i + 1}" for i in range(8))), []
+
+    def slow(groups, merged=False):
+        sleep(0.01)
+        asked.append(groups)
+        return 1.0
+
+    plan = planned(graph, slow, time_limit=0.05)
+    assert (plan.search["stopped"], len(plan)) == ("time limit", 8)
+    assert len(asked) < 30
 
 
 def test_more_schedules_than_can_be_written():

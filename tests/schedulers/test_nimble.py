@@ -192,6 +192,14 @@ def test_the_released_matching(graph):
     assert sorted(sorted(row.split()) for row in by_stream(plan)) == sorted(released_streams(graph))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_released_matching_of_many_chains(seed):
+    """Where it matters that chains are matched in the order of their ends."""
+    graph = workloads.load("random:layered", n_ops=60, n_layers=10, seed=seed)
+    plan = schedule(graph, ONE, nimble, mode="impl")
+    assert sorted(sorted(row.split()) for row in by_stream(plan)) == sorted(released_streams(graph))
+
+
 def test_the_released_matching_by_hand():
     """1 -> 3, 4 and 2 -> 3: 1 takes 3 first and gives it up for 2, which has no other: 1 4 and 2 3."""
     assert by_stream(schedule(made("1-3 1-4 2-3", 4), ONE, nimble, mode="impl")) == ["1 4", "2 3"]
