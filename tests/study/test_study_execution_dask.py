@@ -72,7 +72,7 @@ def test_a_scheduler_at_an_address_that_is_lost(monkeypatch):
         LocalCluster(**settings, host="tcp://127.0.0.1", silence_logs=50) as local,
         pool_of(local.scheduler_address) as pool,
     ):
-        assert pool.workers == 2
+        assert pool.workers == 4  # two batches for each thread
         assert len(run(range(20), squares, pool)[0]) == 24
 
         def keep(rows):
@@ -91,7 +91,7 @@ def test_a_scheduler_that_has_no_workers_any_more(monkeypatch):
 
     settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     kept = []
-    for name, seconds in {"_PATIENCE": 2, "_COUNT_AGAIN": 0.2, "_LOOK_AGAIN": 0.2}.items():
+    for name, seconds in {"_PATIENCE": 2, "_COUNT_AGAIN": 0.2}.items():
         monkeypatch.setattr(cluster, name, seconds)
     with (
         LocalCluster(**settings, host="tcp://127.0.0.1", silence_logs=50) as local,

@@ -15,7 +15,7 @@ from simsched.base.errors import FileError, MissingDependencyError, SchedulerErr
 from simsched.base.jit import running_time
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
-from simsched.experiments.study.execution import TimeLimitReached, time_limited
+from simsched.experiments.study.execution import TimeLimitReached, this_process_alone, time_limited
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 from simsched.experiments.study.targets import make_target
@@ -123,7 +123,7 @@ class Evaluate:
         row: Row = {}
         reason: str | None
         try:
-            with time_limited(self.time_limit):
+            with time_limited(self.time_limit), this_process_alone():
                 if not self._fill(spec, row):
                     return []
         except TimeLimitReached:

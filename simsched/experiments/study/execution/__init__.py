@@ -3,9 +3,9 @@
 It knows nothing of what the items are. `run_batches` keeps what is done as it comes, whatever dies meanwhile.
 """
 
-from simsched.experiments.study.execution.batch import Pool
+from simsched.experiments.study.execution.batch import Pool, this_process_alone
 from simsched.experiments.study.execution.limits import TimeLimitReached, time_limited
 from simsched.experiments.study.execution.loop import run_batches
 from simsched.experiments.study.execution.pools import pool_of
 
-__all__ = ["Pool", "TimeLimitReached", "pool_of", "run_batches", "time_limited"]
+__all__ = ["Pool", "TimeLimitReached", "pool_of", "run_batches", "this_process_alone", "time_limited"]

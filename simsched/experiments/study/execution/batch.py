@@ -1,23 +1,22 @@
 """Batches: what happens where one runs - the function is called, what it raises is sent back - and what runs them."""
 
+import os
 import pickle
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from simsched.base.errors import StudyError
 from simsched.experiments.study.execution.limits import disarm
 
 Rows = list[dict[str, Any]]
 Function = Callable[[list[Any]], list[Rows]]
-Dumps = Callable[[Any], bytes]
 Flight = Future[Any]
 """A batch under way; its result is an `Outcome`."""
-
-_arrived: Final[dict[bytes, "Shipped"]] = {}  # the last function that came to this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +39,7 @@ Outcome = Done | Failure
 
 
 class WorkerDiedError(Exception):
-    """What a future raises whose process is no more.
-
-    Parameters
-    ----------
-    exit_code
-        Of the process; None where it is not known.
-    seconds
-        How long the batch had been running; None where it is not known.
-    """
+    """What a future raises whose process is no more: its exit code, and how many seconds the batch ran, if known."""
 
     def __init__(self, exit_code: int | None = None, seconds: float | None = None) -> None:
         super().__init__(exit_code, seconds)
@@ -56,104 +47,12 @@ class WorkerDiedError(Exception):
         self.seconds = seconds
 
 
-class Shipped:
-    """A function of batches that is pickled once, and unpickled once in each process.
-
-    Parameters
-    ----------
-    function
-        Returns a list of rows for each of a list of items.
-    dumps
-        How it is pickled.
-    content
-        What it is pickled, if it came so.
-    """
-
-    def __init__(self, function: Function, dumps: Dumps = pickle.dumps, content: bytes | None = None) -> None:
-        self.function = function
-        self._dumps = dumps
-        self._content = content
-
-    @property
-    def content(self) -> bytes:
-        """The function, pickled.
-
-        Raises
-        ------
-        StudyError
-            If it cannot be.
-        """
-        if self._content is None:
-            self._content = _pickled(self.function, self._dumps, _name(self.function))
-        return self._content
-
-    @property
-    def module(self) -> str:
-        """Where the function is defined."""
-        function = getattr(self.function, "func", self.function)  # of a partial
-        return str(getattr(function, "__module__", type(function).__module__))
-
-    def pack(self, items: Sequence[Any]) -> bytes:
-        """Return items pickled.
-
-        Raises
-        ------
-        StudyError
-            If they cannot be.
-        """
-        return _pickled(list(items), self._dumps, f"an item of {_name(self.function)}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self.content,)
-
-    def __call__(self, items: list[Any]) -> Outcome:
-        """Return the rows of some items, or what was raised."""
-        begun = perf_counter()
-        try:
-            rows = self.function(items)
-            if len(rows) != len(items):
-                raise StudyError(f"{_name(self.function)} returned rows of {len(rows)} items for {len(items)}")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a time limit that nobody expected, too
-            return _failure(error)
-        finally:
-            disarm()
-        return Done(rows, perf_counter() - begun)
-
-    def unpacked(self, data: bytes) -> Outcome:
-        """Return what came of packed items; what was raised can be sent."""
-        try:
-            outcome = self(pickle.loads(data))
-        except Exception as error:  # a class that is not here, say
-            outcome = _failure(error)
-        if isinstance(outcome, Failure):
-            try:
-                pickle.loads(pickle.dumps(outcome.error))  # often written, and seldom to be read again
-            except Exception:
-                text = f"{_name(self.function)}: {type(outcome.error).__name__}: {outcome.error}"
-                return Failure(StudyError(text), outcome.where)
-        return outcome
-
-    def pickled(self, data: bytes) -> bytes:
-        """Return what came of packed items, pickled."""
-        outcome = self.unpacked(data)
-        try:
-            return pickle.dumps(outcome)
-        except Exception as error:
-            text = f"{_name(self.function)} returned rows that cannot be sent to another process: {error}"
-            return pickle.dumps(Failure(StudyError(text), ""))
-
-
 class Pool(Protocol):
     """Something that runs batches; made by `pool_of`, used by `run_batches`."""
 
-    depth: int
-    """Most batches under way per worker."""
-
     @property
     def workers(self) -> int:
-        """How many batches it runs at a time."""
+        """How many batches it takes at a time."""
 
     def start(self, function: Function) -> None:
         """Make ready to run batches with a function."""
@@ -161,7 +60,7 @@ class Pool(Protocol):
     def submit(self, items: Sequence[Any]) -> Flight:
         """Begin a batch."""
 
-    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:
+    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:
         """Return those that are done, in the order given; wait for the first one, at most `timeout` seconds."""
 
     def translate(self, error: BaseException) -> BaseException:
@@ -171,18 +70,64 @@ class Pool(Protocol):
         """End what is under way, at once."""
 
 
-def _failure(error: BaseException) -> Failure:
-    return Failure(error, "".join(traceback.format_exception(error)))
+@contextmanager
+def this_process_alone() -> Iterator[None]:
+    """End a process that was forked in the block, where it would come back: what it does is nobody's business."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)
 
 
-def _arrive(content: bytes) -> Shipped:
-    if content not in _arrived:
-        _arrived.clear()
-        _arrived[content] = Shipped(pickle.loads(content), content=content)
-    return _arrived[content]
+def outcome_of(function: Function, items: list[Any]) -> Outcome:
+    """Return the rows of some items, or what was raised; both can be sent to another process."""
+    begun = perf_counter()
+    try:
+        with this_process_alone():
+            rows = function(items)
+        if len(rows) != len(items):
+            raise StudyError(f"{name_of(function)} returned rows of {len(rows)} items for {len(items)}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a time limit that nobody expected, too
+        return Failure(error, "".join(traceback.format_exception(error)))
+    finally:
+        disarm()
+    return Done(rows, perf_counter() - begun)
 
 
-def _pickled(value: Any, dumps: Dumps, name: str) -> bytes:
+def packed(function: Function, items: list[Any]) -> bytes:
+    """Return `outcome_of`, pickled; what cannot be is said."""
+    outcome = outcome_of(function, items)
+    try:
+        data = pickle.dumps(outcome)
+        if isinstance(outcome, Failure):
+            pickle.loads(data)  # errors are often written, and seldom to be read again
+    except Exception as error:
+        if isinstance(outcome, Failure):
+            text = f"{name_of(function)}: {type(outcome.error).__name__}: {outcome.error}"
+            return pickle.dumps(Failure(StudyError(text), outcome.where))
+        text = f"{name_of(function)} returned rows that cannot be sent to another process: {error}"
+        return pickle.dumps(Failure(StudyError(text), ""))
+    return data
+
+
+def name_of(function: Any) -> str:
+    """Return what messages call a function."""
+    function = getattr(function, "func", function)  # of a partial
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def sendable(value: Any, name: str, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """Return a value pickled.
+
+    Raises
+    ------
+    StudyError
+        If it cannot be.
+    """
     try:
         return dumps(value)
     except Exception as error:  # pickle raises whatever the object's own methods do
@@ -190,8 +135,3 @@ def _pickled(value: Any, dumps: Dumps, name: str) -> bytes:
             f"{name} cannot be sent to another process: {error}; define it at the top of a module, or pass "
             'executor="serial"'
         ) from None
-
-
-def _name(function: Any) -> str:
-    function = getattr(function, "func", function)  # of a partial
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"

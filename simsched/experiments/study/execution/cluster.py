@@ -1,6 +1,7 @@
 """`dask_pool`: batches on the workers of a Dask scheduler."""
 
 import logging
+import pickle
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -9,13 +10,24 @@ from time import monotonic
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.experiments.study.execution.batch import Flight, Function, Outcome, Pool, Shipped, WorkerDiedError
+from simsched.experiments.study.execution.batch import (
+    Flight,
+    Function,
+    Outcome,
+    Pool,
+    WorkerDiedError,
+    name_of,
+    packed,
+    sendable,
+)
 from simsched.experiments.study.execution.limits import allow_exit
-from simsched.experiments.study.execution.processes import start_forkserver, start_method
+from simsched.experiments.study.execution.processes import end_with_parent, start_forkserver, start_method
 
 _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to be there
-_LOOK_AGAIN: Final = 1.0  # s
+_FETCH: Final = 10.0  # s until a result whose worker may have died is given up
+_CLOSE: Final = 10  # s
 _COUNT_AGAIN: Final = 5.0  # s after which the workers of a scheduler are counted again
+_hooked: list[bool] = []
 
 
 @contextmanager
@@ -40,7 +52,7 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
                 client = Client(address, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:  # a timeout is an OSError
             raise StudyError(f"no Dask scheduler answers at {address}: {_line(error)}") from None
-        with _quiet(), client:
+        with _quiet(), closing_in_time(client):
             yield _Dask(client, address)
         return
     # a batch whose worker dies comes back at once; the loop knows what to do with it
@@ -52,13 +64,23 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
     with (
         _quiet(),
         dask.config.set(settings),
-        LocalCluster(
+        closing_in_time(LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
+        )) as cluster,
+        closing_in_time(Client(cluster, timeout=_PATIENCE, set_as_default=False)) as client,
     ):  # fmt: skip
         yield _Dask(client, "this machine")
+
+
+@contextmanager
+def closing_in_time(what: Any) -> Iterator[Any]:
+    """Close something of Dask at the end of the block; what does not in time is left."""
+    try:
+        yield what
+    finally:
+        with suppress(Exception):
+            what.close(timeout=_CLOSE)
 
 
 @contextmanager
@@ -73,20 +95,21 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(usual)
 
 
-def run(shipped: Shipped, data: bytes) -> Outcome:
-    """Run a pickled batch in a worker of Dask."""
+def run(function: Function, items: list[Any]) -> bytes:
+    """Run a batch in a worker of Dask."""
     from distributed import get_worker
 
     worker = get_worker()
     if worker.nanny is not None and worker.state.nthreads == 1:  # it is started again, and runs nothing beside this
         allow_exit()
-    return shipped.unpacked(data)
+    if not _hooked:  # what schedulers fork ends with the thread that forked it
+        _hooked.append(True)
+        end_with_parent(itself=False)
+    return packed(function, items)
 
 
 class _Dask:
     """The workers of a Dask scheduler."""
-
-    depth = 2
 
     def __init__(self, client: Any, place: str) -> None:
         self._client, self._place = client, place
@@ -105,11 +128,13 @@ class _Dask:
     def workers(self) -> int:
         if monotonic() - self._counted > _COUNT_AGAIN:  # they come and go
             self._count()
-        return max(1, self._threads)
+        return max(1, 2 * self._threads)  # the next is there when one is done
 
     def _count(self) -> None:
         try:
-            self._threads: int = sum(self._client.nthreads().values())
+            self._threads: int = sum(
+                self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE).values()
+            )
         except Exception as error:
             raise self.translate(error) from None
         self._counted = monotonic()
@@ -121,13 +146,12 @@ class _Dask:
     def start(self, function: Function) -> None:
         import cloudpickle
 
-        self._shipped = Shipped(function, cloudpickle.dumps)  # what a script defines is not known elsewhere
-        _ = self._shipped.content
+        sendable(function, name_of(function), cloudpickle.dumps)
+        self._function = function
 
     def submit(self, items: Sequence[Any]) -> Flight:
-        data = self._shipped.pack(items)
         try:
-            future = self._client.submit(run, self._shipped, data, pure=False)
+            future = self._client.submit(run, self._function, list(items), pure=False)
             future.add_done_callback(lambda _: self._news.set())
         except Exception as error:  # the scheduler is gone
             raise self.translate(error) from None
@@ -135,23 +159,27 @@ class _Dask:
         self._futures[flight] = future
         return flight
 
-    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:
+    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:
         # callbacks are not called for all that is cancelled when a scheduler is lost: look every now and then
-        while True:
-            self._news.clear()
-            for flight in [flight for flight, future in self._futures.items() if future.status != "pending"]:
-                self._land(flight, self._futures.pop(flight))
-            done = [flight for flight in flights if flight.done()]
-            if done or not flights or timeout is not None:
-                return done
-            if not self._news.wait(_LOOK_AGAIN):
-                _ = self.workers
+        if not any(future.status != "pending" for future in self._futures.values()):
+            self._news.wait(timeout)
+        self._news.clear()
+        for flight in [flight for flight, future in self._futures.items() if future.status != "pending"]:
+            self._land(flight, self._futures.pop(flight))
+        if timeout:
+            _ = self.workers
+        return [flight for flight in flights if flight.done()]
 
     def _land(self, flight: Flight, future: Any) -> None:
         """Pass on what came of a future; its error, too."""
+        from distributed import TimeoutError as Late
+
         try:
-            outcome = future.result()
-        except Exception as error:
+            outcome: Outcome = pickle.loads(future.result(timeout=_FETCH))
+        except Late:  # the worker that had it died: what was not handed over is run again
+            future.cancel()
+            flight.set_exception(WorkerDiedError())
+        except BaseException as error:
             flight.set_exception(error)
         else:
             flight.set_result(outcome)

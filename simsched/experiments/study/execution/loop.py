@@ -17,20 +17,18 @@ from simsched.experiments.study.execution.batch import (
     Rows,
     WorkerDiedError,
 )
-from simsched.experiments.study.execution.sizes import AIM, Sizes
+from simsched.experiments.study.execution.sizes import Sizes
 
 Item = TypeVar("Item")
 
+_LOOK_AGAIN: Final = 1.0  # s
 _ENDED_BY_LIMIT: Final = (None, 1)  # exit codes; None: it is not known
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     positions: list[int]
-    seconds: float  # that it is expected to take
-    known: bool  # whether that is more than a guess
     begun: float
-    alone: bool = False
 
 
 def run_batches(
@@ -79,7 +77,7 @@ def run_batches(
     Notes
     -----
     Batches are of consecutive items, of about a quarter of a second as far as the items done foretell it, less towards
-    the end; at most two for each worker are under way. Of a batch whose worker died the items run one by one; one that
+    the end. Of a batch whose worker died the items run one by one; one that
     ends its worker again runs once more, with nothing beside it, unless its time limit was reached. So a worker killed
     from outside loses no row and duplicates none.
     """
@@ -120,39 +118,37 @@ class _Batches:
 
     def all(self) -> None:
         while self.flying or self.waiting or self.single or self.alone:
-            while (batch := self.next()) is not None:
-                flight = self.pool.submit([self.items[position] for position in batch.positions])
-                self.flying[flight] = batch
-                if flight.done():
-                    break  # it ran here
-            done = self.pool.wait(self.flying)
+            self.fill()
+            done = self.pool.wait(self.flying, _LOOK_AGAIN)
             with interrupt_later():
                 for flight in done:
                     self.land(flight)
+            if self.failure is None and not any(flight.done() for flight in self.flying):
+                self.fill()  # first, so that no worker waits for the disk
             self.flush()
             if self.failure is not None:
                 if self.failure.where and self.failure.error.__traceback__ is None:  # it came from another process
                     self.failure.error.add_note(self.failure.where)
                 raise self.failure.error
 
-    def next(self) -> _Batch | None:
-        """Return the next batch, or None while nothing more is to be sent off."""
-        if self.alone:
-            return None if self.flying else self.batch([self.alone.popleft()], alone=True)
+    def fill(self) -> None:
+        """Send off what there is room for."""
+        while positions := self.next():
+            flight = self.pool.submit([self.items[position] for position in positions])
+            self.flying[flight] = _Batch(positions, monotonic())
+            if flight.done():
+                break  # it ran here
+
+    def next(self) -> list[int]:
+        """Return the next batch, an empty one while nothing more is to be sent off."""
+        if self.alone:  # with nothing beside it
+            return [] if self.flying else [self.alone.popleft()]
         workers = self.pool.workers
         if len(self.flying) >= workers:
-            if len(self.flying) >= self.pool.depth * workers or not all(b.known for b in self.flying.values()):
-                return None
-            if sum(batch.seconds for batch in self.flying.values()) > 2 * AIM * workers:
-                return None  # no worker will be idle soon: the rest goes to whoever is the first
+            return []
         if self.single:
-            return self.batch([self.single.popleft()])
-        return self.batch(self.sizes.take(self.waiting, workers)) if self.waiting else None
-
-    def batch(self, positions: list[int], alone: bool = False) -> _Batch:
-        seconds = sum(self.sizes.seconds(position) for position in positions)
-        known = all(self.sizes.known(position) for position in positions)
-        return _Batch(positions, seconds, known, monotonic(), alone)
+            return [self.single.popleft()]
+        return self.sizes.take(self.waiting, workers) if self.waiting else []
 
     def land(self, flight: Flight) -> None:
         """Take note of what came of a batch."""
@@ -180,7 +176,7 @@ class _Batches:
             self.single.extend(batch.positions)
             return
         position = batch.positions[0]
-        seconds = monotonic() - batch.begun if batch.alone and death.seconds is None else death.seconds
+        seconds = monotonic() - batch.begun if death.seconds is None else death.seconds
         timed_out = (
             self.time_limit is not None
             and seconds is not None
@@ -207,7 +203,7 @@ class _Batches:
     def save(self) -> None:
         """Keep what is done, and nothing else."""
         with interrupt_later():
-            while done := self.pool.wait(self.flying, timeout=0.0):
+            while done := self.pool.wait(self.flying, 0.0):
                 for flight in done:
                     if flight.cancelled() or flight.exception() is not None:
                         del self.flying[flight]

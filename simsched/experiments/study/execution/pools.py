@@ -4,15 +4,13 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, wait
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.execution.batch import Flight, Function, Pool, Shipped
+from simsched.experiments.study.execution.batch import Flight, Function, Pool, outcome_of
 from simsched.experiments.study.execution.cluster import dask_pool
 from simsched.experiments.study.execution.processes import Processes
-
-_AHEAD: Final = 2  # batches per worker: the next is there when one is done
 
 
 @contextmanager
@@ -76,27 +74,20 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def wait_for(flights: Collection[Flight], timeout: float | None) -> list[Flight]:
-    """Return those of some futures that are done; wait for the first one."""
-    done = wait(flights, timeout, FIRST_COMPLETED).done
-    return [flight for flight in flights if flight in done]
-
-
 class _Serial:
     """The process we are in."""
 
-    depth = 1
     workers = 1
 
     def start(self, function: Function) -> None:
-        self._shipped = Shipped(function)
+        self._function = function
 
     def submit(self, items: Sequence[Any]) -> Flight:
         flight = Flight()
-        flight.set_result(self._shipped(list(items)))
+        flight.set_result(outcome_of(self._function, list(items)))
         return flight
 
-    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:  # noqa: ARG002 - never waits
+    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:  # noqa: ARG002 - never waits
         return list(flights)
 
     def translate(self, error: BaseException) -> BaseException:
@@ -109,25 +100,24 @@ class _Serial:
 class _Adopted:
     """An Executor of somebody else's."""
 
-    depth = _AHEAD
-
     def __init__(self, executor: Executor, workers: int) -> None:
-        self._executor, self.workers = executor, workers
+        self._executor, self.workers = executor, 2 * workers  # the next is there when one is done
         self._flights: list[Flight] = []
 
     def start(self, function: Function) -> None:
-        self._shipped = Shipped(function)
+        self._function = function
 
     def submit(self, items: Sequence[Any]) -> Flight:
         try:
-            flight = self._executor.submit(self._shipped, list(items))
+            flight = self._executor.submit(outcome_of, self._function, list(items))
         except RuntimeError as error:  # broken, or shut down
             raise self.translate(error) from None
         self._flights = [*(f for f in self._flights if not f.done()), flight]
         return flight
 
-    def wait(self, flights: Collection[Flight], timeout: float | None = None) -> list[Flight]:
-        return wait_for(flights, timeout)
+    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:
+        done = wait(flights, timeout, FIRST_COMPLETED).done
+        return [flight for flight in flights if flight in done]
 
     def translate(self, error: BaseException) -> BaseException:
         if isinstance(error, BrokenExecutor | CancelledError | RuntimeError):
