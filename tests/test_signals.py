@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 import threading
+import time
+from importlib import import_module
 
 import pytest
 
-from simsched.base.signals import interrupt_later
+from simsched.base.signals import interrupt_later, one_interrupt
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
@@ -36,3 +39,20 @@ def test_without_one_and_in_other_threads():
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+def test_two_presses_are_one():
+    with one_interrupt():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
+    (tmp_path / "pressed.py").write_text("import os\nos.kill(os.getpid(), 2)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with one_interrupt(), pytest.raises(KeyboardInterrupt):
+        import_module("pressed")
+        time.sleep(5)
+    assert sys.modules["pressed"].whole

@@ -32,12 +32,12 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
     """
     try:
         content = data.encode() if isinstance(data, str) else data
+        if is_stream(path):  # it is written to, not replaced
+            Path(path).write_bytes(content)
+            return
         path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
-        if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
-            path.write_bytes(content)
-            return
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except FileError:
         raise
@@ -82,7 +82,7 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):
         return False
-    if os.fspath(path).startswith(("/dev/stdin", "/dev/fd/")):
+    if os.fspath(path).startswith(("/dev/std", "/dev/fd/")):
         return True
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 

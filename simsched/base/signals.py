@@ -3,9 +3,17 @@
 import gc
 import signal
 import threading
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
+from time import monotonic
 from types import FrameType
+from typing import Final
+
+_A_MOMENT: Final = 0.01  # s
+_LONGEST_IMPORT: Final = 5.0  # s
+_IMPATIENT: Final = 1.0  # s between two presses that are meant as one
 
 
 @contextmanager
@@ -25,6 +33,40 @@ def interrupt_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
         if came and callable(usual):
             usual(signal.SIGINT, came[0])
+
+
+@contextmanager
+def one_interrupt() -> Iterator[None]:
+    """Let Ctrl-C pressed twice within a second count once, and wait some seconds for an import to end.
+
+    A second one would come in the middle of what the first one has ended. One that cuts off an import may be lost in
+    a callback, or be turned into an ImportError by a library in C. For the main thread.
+    """
+    last, pressed = -inf, inf
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        nonlocal last, pressed
+        pressed = min(pressed, monotonic())
+        if _importing(frame) and monotonic() - pressed < _LONGEST_IMPORT:
+            again = threading.Timer(_A_MOMENT, interrupt_main)
+            again.daemon = True
+            again.start()
+        elif monotonic() - last > _IMPATIENT:
+            last, pressed = monotonic(), inf
+            raise KeyboardInterrupt
+
+    usual = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, usual)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager

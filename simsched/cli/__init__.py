@@ -3,6 +3,8 @@
 import signal
 import sys
 
+from simsched.base.signals import one_interrupt
+
 __all__ = ["main"]
 
 
@@ -15,9 +17,10 @@ def main(arguments: list[str] | None = None) -> None:
         By default those of the process.
     """
     try:
-        from simsched.cli.run import run
+        with one_interrupt():
+            from simsched.cli.run import run
 
-        status = run(sys.argv[1:] if arguments is None else arguments)
+            status = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # before the commands were there to be interrupted
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("error: interrupted", file=sys.stderr)

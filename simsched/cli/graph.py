@@ -1,10 +1,12 @@
 """Commands that show graphs and convert files."""
 
+import sys
 from functools import partial
 from typing import Annotated
 
 import simsched as ss
 from simsched.base.errors import FormatError, ScheduleError, SchedulerError
+from simsched.base.io import is_stream, write_file
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -42,8 +44,6 @@ def show(
     facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
 
     def write(draw: str, path: str) -> None:
-        from simsched.base.io import write_file
-
         write_file(path, getattr(ss, draw)(shown))
 
     pictures = [("picture", svg, partial(write, "to_svg")), ("picture", dot, partial(write, "to_dot"))]
@@ -118,11 +118,15 @@ def convert(
     """
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, read, write
+    from workloads.formats.catalogue import SUFFIXES
 
     check_outputs(source, target)
     shapes = read_shapes(shape)
     path = "/dev/stdin" if source == "-" else source
     found = read_spec(source, shapes=shapes) if read_as is None else read(path, read_as, shapes=shapes)
-    name = write(found, target, write_as)
+    stream = is_stream(target)
+    name = write(
+        found, target, "simsched" if write_as is None and stream and not target.endswith(SUFFIXES) else write_as
+    )
     written = as_graph(found) if FORMATS[name].holds == "graph" else found
-    print(f"{written!r} written to {target} ({name})")
+    print(f"{written!r} written to {target} ({name})", file=sys.stderr if stream else None)

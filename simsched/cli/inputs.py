@@ -11,6 +11,7 @@ from typing import Any
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
+from simsched.base.io import is_stream
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
@@ -172,7 +173,7 @@ def check_outputs(source: str, *paths: str | None, drawings: tuple[str | None, .
             target = Path(os.path.realpath(path))
             if target.is_dir():
                 raise FileError(f"cannot write {path}: it is a folder")
-            if target.is_file() or not target.exists():  # not a pipe or a device
+            if not is_stream(path):
                 TemporaryFile(dir=target.parent).close()
         except FileError:
             raise

@@ -44,6 +44,18 @@ def given(arguments, folder, text):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_a_graph_into_a_pipe(tmp_path):
+    """Ours unless another format is named; what is said of it goes to stderr."""
+    done = call("convert", SMALL, "/dev/stdout", folder=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["format"]) == (0, "simsched.graph")
+    assert done.stderr.endswith("written to /dev/stdout (simsched)\n")
+    done = call("convert", SMALL, "/dev/stdout", "--to", "dot", folder=tmp_path)
+    assert done.stdout.startswith("digraph")
+    with (tmp_path / "g.json").open("wb") as out:
+        subprocess.run([*SIMSCHED, "convert", SMALL, "/dev/stdout"], stdout=out, timeout=100, check=True)
+    assert json.loads((tmp_path / "g.json").read_text())["format"] == "simsched.graph"
+
+
 @pytest.mark.parametrize("path", ["-", "/dev/stdin"])
 def test_stdin(tmp_path, path):
     """Its format is told by what it holds: a graph in JSON or DOT, a schedule."""
@@ -145,7 +157,8 @@ def test_a_terminal_that_knows_ascii_alone(tmp_path):
 
 def interrupted(arguments, folder, seconds):
     """Start a command, interrupt it after a while, and return (status, stderr) or None if it was too quick."""
-    code = "from simsched.cli import main; print('begun', flush=True); main()"
+    begun = "lambda event, args: event == 'import' and args[0] == 'simsched.cli.run' and print('begun', flush=True)"
+    code = f"import sys; from simsched.cli import main; sys.addaudithook({begun}); main()"  # from there on it is ours
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
