@@ -52,7 +52,11 @@ def test_two_presses_are_one():
 def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
     (tmp_path / "pressed.py").write_text("import os\nos.kill(os.getpid(), 2)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with one_interrupt(), pytest.raises(KeyboardInterrupt):
+
+    def press():
         import_module("pressed")
         time.sleep(5)
+
+    with one_interrupt(), pytest.raises(KeyboardInterrupt):
+        press()
     assert sys.modules["pressed"].whole
