@@ -4,12 +4,12 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isinf
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, NoReturn
 
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
 from simsched.base.limits import limits
@@ -19,7 +19,6 @@ _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
 _NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
-T = TypeVar("T")
 
 
 def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
@@ -278,14 +277,6 @@ class Record:
         rows = self.take(key, list, default)
         return [Record(row, f"{self._where}: {key}[{i}]" if ":" not in self._where else f"{self._where}.{key}[{i}]")
                 for i, row in enumerate(rows)]  # fmt: skip
-
-    def build(self, make: Callable[..., T], **arguments: Any) -> T:
-        """Call `make` with what was read, and refuse fields that nobody asked for."""
-        self.done()
-        try:  # and not `naming`, since it is done for each operator
-            return make(**arguments)
-        except _NAMED as error:
-            raise type(error)(f"{self._where}: {error}") from error
 
     def done(self) -> None:
         """Refuse fields that nobody asked for."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from simsched.base.codec import Document
 from simsched.base.kinds import Amount, Count
@@ -13,9 +12,6 @@ from simsched.model.calibrated import Target, bare
 from simsched.model.graph import OpGraph
 from simsched.model.plan import Placement, Plan
 from simsched.model.program import Program
-
-EVENT_PLANS: Final = ("minimal", "literal")
-_NO_SEARCH: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(kw_only=True)

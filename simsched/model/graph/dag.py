@@ -234,11 +234,40 @@ class Dag:
 
     def operator(self, i: int) -> Operator:
         """Return operator number `i`."""
-        return _operator_of(self, i)
+        attributes, input_shapes, output_shape = self._details.get(i, ({}, (), None))
+        code = int(self.intensity[i])
+        return Operator(
+            name=self.names[i],
+            kind=self.label("kind", i) or "op",
+            flops=float(self.flops[i]),
+            nbytes=float(self.nbytes[i]),
+            weight_nbytes=float(self.weight_nbytes[i]),
+            time=optional(self.time[i]),
+            kernels=tuple(
+                Kernel(
+                    int(self.kernel_blocks[k]),
+                    int(self.kernel_threads[k]),
+                    int(self.kernel_registers[k]),
+                    int(self.kernel_shared_memory[k]),
+                    float(self.kernel_share[k]),
+                    float(self.kernel_efficiency[k]),
+                )
+                for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
+            ),
+            utilization=optional(self.utilization[i]),
+            intensity=None if code < 0 else INTENSITIES[code],
+            dtype=self.label("dtype", i) or "fp32",
+            attributes=attributes,
+            input_shapes=input_shapes,
+            output_shape=output_shape,
+            block=self.label("block", i),
+            host=float(self.host[i]),
+        )
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
-        return _edge_of(self, e)
+        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
+        return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""
@@ -289,42 +318,3 @@ class Dag:
         """Names of the operators that no other reads from."""
         ptr, _ = self.outgoing
         return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
-
-
-def _operator_of(graph: Dag, i: int) -> Operator:
-    """Return operator number `i`."""
-    attributes, input_shapes, output_shape = graph._details.get(i, ({}, (), None))
-    code = int(graph.intensity[i])
-    return Operator(
-        name=graph.names[i],
-        kind=graph.label("kind", i) or "op",
-        flops=float(graph.flops[i]),
-        nbytes=float(graph.nbytes[i]),
-        weight_nbytes=float(graph.weight_nbytes[i]),
-        time=optional(graph.time[i]),
-        kernels=tuple(
-            Kernel(
-                int(graph.kernel_blocks[k]),
-                int(graph.kernel_threads[k]),
-                int(graph.kernel_registers[k]),
-                int(graph.kernel_shared_memory[k]),
-                float(graph.kernel_share[k]),
-                float(graph.kernel_efficiency[k]),
-            )
-            for k in range(graph.kernel_ptr[i], graph.kernel_ptr[i + 1])
-        ),
-        utilization=optional(graph.utilization[i]),
-        intensity=None if code < 0 else INTENSITIES[code],
-        dtype=graph.label("dtype", i) or "fp32",
-        attributes=attributes,
-        input_shapes=input_shapes,
-        output_shape=output_shape,
-        block=graph.label("block", i),
-        host=float(graph.host[i]),
-    )
-
-
-def _edge_of(graph: Dag, e: int) -> Edge:
-    """Return edge number `e`."""
-    src, dst = graph.names[graph.src[e]], graph.names[graph.dst[e]]
-    return Edge(src, dst, float(graph.edge_nbytes[e]), optional(graph.edge_transfer[e]))

@@ -235,15 +235,6 @@ class Timeline:
         np.maximum.at(end, self.op[kernels], self.end[kernels])
         return dict(zip(self.graph.names, zip(start.tolist(), end.tolist(), strict=True), strict=True))
 
-    def busy_time(self) -> dict[tuple[str, int], float]:
-        """Return the us in which each stream of each device ran a kernel or a copy."""
-        work = np.flatnonzero(self.kind <= COPY)
-        busy: dict[tuple[str, int], float] = {}
-        for i in work.tolist():  # the spans of a stream follow each other
-            key = (self.program.devices[self.device[i]], int(self.stream[i]))
-            busy[key] = busy.get(key, 0.0) + float(self.end[i] - self.start[i])
-        return dict(sorted(busy.items(), key=lambda entry: (self.cluster.index[entry[0][0]], entry[0][1])))
-
     def device_busy_time(self) -> dict[str, float]:
         """Return the us in which each device ran at least one kernel."""
         kernels = self.kind == KERNEL
