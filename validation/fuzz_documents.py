@@ -113,36 +113,6 @@ def hios_graphs() -> tuple[bytes, ...]:
     return b"3\n0 0.5 0.8\n1 0.25 1.0\n2 1.5 0.1\n3\n0 1 0.25\n0 2 0.001\n1 2 1e-2\n", b"1\n7 1 1\n0\n"
 
 
-def wfcommons() -> tuple[bytes, ...]:
-    """Return workflows in each version of WfFormat."""
-
-    def old(version: str, runtime: str, size: str) -> bytes:
-        files = [{"name": "f", "link": "output", size: 100}, {"name": "g", "link": "output", size: 7}]
-        first = {"name": "split", "type": "compute", runtime: 12.16, "files": files}
-        row = {"name": "work", "id": "ID1", "category": "grep", "parents": ["split"], runtime: 1.1}
-        row["files"] = [{"name": "f", "link": "input", size: 100}]
-        rows = [first, row, {"name": "join", "parents": ["split", "ID1"], "files": []}]
-        return _json({"name": "fork", "schemaVersion": version, "workflow": {"tasks": rows}})
-
-    (new,) = _written(example_graph(), "wfcommons")
-    flat = (old("1.3", "runtime", "size"), old("1.4", "runtimeInSeconds", "sizeInBytes"))
-    return new, new.replace(b'"1.5"', b'"1.6"'), *flat
-
-
-def chakras() -> tuple[bytes, ...]:
-    """Return traces of Chakra: lines, objects one behind the other, a list, an object that holds them."""
-    rows = [
-        {"id": 0, "name": "load", "type": 2, "attr": [{"name": "tensor_size", "uint64_val": 1024}]},
-        {"id": 1, "name": "aten::mm", "type": 4, "ctrl_deps": [0], "duration_micros": 12,
-         "attr": [{"name": "is_cpu_op", "bool_val": False}, {"name": "num_ops", "int64_val": 5000000000}]},
-        {"id": 7, "name": "aten::mm", "type": "COMM_COLL_NODE", "dataDeps": ["0", "1"], "durationMicros": "30",
-         "attr": [{"name": "dims", "boolList": {"values": [True, False]}}, {"name": "kind", "stringVal": "sum"},
-                  {"name": "duration_us", "doubleVal": 30.25}]},
-    ]  # fmt: skip
-    behind = "".join(json.dumps(row, indent=2) for row in [{"version": "0.0.4"}, *rows])
-    return *_written(example_graph(), "chakra"), behind.encode(), _json(rows), _json({"nodes": rows})
-
-
 def ios() -> tuple[bytes, ...]:
     """Return graphs and schedules of IOS."""
     make = _of_tests("ios_documents")

@@ -87,7 +87,7 @@ def _any_format() -> tuple[bytes, ...]:
 
 
 _MIXED: Final = (
-    documents.graphs, documents.schedules, documents.profiles, documents.wfcommons, documents.chakras, documents.ios,
+    documents.graphs, documents.schedules, documents.profiles, documents.ios,
     documents.hios, documents.kinetos, documents.wirings,
 )  # fmt: skip
 _FILES: Final = {
@@ -104,8 +104,6 @@ PARSERS: Final[Mapping[str, Parser]] = {
                   written_as="stg"),
     "hios-graph": Parser(documents.hios_graphs, "text", "net.txt", _of("hios-graph", {"floor": 2.0}),
                          written_as="hios-graph"),
-    "wfcommons": Parser(documents.wfcommons, "json", "net.json", _of("wfcommons"), written_as="wfcommons"),
-    "chakra": Parser(documents.chakras, "json", "net.json", _of("chakra"), written_as="chakra"),
     "ios": Parser(documents.ios, "json", "net.json", _of("ios", {"on": "x", **_IOS}), written_as="ios"),
     "ios-graph": Parser(
         documents.ios, "json", "net.json",

@@ -120,7 +120,7 @@ VALUES = {
     "file": st.sampled_from(["t.json", "u.json", "missing/t.json", "graph.json", "."]),
     "picture": st.sampled_from(["t.svg", "t.jpg", "missing/t.svg"]),
     "shape": st.sampled_from(["x=1,3,8,8", "x=0", "x", "=1", "x=1,,2", "x=" + "9" * 30]),
-    "format": st.sampled_from(["simsched", "dot", "stg", "onnx", "kineto", "ios", "hios-graph", "chakra", "tf", ""]),
+    "format": st.sampled_from(["simsched", "dot", "stg", "onnx", "kineto", "ios", "hios-graph", "tf", ""]),
 }
 
 

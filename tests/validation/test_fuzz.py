@@ -156,7 +156,7 @@ def test_the_same_seed_reads_the_same_documents(tmp_path, monkeypatch):
 
 def test_steps_may_be_any_numbers():
     """The largest numbers that are drawn, for each change at each level."""
-    for parser in (PARSERS["dot"], PARSERS["chakra"], PARSERS["onnx"]):
+    for parser in (PARSERS["dot"], PARSERS["ios"], PARSERS["onnx"]):
         documents = parser.documents()[:2]
         spoiled = [
             spoil(documents, parser.structure, 63, [(level, change, where, where // 2)])

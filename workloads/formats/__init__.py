@@ -2,10 +2,10 @@
 
 >>> from workloads.formats import FORMATS
 >>> list(FORMATS)
-['simsched', 'onnx', 'dot', 'stg', 'kineto', 'rows', 'hios', 'ios', 'hios-graph', 'wfcommons', 'chakra']
+['simsched', 'onnx', 'dot', 'stg', 'kineto', 'rows', 'hios', 'ios', 'hios-graph']
 
 `read` and `write` choose the format by the file; each format is also a module of its own, with its documentation:
-`onnx_models`, `dot`, `stg`, `kineto`, `rows`, `hios`, `ios`, `hios_graph`, `wfcommons`, `chakra`, `native`. Modules of
+`onnx_models`, `dot`, `stg`, `kineto`, `rows`, `hios`, `ios`, `hios_graph`, `native`. Modules of
 PyTorch are imported from memory, by `torch_fx`; graphs of networkx by `OpGraph.from_networkx`.
 """
 

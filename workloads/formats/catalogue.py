@@ -1,6 +1,5 @@
 """The formats by name: which file is in which, and who reads and writes it."""
 
-import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     Found = OpGraph | Schedule | Program | Profile
 
-_logger = logging.getLogger(__name__)
-
 _HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
 _GZIP: Final = b"\x1f\x8b"
 _BEGINNINGS: Final = {"onnx": rb"\x08[\x01-\x20]", "dot": rb"(?i)\s*(?:strict\s+)?(?:di)?graph\b"}  # besides JSON
@@ -37,7 +34,6 @@ class Format(NamedTuple):
     keys: tuple[str, ...] = ()
     graph: str | None = None
     """Reads the graph alone, where `read` gives a schedule or profile."""
-    loses_kernels: bool = False
 
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
@@ -62,15 +58,6 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             graph="ios:read_ios_graph",
         ),
         "hios-graph": Format("graph", "hios_graph:read_hios_graph", "hios_graph:write_hios_graph", (".txt",)),
-        "wfcommons": Format(
-            "graph", "wfcommons:read_wfcommons", "wfcommons:write_wfcommons", (), ("workflow",),
-            loses_kernels=True,
-        ),
-        "chakra": Format(
-            "graph", "chakra:read_chakra", "chakra:write_chakra", (),
-            ("ctrl_deps", "ctrlDeps", "data_deps", "dataDeps", "duration_micros", "durationMicros"),
-            loses_kernels=True,
-        ),
     }
 )  # fmt: skip
 """Those of JSON are told apart by the keys that stand near their beginning, in this order."""
@@ -203,11 +190,6 @@ def write(subject: "Found", path: str | os.PathLike[str], format: str | None = N
     if kind in ("profile", "program") and kind not in entry.holds:
         raise FormatError(f"{path}: a {kind} cannot be written as {name}, which holds a {entry.holds}")
     _function(entry.write)(subject, path)
-    n_kernels = int(subject.kernel_ptr[-1]) if isinstance(subject, OpGraph) else 0
-    if entry.loses_kernels and n_kernels:
-        _logger.warning(
-            "%s: %s has no place for kernels; %d were left out, so nothing loads the GPU", path, name, n_kernels
-        )
     return name
 
 
