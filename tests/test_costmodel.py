@@ -49,5 +49,5 @@ def test_warps_that_fill_an_sm():
 @pytest.mark.parametrize("name", PRIORS)
 def test_priors_lie_in_their_intervals(name):
     prior = PRIORS[name]
-    assert 0 < prior.low <= prior.value <= prior.high
+    assert 0 <= prior.low <= prior.value <= prior.high
     assert prior.source

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,19 @@ TENSOR_EFFICIENCY: Final = PRIORS["tensor_efficiency"].value
 MEMORY_EFFICIENCY: Final = PRIORS["memory_efficiency"].value
 SHORTEST_KERNEL: Final = PRIORS["shortest_kernel"].value
 DRAM_WARPS: Final = PRIORS["dram_warps"].value
+
+
+class Rates(NamedTuple):
+    """What the roofline takes for granted: see `PRIORS`, under these names."""
+
+    compute_efficiency: float = COMPUTE_EFFICIENCY
+    tensor_efficiency: float = TENSOR_EFFICIENCY
+    memory_efficiency: float = MEMORY_EFFICIENCY
+    shortest_kernel: float = SHORTEST_KERNEL
+    dram_warps: float = DRAM_WARPS
+
+
+USUAL: Final = Rates()
 
 
 class CostModel(Protocol):
@@ -58,22 +71,22 @@ def roofline(op: Operator, device: Device) -> float:
     return total
 
 
-def _flop_rate(device: Device, dtype: str) -> float:
+def _flop_rate(device: Device, dtype: str, rates: Rates = USUAL) -> float:
     """Return the FLOP per us that tuned libraries reach where the grid is large enough."""
     peak = device.peak_rate(dtype)
-    return peak * (TENSOR_EFFICIENCY if peak > device.peak["fp32"] else COMPUTE_EFFICIENCY)
+    return peak * (rates.tensor_efficiency if peak > device.peak["fp32"] else rates.compute_efficiency)
 
 
-def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
-    """Return `roofline` of some operators of a graph, shape of `ops`."""
+def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
+    """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others."""
     codes, texts = graph.labels("dtype")
-    rate = np.array([_flop_rate(device, text or "fp32") for text in texts])[codes[ops]]
+    rate = np.array([_flop_rate(device, text or "fp32", rates) for text in texts])[codes[ops]]
     with np.errstate(over="ignore"):
         compute: Floats = graph.flops[ops] / rate
-        memory: Floats = graph.nbytes[ops] / (device.bandwidth * MEMORY_EFFICIENCY)
+        memory: Floats = graph.nbytes[ops] / (device.bandwidth * rates.memory_efficiency)
         first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
         if not n_kernels.any():
-            whole: Floats = SHORTEST_KERNEL + np.maximum(compute, memory)
+            whole: Floats = rates.shortest_kernel + np.maximum(compute, memory)
             return whole
         row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
         k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
@@ -86,8 +99,8 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device) -> Floats:
         warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
         part[known] = warps / (device.sms * device.saturating_warps)
         times = np.zeros(len(ops))
-        longer = np.maximum(compute / np.minimum(1.0, part), memory / np.minimum(1.0, part / DRAM_WARPS))
-        np.add.at(times, row, SHORTEST_KERNEL + share * longer)
+        longer = np.maximum(compute / np.minimum(1.0, part), memory / np.minimum(1.0, part / rates.dram_warps))
+        np.add.at(times, row, rates.shortest_kernel + share * longer)
     return times
 
 

@@ -30,6 +30,25 @@ PRIORS: Final[Mapping[str, Prior]] = MappingProxyType(
         "dram_warps": Prior(
             2.5, 1.5, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3"
         ),
+        "operator": Prior(
+            1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
+            "that do the same: prior, wide enough for 50 published speedups"
+        ),
+        "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
+        "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
+        "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
+        "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
+        "copy": Prior(4.5, 3.0, 10.0, "us; as a launch: prior"),
+        "barrier": Prior(10.0, 5.0, 20.0, "us; twice either way: prior"),
+        "gap": Prior(0.9, 0.5, 2.3, "us; back to back on a stream in published traces: 0.06 to 2.25"),
+        "hop": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
+        "graph_launch": Prior(6.0, 3.0, 12.0, "us; twice either way: prior"),
+        "graph_node": Prior(0.9, 0.45, 1.8, "us; twice either way: prior"),
+        "interference": Prior(0.06, 0.0, 0.12, "none seen by a cycle-level simulator: prior"),
+        "least_sm_share": Prior(0.1, 0.05, 0.2, "twice either way: prior"),
+        "block_spread": Prior(0.08, 0.0, 0.16, "0.16 fits pairs of kernels on a GTX 950; none: prior"),
+        "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
+        "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
         "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
         "pcie4": Prior(24.0, 7.1, 26.0, "GB/s; low: pinned host memory to an A100 in a published profiler trace"),
     }

@@ -1,0 +1,328 @@
+"""Ranges: between what makespans and speedups lie with 90 %, by what is not sure of a cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import erf, log, sqrt
+from statistics import NormalDist
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from simsched.base.codec import Checked
+from simsched.base.errors import SimulationError
+from simsched.base.kinds import Amount, Count
+from simsched.calibration import Calibration
+from simsched.calibration.parameters import with_values
+from simsched.model.calibrated import Target, bare
+from simsched.model.cluster import PRIORS, Cluster, Device
+from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
+from simsched.model.costmodel import CostModel, Rates, operator_times, rooflines
+from simsched.model.graph import Operator, OpGraph
+from simsched.model.graph.columns import Floats, Indices
+from simsched.model.program import Program
+from simsched.simulator.worlds import World, simulate_worlds
+
+SURE: Final = 0.9
+"""With which a range holds the truth, and from which on one schedule is said to be faster than another."""
+MODEL_ERROR: Final = 0.03
+"""Standard deviation of simulated over measured time where all parameters are known: 2.4 % in the mean, and 4.4 % at the
+90th percentile, of schedules of the synthetic device that no fit has seen (`docs/background/accuracy.md`)."""
+_MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
+_DRAWS, _FEWEST = 32, 8
+_MOST: Final = 2**22  # instructions of all programs in all worlds
+_TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
+_OF_DEVICES: Final = (
+    "launch", "launch_latency", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
+    "interference", "least_sm_share", "block_spread",
+)  # fmt: skip
+_SETTLED_BY: Final = {
+    "saturating_warps": "solo", "bandwidth": "solo", "block_spread": "solo", "kernel_latency": "solo",
+    "interference": "pair", "least_sm_share": "pair", "interleave": "pair", "link": "transfer", "copy": "transfer",
+    "copy_rate": "transfer", **dict.fromkeys((name for name in OVERHEADS if name != "copy"), "overhead"),
+}  # fmt: skip
+_NORMAL: Final = np.array([NormalDist().inv_cdf((i + 0.5) / 41) for i in range(41)])
+_OWN: Final = 4096  # factors of operators; those that do the same have the same
+
+
+class Unsure(NamedTuple):
+    """A number that is not sure: drawn evenly in its logarithm, or evenly itself where it may be 0.
+
+    `relative`: `low` and `high` are factors of what the cluster has.
+    """
+
+    name: str
+    low: float
+    high: float
+    relative: bool = True
+
+    def at(self, part: Floats) -> Floats:
+        """Return the values at parts of the way from the least to the most."""
+        even = self.low + part * (self.high - self.low)
+        found: Floats = np.exp(np.log(self.low) + part * log(self.high / self.low)) if self.low > 0 else even
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Checked):
+    """What ranges come from, and what they hang on.
+
+    Parameters
+    ----------
+    draws
+        Worlds that were drawn.
+    basis
+        ``"uncalibrated"``, or ``"calibrated"`` and the date.
+    model_error
+        Standard deviation of simulated over true time that is added, as a fraction.
+    hangs_on, correlation
+        The parameter with which the speedup of the best schedule goes, in rank correlation; None if with no single one.
+    settled_by
+        The measurement that would make the ranges narrower.
+    """
+
+    SUBJECT, ERROR = "a doubt", SimulationError
+    draws: Count
+    basis: str
+    model_error: Amount
+    hangs_on: str | None
+    correlation: float | None
+    settled_by: str
+
+    def __str__(self) -> str:
+        on = "no single parameter" if self.hangs_on is None else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
+        return f"the speedup hangs most on {on}; {self.settled_by} would settle it"
+
+
+class Ranged(NamedTuple):
+    """Between what the makespan of a schedule in us lies, and its speedup, and its place.
+
+    The place is one more than the number of schedules that are faster with 90 %.
+    """
+
+    makespan: tuple[float, float]
+    speedup: tuple[float, float] | None
+    place: int
+
+
+def unsure_of(target: Target) -> tuple[Unsure, ...]:
+    """Return what is not sure of a cluster: intervals of its calibration, and of priors where it has none."""
+    fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
+    found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
+    names = [*_OF_DEVICES, *(("link.latency", "link.bandwidth") if bare(target).links else ())]
+    for name in names:
+        if name not in fitted and not any(each.startswith(f"{name}.") for each in fitted):
+            found.append(_prior(name))
+    if "saturating_warps" not in fitted:
+        found.append(_prior("saturating_cycles")._replace(name="saturating_warps"))
+    return (*found, *(Unsure(name, PRIORS[name].low, PRIORS[name].high, relative=False) for name in Rates._fields))
+
+
+def _prior(name: str) -> Unsure:
+    value, low, high, _ = PRIORS[name]
+    return Unsure(name, low / value, high / value)
+
+
+def ranges(
+    programs: Mapping[str, Program],
+    target: Target,
+    cost: CostModel | None = None,
+    *,
+    reference: Program | None = None,
+    seed: int = 0,
+) -> tuple[dict[str, Ranged], Doubt] | None:
+    """Return between what the makespans of some programs lie with 90 %, and their speedups.
+
+    Parameters
+    ----------
+    programs
+        By name, lowered for the cluster.
+    target, cost
+        As in `simulate`.
+    reference
+        What speedups are measured against, in the same world; None for none.
+    seed
+        Of the worlds.
+
+    Returns
+    -------
+    tuple or None
+        A range for each program, and what they come from. None if the programs are too large for eight worlds.
+
+    Notes
+    -----
+    32 worlds are drawn, fewer for large programs: a Latin hypercube over the intervals of all that is not sure of the
+    cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its rates and by a
+    factor of their own that all which do the same share; a `time` that was given or measured stays. All programs run in
+    the same worlds, so that what is common to two of them leaves their ratio alone. On top comes the error of the model,
+    independent for each program: of a calibration that over its held-out runs, else `MODEL_ERROR`.
+    """
+    cluster, names = bare(target), list(programs)
+    distinct: dict[Any, int] = {}
+    which = [distinct.setdefault(_key(program), len(distinct)) for program in [*programs.values(), *_given(reference)]]
+    runs = {number: program for number, program in zip(which, [*programs.values(), *_given(reference)], strict=True)}
+    draws = min(_DRAWS, _MOST // max(1, sum(len(program) for program in runs.values())))
+    if draws < _FEWEST:
+        return None
+    unsure = unsure_of(target)
+    drawn = _drawn(unsure, draws, seed)
+    fixed = _Fixed(target, cost)
+    worlds = [
+        World(_changed(cluster, unsure, values), _Priced(fixed, _rates(unsure, values), _own(seed, draws)[w]))
+        for w, values in enumerate(drawn)
+    ]  # fmt: skip
+    times = np.log(simulate_worlds([runs[number] for number in range(len(runs))], worlds))[which]
+    error = _model_error(target)
+    base = None if reference is None else times[-1]
+    slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
+    found = {}
+    for i, name in enumerate(names):
+        same = reference is not None and which[i] == which[-1]
+        speedup = None if base is None else (1.0, 1.0) if same else _range(base - times[i], error * sqrt(2))
+        found[name] = Ranged(_range(times[i], error), speedup, 1 + int(slower[i].sum()))
+    best = int(times[: len(names)].mean(axis=1).argmin()) if names else 0
+    asked = -times[best] if base is None or which[best] == which[-1] else base - times[best]
+    return found, _doubt(target, unsure, drawn, asked, error)
+
+
+def _given(program: Program | None) -> list[Program]:
+    return [] if program is None else [program]
+
+
+def _key(program: Program) -> tuple[Any, ...]:
+    """Return what tells a program from others that take another time."""
+    columns = program.thread_ptr, program.action, program.device, program.stream, program.argument, program.priority
+    return id(program.graph), program.execution, *(column.tobytes() for column in columns)
+
+
+def _drawn(unsure: Sequence[Unsure], draws: int, seed: int) -> Floats:
+    """Return a value of each number in each world, shape (draws, n_unsure): each as often from every part of its way."""
+    rng = np.random.default_rng([seed, 0])
+    parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
+    return np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T
+
+
+@cache
+def _own(seed: int, draws: int) -> Floats:
+    """Return the factors of operators that do different things, shape (draws, _OWN)."""
+    parts = np.random.default_rng([seed, 1]).random((draws, _OWN))
+    return _prior("operator").at(parts)
+
+
+def _rates(unsure: Sequence[Unsure], values: Floats) -> Rates:
+    return Rates(**{each.name: float(x) for each, x in zip(unsure, values, strict=True) if each.name in Rates._fields})
+
+
+def _changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
+    """Return the cluster with what was drawn of it."""
+    drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
+    factors = {each.name: x for each, x in drawn.items() if each.relative}
+    links = tuple(
+        (a, b, replace(link, **{name: getattr(link, name) * factors.get(f"link.{name}", 1.0)
+                                for name in ("latency", "bandwidth")}))
+        for a, b, link in cluster.links
+    )  # fmt: skip
+    kinds = [_scaled(device, factors) for device in cluster.kinds]
+    devices = tuple(
+        replace(kinds[kind], name=device.name) for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
+    )
+    return with_values(
+        replace(cluster, devices=devices, links=links), {each.name: x for each, x in drawn.items() if not each.relative}
+    )  # fmt: skip
+
+
+def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
+    changes: dict[str, Any] = {
+        name: getattr(device, name) * x
+        for name, x in factors.items()
+        if not name.startswith(("link.", "interference"))
+    }
+    for name, most in (("block_spread", LARGEST_SPREAD), ("least_sm_share", 1.0)):
+        changes[name] = min(most, changes.get(name, getattr(device, name)))
+    by = factors.get("interference", 1.0)
+    return replace(device, **changes, interference=tuple(tuple(x * by for x in row) for row in device.interference))
+
+
+class _Fixed:
+    """Times of operators that are the same in all worlds, NaN where they are not."""
+
+    def __init__(self, target: Target, cost: CostModel | None) -> None:
+        self._target, self._cost = target, cost
+        self._known: dict[tuple[int, str], Floats] = {}
+        self._own: dict[int, Indices] = {}
+        self._graphs: list[OpGraph] = []  # whose ids are in use
+
+    def times(self, graph: OpGraph, device: Device) -> Floats:
+        """Return the time of each operator on a device."""
+        key = id(graph), device.name
+        if key not in self._known:
+            self._graphs.append(graph)
+            device = bare(self._target)[device.name]
+            times = graph.time if self._cost is None else operator_times(graph, device, self._cost)
+            if self._cost is None and isinstance(self._target, Calibration):  # not as good as measured where scaled
+                known = [self._target.is_measured(op) for op in graph.operators]
+                times = np.where(known, times, np.nan)
+            self._known[key] = times
+        return self._known[key]
+
+    def own(self, graph: OpGraph) -> Indices:
+        """Return which factor each operator has."""
+        if id(graph) not in self._own:
+            codes, kinds = graph.labels("kind")
+            does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
+            texts = (f"{kinds[code]} {flops} {nbytes}" for code, flops, nbytes in does)
+            self._own[id(graph)] = np.array([crc32(text.encode()) % _OWN for text in texts], np.int64)
+        return self._own[id(graph)]
+
+
+class _Priced:
+    """The cost model of a world: what is fixed, and rooflines at its rates."""
+
+    def __init__(self, fixed: _Fixed, rates: Rates, own: Floats) -> None:
+        self._fixed, self._rates, self._own = fixed, rates, own
+
+    def __call__(self, op: Operator, device: Device) -> float:
+        return float(self.operator_times(OpGraph([op]), device, np.zeros(1, np.int64))[0])
+
+    def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
+        """Return the times in us of some operators on a device."""
+        times = self._fixed.times(graph, device)[ops]
+        rows = np.flatnonzero(np.isnan(times))
+        if len(rows):
+            times[rows] = rooflines(graph, ops[rows], device, self._rates) * self._own[self._fixed.own(graph)[ops[rows]]]
+        return times
+
+
+def _range(logs: Floats, error: float) -> tuple[float, float]:
+    """Return between what a number lies with 90 %, given its logarithm in each world and the error of the model."""
+    low, high = np.exp(np.quantile(np.add.outer(logs, error * _NORMAL), [(1 - SURE) / 2, (1 + SURE) / 2]))
+    return float(low), float(high)
+
+
+def _certainly_slower(logs: Floats, which: Indices, error: float) -> Any:
+    """Return of each program which others are faster with 90 %, shape (n, n); those alike are not."""
+    apart = (logs[:, None] - logs[None]) / (2 * error)  # two errors: sqrt(2) of one; and sqrt(2) of erf
+    chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart)).mean(axis=2)
+    return (chance >= SURE) & (which[:, None] != which)
+
+
+def _model_error(target: Target) -> float:
+    held_out = target.error if isinstance(target, Calibration) else None
+    return MODEL_ERROR if held_out is None else max(0.01, _MEAN_TO_SD * held_out.mean)
+
+
+def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
+    """Return what some logarithms, one in each world, go with most."""
+    ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        found = np.nan_to_num(np.corrcoef(ranked.T)[-1, :-1]) if np.ptp(asked) > 0 else np.zeros(len(unsure))
+    most = int(np.abs(found).argmax())
+    telling = bool(abs(found[most]) >= _TELLING)
+    name = unsure[most].name
+    family = next((_SETTLED_BY[key] for key in (name, name.split(".")[0]) if key in _SETTLED_BY), None)
+    measured = "the times of its operators in place (`simsched profile`)"
+    settled = measured if family is None or not telling else f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
+    date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
+    basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
+    return Doubt(len(drawn), basis, error, name if telling else None, float(found[most]) if telling else None, settled)
