@@ -14,7 +14,7 @@ from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError
 from simsched.base.kinds import Amount, Count
 from simsched.calibration import Calibration
-from simsched.calibration.parameters import with_values
+from simsched.calibration.parameters import SMALLEST, with_values
 from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
@@ -27,8 +27,8 @@ from simsched.simulator.worlds import World, simulate_worlds
 SURE: Final = 0.9
 """With which a range holds the truth, and from which on one schedule is said to be faster than another."""
 MODEL_ERROR: Final = 0.03
-"""Standard deviation of simulated over measured time where all parameters are known: 2.4 % in the mean, and 4.4 % at the
-90th percentile, of schedules of the synthetic device that no fit has seen (`docs/background/accuracy.md`)."""
+"""Standard deviation of simulated over measured time where all parameters are known: 2.4 % in the mean, and 4.4 % at
+the 90th percentile, of schedules of the synthetic device that no fit has seen (`docs/background/accuracy.md`)."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
 _MOST: Final = 2**22  # instructions of all programs in all worlds
@@ -91,7 +91,11 @@ class Doubt(Checked):
     settled_by: str
 
     def __str__(self) -> str:
-        on = "no single parameter" if self.hangs_on is None else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
+        on = (
+            "no single parameter"
+            if self.hangs_on is None
+            else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
+        )
         return f"the speedup hangs most on {on}; {self.settled_by} would settle it"
 
 
@@ -153,15 +157,15 @@ def ranges(
     Notes
     -----
     32 worlds are drawn, fewer for large programs: a Latin hypercube over the intervals of all that is not sure of the
-    cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its rates and by a
-    factor of their own that all which do the same share; a `time` that was given or measured stays. All programs run in
-    the same worlds, so that what is common to two of them leaves their ratio alone. On top comes the error of the model,
+    cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its rates and by
+    a factor of their own that all which do the same share; a `time` that was given or measured stays. All programs run
+    in the same worlds, so that what is common to two of them leaves their ratio alone. The error of the model is added,
     independent for each program: of a calibration that over its held-out runs, else `MODEL_ERROR`.
     """
     cluster, names = bare(target), list(programs)
     distinct: dict[Any, int] = {}
     which = [distinct.setdefault(_key(program), len(distinct)) for program in [*programs.values(), *_given(reference)]]
-    runs = {number: program for number, program in zip(which, [*programs.values(), *_given(reference)], strict=True)}
+    runs = dict(zip(which, [*programs.values(), *_given(reference)], strict=True))
     draws = min(_DRAWS, _MOST // max(1, sum(len(program) for program in runs.values())))
     if draws < _FEWEST:
         return None
@@ -172,13 +176,13 @@ def ranges(
         World(_changed(cluster, unsure, values), _Priced(fixed, _rates(unsure, values), _own(seed, draws)[w]))
         for w, values in enumerate(drawn)
     ]  # fmt: skip
-    times = np.log(simulate_worlds([runs[number] for number in range(len(runs))], worlds))[which]
+    times = np.log(np.maximum(SMALLEST, simulate_worlds([runs[number] for number in range(len(runs))], worlds)))[which]
     error = _model_error(target)
     base = None if reference is None else times[-1]
     slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
     found = {}
     for i, name in enumerate(names):
-        same = reference is not None and which[i] == which[-1]
+        same = base is not None and np.array_equal(times[i], base)
         speedup = None if base is None else (1.0, 1.0) if same else _range(base - times[i], error * sqrt(2))
         found[name] = Ranged(_range(times[i], error), speedup, 1 + int(slower[i].sum()))
     best = int(times[: len(names)].mean(axis=1).argmin()) if names else 0
@@ -197,7 +201,7 @@ def _key(program: Program) -> tuple[Any, ...]:
 
 
 def _drawn(unsure: Sequence[Unsure], draws: int, seed: int) -> Floats:
-    """Return a value of each number in each world, shape (draws, n_unsure): each as often from every part of its way."""
+    """Return a value of each number in each world, shape (draws, n_unsure), evenly from every part of its way."""
     rng = np.random.default_rng([seed, 0])
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
     return np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T
@@ -225,7 +229,8 @@ def _changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clus
     )  # fmt: skip
     kinds = [_scaled(device, factors) for device in cluster.kinds]
     devices = tuple(
-        replace(kinds[kind], name=device.name) for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
+        replace(kinds[kind], name=device.name)
+        for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
     )
     return with_values(
         replace(cluster, devices=devices, links=links), {each.name: x for each, x in drawn.items() if not each.relative}
@@ -234,14 +239,13 @@ def _changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clus
 
 def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
     changes: dict[str, Any] = {
-        name: getattr(device, name) * x
-        for name, x in factors.items()
-        if not name.startswith(("link.", "interference"))
+        name: getattr(device, name) * x for name, x in factors.items() if not name.startswith(("link.", "interference"))
     }
     for name, most in (("block_spread", LARGEST_SPREAD), ("least_sm_share", 1.0)):
         changes[name] = min(most, changes.get(name, getattr(device, name)))
     by = factors.get("interference", 1.0)
-    return replace(device, **changes, interference=tuple(tuple(x * by for x in row) for row in device.interference))
+    (a, b), (c, d) = device.interference
+    return replace(device, **changes, interference=((a * by, b * by), (c * by, d * by)))
 
 
 class _Fixed:
@@ -290,7 +294,9 @@ class _Priced:
         times = self._fixed.times(graph, device)[ops]
         rows = np.flatnonzero(np.isnan(times))
         if len(rows):
-            times[rows] = rooflines(graph, ops[rows], device, self._rates) * self._own[self._fixed.own(graph)[ops[rows]]]
+            times[rows] = (
+                rooflines(graph, ops[rows], device, self._rates) * self._own[self._fixed.own(graph)[ops[rows]]]
+            )
         return times
 
 
@@ -316,13 +322,19 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
     """Return what some logarithms, one in each world, go with most."""
     ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        found = np.nan_to_num(np.corrcoef(ranked.T)[-1, :-1]) if np.ptp(asked) > 0 else np.zeros(len(unsure))
+        found = (
+            np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1]) if np.ptp(asked) > 0 else np.zeros(len(unsure))
+        )
     most = int(np.abs(found).argmax())
     telling = bool(abs(found[most]) >= _TELLING)
     name = unsure[most].name
     family = next((_SETTLED_BY[key] for key in (name, name.split(".")[0]) if key in _SETTLED_BY), None)
     measured = "the times of its operators in place (`simsched profile`)"
-    settled = measured if family is None or not telling else f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
+    settled = (
+        measured
+        if family is None or not telling
+        else f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
+    )
     date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
     basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
     return Doubt(len(drawn), basis, error, name if telling else None, float(found[most]) if telling else None, settled)

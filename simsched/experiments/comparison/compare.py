@@ -106,7 +106,7 @@ def compare(
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     draws = Draws(plain(jitter), seed) if traces and jitter is not None and seed is not None else None
     named = not (isinstance(schedulers, str) and schedulers in SETS)
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named)
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named, cluster)
 
 
 def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:

@@ -2,18 +2,21 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from simsched.base.codec import Document, aside, write
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, SimschedError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS
 from simsched.base.units import MS, format_bytes
 from simsched.experiments.comparison.row import Draws, Row, Sampling
+from simsched.experiments.ranges import Doubt, Ranged, ranges
 from simsched.experiments.result import Result
+from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -21,6 +24,7 @@ from simsched.model.graph.columns import Floats
 from simsched.model.graph.derived import with_times
 from simsched.model.schedule import NumberedPlan, Schedule
 from simsched.model.trace import Trace
+from simsched.schedulers import schedule
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.baking import placed_operator_times
 
@@ -104,6 +108,8 @@ class Comparison(Result, Document):
     named
         Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
         that does the same as another on one GPU.
+    target
+        What was compared on as it was given, which ranges are of; None once read from a file.
     """
 
     FORMAT, INDENT, FILE = "simsched.comparison", None, _File
@@ -117,6 +123,20 @@ class Comparison(Result, Document):
     draws: Draws | None = None
     cost: CostModel | None = None
     named: bool = aside(True)
+    target: Target | None = aside()
+
+    def ranges(self) -> tuple[dict[str, Ranged], Doubt] | None:
+        """Return between what makespans and speedups over ``sequential`` lie with 90 %, and what that hangs on.
+
+        By `simsched.experiments.ranges.ranges`; None of one that was read from a file, and of very large schedules.
+        """
+        if self.target is None or not self.plans:
+            return None
+        programs = {name: each.program for name, each in self.traces.items()}
+        base = programs.get("sequential")
+        with suppress(SimschedError):  # where that cannot be, makespans have ranges and speedups have none
+            base = base or schedule(self.graph, self.target, "sequential", self.cost).lower(self.cluster)
+        return ranges(programs, self.target, self.cost, reference=base)
 
     def summary(self) -> dict[str, Any]:
         """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from simsched.experiments.comparison import Comparison, Row
+from simsched.experiments.ranges import Doubt, Ranged
 
 _AS_GOOD: Final = 0.01  # of the least makespan
 
@@ -37,21 +38,33 @@ def why(comparison: Comparison, chosen: Row) -> str:
     assert best is not None
     assert best.makespan_us is not None
     assert chosen.makespan_us is not None
+    found = comparison.ranges()
     text = f"Run {chosen.scheduler}: {format_time(chosen.makespan_us)} simulated"
     if chosen.speedup is not None and chosen.scheduler != "sequential":
         text += f", {chosen.speedup:.2f} times as fast as one operator after the other"
+        text += "" if found is None else _between(found[0][chosen.scheduler], found[1])
     if chosen.over_bound is not None:
         text += f", {100 * (chosen.over_bound - 1):.1f} % above the lower bound"
     text += f", on {_count(chosen.devices, 'device')} with {_count(chosen.streams, 'stream')} and "
     text += f"{_count(chosen.syncs, 'synchronisation')}. "
+    if found is not None:
+        alike = [name for name, each in found[0].items() if each.place == 1 and name != chosen.scheduler]
+        text += f"Not told apart at 90 % from {', '.join(alike)}: measure them. " if alike else ""
+        text += f"{str(found[1])[0].upper()}{str(found[1])[1:]}. "
     if chosen is best:
-        return text + "No other schedule is faster."
+        return text + "No other schedule is simulated faster."
     more = chosen.makespan_us / best.makespan_us - 1 if best.makespan_us else 0.0
     return text + (
         f"{best.scheduler} is {100 * more:.2f} % faster with {_count(best.devices, 'device')}, "
         f"{_count(best.streams, 'stream')} and {_count(best.syncs, 'synchronisation')}: of schedules within 1 %, "
-        "which the model cannot tell apart, the simplest is recommended."
+        "which are nearer than the model is right, the simplest is recommended."
     )
+
+
+def _between(found: Ranged, doubt: Doubt) -> str:
+    """Return between what a speedup lies, and by what."""
+    low, high = found.speedup or (1.0, 1.0)
+    return f" ({low:.1f}-{high:.1f} with 90 %, {doubt.basis})"
 
 
 def _count(n: int | None, what: str) -> str:

@@ -1,0 +1,64 @@
+"""Ranges of makespans and speedups: what is not sure of a cluster, in worlds common to all schedules."""
+
+import numpy as np
+import pytest
+
+import simsched as ss
+from simsched.experiments.ranges import MODEL_ERROR, ranges, unsure_of
+from simsched.model.cluster import PRIORS
+from simsched.simulator.worlds import World, simulate_worlds
+
+OPERATORS = [ss.Operator("a", time=100.0, utilization=0.3), ss.Operator("b", time=100.0, utilization=0.3)]
+GRAPH = ss.OpGraph(OPERATORS, name="pair")
+CLUSTER = ss.Cluster.preset("a100")
+
+
+def test_a_world_is_simulated_as_its_cluster_is():
+    """A world whose cost model is that of the graph gives the makespan that `simulate` gives, on each cluster."""
+    plans = [ss.schedule(GRAPH, CLUSTER, name) for name in ("sequential", "lios")]
+    clusters = [CLUSTER.replace_devices(launch=us) for us in (1.0, 20.0)]
+    found = simulate_worlds(
+        [plan.lower(CLUSTER) for plan in plans], [World(each, lambda op, device: op.time) for each in clusters]
+    )  # fmt: skip
+    assert found.tolist() == [[ss.simulate(plan, each).makespan for each in clusters] for plan in plans]
+
+
+def test_what_is_given_and_what_is_common_leaves_a_speedup_alone():
+    """Two of 100 us after or beside each other: the times are given, and overheads are some us.
+
+    The speedup of about 1.9 lies within the model's error, 1.645 times sqrt(2) of 3 %: some 7 %.
+    """
+    found = ss.compare(GRAPH, CLUSTER, ["sequential", "lios"])
+    each, doubt = found.ranges()
+    low, high = each["lios"].speedup
+    assert low < found.rows[1].speedup < high
+    assert high / low == pytest.approx(np.exp(2 * 1.645 * 2**0.5 * MODEL_ERROR), rel=0.06)
+    assert each["sequential"].speedup == (1.0, 1.0)
+    assert (each["sequential"].place, each["lios"].place, doubt.basis) == (2, 1, "uncalibrated")
+
+
+def test_rooflines_are_less_sure_than_given_times():
+    """A roofline varies by its rates and by a factor of 0.7 to 1.4 that all operators alike share."""
+    graph = ss.OpGraph([ss.Operator("a", flops=1e10)])
+    program = ss.schedule(graph, CLUSTER, "sequential").lower(CLUSTER)
+    low, high = ranges({"one": program}, CLUSTER)[0]["one"].makespan
+    assert 1.5 < high / low < 1.4 / 0.7 * 1.0 / 0.75 * 1.1
+
+
+def test_schedules_alike_share_a_place_and_worlds_are_the_same_each_time():
+    program = ss.schedule(GRAPH, CLUSTER, "lios").lower(CLUSTER)
+    found = ranges({"a": program, "b": program}, CLUSTER)
+    assert [each.place for each in found[0].values()] == [1, 1]
+    assert found == ranges({"a": program, "b": program}, CLUSTER)
+
+
+def test_free_stays_free():
+    """Without overheads nothing of them is drawn: a time that is given is the makespan, but for the model's error."""
+    program = ss.schedule(ss.OpGraph([ss.Operator("a", time=50.0)]), CLUSTER, "sequential").lower(CLUSTER)
+    low, high = ranges({"one": program}, CLUSTER.without_overheads())[0]["one"].makespan
+    assert (low, high) == pytest.approx((50 * np.exp(-1.645 * MODEL_ERROR), 50 * np.exp(1.645 * MODEL_ERROR)), rel=5e-3)
+
+
+def test_every_prior_of_a_device_is_drawn():
+    names = {each.name for each in unsure_of(ss.Cluster.preset("a100", 2))}
+    assert names >= {name for name in PRIORS if not name.startswith(("pcie", "saturating_cycles", "operator"))}
