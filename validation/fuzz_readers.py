@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import simsched as ss
 from simsched.base.io import dump_json
-from simsched.experiments.accuracy.accuracy import Accuracy, load_accuracy
+from simsched.experiments.accuracy.accuracy import Accuracy
 from simsched.experiments.study import Results, Study
 from simsched.experiments.whatif import Answer, BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
 from validation import fuzz_documents
@@ -144,7 +144,7 @@ def accuracies() -> tuple[bytes, ...]:
 def read_accuracy(path: str) -> Accuracy:
     """Read a validation's folder, of whose files that of the accuracy is given."""
     with _beside(path, {"round-2.json": replays()[0]}) as folder:
-        return load_accuracy(folder)
+        return Accuracy.load(folder)
 
 
 class Page(NamedTuple):

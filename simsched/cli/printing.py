@@ -44,7 +44,7 @@ def print_table(table: Any) -> None:
 
     title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
     table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
-    console = Console(width=None if is_terminal() else 160)
+    console = Console(width=None if is_terminal() else 160, emoji=False)
     wide = console.options.update(max_width=160)
     for column in table.columns[:-1]:  # in the last one there may be a sentence, to be wrapped
         column.no_wrap = True

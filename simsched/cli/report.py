@@ -89,13 +89,13 @@ def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -
 
 def _folder(source: str) -> Any:
     """Return the study or the validation of a folder."""
-    from simsched.experiments.accuracy.accuracy import NAME, load_accuracy
+    from simsched.experiments.accuracy.accuracy import NAME, Accuracy
     from simsched.experiments.study.store import STUDY
 
     if Path(source, STUDY).exists():
         return ss.Results.open(source)
     if Path(source, NAME).exists():
-        return load_accuracy(source)
+        return Accuracy.load(source)
     raise FileError(
         f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
         "`simsched validate --resume FOLDER` does"

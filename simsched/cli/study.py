@@ -1,17 +1,21 @@
 """Commands of `simsched study`: many graphs, clusters and schedulers, resumable."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import simsched as ss
-from simsched.base.errors import StudyError
+from simsched.base.errors import FileError, StudyError
+from simsched.base.io import write_file
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, option
+from simsched.cli.options import Text, argument, file, option
 from simsched.cli.progress import watched
 
 study = typer.Typer(
@@ -87,13 +91,26 @@ def status(folder: Folder) -> None:
 def table(
     folder: Folder,
     csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
+    as_json: Annotated[bool, option("All rows as JSON.", "--json")] = False,
+    output: Annotated[Text, file("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
-    """Print means and standard deviations over the seeds, or every row as CSV."""
+    """Print means and standard deviations over the seeds, or every row as CSV or JSON."""
     found = ss.Results.open(folder)
-    if csv:
-        print(found.to_csv(), end="")
+    if output is not None:
+        writers: dict[str, Callable[[], str | bytes]] = {
+            ".csv": partial(found.to_csv, False),
+            ".json": found.to_json,
+            ".parquet": found.to_parquet,
+        }
+        if Path(output).suffix not in writers:
+            raise FileError(f"{output}: the name must end in one of {', '.join(writers)}")
+        write_file(output, writers[Path(output).suffix]())
+    if csv or as_json:
+        print(found.to_csv() if csv else found.to_json(), end="")
     else:
         out.print_table(found.table())
+    if output is not None and not csv and not as_json:
+        print(f"rows written to {output}")
 
 
 @study.command()

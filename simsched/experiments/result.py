@@ -1,25 +1,27 @@
-"""What the results of all experiments share: rows as data frames, CSV, Parquet and JSON, a table, and pictures."""
+"""What the results of all experiments share: rows as data frames, CSV, Parquet and JSON, a table, and a picture."""
 
 import csv
 import io
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError
 from simsched.base.io import dump_json
 from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.base.units import MS
 
 _WIDTH: Final = 140  # characters of a printed table
 _LARGEST: Final = 2**63
 
 
 class Result:
-    """What an experiment found: rows, a table that it prints as, and a picture."""
+    """What an experiment found: rows, a table that it prints as, a picture, and files.
 
-    VIEW: str
-    """Its picture in `VIEWS`."""
+    Each kind has ``save`` and ``load``, too: most of a JSON file, see `simsched.base.codec.Document`; a study and a
+    validation of their folder.
+    """
 
     @abstractmethod
     def records(self) -> Sequence[Mapping[str, Any]]:
@@ -28,6 +30,11 @@ class Result:
     @abstractmethod
     def table(self) -> Any:
         """Return the result as a `rich.table.Table`."""
+
+    @property
+    def view(self) -> str:
+        """Name of its picture in `VIEWS`: that of its class."""
+        return type(self).__name__.lower()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -81,7 +88,7 @@ class Result:
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
         """Draw the result, to a file or into axes of matplotlib; return the axes."""
-        return VIEWS[self.VIEW](self, path, ax=ax)
+        return VIEWS[self.view](self, path, ax=ax)
 
     def __repr__(self) -> str:
         return printed(self.table())
@@ -112,7 +119,7 @@ def printed(table: Any) -> str:
     """Return what a rich table looks like as plain text."""
     from rich.console import Console
 
-    console = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    console = Console(width=_WIDTH, emoji=False, color_system=None, force_terminal=False)
     title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
     with console.capture() as capture:
         for part in filter(None, (title, table, caption)):
@@ -121,15 +128,33 @@ def printed(table: Any) -> str:
 
 
 def table_of(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "", best: int = -1
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "", best: int = -1, left: int = 0
 ) -> Any:
-    """Return a rich table of texts: the first column to the left, the others to the right, one row set off."""
+    """Return a rich table of texts: the column `left` to the left, the others to the right, one row set off.
+
+    A row that is nothing but a name has dashes behind it, and matters less.
+    """
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=escape(title), title_justify="left", caption=escape(note) or None, caption_justify="left")
     for i, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="right" if i else "left")
+        table.add_column(escape(heading), justify="left" if i == left else "right")
     for i, row in enumerate(rows):
-        table.add_row(*map(escape, row), style="bold" if i == best else None)
+        cells = [*map(escape, row), *["-"] * (len(headings) - len(row))]
+        table.add_row(*cells, style="dim" if len(row) == 1 else "bold" if i == best else None)
     return table
+
+
+def time_text(us: float | None, unit: float) -> str:
+    """Return a time in ms or in us, as `unit` is, or a dash.
+
+    >>> time_text(1234.5, 1.0), time_text(1234.5, MS), time_text(None, MS)
+    ('1234.5', '1.234', '-')
+    """
+    return "-" if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
+
+
+def unit_of(times: Iterable[float | None]) -> tuple[float, str]:
+    """Return the unit of a table of times in us, and its name: ms if any of them is 1 ms or more."""
+    return (MS, "ms") if any((us or 0.0) >= MS for us in times) else (1.0, "us")

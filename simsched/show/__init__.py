@@ -2,7 +2,17 @@
 
 from simsched.base.shown import VIEWS
 
-_RESULTS = ("robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy")
+_RESULTS = (
+    "robustness",
+    "sweep",
+    "sensitivity",
+    "breakeven",
+    "explanation",
+    "throughput",
+    "accuracy",
+    "whatif",
+    "answer",
+)
 VIEWS.add(
     {
         "html": "simsched.show.notebook:html",

@@ -15,6 +15,7 @@ from simsched.show.paper import draw
 if TYPE_CHECKING:
     from simsched.experiments.accuracy import Accuracy
     from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
+    from simsched.experiments.whatif.answer import Outcome
 
 Path = str | os.PathLike[str] | None
 _BARS: Final = 15  # of a tornado
@@ -27,9 +28,9 @@ def draw_result(found: Any, path: Path = None, *, ax: Any = None) -> Any:
 
 def chart_of(found: Any) -> Chart:
     """Return the chart of a result; WhatIfError is raised where there is nothing to draw."""
-    if found.VIEW not in _CHARTS:
+    if found.view not in _CHARTS:
         raise WhatIfError(f"no chart is known of a {type(found).__name__}")
-    return _CHARTS[found.VIEW](found)
+    return _CHARTS[found.view](found)
 
 
 def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
@@ -50,6 +51,12 @@ def _breakeven(found: "BreakEven") -> Chart:
         upright=tuple(each.factor for each in found.crossings),
     )  # fmt: skip
     return timed(chart)
+
+
+def _outcome(found: "Outcome") -> Chart:
+    """Return the makespans before and after changes, and with the plan kept where it was made anew."""
+    times = {name: run.makespan for name, run in found.runs.items()}
+    return timed(Chart("bar", named(times), y=Axis("makespan"), title=found.title))
 
 
 def _explanation(found: "Explanation") -> Chart:
@@ -137,5 +144,5 @@ def _accuracy(found: "Accuracy") -> Chart:
 # by the views of results: none of their packages is imported for nothing
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "robustness": _robustness, "breakeven": _breakeven, "explanation": _explanation, "throughput": _throughput,
-    "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy,
+    "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy, "whatif": _outcome, "answer": _outcome,
 }  # fmt: skip

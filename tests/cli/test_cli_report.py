@@ -11,7 +11,7 @@ import workloads
 from simsched.base.errors import FileError, FormatError
 from simsched.calibration import Calibration, ParameterRow
 from simsched.cli.run import run
-from simsched.experiments.accuracy import load_accuracy, validate
+from simsched.experiments.accuracy import Accuracy, validate
 from simsched.model.profile import MeasuredOperator
 
 GRAPH = "random:layered,n_ops=12,n_layers=4"
@@ -95,7 +95,7 @@ def test_folders_of_studies_and_validations(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(type(backend), "microbenchmarks", lambda self: nothing)
     names, few = ["sequential", "lios"], {"rounds": 1, "training": 0, "random_held_out": 2, "repeats": 2}
     made = validate(graph, backend, names, folder="val", **few)
-    read = load_accuracy("val")
+    read = Accuracy.load("val")
     assert read.to_dict() == made.to_dict()
     assert {name: trace.makespan for name, (trace, _) in read.traces.items()} == {
         name: trace.makespan for name, (trace, _) in made.traces.items()
@@ -109,9 +109,9 @@ def test_folders_of_studies_and_validations(tmp_path, capsys, monkeypatch):
     broken["runs"]["lios"] = "../elsewhere.json"
     (tmp_path / "val" / "accuracy.json").write_text(json.dumps(broken))
     with pytest.raises(FormatError, match="must be a file beside it"):
-        load_accuracy("val")
+        Accuracy.load("val")
     with pytest.raises(FileError, match="not the folder of a finished validation"):
-        load_accuracy("rows")
+        Accuracy.load("rows")
 
 
 def test_what_cannot_be_reported_is_one_line(tmp_path, capsys):

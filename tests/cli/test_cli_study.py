@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from simsched.cli.run import run
@@ -109,6 +110,18 @@ def test_table(said, done):
     assert len(lines) == 8
     assert header.startswith("key,unit,index,status,reason,workload.kind,")
     assert "wall." not in header
+
+
+def test_table_in_other_forms(said, refused, done):
+    """Every row as JSON on stdout, and in files of three kinds."""
+    rows = json.loads(said("table", done, "--json"))["rows"]
+    assert [row["index"] for row in rows] == list(range(8))
+    for name in ("rows.csv", "rows.json", "rows.parquet"):
+        assert said("table", done, "-o", name).endswith(f"rows written to {name}\n")
+    assert json.loads(Path("rows.json").read_text())["rows"] == rows
+    assert len(Path("rows.csv").read_text().splitlines()) == 9
+    assert pq.read_table("rows.parquet").num_rows == 8
+    assert "must end in one of .csv, .json, .parquet" in refused("table", done, "-o", "rows.xls")
 
 
 def test_status(said, done):

@@ -7,7 +7,7 @@ import pytest
 import simsched as ss
 from simsched.base.errors import BackendError, ClusterError, FormatError
 from simsched.cli.run import run
-from simsched.experiments.accuracy.accuracy import load_accuracy
+from simsched.experiments.accuracy.accuracy import Accuracy
 from simsched.experiments.study import Results
 from simsched.experiments.whatif import Answer
 from validation import fuzz_readers
@@ -100,4 +100,4 @@ def test_a_validation_without_a_round(rounds, tmp_path):
     document["rounds"] = [document["rounds"][0] | {"schedules": []}] if rounds else []
     (tmp_path / "accuracy.json").write_text(json.dumps(document))
     with pytest.raises(BackendError, match=r"accuracy\.json: validation: rounds must"):
-        load_accuracy(tmp_path)
+        Accuracy.load(tmp_path)

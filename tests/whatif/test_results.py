@@ -1,11 +1,9 @@
-"""What all results of analyses can do."""
-
-import json
+"""Documents of analyses that cannot be."""
 
 import pytest
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, SimschedError
+from simsched.base.errors import FormatError, SimschedError
 from simsched.experiments.whatif.breakeven import BreakEven, breakeven
 from simsched.experiments.whatif.explain import Explanation, explain
 from simsched.experiments.whatif.robust import Robustness, robust
@@ -46,32 +44,6 @@ def made():
         return found[name]
 
     return get
-
-
-@each_result
-def test_a_result_goes_to_a_file_and_back(name, made, tmp_path):
-    result, kind = made(name), MAKE[name][0]
-    result.save(tmp_path / "result.json")
-    back = kind.load(tmp_path / "result.json")
-    assert type(back) is kind
-    assert back.to_dict() == result.to_dict() == json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert repr(back) == repr(result)
-    assert result.to_dict()["format"] == f"simsched.{name.partition('-')[0]}"
-    assert result.to_dict()["version"] == 1
-
-
-@each_result
-def test_a_result_prints_and_is_drawn(name, made, tmp_path):
-    result = made(name)
-    table = result.table()
-    frame = result.to_pandas()
-    assert len(frame) == len(result.records()) > 0
-    assert table.row_count > 0
-    assert "graph" in repr(result)
-    result.plot(tmp_path / "result.png")
-    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(FileError, match="must end in one of"):
-        result.plot("picture.gif")
 
 
 @each_result

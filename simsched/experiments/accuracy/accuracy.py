@@ -12,9 +12,8 @@ from simsched.base.codec import Checked, Document, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError
 from simsched.base.io import naming
 from simsched.base.kinds import Amount, Count, Filled
-from simsched.base.units import MS
 from simsched.calibration import Calibration
-from simsched.experiments.result import Result
+from simsched.experiments.result import Result, printed, table_of, time_text, unit_of
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.simulator import simulate
@@ -223,11 +222,47 @@ class Accuracy(Result, Validation):
         What the last round was predicted with.
     traces
         Of the last round, the simulated trace and the measured run by scheduler.
+    files
+        Names of the files of measured runs by scheduler, in the folder that `validate` was given.
     """
 
-    VIEW = "accuracy"
     calibration: Calibration = aside()  # or what only stands for one
     traces: Mapping[str, tuple[Trace, Replay]] = aside()
+    files: Mapping[str, str] | None = aside()
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Accuracy":
+        """Read what a validation came to; its last round is simulated again, and nothing is measured.
+
+        Parameters
+        ----------
+        folder
+            That `validate` was given, or `save`.
+
+        Raises
+        ------
+        FileError
+            If it holds no such file, or not the measurements that it names.
+        FormatError
+            If a file is damaged.
+        """
+        path = Path(folder, NAME)
+        if not path.exists():
+            raise FileError(
+                f"{folder}: not the folder of a finished validation, since it has no {NAME}; run it to its end"
+            )
+        found = AccuracyFile.load(path)
+        with naming(str(path)):
+            return found.accuracy(path.parent)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write what the validation came to into a folder that is there, with measured runs that are not there yet."""
+        files = self.files or {name: f"run-{i}.json" for i, name in enumerate(self.traces, 1)}
+        for name, (_, replay) in self.traces.items():
+            path = Path(folder, files[name])
+            if self.files is None or not path.exists():
+                replay.save(path)
+        AccuracyFile.of(self, files).save(Path(folder, NAME))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was predicted and measured as JSON values."""
@@ -239,73 +274,46 @@ class Accuracy(Result, Validation):
 
     def table(self) -> Any:
         """Return the schedules of the last round as a `rich.table.Table`."""
-        from rich.markup import escape
-        from rich.table import Table
-
-        rows = self.rounds[-1].schedules
-        unit, name = (MS, "ms") if any((row.measured_us or 0.0) >= MS for row in rows) else (1.0, "us")
-        title = f"{self.graph} on {self.backend} ({self.device}), round {len(self.rounds)} of {len(self.rounds)}"
-        caption = escape(_caption(rows)) or None
-        table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
-        table.add_column("scheduler")
-        headings = (f"predicted {name}", f"measured {name}", "p10 - p90", "error", "no con-\ntention",
+        rows, chosen = self.rounds[-1].schedules, self.rounds[-1].chosen
+        unit, name = unit_of(row.measured_us for row in rows)
+        headings = ("scheduler", f"predicted {name}", f"measured {name}", "p10 - p90", "error", "no con-\ntention",
                     "uncali-\nbrated", "rank\npredicted", "rank\nmeasured", "held\nout")  # fmt: skip
-        for heading in headings:
-            table.add_column(heading, justify="right")
-        for row in rows:
-            if row.measured_us is None:
-                table.add_row(escape(row.scheduler), *[NOT_DEFINED] * len(headings), style="dim")
-                continue
-            spread = f"{_time(row.measured_p10_us, unit)} - {_time(row.measured_p90_us, unit)}"
-            table.add_row(
-                escape(row.scheduler),
-                _time(row.predicted_us, unit),
-                _time(row.measured_us, unit),
-                spread,
-                *(percent(relative_error(us, row.measured_us))
-                  for us in (row.predicted_us, row.no_contention_us, row.uncalibrated_us)),
-                str(row.rank_predicted),
-                str(row.rank_measured),
-                "yes" if row.held_out else "no",
-                style="bold" if row is self.rounds[-1].chosen else None,
-            )  # fmt: skip
-        return table
+        return table_of(
+            f"{self.graph} on {self.backend} ({self.device}), round {len(self.rounds)} of {len(self.rounds)}",
+            headings, [_cells(row, unit) for row in rows], best=-1 if chosen is None else rows.index(chosen),
+            note="\n".join(f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason),
+        )  # fmt: skip
 
     def summary(self) -> Any:
         """Return the rounds as a `rich.table.Table`, one line each."""
-        from rich.table import Table
-
-        caption = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
-        table = Table(title="rounds", title_justify="left", caption=caption, caption_justify="left")
-        table.add_column("round")
-        for heading in (
-            "held out",
-            "mean error",
-            "p90 error",
-            "no contention",
-            "uncalibrated",
-            "Kendall tau",
-            "regret",
-        ):
-            table.add_column(heading, justify="right")
+        headings = ("round", "held out", "mean error", "p90 error", "no contention", "uncalibrated", "Kendall tau",
+                    "regret")  # fmt: skip
+        rows = []
         for i, each in enumerate(self.rounds, 1):
             errors = (each.mean_error, each.p90_error, each.no_contention_error, each.uncalibrated_error)
             tau = NOT_DEFINED if each.kendall_tau is None else f"{each.kendall_tau:.2f}"
-            table.add_row(str(i), str(len(each.held_out)), *map(percent, errors), tau, percent(each.regret))
-        return table
+            rows.append((str(i), str(len(each.held_out)), *map(percent, errors), tau, percent(each.regret)))
+        note = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
+        return table_of("rounds", headings, rows, note=note)
 
     def __repr__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=160, color_system=None, force_terminal=False)
-        with console.capture() as capture:
-            console.print(self.table())
-            console.print(self.summary())
-        return capture.get().rstrip()
+        return f"{printed(self.table())}\n{printed(self.summary())}"
 
 
-def _caption(rows: Sequence[Outcome]) -> str:
-    return "\n".join(f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason)
+def _cells(row: Outcome, unit: float) -> Sequence[str]:
+    if row.measured_us is None:
+        return (row.scheduler,)
+    predictions = (row.predicted_us, row.no_contention_us, row.uncalibrated_us)
+    return (
+        row.scheduler,
+        time_text(row.predicted_us, unit),
+        time_text(row.measured_us, unit),
+        f"{time_text(row.measured_p10_us, unit)} - {time_text(row.measured_p90_us, unit)}",
+        *(percent(relative_error(us, row.measured_us)) for us in predictions),
+        str(row.rank_predicted),
+        str(row.rank_measured),
+        "yes" if row.held_out else "no",
+    )
 
 
 def percent(fraction: float | None) -> str:
@@ -315,10 +323,6 @@ def percent(fraction: float | None) -> str:
     ('4.2 %', '-')
     """
     return NOT_DEFINED if fraction is None else f"{100 * fraction:.1f} %"
-
-
-def _time(us: float | None, unit: float) -> str:
-    return NOT_DEFINED if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -353,30 +357,7 @@ class AccuracyFile(Validation, Document):
             with naming(f"runs of {scheduler!r}"):
                 traces[scheduler] = simulate(replay.program, self.calibration), replay
         said = {each.name: getattr(self, each.name) for each in fields(Validation)}
-        return Accuracy(**said, calibration=self.calibration, traces=traces)
+        return Accuracy(**said, calibration=self.calibration, traces=traces, files=self.runs)
 
 
 NAME: Final = "accuracy.json"
-
-
-def load_accuracy(folder: str | os.PathLike[str]) -> Accuracy:
-    """Read what a validation came to; its last round is simulated again, and nothing is measured.
-
-    Parameters
-    ----------
-    folder
-        That `validate` was given.
-
-    Raises
-    ------
-    FileError
-        If it holds no such file, or not the measurements that it names.
-    FormatError
-        If a file is damaged.
-    """
-    path = Path(folder, NAME)
-    if not path.exists():
-        raise FileError(f"{folder}: not the folder of a finished validation, since it has no {NAME}; run it to its end")
-    found = AccuracyFile.load(path)
-    with naming(str(path)):
-        return found.accuracy(path.parent)

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from simsched.base.errors import BackendError, FileError, FormatError, SimschedE
 from simsched.base.numeric import is_count
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
-from simsched.experiments.accuracy.accuracy import NAME, RANDOM, Accuracy, AccuracyFile, Outcome, Round
+from simsched.experiments.accuracy.accuracy import RANDOM, Accuracy, Outcome, Round
 from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
 from simsched.experiments.evaluate import evaluate
@@ -63,7 +62,7 @@ def validate(
         Generator or seed of what is random, whatever the backend adds.
     folder
         Where every measurement is kept as it is made. A run that is called again with the same arguments reads what
-        is there and measures only the rest. What came of it is written there too, see `load_accuracy`.
+        is there and measures only the rest. What came of it is written there too, see `Accuracy.load`.
     progress
         Called with what is measured and "" before it begins, and while schedulers run with what they are doing.
 
@@ -129,10 +128,10 @@ def validate(
     environment = next(iter(this.traces.values()))[1].environment
     device = environment.get("device", backend.cluster.devices[0].model)
     accuracy = Accuracy(
-        graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces
+        graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces, this.files
     )
     if folder is not None and isinstance(this.calibration, Calibration):  # what only stands for one has no file
-        AccuracyFile.of(accuracy, this.files).save(Path(folder, NAME))
+        accuracy.save(folder)
     return accuracy
 
 

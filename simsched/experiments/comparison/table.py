@@ -12,10 +12,10 @@ from simsched.base.codec import Document, aside, write
 from simsched.base.errors import FormatError, SimschedError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS
-from simsched.base.units import MS, format_bytes
+from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Draws, Row, Sampling
 from simsched.experiments.ranges import Doubt, Ranged, ranges
-from simsched.experiments.result import Result
+from simsched.experiments.result import Result, table_of, time_text, unit_of
 from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
@@ -215,41 +215,34 @@ class Comparison(Result, Document):
 
     def table(self) -> Any:
         """Return the comparison as a `rich.table.Table`."""
-        from rich.markup import escape
-        from rich.table import Table
-
-        unit, name = (MS, "ms") if any((row.makespan_us or 0) >= MS for row in self.rows) else (1.0, "us")
-        title = f"{self.graph.name} on {self.cluster.name}"
-        caption = escape(self._caption()) or None
-        table = Table(title=escape(title), title_justify="left", caption=caption, caption_justify="left")
-        table.add_column("scheduler")
+        unit, name = unit_of(row.makespan_us for row in self.rows)
         sampled = () if self.sampling is None else (f"p50 {name}", f"p99 {name}")
-        headings = (f"makespan {name}", *sampled, f"estimate {name}", "speedup", "over bound", "streams", "devices",
-                    "syncs", "memory", "SM eff.", "search s")  # fmt: skip
-        for heading in headings:
-            table.add_column(heading, justify="right")
-        best, repeats = self.best(), self._repeats()
-        for row in self.rows:
-            if row.scheduler in repeats:
-                continue
-            if row.reason is not None:
-                table.add_row(escape(row.scheduler), *["-"] * len(headings), style="dim")
-                continue
-            cells = (
-                _number(row.makespan_us, unit),
-                *(_number(us, unit) for us in (row.p50_us, row.p99_us)[: len(sampled)]),
-                _number(row.estimate_us, unit),
-                _ratio(row.speedup, "x"),
-                _ratio(row.over_bound, ""),
-                str(row.streams),
-                str(row.devices),
-                str(row.syncs),
-                format_bytes(row.peak_memory_bytes or 0.0),
-                f"{100 * (row.sm_efficiency or 0):.0f} %",
-                f"{row.search_s:.3f}",
-            )
-            table.add_row(escape(row.scheduler), *cells, style="bold" if row is best else None)
-        return table
+        headings = ("scheduler", f"makespan {name}", *sampled, f"estimate {name}", "speedup", "over bound", "streams",
+                    "devices", "syncs", "memory", "SM eff.", "search s")  # fmt: skip
+        shown = [row for row in self.rows if row.scheduler not in self._repeats()]
+        best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
+        return table_of(
+            f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
+            note=self._caption(), best=best,
+        )  # fmt: skip
+
+    def _cells(self, row: Row, unit: float) -> Sequence[str]:
+        if row.reason is not None:
+            return (row.scheduler,)
+        return (
+            row.scheduler,
+            time_text(row.makespan_us, unit),
+            *(time_text(us, unit) for us in (row.p50_us, row.p99_us) if self.sampling is not None),
+            time_text(row.estimate_us, unit),
+            "-" if row.speedup is None else f"{row.speedup:.2f}x",
+            "-" if row.over_bound is None else f"{row.over_bound:.2f}",
+            str(row.streams),
+            str(row.devices),
+            str(row.syncs),
+            format_bytes(row.peak_memory_bytes or 0.0),
+            f"{100 * (row.sm_efficiency or 0):.0f} %",
+            f"{row.search_s:.3f}",
+        )
 
     def box_plot(
         self,
@@ -309,11 +302,3 @@ class Comparison(Result, Document):
 def operators_without_load(graph: OpGraph) -> int:
     """Return how many operators have neither kernels nor a utilization, and so contend for nothing."""
     return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0)).sum())
-
-
-def _number(us: float | None, unit: float) -> str:
-    return "-" if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
-
-
-def _ratio(value: float | None, suffix: str) -> str:
-    return "-" if value is None else f"{value:.2f}{suffix}"

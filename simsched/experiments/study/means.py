@@ -5,6 +5,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from simsched.base.units import MS
+from simsched.experiments.result import table_of, unit_of
 from simsched.experiments.study.choices import text_of
 from simsched.experiments.study.store import STATUSES
 from simsched.experiments.study.study import Study
@@ -43,34 +44,21 @@ def means(columns: Sequence[str], rows: Rows) -> list[dict[str, Any]]:
 
 def means_table(study: Study, columns: Sequence[str], given: Rows) -> Any:
     """Return `means` as a `rich.table.Table`; what is the same for all rows stands in the caption."""
-    from rich.table import Table
-    from rich.text import Text
-
     rows = means(columns, given)
     names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
     varied = [name for name in names if len({row[name] for row in rows}) > 1]
-    longest = max((row["makespan_us"][0] for row in rows if row["makespan_us"]), default=0.0)
-    unit, us = (MS, "ms") if longest >= MS else (1.0, "us")
+    unit, us = unit_of(row["makespan_us"][0] for row in rows if row["makespan_us"])
     fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
+    headings = [*(name.partition(".")[2] for name in varied), "scheduler", f"makespan {us}", "speedup", "search s",
+                "rows", "no result"]  # fmt: skip
+    cells = [
+        (*("-" if row[name] is None else text_of(row[name]) for name in varied), row["scheduler"],
+         _pair(row["makespan_us"], unit, 3 if unit == MS else 1), _pair(row["speedup"], 1.0, 3),
+         _pair(row["search_s"], 1.0, 4), str(row["rows"]), str(row["failed"] or "-"))
+        for row in rows
+    ]  # fmt: skip
     title = f"{study.name}: {len(given)} of {len(study)} rows"
-    caption = Text(", ".join(fixed)) if fixed else None
-    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
-    for name in varied:
-        table.add_column(Text(name.partition(".")[2]), justify="right")
-    table.add_column("scheduler", no_wrap=True)
-    for heading in (f"makespan {us}", "speedup", "search s", "rows", "no result"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            *("-" if row[name] is None else Text(text_of(row[name])) for name in varied),
-            Text(row["scheduler"]),
-            _pair(row["makespan_us"], unit, 3 if unit == MS else 1),
-            _pair(row["speedup"], 1.0, 3),
-            _pair(row["search_s"], 1.0, 4),
-            str(row["rows"]),
-            str(row["failed"] or "-"),
-        )
-    return table
+    return table_of(title, headings, cells, note=", ".join(fixed), left=len(varied))
 
 
 def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
@@ -97,22 +85,11 @@ def _status(label: str, rows: Rows, expected: int) -> dict[str, Any]:
 
 def status_table(study: Study, given: Rows) -> Any:
     """See `Results.status`."""
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = status_counts(study, given)
-    title = f"{study.name}: {len(given)} of {len(study)} rows"
+    rows, counted = status_counts(study, given), ("rows", "missing", *STATUSES)
     notes = [_shortened(f"{row['scheduler']}: {reason}") for row in rows for reason in row["reasons"][:_REASONS]]
-    caption = Text("\n".join(notes)) if notes else None
-    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
-    table.add_column("scheduler", no_wrap=True)
-    counted = ("rows", "missing", *STATUSES)
-    for heading in (*counted, "wall s"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        counts = (str(row[name] or "-") for name in counted)
-        table.add_row(Text(row["scheduler"]), *counts, f"{row['wall_s']:.1f}")
-    return table
+    cells = [(row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows]
+    title = f"{study.name}: {len(given)} of {len(study)} rows"
+    return table_of(title, ("scheduler", *counted, "wall s"), cells, note="\n".join(notes))
 
 
 def _shortened(text: str) -> str:

@@ -54,6 +54,8 @@ class Results(Result):
         study, _ = read_study(path)
         return cls(study, tuple(all_rows(path, study)), path)
 
+    load = open
+
     def __len__(self) -> int:
         """Return how many rows the study has, those included that are not there yet."""
         return len(self.study)

@@ -1,17 +1,18 @@
 """`Answer`: what changes do to the makespan, as figures, a table and a file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from simsched.base.codec import Checked, Document, aside
 from simsched.base.errors import WhatIfError
-from simsched.base.shown import as_html
 from simsched.base.units import MS
-from simsched.experiments.result import table_of
+from simsched.experiments.result import Result, table_of, unit_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.model.trace.blame import CriticalPath
@@ -23,20 +24,51 @@ _RESULTS: Final = ("makespan_before_us", "makespan_us", "difference_us", "speedu
                    "blame_before", "blame")  # fmt: skip
 
 
-class Ran(Protocol):
-    """A trace, or what has one."""
+@dataclass(frozen=True, eq=False)
+class Case(Checked):
+    """A schedule with its operators' times, on a cluster, and its trace.
+
+    Parameters
+    ----------
+    schedule
+        Each operator of its graph has as `time` what it takes on the device that it is placed on.
+    cluster
+        What it runs on.
+    known
+        What runs when, if that is known already.
+    """
+
+    SUBJECT, ERROR = "case", WhatIfError
+    schedule: Schedule
+    cluster: Cluster
+    known: Trace | None = aside()
+
+    @classmethod
+    def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
+        """Return the case of a trace, the times that a cost model gave written into the graph."""
+        return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What runs when; of a case from a file it is simulated when somebody asks."""
+        return simulate(self.schedule, self.cluster) if self.known is None else self.known
+
+    @property
+    def graph(self) -> OpGraph:
+        """What the schedule runs."""
+        return self.schedule.graph
 
     @property
     def makespan(self) -> float:
-        """In us."""
-        ...
+        """That of the trace, in us."""
+        return self.trace.makespan
 
     def critical_path(self) -> CriticalPath:
-        """See `Trace.critical_path`."""
-        ...
+        """Return that of the trace."""
+        return self.trace.critical_path()
 
 
-class Outcome:
+class Outcome(Result):
     """What follows from what ran before and after changes; times in us.
 
     ``makespan_before + direct + rescheduling == makespan``, up to rounding. `kept` is what would run after the changes
@@ -44,12 +76,25 @@ class Outcome:
     makespan then, less the one before.
     """
 
-    before: Ran
-    kept: Ran | None
-    after: Ran
+    before: Trace | Case
+    kept: Trace | Case | None
+    after: Trace | Case
+    changes: Sequence[Any]
+    notes: tuple[str, ...]
+    rescheduled: bool
     rescheduling_alone: float
 
-    _repr_html_ = as_html
+    @property
+    def title(self) -> str:
+        """What is asked, and of what."""
+        changes = ", ".join(map(str, self.changes)) or "nothing"
+        return f"{self.before.graph.name} on {self.before.cluster.name}: what if {changes}"
+
+    @property
+    def runs(self) -> dict[str, Trace | Case]:
+        """What runs before and after, and between them with the plan kept where it is made anew."""
+        between = {} if self.kept is None or not self.rescheduled else {"plan kept": self.kept}
+        return {"before": self.before, **between, "after": self.after}
 
     @property
     def makespan_before(self) -> float:
@@ -101,44 +146,29 @@ class Outcome:
                   dict(self.blame_before), dict(self.blame))  # fmt: skip
         return dict(zip(_RESULTS, values, strict=True))
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
+        return [
+            {"part": part, **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+             "difference_us": us["after"] - us["before"]}
+            for part, us in self._parts().items()
+        ]  # fmt: skip
 
-@dataclass(frozen=True, eq=False)
-class Case(Checked):
-    """A schedule with its operators' times, on a cluster, and its trace.
+    def _parts(self) -> dict[str, dict[str, float]]:
+        """Return the us of each part in each run."""
+        blames = {name: run.critical_path().blame for name, run in self.runs.items()}
+        found = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
+        return found | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
 
-    Parameters
-    ----------
-    schedule
-        Each operator of its graph has as `time` what it takes on the device that it is placed on.
-    cluster
-        What it runs on.
-    known
-        What runs when, if that is known already.
-    """
-
-    SUBJECT, ERROR = "case", WhatIfError
-    schedule: Schedule
-    cluster: Cluster
-    known: Trace | None = aside()
-
-    @classmethod
-    def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
-        """Return the case of a trace, the times that a cost model gave written into the graph."""
-        return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
-
-    @cached_property
-    def trace(self) -> Trace:
-        """What runs when; of a case from a file it is simulated when somebody asks."""
-        return simulate(self.schedule, self.cluster) if self.known is None else self.known
-
-    @property
-    def makespan(self) -> float:
-        """That of the trace, in us."""
-        return self.trace.makespan
-
-    def critical_path(self) -> CriticalPath:
-        """Return that of the trace."""
-        return self.trace.critical_path()
+    def table(self) -> Any:
+        """Return makespan and blame before and after as a `rich.table.Table`."""
+        unit, name = unit_of((self.makespan, self.makespan_before))
+        rows = [
+            (part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
+            for part, us in self._parts().items()
+        ]
+        note = "\n".join([*_attribution(self, unit, name), *(f"note: {note}" for note in self.notes)])
+        return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
 
 
 @dataclass(kw_only=True)
@@ -200,29 +230,6 @@ class Answer(Outcome, Document):
     rescheduled: bool
     rescheduling_alone: float
 
-    def __repr__(self) -> str:
-        return (
-            f"Answer({self.before.schedule.graph.name!r}, {', '.join(self.changes) or 'no change'}: "
-            f"{self.makespan_before:.6g} us -> {self.makespan:.6g} us)"
-        )
-
-    def table(self) -> Any:
-        """Return makespan and blame before and after as a `rich.table.Table`."""
-        unit, name = (MS, "ms") if max(self.makespan, self.makespan_before) >= MS else (1.0, "us")
-        title = f"{self.before.schedule.graph.name} on {self.before.cluster.name}"
-        runs = [("before", self.makespan_before, self.blame_before), ("after", self.makespan, self.blame)]
-        if self.rescheduled and self.kept is not None:
-            runs.insert(1, ("plan kept", self.kept.makespan, self.kept.critical_path().blame))
-        parts = {"makespan": [us for _, us, _ in runs]}
-        parts |= {cause: [blame[cause] for _, _, blame in runs] for cause in self.blame}
-        return table_of(
-            f"{title}: what if {', '.join(self.changes) or 'nothing'}",
-            (name, *(heading for heading, _, _ in runs), "difference"),
-            [(part, *(_number(x, unit) for x in us), _number(us[-1] - us[0], unit, "+")) for part, us in parts.items()],
-            note="\n".join([*_attribution(self, unit, name), *(f"note: {note}" for note in self.notes)]),
-            best=0,
-        )
-
     def to_file(self) -> _File:
         """Return it as its file has it."""
         return _File(
@@ -237,7 +244,7 @@ class Answer(Outcome, Document):
         return cls(**own, kept=kept, rescheduling_alone=rescheduling_alone_us)
 
 
-def _attribution(answer: Answer, unit: float, name: str) -> list[str]:
+def _attribution(answer: Outcome, unit: float, name: str) -> list[str]:
     lines = [_speed(answer.speedup)]
     if answer.rescheduled:
         direct, rescheduling = answer.direct, answer.rescheduling

@@ -30,8 +30,3 @@ class Finding(Result, Checked, Document):
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
         return [write(row) for row in vars(self)["rows"]]
-
-    @property
-    def VIEW(self) -> str:  # type: ignore[override]  # noqa: N802 - it is called as its file is
-        """Its picture."""
-        return self.FORMAT.removeprefix("simsched.")

@@ -1,5 +1,6 @@
 """`what_if`: the way into all questions."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -33,16 +34,12 @@ class WhatIf(Question):
     """
 
     @cached_property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
         """What a reader should know besides: what did not respond, what is not used."""
         return tuple(notes_of(self))
 
     def answer(self) -> Answer:
         """Return the answer, which can be kept in a file."""
-        return self._answer
-
-    @cached_property
-    def _answer(self) -> Answer:
         before, kept = Case.of(self.before, self.ground.plan, self.ground.cost), None
         after = Case.of(self.after, self.plan, self.cost)
         if self.kept is not None:
@@ -50,13 +47,15 @@ class WhatIf(Question):
         texts = tuple(map(str, self.changes))
         return Answer(before, kept, after, texts, self.notes, self.rescheduled, self.rescheduling_alone)
 
-    def table(self) -> Any:
-        """Return makespan and blame before and after as a `rich.table.Table`."""
-        return self.answer().table()
-
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
         return self.answer().to_dict()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the answer to a JSON file, whole or not at all."""
+        self.answer().save(path)
+
+    load = staticmethod(Answer.load)
 
     # further questions
 

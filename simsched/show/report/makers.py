@@ -57,16 +57,16 @@ def sections_of(result: Any) -> Iterable[Section]:
 
 def _finding(found: Any) -> Sequence[Section]:
     """Return what an analysis says of itself: its sentences, its chart and its table."""
-    blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if found.VIEW == "explanation" else []
+    blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if found.view == "explanation" else []
     try:
         blocks += figures_of(chart_of(found))
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
-    if found.VIEW == "explanation":  # its sentences stand above
+    if found.view == "explanation":  # its sentences stand above
         table = replace(table, note="")
     blocks += [table] * bool(table.rows)
-    return (Section(f"{_HEADINGS.get(found.VIEW, found.VIEW)}: {table.caption}", tuple(blocks)),)
+    return (Section(f"{_HEADINGS.get(found.view, found.view)}: {table.caption}", tuple(blocks)),)
 
 
 def _comparison(found: "Comparison") -> Sequence[Section]:

@@ -36,7 +36,7 @@ def _plain(text: Any) -> str:
     """Return a text of a rich table without its marks."""
     from rich.text import Text
 
-    return Text.from_markup(text).plain if isinstance(text, str) else str(text)
+    return Text.from_markup(text, emoji=False).plain if isinstance(text, str) else str(text)
 
 
 def cell(text: str) -> Any:

@@ -1,0 +1,97 @@
+"""What the results of all experiments can do: one contract, whatever was asked."""
+
+import csv
+import json
+from dataclasses import replace
+from io import BytesIO, StringIO
+
+import pyarrow.parquet as pq
+import pytest
+from documents import CLUSTER, accuracy, asked, calibration, comparison, plan, replay
+
+import simsched as ss
+import workloads
+from simsched.base.errors import FileError
+from simsched.experiments.result import Result
+
+
+def study(folder):
+    """Two rows."""
+    small = ss.Study("small", ["lios", "sequential"], {"kind": "layered", "n_ops": 8, "n_layers": 3}, {"gpu": "a40"})
+    return ss.run_study(small, folder / "study", load=workloads.load_kind, executor="serial")
+
+
+def kinds(cls=Result):
+    """The name of every class of results that has no class below it."""
+    return {name for below in cls.__subclasses__() for name in kinds(below)} or {cls.__name__}
+
+
+RESULTS = {
+    "Comparison": lambda _: comparison(),
+    "Results": study,
+    "Accuracy": lambda _: replace(
+        accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}
+    ),
+    "WhatIf": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
+    "Answer": lambda _: ss.what_if(plan(), CLUSTER).gpus(4).answer(),
+    "Sweep": lambda _: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]),
+    "Sensitivity": lambda _: asked().sensitivity(),
+    "BreakEven": lambda _: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
+    "Explanation": lambda _: asked().explain(),
+    "Robustness": lambda _: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
+    "Throughput": lambda _: ss.throughput(plan(), CLUSTER, in_flight=2),
+}
+each = pytest.mark.parametrize("name", RESULTS)
+
+
+def test_every_kind_is_here():
+    assert kinds() <= set(RESULTS)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    found = {}
+
+    def get(name):
+        if name not in found:
+            found[name] = RESULTS[name](tmp_path_factory.mktemp(name))
+        return found[name]
+
+    return get
+
+
+@each
+def test_it_goes_to_files_and_back(name, made, tmp_path):
+    """A study and a validation are folders, all else is a file; what is read says the same."""
+    result = made(name)
+    path = result.folder if name == "Results" else tmp_path if name == "Accuracy" else tmp_path / "result.json"
+    result.save(path)
+    back = type(result).load(path)
+    assert back.records() == result.records()
+    assert back.table().row_count == result.table().row_count > 0
+    if hasattr(result, "to_dict"):
+        assert back.to_dict() == result.to_dict() == json.loads(json.dumps(result.to_dict(), allow_nan=False))
+
+
+@each
+def test_its_rows_are_read_by_others(name, made):
+    result = made(name)
+    rows = result.records()
+    assert len(rows) == len(result.to_pandas()) == len(list(csv.DictReader(StringIO(result.to_csv())))) > 0
+    assert json.loads(result.to_json()) == {"rows": json.loads(json.dumps(list(rows)))}
+    table = pq.read_table(BytesIO(result.to_parquet()))
+    assert (table.num_rows, tuple(table.column_names)) == (len(rows), tuple(result.columns))
+
+
+@each
+def test_it_is_seen(name, made, tmp_path):
+    result = made(name)
+    assert result.table().title.split("\n")[0] in result._repr_html_()
+    assert "<html" in ss.write_report(result)
+    if name == "Results":  # several pictures, in a folder
+        assert all(path.stat().st_size > 1000 for path in result.plot(tmp_path))
+        return
+    result.plot(tmp_path / "result.png")
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(FileError, match="must end in one of"):
+        result.plot("picture.gif")
