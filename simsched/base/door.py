@@ -23,18 +23,22 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         mapping is not looked at.
     """
     told: dict[str, Any] = {}
+    fit: set[tuple[int | str, type]] = set()
     parameters = signature(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not told:
-            told.update(get_type_hints(function))
+        kinds_given = {(i, type(value)) for i, value in enumerate(args)} | {(n, type(v)) for n, v in kwargs.items()}
+        if kinds_given <= fit:  # what fits depends on the type alone
+            return function(*args, **kwargs)
+        told.update(told or get_type_hints(function))
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
             if name in told and not _fits(value, told[name]):
                 kinds = " or ".join(dict.fromkeys(_names(told[name])))
                 raise ArgumentError(
                     f"{function.__name__}: {name} takes {kinds}, not {type(value).__name__} {value!r:.60}"
                 )
+        fit.update(kinds_given)
         return function(*args, **kwargs)
 
     return checked

@@ -45,7 +45,7 @@ def test_what_fits_goes_through():
     assert f.__doc__ == "Doc."
     with pytest.raises(ArgumentError, match="f: b takes int or None, not bool True"):
         f(1.0, True)
-    with pytest.raises(TypeError, match="missing a required argument"):
+    with pytest.raises(TypeError, match="missing"):
         f()
 
 
