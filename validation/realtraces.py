@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -78,14 +78,6 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
     groups = [", ".join(shown(*item) for item in part.items()) or "-" for part in (ours, row["beside"])]
     return (row["asked"], row["of"], str(row["cases"]), *groups)
-
-
-def markdown(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the table on a page; whoever writes the page adds a cell that says what falls short."""
-    yield f"| {' | '.join((*COLUMNS, 'what falls short'))} |"
-    yield "|---" * (len(COLUMNS) + 1) + "|"
-    for row in rows:
-        yield f"| {' | '.join(cells(row))} |"
 
 
 def main() -> None:

@@ -125,7 +125,7 @@ def test_the_evidence_is_that_of_the_records():
     reproduced, differ = verdicts.count("reproduced"), verdicts.count("differs")
     rest = len(verdicts) - reproduced - differ
     assert f"{len(verdicts)} claims" in text
-    assert f"{reproduced} reproduced, {differ} differ, {rest} could not be asked" in text
+    assert f"{reproduced} reproduced, {differ} differ, {rest} could not be tested" in text
     measured = [path for path in (ROOT / "validation/hardware/measurements").iterdir() if path.is_dir()]
     assert bool(measured) != ("No GPU has been measured for this project yet" in text)
 

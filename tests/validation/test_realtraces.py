@@ -11,7 +11,7 @@ import pytest
 from simsched.base.errors import FileError, FormatError
 from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
-from validation.realtraces import markdown, read_folder
+from validation.realtraces import read_folder
 from validation.realtraces_rows import GTX_950
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -234,12 +234,15 @@ def test_command_prints_and_keeps(tmp_path, monkeypatch, capsys):
 
 
 def test_page_shows_the_outcome_that_is_kept():
-    """All cells but the last one, which says what falls short, are those of the log; that one is never empty."""
+    """Every row of the log is in one table of the page; columns have the names of the log's figures."""
     page = (ROOT / "docs" / "background" / "accuracy.md").read_text(encoding="utf-8")
-    table = page.partition("<!-- realtraces -->\n")[2].partition("\n<!-- end of realtraces -->")[0].splitlines()
-    head, rule, *rows = markdown(read_json(ROOT / "validation" / "realtraces.json")["rows"])
-    assert table[:2] == [head, rule]
-    assert len(table) == 2 + len(rows)
-    for line, row in zip(table[2:], rows, strict=True):
-        assert line.startswith(f"{row} "), row
-        assert re.fullmatch(r" [^|]+\. \|", line.removeprefix(row)), line
+    shown = []
+    for question, table in re.findall(r"^<!-- realtraces: (.+) -->\n((?:\|.*\n)+)", page, re.M):
+        (_, *names), _, *lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+        shown += [(question, of, dict(zip(names, values, strict=True))) for of, *values in lines]
+    rows = read_json(ROOT / "validation" / "realtraces.json")["rows"]
+    assert len({(question, of) for question, of, _ in shown}) == len(shown) == len(rows)
+    for question, of, values in shown:
+        [row] = [row for row in rows if row["asked"].startswith(question) and row["of"] == of]
+        figures = {name: f"{value:.2f}" for name, value in (row["ours"] | row["beside"]).items()}
+        assert values.items() <= (figures | {"cases": str(row["cases"])}).items()
