@@ -4,7 +4,7 @@
 
 The DAGs are HIOS's (200 operators in 14 layers, 400 edges, transfers of 0.8 of an operator) on four A40; the networks
 are those of IOS on one and two A100. Each case is written to the log as soon as it is done; a case that is there
-already is not run again. Then the tables of validation/README.md are printed.
+already is not run again. Then the tables are printed.
 """
 
 import argparse

@@ -7,9 +7,9 @@ import pytest
 
 from simsched.base.errors import FormatError
 from simsched.base.io import parse_json, read_text
-from validation.papers.__main__ import main
+from validation.papers.__main__ import main, section
 from validation.papers.claims import EXACT, ORDER, Between, Claim, Run, SameOrder, Within
-from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table
+from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table, verdicts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOG = ROOT / "validation" / "papers.json"
@@ -116,20 +116,30 @@ def test_every_claim_was_run_and_differences_are_explained():
         assert (outcomes[each.key].ours is None) == (each.measure is None), each.key
 
 
-def test_the_readme_has_the_table_of_what_was_kept():
-    text = read_text(ROOT / "validation" / "README.md")
-    assert table(claims_of(PAPERS), read(str(LOG))) in text
+def test_the_page_has_what_was_kept():
+    """Running any claim writes all of them: `python -m validation.papers --claim lios-table3`."""
+    page = read_text(ROOT / "docs" / "background" / "claims.md")
+    assert put_between(page, "claims", section(claims_of(PAPERS), read(str(LOG)))) == page
+
+
+def test_the_readme_counts_what_was_kept():
+    """A row per paper, and one of all: claims, reproduced, differ, not to be had."""
+    text, claims, outcomes = read_text(ROOT / "validation" / "README.md"), claims_of(PAPERS), read(str(LOG))
+    for paper in ("all", *dict.fromkeys(each.paper for each in claims)):
+        found = verdicts([each for each in claims if paper in ("all", each.paper)], outcomes)
+        reproduced, differ, total = found["reproduced"], found["differs"], sum(found.values())
+        assert f"| {paper} | {total} | {reproduced} | {differ} | {total - reproduced - differ} |\n" in text
 
 
 def test_command(tmp_path, capsys):
-    """The first claim that costs nothing, alone, kept in a log and a README of its own."""
-    log, readme = tmp_path / "papers.json", tmp_path / "README.md"
-    readme.write_text("<!-- claims -->\n<!-- end of claims -->\n")
-    assert main(["--only", "lios", "--claim", "lios-table3", "--log", str(log), "--readme", str(readme)]) == 0
+    """The first claim that costs nothing, alone, kept in a log and a page of its own."""
+    log, page = tmp_path / "papers.json", tmp_path / "claims.md"
+    page.write_text("<!-- claims -->\n<!-- end of claims -->\n")
+    assert main(["--only", "lios", "--claim", "lios-table3", "--log", str(log), "--page", str(page)]) == 0
     printed = capsys.readouterr().out
     assert "1 reproduced" in printed
     assert list(read(str(log))) == ["lios-table3"]
-    assert "| Table III |" in readme.read_text()
+    assert "| Table III |" in page.read_text()
     with pytest.raises(SystemExit):
         main(["--claim", "nothing"])
     assert "no claim has the key 'nothing'" in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """Run the claims of the papers and print them beside ours.
 
     python -m validation.papers [--only hios] [--claim KEY] [--quick] [--workers 2]
-                                [--log validation/papers.json] [--readme validation/README.md]
+                                [--log validation/papers.json] [--page docs/background/claims.md]
 
-Outcomes are kept in the log as they come, and the tables of the README are written anew from all that are there. A
+Outcomes are kept in the log as they come, and the tables of the page are written anew from all that are there. A
 quick run, with fewer instances, prints only: it shows that every claim can be run, not how it comes out.
 """
 
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer instances; nothing is kept")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--log", default="validation/papers.json")
-    parser.add_argument("--readme", default="validation/README.md")
+    parser.add_argument("--page", default="docs/background/claims.md")
     options = parser.parse_args(arguments)
     every = claims_of(PAPERS)
     asked = [claim for claim in claims_of(options.only or PAPERS) if not options.claim or claim.key in options.claim]
@@ -37,8 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     failed = _run(asked, Run(options.quick, options.workers), kept, None if options.quick else (options.log, every))
     print(table(asked, kept))
     print(f"\n{', '.join(f'{n} {verdict}' for verdict, n in verdicts(asked, kept).items())}")
-    if not options.quick and Path(options.readme).exists():
-        write_file(options.readme, put_between(read_text(options.readme), "claims", _section(every, kept)))
+    if not options.quick and Path(options.page).exists():
+        write_file(options.page, put_between(read_text(options.page), "claims", section(every, kept)))
     for key, reason in failed.items():
         print(f"error: claim {key}: {reason}", file=sys.stderr)
     return 2 if failed else 0
@@ -60,8 +60,8 @@ def _run(asked: list[Claim], run: Run, kept: dict[str, Outcome], log: tuple[str,
     return failed
 
 
-def _section(claims: list[Claim], outcomes: dict[str, Outcome]) -> str:
-    """Return what the README has of the claims: a summary, a table per paper, and what a paper's module adds."""
+def section(claims: list[Claim], outcomes: dict[str, Outcome]) -> str:
+    """Return what the page has of the claims: a summary, a table per paper, and what a paper's module adds."""
     counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts(claims, outcomes).items())
     parts = [f"{len(claims)} claims: {counts}.", table(claims, outcomes)]
     for paper in PAPERS:

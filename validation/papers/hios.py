@@ -152,7 +152,7 @@ def tables(outcomes: Mapping[str, Outcome]) -> str:
     if len(ours) < len([claim for claim in CLAIMS if _has_columns(claim.key)]):
         return ""
     lines = [
-        "### HIOS, Fig. 7 to 11: printed, released, correct", "",
+        "## HIOS, Fig. 7 to 11: printed, released, correct", "",
         "| setting | scheduler | printed | released code | ours | independent | ours by the released evaluator |",
         "|---" * 7 + "|",
     ]  # fmt: skip

@@ -102,7 +102,7 @@ def table(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
     parts: list[str] = []
     for paper in dict.fromkeys(claim.paper for claim in claims):
         heading = "| where | claim | published (how read) | ours | agrees if | verdict |"
-        lines = [f"### {paper}", "", heading, "|---" * 6 + "|"]
+        lines = [f"## {paper}", "", heading, "|---" * 6 + "|"]
         for claim in (each for each in claims if each.paper == paper):
             found = outcomes.get(claim.key)
             ours = verdict = "not run"
