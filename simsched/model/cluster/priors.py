@@ -32,7 +32,7 @@ PRIORS: Final[Mapping[str, Prior]] = MappingProxyType(
         ),
         "operator": Prior(
             1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
-            "that do the same: prior, wide enough for 50 published speedups"
+            "that do the same: prior"
         ),
         "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
         "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),

@@ -49,7 +49,9 @@ def why(comparison: Comparison, chosen: Row) -> str:
     text += f"{_count(chosen.syncs, 'synchronisation')}. "
     if found is not None:
         alike = [name for name, each in found[0].items() if each.place == 1 and name != chosen.scheduler]
-        text += f"Not told apart at 90 % from {', '.join(alike)}: measure them. " if alike else ""
+        alike.sort(key=lambda name: found[0][name].makespan)
+        named = ", ".join(alike[:3]) + (f" and {len(alike) - 3} more" if len(alike) > 3 else "")
+        text += f"Not told apart at 90 % from {named}: measure them. " if alike else ""
         text += f"{str(found[1])[0].upper()}{str(found[1])[1:]}. "
     if chosen is best:
         return text + "No other schedule is simulated faster."
