@@ -2,7 +2,7 @@
 
 >>> import hwbackend
 >>> [entry.name for entry in hwbackend.available()]
-['cupy', 'torch', 'cpu', 'synthetic', 'recorded']
+['cupy', 'torch', 'synthetic', 'recorded']
 """
 
 from hwbackend.registry import BACKENDS, Availability, available, get
