@@ -11,7 +11,6 @@ from typing import Any
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
-from simsched.base.io import is_stream
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
@@ -159,6 +158,7 @@ def check_outputs(source: str, *paths: str | None, drawings: tuple[str | None, .
     FileError
         Also if two of them, or one of them and the source, are one file.
     """
+    from simsched.base.io import is_stream
     from workloads.registry import split_path
 
     if any(path is not None for path in drawings):

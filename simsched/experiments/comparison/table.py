@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Draws, Row, Sampling
-from simsched.experiments.ranges import Doubt, Ranged, ranges
 from simsched.experiments.result import Result, table_of, time_text, unit_of
 from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
@@ -27,6 +26,9 @@ from simsched.model.trace import Trace
 from simsched.schedulers import schedule
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.baking import placed_operator_times
+
+if TYPE_CHECKING:
+    from simsched.experiments.ranges import Doubt, Ranged
 
 _ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
@@ -125,11 +127,13 @@ class Comparison(Result, Document):
     named: bool = aside(True)
     target: Target | None = aside()
 
-    def ranges(self) -> tuple[dict[str, Ranged], Doubt] | None:
+    def ranges(self) -> "tuple[dict[str, Ranged], Doubt] | None":
         """Return between what makespans and speedups over ``sequential`` lie with 90 %, and what that hangs on.
 
         By `simsched.experiments.ranges.ranges`; None of one that was read from a file, and of very large schedules.
         """
+        from simsched.experiments.ranges import ranges
+
         if self.target is None or not self.plans:
             return None
         programs = {name: each.program for name, each in self.traces.items()}

@@ -1,10 +1,12 @@
 """Which schedule of a comparison to run."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simsched.experiments.comparison import Comparison, Row
-from simsched.experiments.ranges import Doubt, Ranged
+
+if TYPE_CHECKING:
+    from simsched.experiments.ranges import Doubt, Ranged
 
 _AS_GOOD: Final = 0.01  # of the least makespan
 
@@ -63,7 +65,7 @@ def why(comparison: Comparison, chosen: Row) -> str:
     )
 
 
-def _between(found: Ranged, doubt: Doubt) -> str:
+def _between(found: "Ranged", doubt: "Doubt") -> str:
     """Return between what a speedup lies, and by what."""
     low, high = found.speedup or (1.0, 1.0)
     return f" ({low:.1f}-{high:.1f} with 90 %, {doubt.basis})"
