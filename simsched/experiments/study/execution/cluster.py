@@ -26,6 +26,7 @@ from simsched.experiments.study.execution.processes import end_with_parent, star
 _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to be there
 _FETCH: Final = 10.0  # s until a result whose worker may have died is given up
 _CLOSE: Final = 10  # s
+_SILENT: Final = "30 s"  # after which a worker is dead whose process lives on: a scheduler closed its files
 _COUNT_AGAIN: Final = 5.0  # s after which the workers of a scheduler are counted again
 _hooked: list[bool] = []
 
@@ -58,6 +59,7 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
     # a batch whose worker dies comes back at once; the loop knows what to do with it
     settings = {
         "distributed.scheduler.allowed-failures": 0,
+        "distributed.scheduler.worker-ttl": _SILENT,
         "distributed.worker.multiprocessing-method": start_method(),
     }
     start_forkserver()
