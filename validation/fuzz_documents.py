@@ -130,23 +130,8 @@ def ios() -> tuple[bytes, ...]:
 
 
 def hios() -> tuple[bytes, ...]:
-    """Return schedules of HIOS, on one device and on two."""
-    make = _of_tests("ios_documents")
-    enter = make.placeholder(4, 8)
-    nodes = [
-        make.conv("1", [[["0", 0, 4]]], [2, 8, 8]),
-        make.conv("2", [[["1", 0, 2]]], [2, 8, 8], 3, 1),
-        make.pool("3", [[["0", 0, 4]]], [4, 8, 8]),
-        make.node("identity", "4", [[["1", 0, 2], ["2", 0, 2]], [["3", 0, 4]]], [6, 8, 8]),
-    ]
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "net.json"
-        path.write_bytes(_json(make.graph(enter, (nodes, None))))
-        graph = import_module("workloads.formats.ios").read_ios_graph(path)
-        rows = (("1", "gpu0", 0, 0, 0), ("2", "gpu1", 0, 0, 0), ("3", "gpu1", 1, 0, 1), ("4", "gpu0", 0, 1, 0))
-        one = [ss.Placement(row[0], "gpu0", stage=i) for i, row in enumerate(rows)]
-        two = ss.Schedule(graph, [ss.Placement(*row) for row in rows], "stages")
-        return *_written(two, "hios"), *_written(ss.Schedule(graph, one, "stages"), "hios")
+    """Return a schedule of HIOS on two devices."""
+    return (_json(_of_tests("ios_documents").two_devices()),)
 
 
 def kinetos() -> tuple[bytes, ...]:

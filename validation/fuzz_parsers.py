@@ -102,14 +102,13 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "dot": Parser(documents.dots, "text", "net.dot", _of("dot"), written_as="dot"),
     "stg": Parser(documents.stgs, "text", "net.stg", _of("stg", {"keep_dummies": False, "time_unit": 0.5}),
                   written_as="stg"),
-    "hios-graph": Parser(documents.hios_graphs, "text", "net.txt", _of("hios-graph", {"floor": 2.0}),
-                         written_as="hios-graph"),
-    "ios": Parser(documents.ios, "json", "net.json", _of("ios", {"on": "x", **_IOS}), written_as="ios"),
+    "hios-graph": Parser(documents.hios_graphs, "text", "net.txt", _of("hios-graph", {"floor": 2.0})),
+    "ios": Parser(documents.ios, "json", "net.json", _of("ios", {"on": "x", **_IOS})),
     "ios-graph": Parser(
         documents.ios, "json", "net.json",
-        (partial(read_graph, format="ios"), partial(read_graph, format="ios", **_IOS)), written_as="ios",
+        (partial(read_graph, format="ios"), partial(read_graph, format="ios", **_IOS)),
     ),
-    "hios": Parser(documents.hios, "json", "net.json", _of("hios", _IOS), written_as="hios"),
+    "hios": Parser(documents.hios, "json", "net.json", _of("hios", _IOS)),
     "kineto": Parser(
         documents.kinetos, "json", "net.json",
         _of("kineto", {"level": "leaf", "duration": "span"}, {"graph": _NAMES}, {"captured": ["a", "b"], "skip": 0}),

@@ -65,53 +65,28 @@ def test_a_profile_is_said_in_a_line(succeeds, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("target", "format", "held"),
-    [
-        ("a.dot", "dot", "graph"),
-        ("a.stg", "stg", "graph"),
-        ("a.json", "ios", "schedule"),
-    ],
-)
-def test_a_profile_has_no_graph_to_write(refused, tmp_path, target, format, held):
+def test_a_profile_has_no_graph_to_write(refused, tmp_path):
     profile = tmp_path / "profile.json"
     Profile((MeasuredOperator("a", (1.0,)),)).save(profile)
-    assert refused("convert", profile, tmp_path / target, "--to", format) == (
-        f"error: {tmp_path / target}: a profile cannot be written as {format}, which holds a {held}\n"
+    assert refused("convert", profile, tmp_path / "a.x", "--to", "dot") == (
+        f"error: {tmp_path / 'a.x'}: a profile cannot be written as dot, which holds a graph\n"
     )
-
-
-def test_a_program_is_no_schedule(refused, succeeds, tmp_path):
-    """Its graph can be written, but IOS and HIOS want stages."""
-    program, target = tmp_path / "program.json", tmp_path / "a.json"
-    succeeds("schedule", "tiny_inception", "-o", tmp_path / "plan.json", "--program", program)
-    assert "a program cannot be written as ios, which holds a schedule" in refused(
-        "convert", program, target, "--to", "ios"
-    )
-    succeeds("convert", program, tmp_path / "a.dot")
-
-
-def test_a_graph_as_ios_and_back(succeeds, tmp_path):
-    """A file of IOS without stages, which `convert` itself writes, is a graph."""
-    ios, back = tmp_path / "ios.json", tmp_path / "back.json"
-    succeeds("convert", "tiny_inception", ios, "--to", "ios")
-    assert "10 operators, 12 edges) written to" in succeeds("convert", f"{ios},batch=2", back)
-    assert ss.OpGraph.load(str(back))["join"].output_shape[0] == 2
-    assert "10 operators, 12 edges" in succeeds("simulate", ios, "--scheduler", "greedy")
 
 
 def test_what_is_written_is_said(succeeds, tmp_path):
     """Of a schedule a format of graphs gets the graph alone."""
     plan = tmp_path / "plan.json"
-    succeeds("schedule", "tiny_inception", "-o", plan)
+    program = tmp_path / "program.json"
+    succeeds("schedule", "tiny_inception", "-o", plan, "--program", program)
+    succeeds("convert", program, tmp_path / "program.dot")
     assert succeeds("convert", plan, tmp_path / "a.dot").startswith("OpGraph('tiny_inception', 10 operators")
     assert succeeds("convert", plan, tmp_path / "b.json").startswith("Schedule('lios' of 'tiny_inception'")
 
 
 def test_by_name_of_the_format(succeeds, tmp_path):
-    path = tmp_path / "a.json"
-    assert succeeds("convert", "tiny_inception", path, "--to", "ios").endswith("(ios)\n")
-    assert "(dot)" in succeeds("convert", path, tmp_path / "b.gv", "--from", "ios")
+    path = tmp_path / "a.txt"
+    assert succeeds("convert", "tiny_inception", path, "--to", "dot").endswith("(dot)\n")
+    assert "(simsched)" in succeeds("convert", path, tmp_path / "b.json", "--from", "dot")
 
 
 def test_other_formats_are_graphs_to_every_command(succeeds, tmp_path):
@@ -123,16 +98,17 @@ def test_other_formats_are_graphs_to_every_command(succeeds, tmp_path):
     assert [row["scheduler"] for row in rows] == ["lios", "greedy"]
 
 
-def test_a_schedule_of_ios_is_simulated_as_it_is(succeeds, tmp_path):
-    """The makespan is that of the schedule that was written."""
-    cluster = ss.Cluster.preset("v100")
-    plan = ss.schedule(load("tiny_inception"), cluster, "greedy")
-    own, ios = tmp_path / "plan.json", tmp_path / "ios.json"
-    plan.save(str(own))
-    succeeds("convert", own, ios, "--to", "ios")
-    assert read(ios).n_streams == plan.n_streams
+def test_a_schedule_of_ios_is_simulated_as_it_is(succeeds, refused, tmp_path):
+    """Its one convolution reads the image; nothing writes such files."""
+    node = {"type": "conv", "name": "1", "inputs": [[["0", 0, 3]]], "out_channels": 4, "kernel": [1, 1],
+            "stride": [1, 1], "padding": [0, 0], "groups": 1, "act": "relu"}  # fmt: skip
+    block = {"enter_name": "0", "inner_nodes": [], "exit_node": node, "stages": [[["1"]]]}
+    ios = tmp_path / "ios.json"
+    ios.write_text(json.dumps({"name": "net", "input": {"name": "0", "output_shape": [3, 8, 8]}, "blocks": [block]}))
     simulated = json.loads(succeeds("simulate", ios, "--gpu", "v100", "--json"))
-    assert simulated["makespan_us"] == pytest.approx(ss.simulate(plan, cluster).makespan)
+    cluster = ss.Cluster.preset("v100")
+    assert simulated["makespan_us"] == ss.simulate(read(ios), cluster).makespan
+    assert "nothing writes ios files" in refused("convert", ios, tmp_path / "a.json", "--to", "ios")
 
 
 def test_formats(succeeds):

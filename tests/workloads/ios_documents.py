@@ -1,4 +1,4 @@
-"""Documents in the form of IOS, by hand and drawn, and what may go wrong with them."""
+"""Documents in the form of IOS and HIOS, by hand and drawn, and what may go wrong with them."""
 
 import copy
 import json
@@ -55,6 +55,52 @@ def merged():
     )
 
 
+def value(name, begin, end, rank, tag, size=8):
+    return [name, begin, end, size, size, rank, tag]
+
+
+def two_devices():
+    """A schedule of HIOS: device 0 runs "1" and what ends the blocks, device 1 runs "2" beside "3"."""
+
+    def ranked(kind, name, inputs, shape, rank, outputs, **fields):
+        return node(kind, name, inputs, shape, rank=rank, outputs=outputs, **fields)
+
+    window = {"kernel": [1, 1], "stride": [1, 1], "padding": [0, 0]}
+    conv = {"out_channels": 2, **window, "groups": 1, "act": "relu"}
+    enter = {"type": "placeholder", "name": "0", "hint_name": "0", "output_shape": [4, 8, 8], "rank": -1}
+    leave = ranked("identity", "4", [[value("1", 0, 2, 0, 5), value("2", 0, 2, 1, 6)], [value("3", 0, 4, 1, 7)]],
+                 [6, 8, 8], -1, [])  # fmt: skip
+    last = ranked("pool", "5", [[value("4", 0, 6, -1, 8)]], [6, 1, 1], -3, [], pool_type="global_avg", kernel=[8, 8],
+                stride=[1, 1], padding=[0, 0])  # fmt: skip
+    return {
+        "name": "two",
+        "input": enter,
+        "blocks": [
+            {
+                "enter_name": "0",
+                "enter_node": enter,
+                "inner_nodes": [
+                    ranked("conv", "1", [[value("0", 0, 4, 0, 1)]], [2, 8, 8], 0, [[1, 3]], **conv),
+                    ranked("conv", "2", [[value("1", 0, 2, 0, 3)]], [2, 8, 8], 1, [], **conv),
+                    ranked("pool", "3", [[value("0", 0, 4, 0, 4)]], [4, 8, 8], 1, [], pool_type="max", **window),
+                ],
+                "exit_node": leave,
+                "stages": [
+                    {"rank": 0, "stages": [[["1"]], [["4"]]]},
+                    {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]},
+                ],
+            },
+            {
+                "enter_name": "4",
+                "enter_node": leave,
+                "inner_nodes": [],
+                "exit_node": last,
+                "stages": [{"rank": 0, "stages": [[["5"]]]}, {"rank": 1, "stages": [[["5"]]]}],
+            },
+        ],
+    }
+
+
 def all_nodes(document):
     return [n for block in document["blocks"] for n in (*block["inner_nodes"], block["exit_node"])]
 
@@ -92,13 +138,8 @@ def documents(draw):
 
 def _drawn_node(draw, name, known, channels):
     def value(width=None):
-        source = draw(
-            st.sampled_from(
-                [n for n in known if width is None or channels[n] == width or (n != "0" and channels[n] > width)]
-            )
-        )
-        least = channels[source] if source == "0" else 1  # a file is written without channels that nobody reads
-        length = draw(st.integers(least, channels[source])) if width is None else width
+        source = draw(st.sampled_from([n for n in known if width is None or channels[n] >= width]))
+        length = draw(st.integers(1, channels[source])) if width is None else width
         start = draw(st.integers(0, channels[source] - length))
         return [source, start, start + length]
 

@@ -2,73 +2,22 @@
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ios_documents import all_nodes, documents, merged, of_one_line, outcome, spoiled, spoiled_bytes, stages_of, write
+from ios_documents import all_nodes, of_one_line, outcome, spoiled, spoiled_bytes, stages_of, two_devices, value, write
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError
-from workloads.formats.hios import read_hios, write_hios
-from workloads.formats.hios_graph import read_hios_graph, write_hios_graph
-from workloads.formats.ios import read_ios
-from workloads.random_dags import random_layered
+from workloads.formats.hios import read_hios
+from workloads.formats.hios_graph import read_hios_graph
 
-each_drawn = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 each_spoiled = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "net.json"
-
-
-def value(name, begin, end, rank, tag, size=8):
-    return [name, begin, end, size, size, rank, tag]
-
-
-def two_devices():
-    """On device 0 the convolution "1" and what ends the blocks, on device 1 "2" and beside it "3"."""
-
-    def node(kind, name, inputs, shape, rank, outputs, **fields):
-        return {"type": kind, "name": name, "hint_name": name, "inputs": inputs, **fields, "output_shape": shape,
-                "rank": rank, "outputs": outputs}  # fmt: skip
-
-    window = {"kernel": [1, 1], "stride": [1, 1], "padding": [0, 0]}
-    conv = {"out_channels": 2, **window, "groups": 1, "act": "relu"}
-    enter = {"type": "placeholder", "name": "0", "hint_name": "0", "output_shape": [4, 8, 8], "rank": -1}
-    leave = node("identity", "4", [[value("1", 0, 2, 0, 5), value("2", 0, 2, 1, 6)], [value("3", 0, 4, 1, 7)]],
-                 [6, 8, 8], -1, [])  # fmt: skip
-    last = node("pool", "5", [[value("4", 0, 6, -1, 8)]], [6, 1, 1], -3, [], pool_type="global_avg", kernel=[8, 8],
-                stride=[1, 1], padding=[0, 0])  # fmt: skip
-    return {
-        "name": "two",
-        "input": enter,
-        "blocks": [
-            {
-                "enter_name": "0",
-                "enter_node": enter,
-                "inner_nodes": [
-                    node("conv", "1", [[value("0", 0, 4, 0, 1)]], [2, 8, 8], 0, [[1, 3]], **conv),
-                    node("conv", "2", [[value("1", 0, 2, 0, 3)]], [2, 8, 8], 1, [], **conv),
-                    node("pool", "3", [[value("0", 0, 4, 0, 4)]], [4, 8, 8], 1, [], pool_type="max", **window),
-                ],
-                "exit_node": leave,
-                "stages": [
-                    {"rank": 0, "stages": [[["1"]], [["4"]]]},
-                    {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]},
-                ],
-            },
-            {
-                "enter_name": "4",
-                "enter_node": leave,
-                "inner_nodes": [],
-                "exit_node": last,
-                "stages": [{"rank": 0, "stages": [[["5"]]]}, {"rank": 1, "stages": [[["5"]]]}],
-            },
-        ],
-    }
 
 
 def test_schedule_on_two_devices(file):
@@ -164,95 +113,6 @@ def test_files_that_are_refused(file, change, message):
     assert of_one_line(outcome(read_hios, file), file)
 
 
-def test_a_file_that_is_read_and_written_is_the_same(file):
-    """Down to who sends what to whom; only tags are counted anew."""
-
-    def without_tags(document):
-        for block in document["blocks"]:
-            assert block.pop("enter_node")["name"] == block["enter_name"]
-        for one in all_nodes(document):
-            one["outputs"] = [rank for rank, _ in one["outputs"]]
-            for term in one["inputs"]:
-                for read in term:
-                    read[6] = 0
-                    if read[0] == "0":
-                        read[5] = 0
-        return document
-
-    write_hios(read_hios(write(file, two_devices())), file)
-    assert without_tags(json.loads(file.read_text())) == without_tags(two_devices())
-
-
-def test_messages_have_a_tag_each(file):
-    write_hios(read_hios(write(file, two_devices())), file)
-    document = json.loads(file.read_text())
-    received = {tuple(read[5:]): one for one in all_nodes(document) for term in one["inputs"] for read in term}
-    assert len(received) == 7  # as there are values
-    one, two = all_nodes(document)[:2]
-    assert one["outputs"] == [[1, two["inputs"][0][0][6]]]
-
-
-def test_on_one_device_it_is_ios_with_ranks(file):
-    plan = read_ios(write(file, merged()))
-    write_hios(plan, file)
-    found = read_hios(file).check()
-    assert found.graph == plan.graph
-    assert stages_of(found) == stages_of(plan)
-    assert {one["rank"] for one in all_nodes(json.loads(file.read_text()))} == {0}
-
-
-@st.composite
-def spread(draw, plan):
-    """A schedule whose operators are moved to three devices, in stages of one operator that can run."""
-    devices = [draw(st.sampled_from(["gpu0", "gpu1", "gpu2"])) for _ in plan.placements]
-    count = dict.fromkeys(devices, 0)
-    rows = []
-    for row, device in zip(plan.placements, devices, strict=True):
-        rows.append(ss.Placement(row.op, device, stage=count[device]))
-        count[device] += draw(st.integers(0, 1))
-    return ss.Schedule(plan.graph, rows, "stages", scheduler="hios")
-
-
-@each_drawn
-@given(data=st.data())
-def test_there_and_back(file, data):
-    """A schedule on several devices, some of whose blocks end on another device than the first."""
-    plan = data.draw(spread(read_ios(write(file, data.draw(documents()))))).check()
-    write_hios(plan, file, on=["gpu0", "gpu1", "gpu2"])
-    found = read_hios(file).check()
-    assert (found.graph.names, found.graph.edges) == (plan.graph.names, plan.graph.edges)
-    assert list(by_device(found).values()) == list(by_device(plan).values())
-
-
-def by_device(plan):
-    """The stages of each device, in order."""
-    found = {}
-    for (device, _), groups in sorted(stages_of(plan).items()):
-        found.setdefault(device, []).append(groups)
-    return found
-
-
-def test_schedules_that_cannot_be_written(file):
-    found = read_hios(write(file, two_devices()))
-    rows = list(found.placements)
-    with pytest.raises(ScheduleError, match="its execution is 'events'"):
-        write_hios(ss.Schedule(found.graph, rows, "events"), file)
-    with pytest.raises(ScheduleError, match="device 'gpu1' has no rank; name it in `on`"):
-        write_hios(found, file, on=["gpu0"])
-    with pytest.raises(ScheduleError, match="operator"):
-        write_hios(ss.Schedule(found.graph, rows[::-1], "stages"), file)
-    with pytest.raises(ScheduleError, match=r"holds a schedule, which OpGraph is not; schedule the graph first$"):
-        write_hios(found.graph, file)
-
-
-def test_devices_are_ranked_by_number(file):
-    """gpu2 comes before gpu10."""
-    found = read_hios(write(file, two_devices()), on=["gpu10", "gpu2"])
-    write_hios(found, file)
-    ranks = {one["name"]: one["rank"] for one in all_nodes(json.loads(file.read_text()))}
-    assert (ranks["1"], ranks["2"]) == (1, 0)
-
-
 @each_spoiled
 @given(data=st.data())
 def test_spoiled_documents(file, data):
@@ -322,34 +182,6 @@ def test_not_a_file(tmp_path):
     assert isinstance(outcome(read_hios_graph, tmp_path / "none"), FileError)
     (tmp_path / "bytes").write_bytes(b"3\n\xff")
     assert isinstance(outcome(read_hios_graph, tmp_path / "bytes"), FormatError)
-
-
-@each_drawn
-@given(seed=st.integers(0, 2**32), n_ops=st.integers(20, 60))
-def test_graph_there_and_back(file, seed, n_ops):
-    """Times in ms and back in us are the same but for the last bits."""
-    graph = random_layered(n_ops=n_ops, n_layers=5, rng=seed)
-    write_hios_graph(graph, file)
-    found = read_hios_graph(file)
-    assert found.names == tuple(str(i) for i in range(n_ops))
-    assert (found.src.tolist(), found.dst.tolist()) == (graph.src.tolist(), graph.dst.tolist())
-    for column in ("time", "utilization", "edge_transfer"):
-        np.testing.assert_allclose(getattr(found, column), getattr(graph, column), rtol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("operator", "edges", "message"),
-    [
-        ({"utilization": 1.0}, [], "operator 'a' cannot be written for HIOS: it has no time"),
-        ({"time": 1.0}, [], "operator 'a' cannot be written for HIOS: it has no utilization"),
-        ({"time": 1.0, "utilization": 1.0}, [ss.Edge("a", "b", 4.0)], "edge a -> b .* it has no transfer time"),
-        ({"time": 1.0, "utilization": 1.0}, 2 * [ss.Edge("a", "b", transfer=1.0)], "edge a -> b .* it stands twice"),
-    ],
-)
-def test_graphs_that_cannot_be_written(file, operator, edges, message):
-    with pytest.raises(GraphError, match=message):
-        write_hios_graph(ss.OpGraph([ss.Operator("a", **operator), ss.Operator("b", **operator)], edges), file)
-    assert not file.exists()
 
 
 @each_spoiled

@@ -26,7 +26,7 @@ from ios_documents import (
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, UnknownNameError
-from workloads.formats.ios import read_ios, read_ios_graph, write_ios
+from workloads.formats.ios import read_ios, read_ios_graph
 
 each_drawn = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 each_spoiled = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -50,6 +50,7 @@ def test_operators_and_edges(file):
     assert [(e.src, e.dst, e.nbytes) for e in found.edges] == [
         ("1", "3", 1024), ("3", "5", 1024), ("1", "5", 2048), ("4", "5", 768), ("5", "6", 3840),
     ]  # fmt: skip
+    assert found["3"].attributes["reads"] == [["1", 0, 4]]
 
 
 def test_a_merged_convolution_costs_what_it_is_merged_to(file):
@@ -141,11 +142,8 @@ def test_a_sequential_is_one_operator(file):
     ],
 )
 def test_kinds(file, one, kind):
-    """Each kind of node is read as what it does, and comes back so after it was written."""
-    first = read_ios_graph(write(file, graph(placeholder(4, 8), ([one], None))))
-    assert first["1"].kind == kind
-    write_ios(first, file)
-    assert read_ios_graph(file) == first
+    """Each kind of node is read as what it does."""
+    assert read_ios_graph(write(file, graph(placeholder(4, 8), ([one], None))))["1"].kind == kind
 
 
 def test_stages_that_cannot_run_are_read_and_then_refused(file):
@@ -263,8 +261,10 @@ def test_byte_order_mark_and_line_ends(file):
 
 @each_drawn
 @given(document=documents())
-def test_an_edge_for_every_value(file, document):
-    found = read_ios_graph(write(file, document))
+def test_every_value_is_an_edge_and_every_stage_as_it_stands(file, document):
+    plan = read_ios(write(file, document)).check()
+    assert list(stages_of(plan).values()) == [stage for block in document["blocks"] for stage in block["stages"]]
+    found = plan.graph
     values = Counter((source, one["name"]) for one in all_nodes(document) for source in sources(one) if source != "0")
     assert Counter((e.src, e.dst) for e in found.edges) == values
     assert found.order == found.names

@@ -51,13 +51,13 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         ),
         "rows": Format("profile", "rows:read_rows", None, (".csv",), graph="rows:read_rows_graph"),
         "hios": Format(
-            "schedule", "hios:read_hios", "hios:write_hios", (), ("rank",),
+            "schedule", "hios:read_hios", None, (), ("rank",),
         ),
         "ios": Format(
-            "schedule", "ios:read_ios_file", "ios:write_ios", (), ("inner_nodes", "enter_node"),
+            "schedule", "ios:read_ios_file", None, (), ("inner_nodes", "enter_node"),
             graph="ios:read_ios_graph",
         ),
-        "hios-graph": Format("graph", "hios_graph:read_hios_graph", "hios_graph:write_hios_graph", (".txt",)),
+        "hios-graph": Format("graph", "hios_graph:read_hios_graph", None, (".txt",)),
     }
 )  # fmt: skip
 """Those of JSON are told apart by the keys that stand near their beginning, in this order."""

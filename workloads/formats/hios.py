@@ -3,7 +3,6 @@
 The form is that of the Python code of [1]_ (commit 1e774de, `utils/ir.py` and `utils/crpath.py`; it has no
 licence, and nothing of it is copied), which writes JSON for its C++ executor. The only such file released is
 `graph_json`, with which it times a transfer; schedules were not to be had, so this follows the code alone.
-What the executor makes of a file written here was not tried.
 
 It is the file of IOS (see `workloads.formats.ios`) with these differences:
 
@@ -30,23 +29,20 @@ References
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from simsched.base.errors import FormatError, ScheduleError
-from simsched.base.io import Record, dump_json, read_json, write_file
+from simsched.base.io import Record, read_json
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 from workloads.checks import shown
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
-from workloads.formats.ios_write import document, staged
 
 _LOWEST_RANK: Final = -3
-_BROADCAST: Final = -1
-_GATHER: Final = -3
 
 
 def read_hios(
@@ -180,112 +176,3 @@ def _launches(graph: OpGraph, queues: Sequence[Sequence[Placement]]) -> list[Pla
                 at[k] += 1
                 moved = True
     return found + [row for k, queue in enumerate(queues) for row in queue[at[k] :]]
-
-
-def write_hios(schedule: Schedule, path: str | os.PathLike[str], *, on: Sequence[str] | None = None) -> None:
-    """Write a schedule with its graph as a file of HIOS.
-
-    Parameters
-    ----------
-    schedule
-        What to write; it must run in stages.
-    path
-        The file to write, whole or not at all.
-    on
-        Devices by rank. By default those that run something, ordered by the number in their names.
-
-    Raises
-    ------
-    GraphError
-        Naming the first operator that the format cannot express; see `workloads.formats.ios.write_ios`.
-    ScheduleError
-        If it is no schedule, not of `execution` "stages", cannot run, or uses a device that `on`
-        lacks or names twice.
-    FileError
-        If the file cannot be written.
-
-    Notes
-    -----
-    Read back, the file gives the same operators and edges and the same stages on each device, as
-    with `write_ios`, which says what is lost and how blocks are cut. Where several devices are used,
-    the exit of a block gets rank -1, that of the last block -3, and stands in the last stage of each
-    device, if it is on the first device; elsewhere it keeps its rank. Tags are counted from 1.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from workloads.models.network import Network
-    >>> net = Network("two")
-    >>> first = net.conv("first", net.input(1, 3, 8, 8), 4, 1)
-    >>> last = net.conv("last", first, 4, 1)
-    >>> plan = Schedule(net.graph(), [Placement("first", "gpu1"), Placement("last", "gpu0")], "stages")
-    >>> with TemporaryDirectory() as folder:
-    ...     write_hios(plan, f"{folder}/plan.json")
-    ...     read_hios(f"{folder}/plan.json").devices_used
-    ('gpu1', 'gpu0')
-    """
-    write_file(path, dump_json(_document(schedule, str(path), on)))
-
-
-def _document(schedule: Schedule, source: str, on: Sequence[str] | None) -> dict[str, Any]:
-    if not isinstance(schedule, Schedule):
-        raise ScheduleError(
-            f"{source}: a file of HIOS holds a schedule, which {type(schedule).__name__} is not; "
-            "schedule the graph first"
-        )
-    _check_names(on)
-    found = document(schedule.graph, schedule)
-    names = sorted(schedule.devices_used, key=lambda name: (len(name), name)) if on is None else list(on)
-    rank_of = {name: rank for rank, name in enumerate(names)}
-    strange = next((name for name in schedule.devices_used if name not in rank_of), None)
-    if strange is not None:
-        raise ScheduleError(f"schedule of {schedule.graph.name!r}: device {strange!r} has no rank; name it in `on`")
-    ranks = {row.op: rank_of[row.device] for row in schedule.placements}
-    several = len(names) > 1
-    for block, stages in zip(found["blocks"], staged(schedule, found), strict=True):
-        leave = block["exit_node"]["name"]
-        block["stages"] = [
-            {"rank": rank, "stages": [groups for device, groups in stages if device == name]}
-            for rank, name in enumerate(names)
-        ]
-        if several and ranks[leave] == 0:
-            ranks[leave] = _GATHER if block is found["blocks"][-1] else _BROADCAST
-            for entry in block["stages"][1:]:
-                entry["stages"].append([[leave]])
-    _Messages(found, ranks, several)
-    GraphReader(found, source, 1, "fp32", None, ranked=True)  # what is written can be read
-    return found
-
-
-class _Messages:
-    """Adds ranks, the sizes of values and the messages between operators to a document of IOS."""
-
-    def __init__(self, written: dict[str, Any], ranks: Mapping[str, int], several: bool) -> None:
-        self._ranks = {**ranks, written["input"]["name"]: 0}
-        self._several = several
-        self._shapes: dict[str, list[int]] = {}
-        self._outputs: dict[str, list[list[int]]] = {}
-        self._tag = 0
-        enter = written["input"]
-        enter["rank"] = _BROADCAST if several else 0
-        self._shapes[enter["name"]] = enter["output_shape"]
-        for block in written["blocks"]:
-            for node in (*block["inner_nodes"], block["exit_node"]):
-                self._add(node, node["name"])
-
-    def _add(self, node: dict[str, Any], unit: str) -> None:
-        name = node["name"]
-        node["rank"] = self._ranks[name] = self._ranks[unit]
-        node["outputs"] = []
-        self._shapes[name] = node["output_shape"]
-        for part in node.get("nodes", []):
-            self._add(part, unit)
-        for term in node.get("inputs", []):
-            for value in term:
-                self._tag += 1
-                producer = value[0]
-                value += [*self._shapes[producer][1:], self._ranks[producer], self._tag]
-                if producer in self._outputs and self._several and min(self._ranks[unit], self._ranks[producer]) >= 0:
-                    self._outputs[producer].append([self._ranks[unit], self._tag])
-        if name == unit:  # within a sequential nothing is sent
-            self._outputs[name] = node["outputs"]

@@ -12,10 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from simsched.base.errors import FormatError, GraphError
-from simsched.base.io import read_text, write_file
+from simsched.base.errors import FormatError
+from simsched.base.io import read_text
 from simsched.base.units import MS
 from simsched.model.graph import OpGraph
 from workloads import checks
@@ -131,55 +129,3 @@ class _Lines:
         if len(row) != length:
             raise self.refused(f"it should hold {what}, not {shown(self._lines[self._at - 1])}")
         return row
-
-
-def write_hios_graph(graph: OpGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph with times as a file of HIOS's simulation.
-
-    Parameters
-    ----------
-    graph
-        What to write. Every operator needs a `time` and a `utilization`, every edge a `transfer`, and no two
-        edges may have the same ends: HIOS would drop all but the last.
-    path
-        The file to write, whole or not at all.
-
-    Raises
-    ------
-    GraphError
-        Naming the first operator or edge that cannot be expressed.
-    FileError
-        If the file cannot be written.
-
-    Notes
-    -----
-    Operators are numbered in their order; their names are lost unless they are these numbers. Numbers are
-    written in full, where HIOS itself writes six decimals. HIOS's schedulers expect the first operator to be the
-    only one without producers and the last the only one without consumers; a file need not. O(V + E).
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> graph = OpGraph.from_columns(["a", "b"], [0], [1], time=500.0, utilization=0.8, edge_transfer=250.0)
-    >>> with TemporaryDirectory() as folder:
-    ...     write_hios_graph(graph, f"{folder}/net.txt")
-    ...     Path(f"{folder}/net.txt").read_text().splitlines()
-    ['2', '0 0.5 0.8', '1 0.5 0.8', '1', '0 1 0.25']
-    """
-    for what, values in (("time", graph.time), ("utilization", graph.utilization)):
-        if np.isnan(values).any():
-            name = graph.names[int(np.argmax(np.isnan(values)))]
-            raise GraphError(f"operator {name!r} cannot be written for HIOS: it has no {what}")
-    ends = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    seen: dict[tuple[int, int], None] = {}
-    for e, pair in enumerate(ends):
-        if pair in seen or np.isnan(graph.edge_transfer[e]):
-            why = "it stands twice" if pair in seen else "it has no transfer time"
-            edge = graph.edge(e)
-            raise GraphError(f"edge {edge.src} -> {edge.dst} cannot be written for HIOS: {why}")
-        seen[pair] = None
-    operators = zip((graph.time / MS).tolist(), graph.utilization.tolist(), strict=True)
-    transfers = (graph.edge_transfer / MS).tolist()
-    lines = [str(len(graph)), *(f"{i} {time!r} {share!r}" for i, (time, share) in enumerate(operators))]
-    lines += [str(len(ends)), *(f"{u} {v} {transfer!r}" for (u, v), transfer in zip(ends, transfers, strict=True))]
-    write_file(path, "\n".join(lines) + "\n")

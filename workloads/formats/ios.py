@@ -28,16 +28,14 @@ References
 """
 
 import os
-from typing import Any
 
-from simsched.base.errors import FormatError, ScheduleError
-from simsched.base.io import dump_json, read_json, write_file
+from simsched.base.errors import FormatError
+from simsched.base.io import read_json
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 from workloads.formats.ios_read import Block, GraphReader, Stages, stage_lists
-from workloads.formats.ios_write import document, staged
 
 
 def read_ios_graph(
@@ -153,67 +151,3 @@ def _stages(block: Block) -> Stages:
     if left:
         raise FormatError(f"{block.where}: field 'stages' leaves out operator {next(iter(left))!r}")
     return stages
-
-
-def write_ios(subject: Schedule | OpGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph, or a schedule with its graph, as a file of IOS.
-
-    Parameters
-    ----------
-    subject
-        What to write. A graph is written without stages. A schedule must run in stages on one device.
-    path
-        The file to write, whole or not at all.
-
-    Raises
-    ------
-    GraphError
-        Naming the first operator that the format cannot express. It has convolutions, pools, sums,
-        products and concatenations along the channels, copies, "relu", "sigmoid" and "tanh", and units
-        of them in a row of which only the first reads other operators; on tensors of four axes and one
-        input of the network. Their `attributes`, `input_shapes` and `output_shape` must be those that
-        `workloads.models` and `read_ios` give.
-    ScheduleError
-        If the schedule is not of `execution` "stages", uses several devices, or cannot run.
-    FileError
-        If the file cannot be written.
-
-    Notes
-    -----
-    Read back, the file gives the same operators and edges, in topological order, and the same stages,
-    numbered from 0 without gaps, groups and streams too. What the format has no room for is lost:
-    number format, batch, times, labels of blocks, names of the parts of a unit. Blocks are the graph's
-    own where IOS's rules allow: they follow each other in topological order, of a block only the last
-    operator is read in the next and none in later ones, the network's input is read only in the first,
-    and the stages of a block come before those of the next. Others are joined.
-
-    The network's input gets as many channels as are read of it. IOS's own tools want names that are
-    whole numbers where a block is cut into parts; names are written as they are. O(V + E), and it is
-    read once to prove that it can be.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from workloads.models.squeezenet import squeezenet
-    >>> with TemporaryDirectory() as folder:
-    ...     write_ios(squeezenet(), f"{folder}/net.json")
-    ...     read_ios_graph(f"{folder}/net.json")
-    OpGraph('squeezenet', 50 operators, 65 edges)
-    """
-    write_file(path, dump_json(_document(subject, str(path))))
-
-
-def _document(subject: Schedule | OpGraph, source: str) -> dict[str, Any]:
-    if isinstance(subject, OpGraph):
-        found = document(subject)
-    else:
-        if len(subject.devices_used) > 1:
-            raise ScheduleError(
-                f"schedule of {subject.graph.name!r}: IOS has one device, not {', '.join(subject.devices_used)}; "
-                "write_hios writes schedules on several"
-            )
-        found = document(subject.graph, subject)
-        for block, stages in zip(found["blocks"], staged(subject, found), strict=True):
-            block["stages"] = [groups for _, groups in stages]
-    GraphReader(found, source, 1, "fp32", None)  # what is written can be read: shapes agree with attributes
-    return found
