@@ -4,7 +4,7 @@
 
 A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of pairs of kernels (``.csv``) and tables
 of kernels alone and beside another (``.json``, a list), told by what is in them, not by their names. What is asked of
-them is in `validation.realtraces_steps` and `validation.realtraces_pairs`; docs/guides/real-traces.md says where such
+them is in `validation.realtraces_steps` and `validation.realtraces_pairs`; docs/measuring.md says where such
 files are found and how to record one.
 """
 
