@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.launches import launch_ptr
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
-from simsched.simulator.workload import Demand, demand_of
+from simsched.simulator.workload import demand_of
 
 __all__ = ["Bounds", "bounds", "lower_bound"]
 
@@ -415,7 +415,7 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
     solo = operator_times(graph, cluster.devices[d], cost)
     place = np.broadcast_to(np.int64(d), len(op))
     asked = demand_of(graph, cluster, place, solo[op], refuse_unfit=False)
-    runs = np.isfinite(asked.unit)  # a kernel of which no block fits here has to run on another device
+    runs = np.isfinite(asked["unit"])  # a kernel of which no block fits here has to run on another device
     rows = np.stack(
         [np.add.reduceat(np.where(runs, row, np.inf), ptr[:-1]) for row in _asked_of(cluster.devices[d], asked, runs)]
     )
@@ -423,24 +423,25 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
     return rows
 
 
-def _asked_of(device: Device, asked: Demand, runs: npt.NDArray[np.bool_]) -> Iterator[Floats]:
+def _asked_of(device: Device, asked: npt.NDArray[Any], runs: npt.NDArray[np.bool_]) -> Iterator[Floats]:
     """Yield, per launch, the least time, and the shares of issue slots, DRAM and what an SM can hold, x us."""
     if not device.contention:
-        yield asked.solo
+        yield asked["solo"]
         yield from repeat(np.zeros(len(runs)), _RESOURCES)
         return
-    unit = np.where(runs, asked.unit, 0.0)
-    waves = np.maximum(1.0, asked.blocks / np.maximum(asked.residency, 1))
+    unit = np.where(runs, asked["unit"], 0.0)
+    waves = np.maximum(1.0, asked["blocks"] / np.maximum(asked["residency"], 1))
     second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
     waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
-    whole = np.maximum(asked.blocks, 1) * unit
-    of_device = np.where(asked.blocks > 0, asked.sm_share / device.sms, asked.sm_share)
-    sm, dram = whole * of_device * asked.alpha, whole * asked.dram_share * asked.beta
-    yield np.maximum(waves * unit, np.maximum(sm, dram)) + asked.latency
+    whole = np.maximum(asked["blocks"], 1) * unit
+    of_device = np.where(asked["blocks"] > 0, asked["sm_share"] / device.sms, asked["sm_share"])
+    sm, dram = whole * of_device * asked["alpha"], whole * asked["dram_share"] * asked["beta"]
+    latency = np.where(asked["blocks"] > 0, np.minimum(device.kernel_latency, asked["solo"]), 0.0)
+    yield np.maximum(waves * unit, np.maximum(sm, dram)) + latency
     yield sm
     yield dram
     per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
-    held = (asked.warps, np.sign(asked.blocks), asked.registers, asked.shared_memory)
+    held = (asked["warps"], np.sign(asked["blocks"]), asked["registers"], asked["shared_memory"])
     for one, all_of_it in zip(held, per_sm, strict=True):
         yield one * whole / (all_of_it * device.sms)
 

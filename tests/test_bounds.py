@@ -96,7 +96,7 @@ def test_devices_of_one_model_may_differ():
     cluster = Cluster((TWO.devices[0], half), TWO.links)
     graph = made([Operator(n, time=10.0, kernels=(Kernel(864, 256, 32),)) for n in "ab"])
     program = Schedule(graph, [Placement("a", "gpu0"), Placement("b", "gpu1")]).lower(cluster)
-    assert demand(program, cluster, None).residency.tolist() == [864, 432]
+    assert demand(program, cluster, None)["residency"].tolist() == [864, 432]
 
 
 def either_or(transfer, fast=2.0, slow=8.0):

@@ -45,7 +45,7 @@ class SoloRuns:
     Notes
     -----
     A kernel of N blocks, whose blocks take c each on an idle device, takes its latency and the longer of U(N) c and of
-    the time in which DRAM moves its bytes; U(N) is what it takes by itself (`Demand.units`), and depends on
+    the time in which DRAM moves its bytes; U(N) is what it takes by itself (`Launch.units`), and depends on
     `saturating_warps` and `block_spread`. c is the one with which those of a family that DRAM does not limit fit best.
     """
 
@@ -72,13 +72,14 @@ class SoloRuns:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
         on = np.zeros(len(self._graph), np.int64)
         asked = demand_of(self._graph, cluster, on, self._measured)
+        units, latencies = asked["units"], np.minimum(cluster.devices[0].kernel_latency, asked["solo"])
         moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []
         for rows in self.families:
-            measured, latency = self._measured[rows], asked.latency[rows]
-            block = float(((measured - latency) / asked.units[rows]).min())
+            measured, latency = self._measured[rows], latencies[rows]
+            block = float(((measured - latency) / units[rows]).min())
             for _ in range(_TURNS):
-                busy = block * asked.units[rows]
+                busy = block * units[rows]
                 off = np.log((latency + np.maximum(busy, moved[rows])) / measured)
                 counts = moved[rows] < busy
                 if not counts.any():

@@ -149,7 +149,7 @@ def _fits(graph: OpGraph, cluster: Cluster) -> npt.NDArray[np.bool_]:
     for kind in cluster.kinds:
         place = np.broadcast_to(np.int64(cluster.index[kind.name]), len(op))
         asked = demand_of(graph, cluster, place, np.ones(len(op)), refuse_unfit=False)
-        rows.append(np.bincount(op, np.isinf(asked.unit), len(graph)) == 0)
+        rows.append(np.bincount(op, np.isinf(asked["unit"]), len(graph)) == 0)
     return np.stack(rows)[cluster.kind]
 
 

@@ -14,7 +14,7 @@ from simsched.model.lowering import Lowering
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.prepared import Plan, launch_rows, simulate_compiled
+from simsched.simulator.compiled.prepared import Plan, simulate_compiled
 from simsched.simulator.workload import demand_of
 
 Columns = dict[str, npt.NDArray[np.int64]]
@@ -278,7 +278,6 @@ class Evaluator:
             op = np.repeat(np.arange(len(self.graph)), np.diff(self._lowering.launch_ptr))
             device = np.full(len(op), at, np.int64)
             times = placed_times(self.graph, self.cluster, op, device, self._cost)
-            asked = demand_of(self.graph, self.cluster, device, times, refuse_unfit=False)
-            fits = (asked.blocks == 0) & ~np.isinf(asked.unit) | (asked.residency > 0)
-            self._rows[number] = launch_rows(op, self._priority[op], asked), fits
+            rows = demand_of(self.graph, self.cluster, device, times, priority=self._priority, refuse_unfit=False)
+            self._rows[number] = rows, np.isfinite(rows["unit"])
         return self._rows[number]

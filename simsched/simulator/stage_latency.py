@@ -14,7 +14,7 @@ from simsched.model.graph import OpGraph
 from simsched.model.launches import launch_ptr
 from simsched.model.program import LAUNCH
 from simsched.simulator.compiled.memory import Memory
-from simsched.simulator.compiled.prepared import launch_rows, platform_of
+from simsched.simulator.compiled.prepared import platform_of
 from simsched.simulator.state import Connection, Lane, State
 from simsched.simulator.workload import demand_of
 
@@ -65,12 +65,11 @@ class StageLatency:
         ptr = launch_ptr(graph)
         op = np.repeat(np.arange(len(graph)), np.diff(ptr))
         on = np.zeros(len(op), np.int64)
-        asked = demand_of(graph, alone, on, placed_times(graph, alone, op, on, cost))
+        rows = demand_of(graph, alone, on, placed_times(graph, alone, op, on, cost))
         starts = ptr.tolist()
         self._launches_of = {
             op_name: range(a, b) for op_name, a, b in zip(graph.names, starts, starts[1:], strict=False)
         }
-        rows = launch_rows(op, np.zeros(len(op), np.int64), asked)
         platform, n = platform_of(alone), len(op)
         self._state = state = State(
             **platform.columns, n_instructions=n, n_lanes=n, n_hosts=1, n_devices=1, n_connections=n, n_timers=2,

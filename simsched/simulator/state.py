@@ -17,24 +17,24 @@ RUNNING, OVER, STUCK, FULL = range(4)
 
 
 class Launch(Row):
-    """What a launch asks for, see `Demand`; `follows`: it is of the same operator as the one before it."""
+    """What a launch asks for, see `workload.demand`; of registers, shared memory and warps what one block takes."""
 
-    solo: f8
-    unit: f8
-    units: f8
-    sm_share: f8
-    dram_share: f8
-    alpha: f8
-    beta: f8
-    traffic: f8
-    blocks: i8
-    residency: i8
+    solo: f8  # us
+    unit: f8  # us of one block on an idle device
+    units: f8  # of how many times `unit` the kernel alone takes, its latency apart
+    sm_share: f8  # of its SM that a resident block loads; without a grid, the operator of each SM
+    dram_share: f8  # of the device's DRAM that a resident block loads
+    alpha: f8  # sensitivity to the SM load
+    beta: f8  # to the DRAM load
+    traffic: f8  # us in which DRAM alone would move the bytes of a block, times `units`; 0 without a grid
+    blocks: i8  # of the grid; 0 without a grid
+    residency: i8  # blocks that the device holds at once
     registers: i8
     shared_memory: i8
     warps: i4
     priority: i4
-    kind: i1
-    follows: i1
+    kind: i1  # of interference: 0 compute, 1 memory, -1 none
+    follows: i1  # it is of the same operator as the one before it
 
 
 class Route(Row):

@@ -1,7 +1,6 @@
-"""What each launch of a program asks of its device, as columns that an engine reads."""
+"""What each launch of a program asks of its device, as rows that an engine reads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,66 +12,16 @@ from simsched.base.units import TIE
 from simsched.model.cluster import Cluster, Device, footprint, occupancy
 from simsched.model.costmodel import CostModel, placed_times
 from simsched.model.graph import Kernel, OpGraph
-from simsched.model.graph.columns import Floats, Ints, compact
+from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.program import LAUNCH, Program
 from simsched.simulator.contention import Solo, find_units
+from simsched.simulator.state import Launch
 
 Column = npt.NDArray[Any]
 Jitter = float | Mapping[str, float]
 _TURNS: Final = 8
 LARGEST_VARIATION: Final = 1e3
 """Most that the standard deviation of an operator's time may be, over its mean."""
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What launches ask for, one row per launch of a `Program`; columns may be read-only and share memory.
-
-    Parameters
-    ----------
-    device
-        Where it runs.
-    solo
-        Time alone in us.
-    blocks
-        Blocks of the grid; 0 without a grid.
-    residency
-        Blocks the device holds at once.
-    warps, registers, shared_memory
-        What one block takes.
-    sm_share, dram_share
-        What one resident block loads of its SM and of the device's DRAM; without a grid, the operator of each SM.
-    alpha, beta
-        Sensitivities to the SM load and the DRAM load.
-    kind
-        Interference class: 0 compute, 1 memory, -1 none.
-    unit
-        Time in us of one block on an idle device.
-    units
-        Of how many times `unit` the kernel alone takes, its latency apart.
-    latency
-        Us of its time that load nothing: they pass when its last block has ended.
-    traffic
-        Time in us in which DRAM alone would move the bytes of a block, times `units`; 0 without a grid. Where times
-        vary, ``dram_share`` is ``traffic / (solo - latency)``, at most `most_dram_share`.
-    """
-
-    device: Ints
-    solo: Floats
-    blocks: Ints
-    residency: Ints
-    warps: Ints
-    registers: Ints
-    shared_memory: Ints
-    sm_share: Floats
-    dram_share: Floats
-    alpha: Floats
-    beta: Floats
-    kind: Ints
-    unit: Floats
-    units: Floats
-    latency: Floats
-    traffic: Floats
 
 
 def demand(
@@ -83,8 +32,8 @@ def demand(
     rng: np.random.Generator | int | None = None,
     *,
     refuse_unfit: bool = True,
-) -> Demand:
-    """Return what each launch asks of its device.
+) -> Column:
+    """Return what each launch of a program asks of its device, as rows of `Launch`.
 
     A kernel of which no block fits on an SM is an error; with `refuse_unfit` false it has residency 0.
 
@@ -95,12 +44,18 @@ def demand(
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
     either loads nothing.
     """
+    graph, device = program.graph, launch_devices(program)
+    times = placed_times(graph, cluster, program.launch_op, device, cost)
+    drawn = None if jitter is None else factors(graph, jitter, rng)
+    return demand_of(graph, cluster, device, times, drawn, priority=program.priority, refuse_unfit=refuse_unfit)
+
+
+def launch_devices(program: Program) -> Ints:
+    """Return the position of the device of each launch, shape (n_launches,); -1 where none is in the program."""
     launches = program.action == LAUNCH
     device = np.full(len(program.launch_op), -1, np.int64)
     device[program.argument[launches]] = program.device[launches]
-    times = placed_times(program.graph, cluster, program.launch_op, device, cost)
-    drawn = None if jitter is None else factors(program.graph, jitter, rng)
-    return demand_of(program.graph, cluster, device, times, drawn, refuse_unfit=refuse_unfit)
+    return device
 
 
 def demand_of(
@@ -110,8 +65,9 @@ def demand_of(
     times: Floats,
     drawn: Floats | None = None,
     *,
+    priority: Indices | None = None,
     refuse_unfit: bool = True,
-) -> Demand:
+) -> Column:
     """Return what the launches of a graph ask of the devices that they run on (see `demand`).
 
     Parameters
@@ -122,41 +78,39 @@ def demand_of(
         Time alone in us of the operator of each launch.
     drawn
         Factor of the time of each operator, or None.
+    priority
+        Of each operator; None for 0.
     """
-    nothing, none = np.broadcast_to(0.0, times.shape), np.broadcast_to(np.int64(0), times.shape)
-    columns: dict[str, Column] = dict.fromkeys(_COUNTS, none) | dict.fromkeys(_LOADS, nothing)
-    utilization, intensity = np.nan_to_num(graph.utilization), compact(graph.intensity.astype(np.int64))
-    columns |= {"sm_share": utilization, "alpha": compact((utilization > 0).astype(np.float64)), "kind": intensity}
-    if not len(graph.kernel_blocks):  # one launch for each operator
-        solo = times if drawn is None else times * drawn
-        return Demand(device=device, solo=solo, unit=solo, **columns)
     kernels = np.diff(graph.kernel_ptr)
     op = np.repeat(np.arange(len(graph)), np.maximum(1, kernels))
-    columns |= {key: columns[key][op] for key in ("sm_share", "alpha", "kind")}
-    rows = np.flatnonzero(kernels[op])
-    share = graph.kernel_share  # a row per kernel, in the order of the launches that have one
-    solo = times.copy()
-    solo[rows] *= share
-    nominal = solo[rows]
+    asked = np.zeros(len(op), Launch.dtype)
+    asked["follows"][1:] = op[1:] == op[:-1]
+    asked["priority"] = 0 if priority is None else priority[op]
+    utilization = np.nan_to_num(graph.utilization)[op]
+    asked["sm_share"], asked["alpha"], asked["kind"] = utilization, utilization > 0, graph.intensity[op]
+    asked["solo"] = times
+    rows = np.flatnonzero(kernels[op])  # one per kernel, in their order in the graph
+    asked["solo"][rows] *= graph.kernel_share
+    nominal = asked["solo"][rows]
     if drawn is not None:
-        solo *= drawn[op]
+        asked["solo"] *= drawn[op]
+    asked["unit"] = asked["solo"]
+    if not len(rows):
+        return asked
     shapes = _blocks(graph, cluster, op[rows], device[rows], refuse_unfit)
-    unit = solo.copy()
     fits = shapes["residency"] > 0
-    unit[rows[~fits]] = np.inf
+    asked["unit"][rows[~fits]] = np.inf
     rows = rows[fits]
-    at = cluster.kind[device[rows]]
-    latency = np.minimum(_of_kinds(cluster, "kernel_latency")[at], solo[rows])
-    unit[rows] -= latency
-    described: dict[str, Column] = {key: column[fits] for key, column in shapes.items()}
-    described |= {"blocks": graph.kernel_blocks[fits], "latency": latency}
-    nominal = nominal[fits] - np.minimum(_of_kinds(cluster, "kernel_latency")[at], nominal[fits])
-    described |= _loads(graph, cluster, op[rows], at, described, share[fits], nominal, unit[rows])
-    for key, column in described.items():
-        columns[key] = columns[key].copy()
-        columns[key][rows] = column
-    unit[rows] /= described["units"]
-    return Demand(device=device, solo=solo, unit=unit, **columns)
+    found, at = asked[rows], cluster.kind[device[rows]]
+    found["blocks"] = graph.kernel_blocks[fits]
+    for name, column in shapes.items():
+        found[name] = column[fits]
+    latency = _of_kinds(cluster, "kernel_latency")[at]
+    nominal, busy = (us - np.minimum(latency, us) for us in (nominal[fits], found["solo"]))
+    _add_loads(found, graph, cluster, op[rows], at, graph.kernel_share[fits], nominal, busy)
+    found["unit"] = busy / found["units"]
+    asked[rows] = found
+    return asked
 
 
 def _of_kinds(cluster: Cluster, field: str) -> Floats:
@@ -184,17 +138,6 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
     find_units(solo)
     units: Floats = solo["units"]
     return units
-
-
-def most_dram_shares(blocks: Column, residency: Column, sms: Column, sm_share: Column) -> Floats:
-    """Return `most_dram_share` of many kernels, from columns."""
-    most = np.minimum(blocks, residency).astype(np.float64)
-    shares: Floats = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)
-    return shares
-
-
-_COUNTS: Final = ("blocks", "residency", "warps", "registers", "shared_memory")
-_LOADS: Final = ("dram_share", "beta", "traffic", "units", "latency")
 
 
 def _blocks(graph: OpGraph, cluster: Cluster, op: Ints, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
@@ -246,19 +189,12 @@ def _distinct(columns: Sequence[Column]) -> tuple[Ints, Ints]:
 _LARGEST_KEY: Final = 2**62
 
 
-def _loads(
-    graph: OpGraph,
-    cluster: Cluster,
-    op: Ints,
-    at: Ints,
-    block: Mapping[str, Column],
-    share: Floats,
-    nominal: Floats,
-    busy_for: Floats,
-) -> dict[str, Column]:
-    """Return what kernels that fit load, and how they run by themselves.
+def _add_loads(
+    found: Column, graph: OpGraph, cluster: Cluster, op: Ints, at: Ints, share: Floats, nominal: Floats, busy: Floats
+) -> None:
+    """Add to rows of kernels that fit what they load, and how they run by themselves.
 
-    Their blocks run for `busy_for` us, and without what was drawn for `nominal` us, which says what they achieve.
+    Their blocks run for `busy` us, and without what was drawn for `nominal` us, which says what they achieve.
     """
     bandwidth, saturating, least, spread, sms = (
         _of_kinds(cluster, key)[at]
@@ -270,34 +206,26 @@ def _loads(
         # roofline times of SMs and DRAM, and relative to the larger of them
         calculating, moving = share * graph.flops[op] / peak, share * graph.nbytes[op] / bandwidth
         longer = np.maximum(calculating, moving)
-        intensity = graph.intensity[op].astype(np.int64)
-        kind = np.where(intensity >= 0, intensity, moving > calculating)
+        kind = np.where(found["kind"] >= 0, found["kind"], moving > calculating)
         compute = np.where(longer > 0, calculating / longer, kind == 0)  # of unknown work that is bound by DRAM: none
         memory = np.where(longer > 0, moving / longer, 0.0)
-        held = np.ceil(np.minimum(block["blocks"], block["residency"]) / sms)
-        limit = np.where(kind == 1, 1.0 / held, np.inf)  # by itself, what DRAM binds never fills the issue slots
-        sm_share = np.minimum(limit, block["warps"] / saturating * np.where(kind == 1, np.maximum(least, compute), 1.0))
-        lone = (block["blocks"], block["residency"], sms)
-        units = solo_units(*lone, sm_share, spread)
+        blocks, residency = (np.ascontiguousarray(found[name]) for name in ("blocks", "residency"))
+        most = np.minimum(blocks, residency).astype(np.float64)
+        limit = np.where(kind == 1, 1.0 / np.ceil(most / sms), np.inf)  # alone, DRAM's never fill the issue slots
+        sm_share = np.minimum(limit, found["warps"] / saturating * np.where(kind == 1, np.maximum(least, compute), 1.0))
+        units = solo_units(blocks, residency, sms, sm_share, spread)
         for _ in range(_TURNS):  # what blocks achieve while they run is a load too; if it slows them, they ran faster
-            achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / block["blocks"] / nominal)
+            achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / blocks / nominal)
             more = (achieved > sm_share * (1 + TIE)) & (nominal > 0)
             if not more.any():
                 break
             sm_share[more] = achieved[more]
-            units[more] = solo_units(*(column[more] for column in (*lone, sm_share, spread)))
-        traffic = moving * units / block["blocks"]
-        most = most_dram_shares(*lone, sm_share)
-        dram_share = np.where(busy_for > 0, np.minimum(most, traffic / busy_for), 0.0)
-    return {
-        "sm_share": sm_share,
-        "dram_share": dram_share,
-        "alpha": np.where(kind == 1, compute, 1.0),
-        "beta": np.where(kind == 1, 1.0, memory),
-        "kind": kind,
-        "units": units,
-        "traffic": traffic,
-    }
+            units[more] = solo_units(*(column[more] for column in (blocks, residency, sms, sm_share, spread)))
+        traffic = moving * units / blocks
+        most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `most_dram_share`
+        found["dram_share"] = np.where(busy > 0, np.minimum(most_share, traffic / busy), 0.0)
+    found["sm_share"], found["kind"], found["units"], found["traffic"] = sm_share, kind, units, traffic
+    found["alpha"], found["beta"] = np.where(kind == 1, compute, 1.0), np.where(kind == 1, 1.0, memory)
 
 
 def factors(

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, placed_times
+from simsched.model.costmodel import CostModel
 from simsched.model.graph.columns import Floats
-from simsched.model.program import LAUNCH, Program
-from simsched.simulator.compiled.prepared import Plan, launch_rows
-from simsched.simulator.workload import Demand, demand_of
+from simsched.model.program import Program
+from simsched.simulator.compiled.prepared import Plan
+from simsched.simulator.workload import Column, demand, launch_devices
 
 
 class World(NamedTuple):
@@ -37,27 +37,17 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[World]) -> Flo
 
     Notes
     -----
-    What launches ask for is found once for all programs that run the same graph on the same kinds of devices.
+    What launches ask for is found once for all programs that run the same graph, with equal priorities, on equal
+    devices.
     O(P W E log E) for P programs of E instructions and W worlds.
     """
     found = np.empty((len(programs), len(worlds)))
-    devices = [_launched_on(program) for program in programs]
+    devices = [launch_devices(program) for program in programs]
     for j, (cluster, cost) in enumerate(worlds):
-        asked: dict[tuple[int, bytes], Demand] = {}
+        asked: dict[tuple[int, bytes, bytes], Column] = {}
         for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
-            key = id(program.graph), cluster.kind[device].tobytes()
+            key = id(program.graph), cluster.kind[device].tobytes(), program.priority.tobytes()
             if key not in asked:
-                times = placed_times(program.graph, cluster, program.launch_op, device, cost)
-                asked[key] = demand_of(program.graph, cluster, device, times)
-            op = program.launch_op
-            rows = launch_rows(op, program.priority[op], asked[key])
-            found[i, j] = Plan(program, cluster).take().makespans(rows)[0]
+                asked[key] = demand(program, cluster, cost)
+            found[i, j] = Plan(program, cluster).take().makespans(asked[key])[0]
     return found
-
-
-def _launched_on(program: Program) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return the place in the cluster of the device of each launch, shape (n_launches,)."""
-    launches = program.action == LAUNCH
-    device = np.full(len(program.launch_op), -1, np.int64)
-    device[program.argument[launches]] = program.device[launches]
-    return device

@@ -1,6 +1,6 @@
 """What launches ask for: whole columns at once, held equal to one kernel after the other."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ from simsched.base.errors import ClusterError, CostError
 from simsched.model.cluster import footprint, occupancy
 from simsched.model.costmodel import operator_times, placed_times, times_by_device
 from simsched.simulator.contention import most_dram_share
-from simsched.simulator.workload import Demand, _distinct, demand, factors, solo_units
+from simsched.simulator.state import Launch
+from simsched.simulator.workload import _distinct, demand, factors, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
 MIXED = ss.Cluster(
@@ -54,7 +55,7 @@ def described(op, kernel, device, nominal, factor):
     most = most_dram_share(*alone.values(), load)
     return {
         "solo": solo, "blocks": kernel.blocks, "residency": fits, "warps": need.warps, "registers": need.registers,
-        "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic, "latency": latency, "units": units,
+        "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic, "units": units,
         "sm_share": load, "dram_share": min(most, traffic / busy) if busy > 0 else 0.0,
         "alpha": compute if kind else 1.0, "beta": 1.0 if kind else memory, "unit": busy / units,
     }  # fmt: skip
@@ -62,7 +63,7 @@ def described(op, kernel, device, nominal, factor):
 
 def plain(op, solo):
     """The row of an operator without a grid."""
-    nothing = dict.fromkeys([field.name for field in fields(Demand)], 0)
+    nothing = dict.fromkeys(Launch.fields, 0)
     load = op.utilization or 0.0
     kind = -1 if op.intensity is None else ("compute", "memory").index(op.intensity)
     return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": float(load > 0), "kind": kind}
@@ -81,17 +82,17 @@ def test_columns_are_the_rows_of_each_launch(data):
     places = dict(zip(program.argument[program.action == 0], program.device[program.action == 0], strict=True))
     expected, row = [], 0
     for i, op in enumerate(graph.operators):
-        for kernel in op.kernels or (None,):
+        for k, kernel in enumerate(op.kernels or (None,)):
             device = MIXED.devices[places[row]]
             time = (cost or ss.default_cost)(op, device)
             if kernel is None:
                 line = plain(op, time * factor[i])
             else:
                 line = described(op, kernel, device, time * kernel.share, factor[i])
-            expected.append(line | {"device": places[row]})
+            expected.append(line | {"priority": program.priority[i], "follows": k > 0})
             row += 1
-    for field in fields(Demand):
-        assert getattr(found, field.name).tolist() == [line[field.name] for line in expected], field.name
+    for name in Launch.fields:
+        assert found[name].tolist() == [line[name] for line in expected], name
 
 
 def runs(plan):
@@ -137,11 +138,11 @@ def test_traffic_gives_the_load_of_another_time():
     program = ss.Schedule(graph, [ss.Placement(n) for n in "ab"]).lower(ss.Cluster.preset("a100"))
     cluster = ss.Cluster.preset("a100")
     once, thrice = demand(program, cluster, None), demand(program, cluster, lambda op, _: 3.0 * op.time)
-    assert once.traffic.tolist() == thrice.traffic.tolist()
-    per_block = 0.5 * 1e6 / A100.bandwidth * once.units[:2] / [50_000, 7]
-    assert once.traffic.tolist() == pytest.approx([*per_block, 0.0])
-    assert once.residency.tolist() == [864, 864, 0]
-    assert thrice.dram_share[:2].tolist() == pytest.approx(once.traffic[:2] / 15)
+    assert once["traffic"].tolist() == thrice["traffic"].tolist()
+    per_block = 0.5 * 1e6 / A100.bandwidth * once["units"][:2] / [50_000, 7]
+    assert once["traffic"].tolist() == pytest.approx([*per_block, 0.0])
+    assert once["residency"].tolist() == [864, 864, 0]
+    assert thrice["dram_share"][:2].tolist() == pytest.approx(once["traffic"][:2] / 15)
 
 
 # Kernels that fit nowhere ------------------------------------------------------------------------
@@ -162,11 +163,16 @@ def test_the_first_that_does_not_fit_is_named():
 def test_what_does_not_fit_may_be_let_through():
     """No residency, no end; of the rest of the row what an operator without a grid would have."""
     found = demand(unfit(), ss.Cluster.preset("a100"), None, refuse_unfit=False)
-    assert found.residency[[1, 3]].tolist() == found.blocks[[1, 3]].tolist() == found.traffic[[1, 3]].tolist() == [0, 0]
-    assert found.unit[[1, 3]].tolist() == [np.inf] * 2
-    assert found.solo.tolist() == [8.0] * 4
-    assert found.sm_share[[1, 3]].tolist() == [0.5, 0.5]
-    assert (found.residency[[0, 2]] > 0).all()
+    assert (
+        found["residency"][[1, 3]].tolist()
+        == found["blocks"][[1, 3]].tolist()
+        == found["traffic"][[1, 3]].tolist()
+        == [0, 0]
+    )
+    assert found["unit"][[1, 3]].tolist() == [np.inf] * 2
+    assert found["solo"].tolist() == [8.0] * 4
+    assert found["sm_share"][[1, 3]].tolist() == [0.5, 0.5]
+    assert (found["residency"][[0, 2]] > 0).all()
 
 
 # Times -------------------------------------------------------------------------------------------
@@ -201,7 +207,7 @@ def test_a_cost_model_is_asked_where_operators_run():
         asked.append((op.name, device.name))
         return {"gpu0": 2.0, "gpu1": 6.0}[device.name]
 
-    assert demand(program.lower(MIXED), MIXED, cost).solo.tolist() == [3.0, 3.0, 1.0, 1.0, 3.0, 3.0]
+    assert demand(program.lower(MIXED), MIXED, cost)["solo"].tolist() == [3.0, 3.0, 1.0, 1.0, 3.0, 3.0]
     assert sorted(asked) == [("a", "gpu1"), ("b", "gpu0"), ("c", "gpu1")]
     with pytest.raises(CostError, match=r"the cost model says operator 'b' takes nan us on a100"):
         placed_times(
@@ -222,12 +228,3 @@ def test_factors_of_many_runs_are_those_of_one_after_the_other(jitter, n):
     assert found.shape == (n, 7)
     assert found.tolist() == rows
     assert one.random() == many.random()
-
-
-def test_columns_that_do_not_vary_take_no_room():
-    """A thousand operators without kernels on one device: device, time, and nothing else."""
-    graph = ss.OpGraph.from_columns([f"o{i}" for i in range(1000)], [], [], time=np.arange(1000) * 1.0)
-    program = ss.Schedule.from_columns(graph, np.arange(1000), ["gpu0"]).lower(ss.Cluster.preset("a100"))
-    found = demand(program, ss.Cluster.preset("a100"), None)
-    stored = {id(c): c.nbytes for c in (getattr(found, field.name) for field in fields(Demand)) if c.strides != (0,)}
-    assert sum(stored.values()) <= 3 * 8 * 1000

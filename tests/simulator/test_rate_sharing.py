@@ -224,10 +224,11 @@ def excess(op, cluster):
     """By how much an operator that runs alone exceeds the rates of the device, or of an SM that its blocks are on."""
     program = ss.Schedule(ss.OpGraph([op]), [ss.Placement(op.name)]).lower(cluster)
     asked = demand(program, cluster, None)
-    calculating = op.flops / 1000 / op.time * float(asked.units[0] / asked.blocks[0]) * 10
-    held = -(-min(asked.blocks[0], asked.residency[0]) // 10)
+    calculating = op.flops / 1000 / op.time * float(asked["units"][0] / asked["blocks"][0]) * 10
+    held = -(-min(asked["blocks"][0], asked["residency"][0]) // 10)
     return max(
-        calculating / max(1 / held, float(asked.sm_share[0])), float(asked.traffic[0] / op.time / asked.dram_share[0])
+        calculating / max(1 / held, float(asked["sm_share"][0])),
+        float(asked["traffic"][0] / op.time / asked["dram_share"][0]),
     )
 
 

@@ -61,7 +61,7 @@ class Memory:
         Parameters
         ----------
         launches
-            From `launch_rows`.
+            From `demand`.
         factors
             Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
 

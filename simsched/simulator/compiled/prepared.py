@@ -16,7 +16,7 @@ from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
 from simsched.simulator.routes import CopyRoutes, copy_routes
 from simsched.simulator.state import State
-from simsched.simulator.workload import Demand, Jitter, demand, factors
+from simsched.simulator.workload import Jitter, demand, factors
 
 _MOST: Final = 2**62
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
@@ -104,7 +104,7 @@ class Plan:
     Attributes
     ----------
     launches
-        Rows of `launch_rows` for the default cost model, once they have been made.
+        Rows of `demand` for the default cost model, once they have been made.
     spare
         Runs that are over, to be used again.
     """
@@ -204,17 +204,6 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
     return cast(Plan, plan)
 
 
-def launch_rows(op: Array, priority: Array, demand: Demand) -> Array:
-    """Return what launches ask for as rows of machine code, given the operator of each and the priority of each."""
-    rows = np.zeros(len(op), state.Launch.dtype)
-    for name in state.Launch.__annotations__:
-        if name not in ("priority", "follows"):
-            rows[name] = getattr(demand, name)
-    rows["priority"] = priority
-    rows["follows"][1:] = op[1:] == op[:-1]
-    return rows
-
-
 def launches_of(
     plan: Plan,
     cost: CostModel | None,
@@ -224,9 +213,7 @@ def launches_of(
     """Return the launches of a plan; those with the default cost model and without jitter are kept."""
     if cost is None and jitter is None and plan.launches is not None:
         return plan.launches
-    program = plan.program
-    op = program.launch_op
-    launches = launch_rows(op, program.priority[op], demand(program, plan.cluster, cost, jitter, rng))
+    launches = demand(plan.program, plan.cluster, cost, jitter, rng)
     if cost is None and jitter is None:
         plan.launches = launches
     return launches
