@@ -8,38 +8,19 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
+from functools import cache
 from inspect import cleandoc
 from math import inf
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from simsched.base.errors import BackendError, DeadlockError, FormatError
-from simsched.base.io import dump_json, read_json, write_file
-from simsched.base.kinds import (
-    Among,
-    Array,
-    Either,
-    Filled,
-    Fraction,
-    Gaps,
-    Kind,
-    Many,
-    Maybe,
-    Number,
-    OneOf,
-    Range,
-    Refused,
-    Several,
-    Table,
-    Text,
-    Truth,
-    called,
-    or_null,
-)  # fmt: skip
+from simsched.base import kinds
+from simsched.base.errors import FormatError
+from simsched.base.io import NAMED, body, called, dump_json, read_json, write_file
+from simsched.base.kinds import Kind, Refused
 
-_NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _BRIEF, _ASIDE = "brief", "aside"
 T = TypeVar("T")
 D = TypeVar("D", bound="Document")
@@ -58,33 +39,31 @@ def brief(default: Any, **options: Any) -> Any:
 
 def kind_of(hint: Any) -> Kind:
     """Return what a type hint stands for."""
+    notes: dict[type, Any] = {}
+    if get_origin(hint) is Annotated:
+        hint, *marks = get_args(hint)
+        notes = {type(each): each for each in marks}
     origin, arguments = get_origin(hint), get_args(hint)
-    notes: tuple[Any, ...] = ()
-    if origin is Annotated:
-        hint, *marks = arguments
-        notes, origin, arguments = tuple(marks), get_origin(hint), get_args(hint)
+    filled = kinds.Filled in notes
     if hint in (int, float):
-        whole = hint is int and not any(isinstance(each, Fraction) for each in notes)
-        return Number(whole, next((each for each in notes if isinstance(each, Range)), Range()))
-    if hint is str and notes and isinstance(notes[0], Among):
-        return OneOf(notes[0].texts)
+        return kinds.Number(hint is int and kinds.Fraction not in notes, notes.get(kinds.Range, kinds.Range()))
     if hint is str:
-        return Text(any(isinstance(each, Filled) for each in notes))
+        return notes.get(kinds.Among) or kinds.Text(filled)
     if hint is bool:
-        return Truth()
+        return kinds.Truth()
     if origin in (Union, UnionType):
         others = [kind_of(each) for each in arguments if each is not NoneType]
-        kind = others[0] if len(others) == 1 else Either(others)
-        return Maybe(kind) if NoneType in arguments else kind
+        kind = others[0] if len(others) == 1 else kinds.Either(others)
+        return kinds.Maybe(kind) if NoneType in arguments else kind
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return Several([kind_of(each) for each in arguments])
+        return kinds.Several([kind_of(each) for each in arguments])
     if origin in (tuple, list, Sequence):
-        return Many(kind_of(arguments[0]), filled=any(isinstance(each, Filled) for each in notes))
+        return kinds.Many(kind_of(arguments[0]), filled)
     if origin in (dict, Mapping):
-        return Table(kind_of(arguments[1]))
+        return kinds.Table(kind_of(arguments[1]))
     if origin is np.ndarray:
-        whole = np.int64 in get_args(arguments[1]) or np.int32 in get_args(arguments[1])
-        return Array(whole, any(isinstance(each, Gaps) for each in notes))
+        whole = bool({np.int64, np.int32} & set(get_args(arguments[1])))
+        return kinds.Array(whole, kinds.Gaps in notes)
     return Kind() if hint is Any else _Object(origin or hint)
 
 
@@ -120,41 +99,36 @@ def _article(name: str) -> str:
 # Classes whose fields have hints ------------------------------------------------------------------
 
 
-class _Field:
+class _Field(NamedTuple):
     """A field of a class: its name, what it may hold, and what is there if nothing is given.
 
     `settled` is that default if it is taken as it is, so that it needs no second look.
     """
 
-    __slots__ = ("brief", "default", "kind", "name", "settled")
-
-    def __init__(self, name: str, kind: Kind, default: Any, brief: bool) -> None:
-        self.name, self.kind, self.default, self.brief = name, kind, default, brief
-        self.settled = default if isinstance(default, bool | int | float | str | tuple | NoneType) else MISSING
-
-
-_FIELDS: dict[Any, tuple[_Field, ...]] = {}  # by class
+    name: str
+    kind: Kind
+    default: Any
+    settled: Any
+    brief: bool
 
 
+@cache
 def fields_of(cls: Any) -> tuple[_Field, ...]:
     """Return the fields of a data class or a named tuple, by their hints."""
-    if cls not in _FIELDS:
-        _FIELDS[cls] = _find_fields(cls)
-    return _FIELDS[cls]
-
-
-def _find_fields(cls: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
-    found = []
     if is_dataclass(cls):
-        for each in fields(cls):
-            if each.init and _ASIDE not in each.metadata:
-                default = each.default if each.default_factory is MISSING else each.default_factory()
-                found.append(_Field(each.name, kind_of(hints[each.name]), default, _BRIEF in each.metadata))
+        asked = [each for each in fields(cls) if each.init and _ASIDE not in each.metadata]
+        defaults = {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in asked
+        }
+        briefs = [each.name for each in asked if _BRIEF in each.metadata]
     else:
-        defaults = cls._field_defaults
-        found = [_Field(name, kind_of(hints[name]), defaults.get(name, MISSING), False) for name in cls._fields]
-    return tuple(found)
+        defaults, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
+    plain = bool | int | float | str | tuple | NoneType
+    return tuple(
+        _Field(name, kind_of(hints[name]), value, value if isinstance(value, plain) else MISSING, name in briefs)
+        for name, value in defaults.items()
+    )
 
 
 class Checked:
@@ -219,7 +193,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for each in known:
         value = data.get(each.name, MISSING)
-        infinite = isinstance(each.kind, Number) and each.kind.read(None, where) == inf
+        infinite = isinstance(each.kind, kinds.Number) and each.kind.read(None, where) == inf
         if value is MISSING or (value is None and each.default is not MISSING and not infinite):
             if each.default is MISSING:
                 raise FormatError(f"{where}: field {each.name!r} is missing")
@@ -236,7 +210,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
     try:
         make: Callable[..., T] = getattr(cls, "from_file", cls)
         return make(**values)
-    except _NAMED as error:
+    except NAMED as error:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
 
 
@@ -289,20 +263,6 @@ class Document:
         return cls.from_dict(read_json(path), str(path))
 
 
-def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
-    """Return a document without its format and version, both checked."""
-    if not isinstance(data, dict):
-        raise FormatError(f"{where}: expected an object, not {called(data)}")
-    for name, expected, phrase in (
-        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
-    ):  # fmt: skip
-        if name not in data:
-            raise FormatError(f"{where}: field {name!r} is missing")
-        if data[name] != expected or type(data[name]) is not type(expected):
-            raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
-    return {name: value for name, value in data.items() if name not in ("format", "version")}
-
-
 def schema_of(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a class, draft 2020-12: descriptions are those of its docstring."""
     parts: dict[str, Any] = {}
@@ -320,7 +280,7 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
         if each.default is MISSING:
             required.append(each.name)
         else:
-            found = or_null(found)
+            found = kinds.or_null(found)
         properties[each.name] = {"description": said.get(each.name, each.name), **found}
     for name in _left_out(cls):
         properties[name] = {"description": "Not read."}

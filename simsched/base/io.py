@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isinf
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO, Final, NoReturn
 
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
@@ -17,7 +18,7 @@ from simsched.base.limits import limits
 _REQUIRED = object()
 _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
-_NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
+NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
 
 
@@ -155,7 +156,7 @@ def naming(source: str) -> Iterator[None]:
     """Let errors of a ``with`` block, in which something is done with what was read, name where it was read from."""
     try:
         yield
-    except _NAMED as error:
+    except NAMED as error:
         raise type(error)(f"{source}: {error}") from error
 
 
@@ -245,7 +246,7 @@ class Record:
 
     def __init__(self, data: Any, where: str) -> None:
         if not isinstance(data, dict):
-            raise FormatError(f"{where}: expected an object, not {_kind(data)}")
+            raise FormatError(f"{where}: expected an object, not {called(data)}")
         self._data = data
         self._where = where
         self._seen: list[str] = []
@@ -265,8 +266,8 @@ class Record:
             except OverflowError:
                 raise FormatError(f"{self._where}: field {key!r} is too large a number") from None
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            names = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
-            raise FormatError(f"{self._where}: field {key!r} must be {names}, not {_kind(value)}")
+            names = " or ".join(_CALLED.get(k, k.__name__) for k in kinds)
+            raise FormatError(f"{self._where}: field {key!r} must be {names}, not {called(value)}")
         if type(value) is str and len(value) > limits().text_length:
             most = limits().text_length
             raise FormatError(f"{self._where}: field {key!r} has {len(value):,} characters, of which {most:,} are read")
@@ -290,22 +291,31 @@ class Record:
         return self._where
 
 
+def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
+    """Return a document without its format and version, both checked."""
+    if not isinstance(data, dict):
+        raise FormatError(f"{where}: expected an object, not {called(data)}")
+    for name, expected, phrase in (
+        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
+    ):  # fmt: skip
+        if name not in data:
+            raise FormatError(f"{where}: field {name!r} is missing")
+        if data[name] != expected or type(data[name]) is not type(expected):
+            raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
+    return {name: value for name, value in data.items() if name not in ("format", "version")}
+
+
 def document(data: Any, kind: str, version: int, source: str) -> Record:
-    """Return the top of a versioned document as a `Record`, its format and version checked."""
-    record = Record(data, source)
-    found = record.take("format", str)
-    if found != kind:
-        raise FormatError(f"{source}: field 'format' is {found!r}; expected {kind!r}")
-    number = record.take("version", int)
-    if number != version:
-        raise FormatError(f"{source}: field 'version' is {number}; this release reads {kind} {version}")
-    return record
+    """Return a versioned document as a `Record`, without its format and version, both checked."""
+    return Record(body(data, kind, version, source), source)
 
 
-_NAMES: dict[type, str] = {
+_CALLED: Final[dict[type, str]] = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
+    NoneType: "null",
 }  # fmt: skip
 
 
-def _kind(value: Any) -> str:
-    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
+def called(value: Any) -> str:
+    """Return what errors call a JSON value."""
+    return _CALLED.get(type(value), type(value).__name__)

@@ -1,10 +1,11 @@
 """What a field may hold: numbers between limits, texts, lists, tables, arrays; how each is checked and written."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from math import inf
 from numbers import Integral
-from types import MappingProxyType, NoneType
-from typing import Annotated, Any, Final
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -48,13 +49,6 @@ class Gaps:
 
 class Fraction:
     """Of a whole number: a what-if may make a fraction of it."""
-
-
-class Among:
-    """One of some texts."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.texts = tuple(texts)
 
 
 Amount = Annotated[float, Range(0)]
@@ -185,19 +179,19 @@ class Truth(Kind):
         return {"type": "boolean"}
 
 
-class OneOf(Kind):
+class Among(Kind):
     """One of some texts."""
 
-    def __init__(self, choices: Sequence[Any]) -> None:
-        self._choices = tuple(choices)
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = tuple(texts)
 
     def take(self, value: Any) -> Any:
-        if not isinstance(value, str) or value not in self._choices:
-            raise Refused(f"must be one of {', '.join(self._choices)}", value)
+        if not isinstance(value, str) or value not in self._texts:
+            raise Refused(f"must be one of {', '.join(self._texts)}", value)
         return value
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        return {"enum": list(self._choices)}
+        return {"enum": list(self._texts)}
 
 
 class Maybe(Kind):
@@ -225,29 +219,23 @@ class Either(Kind):
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds
 
-    def take(self, value: Any) -> Any:
+    def _first(self, value: Any) -> tuple[Kind, Any]:
         reasons = []
         for kind in self._kinds:
             try:
-                return kind.take(value)
+                return kind, kind.take(value)
             except Refused as refused:
                 reasons.append(refused.phrase)
         raise Refused(" or ".join(reasons), value)
 
-    def write(self, value: Any) -> Any:
-        return self._of(value).write(value)
+    def take(self, value: Any) -> Any:
+        return self._first(value)[1]
 
-    def _of(self, value: Any) -> Kind:
-        for kind in self._kinds:
-            try:
-                kind.take(value)
-            except Refused:
-                continue
-            return kind
-        return self._kinds[0]
+    def write(self, value: Any) -> Any:
+        return self._first(value)[0].write(value)
 
     def read(self, value: Any, where: str) -> Any:
-        return self._of(value).read(value, where)
+        return self._first(value)[0].read(value, where)
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [kind.schema(parts) for kind in self._kinds]}
@@ -259,60 +247,54 @@ class Many(Kind):
     def __init__(self, item: Kind, filled: bool = False) -> None:
         self._item, self._filled = item, filled
 
-    def take(self, value: Any) -> Any:
+    def _items(self) -> Iterable[Kind]:
+        return repeat(self._item)
+
+    def _check(self, value: Any) -> None:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise Refused("must be a list", value)
         if self._filled and not value:
             raise Refused("must not be empty", value)
-        take, found = self._item.take, []
-        try:
-            for each in value:
-                found.append(take(each))
-        except Refused as refused:
-            raise refused.inside(len(found)) from None
-        return tuple(found)
-
-    def write(self, value: Any) -> Any:
-        return [self._item.write(each) for each in value]
-
-    def read(self, value: Any, where: str) -> Any:
-        if not isinstance(value, list):
-            raise Refused("must be a list", value)
-        return [self._item.read(each, f"{where}[{i}]") for i, each in enumerate(value)]
-
-    def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        found = {"type": "array", "items": self._item.schema(parts)}
-        return found | {"minItems": 1} if self._filled else found
-
-
-class Several(Kind):
-    """A tuple of so many, each of its own kind."""
-
-    def __init__(self, items: Sequence[Kind]) -> None:
-        self._items = items
 
     def take(self, value: Any) -> Any:
-        if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(self._items):
-            raise Refused(f"must be a list of {len(self._items)}", value)
+        self._check(value)
         found: list[Any] = []
         try:
-            for kind, each in zip(self._items, value, strict=True):
+            for kind, each in zip(self._items(), value, strict=False):
                 found.append(kind.take(each))
         except Refused as refused:
             raise refused.inside(len(found)) from None
         return tuple(found)
 
     def write(self, value: Any) -> Any:
-        return [kind.write(each) for kind, each in zip(self._items, value, strict=True)]
+        return [kind.write(each) for kind, each in zip(self._items(), value, strict=False)]
 
     def read(self, value: Any, where: str) -> Any:
-        if not isinstance(value, list) or len(value) != len(self._items):
-            raise Refused(f"must be a list of {len(self._items)}", value)
-        return [kind.read(each, f"{where}[{i}]") for i, (kind, each) in enumerate(zip(self._items, value, strict=True))]
+        self._check(value)
+        kinds = zip(self._items(), value, strict=False)
+        return [kind.read(each, f"{where}[{i}]") for i, (kind, each) in enumerate(kinds)]
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        n = len(self._items)
-        return {"type": "array", "minItems": n, "maxItems": n, "prefixItems": [k.schema(parts) for k in self._items]}
+        found = {"type": "array", "items": self._item.schema(parts)}
+        return found | {"minItems": 1} if self._filled else found
+
+
+class Several(Many):
+    """A tuple of so many, each of its own kind."""
+
+    def __init__(self, items: Sequence[Kind]) -> None:
+        self._kinds = items
+
+    def _items(self) -> Iterable[Kind]:
+        return self._kinds
+
+    def _check(self, value: Any) -> None:
+        if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(self._kinds):
+            raise Refused(f"must be a list of {len(self._kinds)}", value)
+
+    def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
+        n = len(self._kinds)
+        return {"type": "array", "minItems": n, "maxItems": n, "prefixItems": [k.schema(parts) for k in self._kinds]}
 
 
 class Table(Kind):
@@ -393,14 +375,3 @@ def or_null(found: dict[str, Any]) -> dict[str, Any]:
     if "enum" in found:
         return {**found, "enum": [*found["enum"], None]}
     return found if not found or "null" in found.get("type", ()) else {"anyOf": [found, {"type": "null"}]}
-
-
-_CALLED: Final[dict[type, str]] = {
-    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
-    NoneType: "null",
-}  # fmt: skip
-
-
-def called(value: Any) -> str:
-    """Return what errors call a JSON value."""
-    return _CALLED.get(type(value), type(value).__name__)
