@@ -14,12 +14,24 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
 from simsched.base.limits import limits
+from simsched.base.numeric import is_number
 
 _REQUIRED = object()
 _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
 NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
+
+
+@contextmanager
+def file_errors(doing: str, path: object) -> Iterator[None]:
+    """Let what goes wrong with a file within a ``with`` block be a `FileError`, such as ``cannot read x: ...``."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot {doing} {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
@@ -30,7 +42,7 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
     FileError
         If the folder does not exist or cannot be written to. The old file, if any, is kept.
     """
-    try:
+    with file_errors("write", path):
         content = data.encode() if isinstance(data, str) else data
         if is_stream(path):  # it is written to, not replaced
             Path(path).write_bytes(content)
@@ -39,22 +51,32 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except FileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException as error:  # also Ctrl-C: the temporary file must not stay behind
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
-        raise
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(path)
+        except BaseException:  # also Ctrl-C: the temporary file must not stay behind
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def require_writable(path: str) -> None:
+    """Refuse, as `write_file` would, a file that cannot be written; nothing stays behind.
+
+    Raises
+    ------
+    FileError
+        If it is nameless or a folder, or if its folder does not exist or cannot be written to.
+    """
+    with file_errors("write", path):
+        target = Path(os.path.realpath(path))
+        if not path or target.is_dir():
+            raise FileError(f"cannot write {path}: it is a folder" if path else "cannot write a file without a name")
+        if not is_stream(path):
+            tempfile.TemporaryFile(dir=target.parent).close()
 
 
 def _umask() -> int:
@@ -103,16 +125,11 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None =
     given, name = _given.get(), os.fspath(path)
     if given is not None and name in given:
         return given[name][: most if most >= 0 else None]
-    try:
-        with Path(path).open("rb") as file:
-            if given is None or not is_stream(path):
-                return file.read(most) if most >= 0 else _read_whole(file, path, limit)
-            given[name] = _read_whole(file, path, limit)
-            return given[name][: most if most >= 0 else None]
-    except FileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    with file_errors("read", path), Path(path).open("rb") as file:
+        if given is None or not is_stream(path):
+            return file.read(most) if most >= 0 else _read_whole(file, path, limit)
+        given[name] = _read_whole(file, path, limit)
+        return given[name][: most if most >= 0 else None]
 
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str], limit: int | None) -> bytes:
@@ -204,10 +221,10 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         ) from error
     except RecursionError as error:
         raise FormatError(f"{source}: nested too deeply") from error
-    except ValueError as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{source}: {error}") from error  # e.g. an integer of over 4,300 digits
+    except FormatError:
+        raise
+    except ValueError as error:  # e.g. an integer of over 4,300 digits
+        raise FormatError(f"{source}: {error}") from error
 
 
 def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
@@ -254,22 +271,20 @@ class Record:
     def take(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
         """Return a field of the given type; a missing one is an error unless `default` is given."""
         self._seen.append(key)
-        value = self._data.get(key, _REQUIRED)
-        if value is _REQUIRED or (value is None and default is not _REQUIRED):
-            if default is _REQUIRED:
-                raise FormatError(f"{self._where}: field {key!r} is missing")
+        value, kinds = self._data.get(key), kind if isinstance(kind, tuple) else (kind,)
+        if value is None and default is not _REQUIRED:
             return default
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-            try:
-                return float(value)
-            except OverflowError:
-                raise FormatError(f"{self._where}: field {key!r} is too large a number") from None
+        if key not in self._data:
+            raise FormatError(f"{self._where}: field {key!r} is missing")
+        if float in kinds and type(value) is int:
+            if not is_number(value):
+                raise FormatError(f"{self._where}: field {key!r} is too large a number")
+            return float(value)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(_CALLED.get(k, k.__name__) for k in kinds)
             raise FormatError(f"{self._where}: field {key!r} must be {names}, not {called(value)}")
-        if type(value) is str and len(value) > limits().text_length:
-            most = limits().text_length
+        most = limits().text_length
+        if isinstance(value, str) and len(value) > most:
             raise FormatError(f"{self._where}: field {key!r} has {len(value):,} characters, of which {most:,} are read")
         return value
 

@@ -6,7 +6,6 @@ import sys
 import traceback
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import simsched as ss
@@ -158,28 +157,18 @@ def check_outputs(source: str, *paths: str | None, drawings: tuple[str | None, .
     FileError
         Also if two of them, or one of them and the source, are one file.
     """
-    from simsched.base.io import is_stream
+    from simsched.base.io import require_writable
     from workloads.registry import split_path
 
     if any(path is not None for path in drawings):
         from simsched.show.figure import require_format
 
         require_format(*drawings)
+    used = [os.path.realpath(split_path(source)[0] or "")]
     given = [path for path in (*paths, *drawings) if path is not None]
     for path in given:
-        try:
-            if not path:
-                raise FileError("cannot write a file without a name")
-            target = Path(os.path.realpath(path))
-            if target.is_dir():
-                raise FileError(f"cannot write {path}: it is a folder")
-            if not is_stream(path):
-                TemporaryFile(dir=target.parent).close()
-        except FileError:
-            raise
-        except (OSError, ValueError) as error:
-            raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-    used = [os.path.realpath(path) for path in (split_path(source)[0] or "", *given)]
-    for i, path in enumerate(given, 1):
-        if used[i] in used[:i]:
+        require_writable(path)
+    for path in given:
+        if os.path.realpath(path) in used:
             raise FileError(f"cannot write {path}: this command already uses the file")
+        used.append(os.path.realpath(path))
