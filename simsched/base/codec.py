@@ -12,7 +12,7 @@ from functools import cache
 from inspect import cleandoc
 from math import inf
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from simsched.base.io import NAMED, body, called, dump_json, read_json, write_fi
 from simsched.base.kinds import Kind, Refused
 
 _BRIEF, _ASIDE = "brief", "aside"
+_SETTLED: Final = (bool, int, float, str, tuple, NoneType)
 T = TypeVar("T")
 D = TypeVar("D", bound="Document")
 
@@ -124,9 +125,8 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
         briefs = [each.name for each in asked if _BRIEF in each.metadata]
     else:
         defaults, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
-    plain = bool | int | float | str | tuple | NoneType
     return tuple(
-        _Field(name, kind_of(hints[name]), value, value if isinstance(value, plain) else MISSING, name in briefs)
+        _Field(name, kind_of(hints[name]), value, value if isinstance(value, _SETTLED) else MISSING, name in briefs)
         for name, value in defaults.items()
     )
 
@@ -143,7 +143,8 @@ class Checked:
     ERROR: ClassVar[Callable[[str], Exception]]
 
     def __post_init__(self) -> None:
-        for each in fields_of(type(self)):
+        cls: Any = type(self)
+        for each in fields_of(cls):
             value = getattr(self, each.name)
             if value is each.settled:
                 continue

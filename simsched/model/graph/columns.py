@@ -1,6 +1,7 @@
 """Columns behind the rows of graphs and schedules: views, and arrays made from values."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ _LAST_NARROW = 2**29
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
 COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
+KERNELS = tuple(f"kernel_{field.name}" for field in fields(Kernel))
+"""Columns of numbers that a kernel has."""
+LABELS = ("kind", "dtype", "block")
+"""Columns of texts that an operator has."""
 
 
 class Repeated(NamedTuple):
@@ -133,59 +138,73 @@ def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> In
         raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
 
 
+def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int) -> Indices:
+    """Return which of some things each operator has, shape (n_ops,); one number stands for all."""
+    codes = whole_numbers(given)
+    if codes is None or codes.shape not in ((), (len(names),)):
+        raise GraphError(f"the codes of {what} must be {len(names)} whole numbers, one for each operator")
+    outside = (codes < 0) | (codes >= n_kinds)
+    if outside.any():
+        i = int(np.argmax(outside))
+        raise GraphError(f"operator {names[i]!r}: code {codes.flat[i]} is none of the {n_kinds} {what}")
+    return np.broadcast_to(codes.astype(np.int32), (len(names),))
+
+
 def kind_column(names: Sequence[str], kind: Any) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
     """Return kinds as a column of codes and the codes' texts; given is one text, or such a pair."""
     try:
-        given, texts = (0, (kind,)) if isinstance(kind, str) else kind
-        codes, texts = whole_numbers(given), tuple(texts)
+        codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
+        texts = tuple(texts)
     except (TypeError, ValueError):
         raise GraphError(f"kind must be a text or a pair (codes, texts), not {kind!r}") from None
     if not all(isinstance(text, str) and text for text in texts):
         raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
-    if codes is None or codes.shape not in ((), (len(names),)):
-        raise GraphError(f"the codes of kinds must be {len(names)} whole numbers, one for each operator")
-    outside = (codes < 0) | (codes >= len(texts))
-    if outside.any():
-        i = int(np.argmax(outside))
-        raise GraphError(f"operator {names[i]!r}: kind {int(codes.flat[i])} is none of the {len(texts)} texts")
-    return np.broadcast_to(codes.astype(np.int32), (len(names),)), texts
+    return codes_of("kinds", codes, names, len(texts)), texts
 
 
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     """Return kernels by columns."""
-    columns: dict[str, npt.NDArray[Any]] = {
-        key: np.array([getattr(kernel, key) for kernel in kernels], np.int64)
-        for key in ("blocks", "threads", "registers", "shared_memory")
+    kinds = dict.fromkeys(KERNELS, np.int64) | dict.fromkeys(("kernel_share", "kernel_efficiency"), np.float64)
+    return {
+        key: np.array([getattr(kernel, key.removeprefix("kernel_")) for kernel in kernels], kind)
+        for key, kind in kinds.items()
     }
-    for key in ("share", "efficiency"):
-        columns[key] = np.array([getattr(kernel, key) for kernel in kernels], np.float64)
-    return columns
 
 
 def repeated_kernels(
-    n: int, codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
-) -> tuple[Ints, dict[str, npt.NDArray[Any]]]:
-    """Return where the kernels of each of n operators begin, and kernels by columns, given a code of each operator."""
+    names: Sequence[str], codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the kernels of operators by columns, and where those of each begin, given a code of each operator."""
     if not kinds:
-        return np.broadcast_to(np.int64(0), n + 1), kernel_columns([])
-    code = whole_numbers(codes)
-    if code is None or code.shape != (n,) or not 0 <= code.min() <= code.max() < len(kinds):
-        raise GraphError(f"kernels need a code from 0 to {len(kinds) - 1} for each of the {n} operators")
-    size = np.array([len(kernels) for kernels in kinds], np.int64)
-    ptr = np.concatenate([[0], np.cumsum(size[code])])
-    rows = np.repeat((np.cumsum(size) - size)[code] - ptr[:-1], size[code]) + np.arange(ptr[-1])
+        return {"kernel_ptr": np.broadcast_to(np.int64(0), len(names) + 1), **kernel_columns([])}
+    sizes = np.array([len(kernels) for kernels in kinds], np.int64)
+    ptr, rows = gathered(sizes, codes_of("kernels", codes, names, len(kinds)))
     columns = kernel_columns([kernel for kernels in kinds for kernel in kernels])
-    return ptr, {key: values[rows] for key, values in columns.items()}
+    return {"kernel_ptr": ptr, **{key: values[rows] for key, values in columns.items()}}
 
 
-def shared_details(n: int, codes: Sequence[int], attributes: Sequence[Mapping[str, Any]]) -> dict[int, tuple[Any, ...]]:
-    """Return the details of n operators that have attributes alone, given a code of each."""
+def gathered(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
+    """Return where the rows of each of some groups begin if they stand one behind the other, and which rows they are.
+
+    Parameters
+    ----------
+    sizes
+        Rows of each group, shape (n_groups,).
+    taken
+        The groups, perhaps some of them several times.
+    """
+    ptr = np.concatenate([[0], np.cumsum(sizes[taken])])
+    return ptr, np.repeat((np.cumsum(sizes) - sizes)[taken] - ptr[:-1], sizes[taken]) + np.arange(ptr[-1])
+
+
+def shared_details(
+    names: Sequence[str], codes: npt.ArrayLike, attributes: Sequence[Mapping[str, Any]]
+) -> dict[int, tuple[Any, ...]]:
+    """Return the details of operators that have attributes alone, given a code of each."""
     if not attributes:
         return {}
-    if len(codes) != n or not 0 <= min(codes) <= max(codes) < len(attributes):
-        raise GraphError(f"attributes need a code from 0 to {len(attributes) - 1} for each of the {n} operators")
     shared = [(MappingProxyType(dict(each)), (), None) for each in attributes]
-    return {i: shared[code] for i, code in enumerate(codes)}
+    return {i: shared[code] for i, code in enumerate(codes_of("attributes", codes, names, len(shared)).tolist())}
 
 
 def require_names(names: Sequence[str]) -> None:
@@ -230,11 +249,12 @@ def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> di
 
 def edge_columns(
     names: Sequence[str], src: Indices, dst: Indices, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
-) -> tuple[Floats, Floats]:
-    """Return the bytes and the exact transfer times of edges as columns."""
-    columns = spread(nbytes, len(src), "edge_nbytes"), spread(transfer, len(src), "edge_transfer")
-    for key, values in zip(("nbytes", "transfer"), columns, strict=True):
-        bad = first_bad(values, AMOUNT, key == "transfer")
+) -> dict[str, npt.NDArray[Any]]:
+    """Return edges by columns: ends, bytes and exact transfer times."""
+    columns = {}
+    for key, values in (("nbytes", nbytes), ("transfer", transfer)):
+        found = columns[f"edge_{key}"] = spread(values, len(src), f"edge_{key}")
+        bad = first_bad(found, AMOUNT, key == "transfer")
         if bad is not None:
             raise GraphError(f"edge {names[int(src[bad[0]])]} -> {names[int(dst[bad[0]])]}: {key} {bad[1]}")
-    return columns
+    return {"src": src, "dst": dst, **columns}

@@ -9,32 +9,17 @@ import numpy.typing as npt
 
 from simsched.base.errors import GraphError
 from simsched.base.numeric import freeze, frozen
-from simsched.model.graph.columns import (
-    COSTS,
-    Floats,
-    Indices,
-    Ints,
-    column,
-    compact,
-    cost_columns,
-    edge_columns,
-    edge_ends,
-    encode,
-    endpoints,
-    index_of,
-    kernel_columns,
-    kind_column,
-    optional,
-    packed,
-    repeated_kernels,
-    require_names,
-    shared_details,
-    unpacked,
-)
+from simsched.model.graph import columns as by
+from simsched.model.graph.columns import COSTS, KERNELS, Floats, Indices, Ints, optional
 from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.model.graph.ordering import describe_cycle, grouped, topological_order
 from simsched.model.graph.views import Rows
+
+Labels = Mapping[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
+"""Of each column of texts: a code of each operator, and the codes' texts."""
+Details = Mapping[int, tuple[Any, ...]]
+"""Attributes, input shapes and output shape of those operators that have some."""
 
 
 class Dag:
@@ -48,33 +33,23 @@ class Dag:
     utilization: Floats
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
-        rows = tuple(operators)
-        edge_rows = tuple(edges)
+        rows, edge_rows = tuple(operators), tuple(edges)
         names = tuple(op.name for op in rows)
-        index = index_of(names)
-        kernels = [kernel for op in rows for kernel in op.kernels]
+        index = by.index_of(names)
+        classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
+        columns: dict[str, npt.NDArray[Any]] = {end: by.endpoints(edge_rows, index, end) for end in ("src", "dst")}
+        columns |= {f"edge_{key}": by.column(getattr(e, key) for e in edge_rows) for key in ("nbytes", "transfer")}
+        columns |= {key: by.column(getattr(op, key) for op in rows) for key in COSTS}
+        columns |= {"intensity": np.array(classes, np.int8)}
+        columns |= {"kernel_ptr": np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64)}
+        columns |= by.kernel_columns([kernel for op in rows for kernel in op.kernels])
         details = {
             i: (dict(op.attributes), op.input_shapes, op.output_shape)
             for i, op in enumerate(rows)
             if op.attributes or op.input_shapes or op.output_shape is not None
         }
-        self._fill(
-            name=name,
-            names=names,
-            src=endpoints(edge_rows, index, "src"),
-            dst=endpoints(edge_rows, index, "dst"),
-            costs={key: column(getattr(op, key) for op in rows) for key in COSTS},
-            intensity=np.array(
-                [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows], np.int8
-            ),
-            labels={key: encode(getattr(op, key) for op in rows) for key in ("kind", "dtype", "block")},
-            details=details,
-            kernel_ptr=np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64),
-            kernels=kernel_columns(kernels),
-            edge_nbytes=column(edge.nbytes for edge in edge_rows),
-            edge_transfer=column(edge.transfer for edge in edge_rows),
-        )
-        self.__dict__["index"] = index
+        labels = {key: by.encode(getattr(op, key) for op in rows) for key in by.LABELS}
+        self._fill(name, names, columns, labels, details, index)
 
     @classmethod
     def from_columns(
@@ -109,59 +84,47 @@ class Dag:
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
         n = len(names)
-        require_names(names)
-        source, target = edge_ends(names, src, dst)
-        columns = cost_columns(names, costs)
-        nbytes, transfer = edge_columns(names, source, target, edge_nbytes, edge_transfer)
-        zeros, kinds = np.broadcast_to(np.int32(0), n), kind_column(names, kind)
-        launches = repeated_kernels(n, *kernels)
+        by.require_names(names)
+        columns: dict[str, npt.NDArray[Any]] = {"intensity": np.broadcast_to(np.int8(-1), n)}
+        columns |= by.edge_columns(names, *by.edge_ends(names, src, dst), edge_nbytes, edge_transfer)
+        columns |= by.cost_columns(names, costs) | by.repeated_kernels(names, *kernels)
+        zeros = np.broadcast_to(np.int32(0), n)
+        labels = {"kind": by.kind_column(names, kind), "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))}
+        known = names if isinstance(names, Numbered) else tuple(names)
+        return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        names: tuple[str, ...] | Numbered,
+        columns: Mapping[str, npt.NDArray[Any]],
+        labels: Labels,
+        details: Details,
+    ) -> Self:
+        """Make a graph of columns as it stores them, whose rows are known to be right."""
         graph = cls.__new__(cls)
-        graph._fill(
-            name=name,
-            names=names if isinstance(names, Numbered) else tuple(names),
-            src=source,
-            dst=target,
-            costs=columns,
-            intensity=np.broadcast_to(np.int8(-1), n),
-            labels={"kind": kinds, "dtype": (zeros, ("fp32",)), "block": (zeros, (None,))},
-            details=shared_details(n, *attributes),
-            kernel_ptr=launches[0],
-            kernels=launches[1],
-            edge_nbytes=nbytes,
-            edge_transfer=transfer,
-        )
-        graph.__dict__["index"] = index_of(graph.names)
+        graph._fill(name, names, columns, labels, details, by.index_of(names))
         return graph
 
     def _fill(
         self,
-        *,
         name: str,
         names: tuple[str, ...] | Numbered,
-        src: Indices,
-        dst: Indices,
-        costs: Mapping[str, Floats],
-        intensity: npt.NDArray[np.int8],
-        labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]],
-        details: dict[int, tuple[Any, ...]],
-        kernel_ptr: Ints,
-        kernels: Mapping[str, npt.NDArray[Any]],
-        edge_nbytes: Floats,
-        edge_transfer: Floats,
+        columns: Mapping[str, npt.NDArray[Any]],
+        labels: Labels,
+        details: Details,
+        index: Mapping[str, int],
     ) -> None:
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
-        columns: dict[str, npt.NDArray[Any]] = {"src": src, "dst": dst, "intensity": intensity, **costs}
-        columns |= {"kernel_ptr": kernel_ptr, "edge_nbytes": edge_nbytes, "edge_transfer": edge_transfer}
-        columns |= {f"kernel_{key}": values for key, values in kernels.items()}
-        put = self.__dict__.update
-        put({key: compact(values) for key, values in columns.items()})
-        put(_labels={key: (compact(codes), texts) for key, (codes, texts) in labels.items()})
-        put(name=name, names=names, _details=details)
-        order, cycle = topological_order(len(names), src, dst)
+        order, cycle = topological_order(len(names), columns["src"], columns["dst"])
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
-        put(order_index=order)
+        put = self.__dict__.update
+        put({key: by.compact(values) for key, values in columns.items()}, order_index=order)
+        put(_labels={key: (by.compact(codes), texts) for key, (codes, texts) in labels.items()})
+        put(name=name, names=names, index=index, _details=details)
         freeze(self.__dict__)
 
     # These are filled above; the annotations say what they are.
@@ -181,8 +144,8 @@ class Dag:
     edge_transfer: Floats
     order_index: Indices
     index: Mapping[str, int]
-    _labels: dict[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
-    _details: dict[int, tuple[Any, ...]]
+    _labels: Labels
+    _details: Details
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
@@ -191,13 +154,13 @@ class Dag:
         raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
 
     def __getstate__(self) -> dict[str, Any]:
-        labels = {key: (packed(codes), texts) for key, (codes, texts) in self._labels.items()}
-        kept = {key: packed(value) for key, value in self.__dict__.items() if key not in ("outgoing", "incoming")}
+        labels = {key: (by.packed(codes), texts) for key, (codes, texts) in self._labels.items()}
+        kept = {key: by.packed(value) for key, value in self.__dict__.items() if key not in ("outgoing", "incoming")}
         return kept | {"_labels": labels}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        labels = {key: (unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
-        self.__dict__.update({key: unpacked(value) for key, value in state.items()} | {"_labels": labels})
+        labels = {key: (by.unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
+        self.__dict__.update({key: by.unpacked(value) for key, value in state.items()} | {"_labels": labels})
         freeze(self.__dict__)
 
     def __len__(self) -> int:
@@ -244,14 +207,7 @@ class Dag:
             weight_nbytes=float(self.weight_nbytes[i]),
             time=optional(self.time[i]),
             kernels=tuple(
-                Kernel(
-                    int(self.kernel_blocks[k]),
-                    int(self.kernel_threads[k]),
-                    int(self.kernel_registers[k]),
-                    int(self.kernel_shared_memory[k]),
-                    float(self.kernel_share[k]),
-                    float(self.kernel_efficiency[k]),
-                )
+                Kernel(*(getattr(self, key)[k].item() for key in KERNELS))
                 for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
             ),
             utilization=optional(self.utilization[i]),
