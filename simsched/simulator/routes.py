@@ -18,14 +18,15 @@ class CopyRoutes(NamedTuple):
     ----------
     of
         The row of each copy.
-    source
-        Where each row begins, as a position in the cluster.
+    source, target
+        Where each row begins and ends, as positions in the cluster.
     routes
         By rows.
     """
 
     of: Small
     source: Ints
+    target: Ints
     routes: Routes
 
 
@@ -50,4 +51,4 @@ def copy_routes(program: Program, cluster: Cluster) -> CopyRoutes | None:
         copy = program.argument[rows]
         first = copy[np.isnan(copies.transfer[copy]) & ~routes.known[of[copy]]][0]
         cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
-    return CopyRoutes(of, pairs // n, routes)
+    return CopyRoutes(of, pairs // n, pairs % n, routes)

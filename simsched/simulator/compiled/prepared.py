@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.cluster.routing import Routes
 from simsched.model.costmodel import CostModel
+from simsched.model.graph.columns import Ints
 from simsched.model.program import COPY, LAUNCH, Program
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
@@ -14,7 +16,7 @@ from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.memory import Array, Memory
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.hosts import action_costs, host_times, lags
-from simsched.simulator.routes import CopyRoutes, copy_routes
+from simsched.simulator.routes import copy_routes
 from simsched.simulator.state import State
 from simsched.simulator.workload import Jitter, demand, factors
 
@@ -63,6 +65,14 @@ class Platform:
         self.gap, self.hop, self.graph_node, self.graph_launch = overheads
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
+        self._cluster, self._routes = cluster, dict[bytes, Routes]()
+
+    def routes(self, source: Ints, target: Ints) -> Routes:
+        """Return the routes from some devices to others, found once."""
+        key = source.tobytes() + target.tobytes()
+        if key not in self._routes:
+            self._routes[key] = self._cluster.routes(source, target)
+        return self._routes[key]
 
 
 def platform_of(cluster: Cluster) -> Platform:
@@ -111,18 +121,16 @@ class Plan:
 
     def __init__(self, program: Program, cluster: Cluster) -> None:
         self.program, self.cluster = program.check(), cluster
-        self.platform = platform = platform_of(cluster)
         self.launches: Array | None = None
         self.spare: list[Memory] = []
-        streams, copies, captured = streams_in_use(program), program.copies, program.execution == "graph"
-        n_devices, lanes = len(cluster.devices), streams["lanes"][: streams.n_lanes]
-        self._begun = self._lanes(lanes, captured) | {
-            "devices": platform.devices,
-            "crowds": platform.crowds,
-        }  # rows with which columns begin
-        self._values: dict[str, Any] = platform.columns | {
-            "captured": captured, "ahead": streams.ahead, "thread_ptr": program.thread_ptr, "action": program.action,
-            "argument": program.argument, "place": program.device, "lane_of": streams["lane_of"],
+        streams, copies = streams_in_use(program), program.copies
+        lanes = self._streams = streams["lanes"][: streams.n_lanes]
+        self._routes, n_devices = copy_routes(program, cluster), len(cluster.devices)
+        self._begun, values = self._numbers(platform_of(cluster))
+        self._values: dict[str, Any] = values | {
+            "captured": program.execution == "graph", "ahead": streams.ahead, "thread_ptr": program.thread_ptr,
+            "action": program.action, "argument": program.argument, "place": program.device,
+            "lane_of": streams["lane_of"],
             "launch_op": program.launch_op, "copy_op": copies.op, "copy_device": copies.device,
             "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
             "n_instructions": len(program), "n_ops": len(program.graph), "n_events": program.n_events,
@@ -134,12 +142,39 @@ class Plan:
         if program.lead is not None or program.own is not None:
             lead = np.zeros(len(program)) if program.lead is None else program.lead
             self._values |= {"timed": 1, "lead": lead, "own": host_times(program, cluster)}
-        if captured:  # the one cost is that of launching it
-            self._values["cost"] = np.zeros_like(platform.columns["cost"])
-            self._values["cost"][0, 0] = platform.graph_launch[program.device[0]]
-        routes = copy_routes(program, cluster)
-        if routes is not None:
-            self._add_routes(routes)
+        if self._routes is not None:
+            ptr, n_flows = self._routes.routes.channel_ptr, len(lanes)  # one flow at a time per stream
+            self._values |= {
+                "copy_route": self._routes.of, "n_channels": len(self._begun["channels"]) - n_flows,
+                "most_flows": n_flows, "most_crossings": n_flows * (int(np.diff(ptr).max()) + 2),
+            }  # fmt: skip
+
+    def _numbers(self, platform: Platform) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
+        begun = self._lanes(platform) | {"devices": platform.devices, "crowds": platform.crowds}
+        values = dict(platform.columns)
+        if self.program.execution == "graph":  # the one cost is that of launching it
+            values["cost"] = np.zeros_like(values["cost"])
+            values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
+        if self._routes is not None:
+            found = platform.routes(self._routes.source, self._routes.target)
+            rate = platform.devices["copy_rate"][self._routes.source]
+            routes = np.zeros(len(rate), state.Route.dtype)
+            routes["latency"], routes["rate"] = found.latency, np.minimum(found.bandwidth, rate)
+            routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
+            values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
+            channels = platform.channels  # and behind them the flows
+            begun["channels"] = np.zeros(len(channels) + len(self._streams), channels.dtype)
+            begun["channels"]["capacity"][: len(channels)] = channels["capacity"]
+        return begun, values
+
+    def move(self, run: Memory, cluster: Cluster) -> None:
+        """Let a `Memory` of this plan go on with another cluster, which differs in numbers alone, not in its routes."""
+        begun, values = self._numbers(platform_of(cluster))
+        for name, rows in begun.items():
+            run.state[name].view(np.uint8)[:] = rows.view(np.uint8)
+        for name, column in values.items():
+            run.state[name] = column
 
     def take(self) -> Memory:
         """Return a `Memory` of this plan that nobody else uses; put back among `spare`, it is used again."""
@@ -156,9 +191,10 @@ class Plan:
         self.spare.append(run)
         return found
 
-    def _lanes(self, streams: Array, captured: bool) -> dict[str, Array]:
+    def _lanes(self, platform: Platform) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
-        platform, device = self.platform, streams["device"]
+        streams, captured = self._streams, self.program.execution == "graph"
+        device = streams["device"]
         lanes, connections = np.zeros(len(device), state.Lane.dtype), np.zeros(0, state.Connection.dtype)
         for name in ("device", "stream", "first"):
             lanes[name] = streams[name]
@@ -179,21 +215,6 @@ class Plan:
             connections = np.zeros(len(room), state.Connection.dtype)
             connections["first"] = np.cumsum(room) - room
         return {"lanes": lanes, "connections": connections}
-
-    def _add_routes(self, found: CopyRoutes) -> None:
-        """Add what links need: the routes of copies, and room for flows."""
-        channels, n_flows = self.platform.channels, self._values["n_lanes"]  # one flow at a time per stream
-        ptr, rate = found.routes.channel_ptr, self.platform.devices["copy_rate"][found.source]
-        routes = np.zeros(len(found.source), state.Route.dtype)
-        routes["latency"], routes["rate"] = found.routes.latency, np.minimum(found.routes.bandwidth, rate)
-        routes["first"], routes["end"] = ptr[:-1], ptr[1:]
-        self._begun["channels"] = np.zeros(len(channels) + n_flows, channels.dtype)
-        self._begun["channels"]["capacity"][: len(channels)] = channels["capacity"]
-        self._values |= {
-            "copy_route": found.of, "routes": routes, "n_channels": len(channels), "most_flows": n_flows,
-            "route_channels": np.ascontiguousarray(found.routes.channel, np.int32),
-            "most_crossings": n_flows * (int(np.diff(ptr).max()) + 2),
-        }  # fmt: skip
 
 
 def plan_of(program: Program, cluster: Cluster) -> Plan:
