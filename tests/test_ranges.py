@@ -29,12 +29,12 @@ def test_what_is_given_and_what_is_common_leaves_a_speedup_alone():
     The speedup of about 1.9 lies within the model's error, 1.645 times sqrt(2) of 12 %: some 28 %.
     """
     found = ss.compare(GRAPH, CLUSTER, ["sequential", "lios"])
-    each, doubt = found.ranges()
-    low, high = each["lios"].speedup
-    assert low < found.rows[1].speedup < high
+    sequential, lios = found.rows
+    low, high = lios.speedup_low, lios.speedup_high
+    assert low < lios.speedup < high
     assert high / low == pytest.approx(np.exp(2 * 1.645 * 2**0.5 * MODEL_ERROR), rel=0.06)
-    assert each["sequential"].speedup == (1.0, 1.0)
-    assert (each["sequential"].place, each["lios"].place, doubt.basis) == (2, 1, "uncalibrated")
+    assert (sequential.speedup_low, sequential.speedup_high) == (1.0, 1.0)
+    assert (sequential.place, lios.place, found.doubt.basis) == (2, 1, "uncalibrated")
 
 
 def test_rooflines_are_less_sure_than_given_times():

@@ -1,7 +1,7 @@
 """Ranges: between what makespans and speedups lie with 90 %, by what is not sure of a cluster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import erf, hypot, log, sqrt
 from statistics import NormalDist
@@ -10,11 +10,9 @@ from zlib import crc32
 
 import numpy as np
 
-from simsched.base.codec import Checked
-from simsched.base.errors import SimulationError
-from simsched.base.kinds import Amount, Count
 from simsched.calibration import Calibration
 from simsched.calibration.parameters import SMALLEST, with_values
+from simsched.experiments.comparison.row import Doubt
 from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
@@ -33,7 +31,7 @@ COMMON_ERROR: Final = 0.32
 """What all schedules of a graph have in common of it: so much more are 63 published latencies off, 0.29 in the mean."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
-_MOST: Final = 2**22  # instructions of all programs in all worlds
+_ENOUGH, _MOST = 2**19, 2**22  # instructions of all programs in all worlds: beyond which there are fewer, and none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
 _OF_DEVICES: Final = (
     "launch", "launch_latency", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
@@ -64,41 +62,6 @@ class Unsure(NamedTuple):
         even = self.low + part * (self.high - self.low)
         found: Floats = np.exp(np.log(self.low) + part * log(self.high / self.low)) if self.low > 0 else even
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt(Checked):
-    """What ranges come from, and what they hang on.
-
-    Parameters
-    ----------
-    draws
-        Worlds that were drawn.
-    basis
-        ``"uncalibrated"``, or ``"calibrated"`` and the date.
-    model_error
-        Standard deviation of simulated over true time that is added, as a fraction.
-    hangs_on, correlation
-        The parameter with which the speedup of the best schedule goes, in rank correlation; None if with no single one.
-    settled_by
-        The measurement that would make the ranges narrower.
-    """
-
-    SUBJECT, ERROR = "a doubt", SimulationError
-    draws: Count
-    basis: str
-    model_error: Amount
-    hangs_on: str | None
-    correlation: float | None
-    settled_by: str
-
-    def __str__(self) -> str:
-        on = (
-            "no single parameter"
-            if self.hangs_on is None
-            else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
-        )
-        return f"the speedup hangs most on {on}; {self.settled_by} would settle it"
 
 
 class Ranged(NamedTuple):
@@ -158,20 +121,21 @@ def ranges(
 
     Notes
     -----
-    32 worlds are drawn, fewer for large programs: a Latin hypercube over the intervals of all that is not sure of the
-    cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its rates and by
-    a factor of their own that all which do the same share; a `time` that was given or measured stays. All programs run
-    in the same worlds, so that what is common to two of them leaves their ratio alone. The error of the model is added,
-    independent for each program: of a calibration that over its held-out runs, else `MODEL_ERROR`, and of makespans
-    `COMMON_ERROR`.
+    32 worlds are drawn, down to 8 for large programs: a Latin hypercube over the intervals of all that is not sure
+    of the cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its
+    rates and by a factor of their own that all which do the same share; a `time` that was given or measured stays.
+    All programs run in the same worlds, so that what is common to two of them leaves their ratio alone. The error of
+    the model is added, independent for each program: of a calibration that over its held-out runs, else
+    `MODEL_ERROR`, and of makespans `COMMON_ERROR`.
     """
     cluster, names = bare(target), list(programs)
     distinct: dict[Any, int] = {}
     which = [distinct.setdefault(_key(program), len(distinct)) for program in [*programs.values(), *_given(reference)]]
     runs = dict(zip(which, [*programs.values(), *_given(reference)], strict=True))
-    draws = min(_DRAWS, _MOST // max(1, sum(len(program) for program in runs.values())))
-    if draws < _FEWEST:
+    size = max(1, sum(len(program) for program in runs.values()))
+    if _FEWEST * size > _MOST:
         return None
+    draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
     unsure = unsure_of(target)
     drawn = _drawn(unsure, draws, seed)
     fixed = _Fixed(target, cost)

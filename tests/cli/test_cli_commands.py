@@ -95,7 +95,7 @@ def test_sets_and_names_are_listed_together_each_once(said):
 
 def test_compare_as_json(said):
     found = json.loads(said("compare", SMALL, "--gpu", "v100", "--gpus", "2", "--json"))
-    assert found.keys() == {"graph", "cluster", "sampling", "rows"}
+    assert found.keys() == {"graph", "cluster", "sampling", "doubt", "rows"}
     assert found["graph"]["name"] == "layered-12"
     assert (found["graph"]["operators"], found["cluster"]["devices"]) == (12, ["v100", "v100"])
     for row in found["rows"]:

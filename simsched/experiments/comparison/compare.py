@@ -1,21 +1,27 @@
 """`compare`: several schedulers on one graph, scheduled and simulated."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from simsched.base.errors import ScheduleError, SimschedError
-from simsched.experiments.comparison.row import Draws, Row, Sampling, plain, unused
+from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling, plain, unused
 from simsched.experiments.comparison.table import Comparison
 from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
-from simsched.model.calibrated import Target, upon
+from simsched.model.calibrated import Target, bare, upon
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
-from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
+from simsched.model.trace import Trace
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
 from simsched.simulator.workload import Jitter
+
+if TYPE_CHECKING:
+    from simsched.experiments.ranges import Ranged
 
 SETS: Final = ("fast", "all")
 
@@ -35,6 +41,7 @@ def compare(
     rng: np.random.Generator | int | None = None,
     samples: int | None = None,
     workers: int = 1,
+    ranges: bool = True,
     progress: Callable[[str, str], None] | None = None,
 ) -> Comparison:
     """Schedule a graph in several ways and simulate each.
@@ -55,6 +62,8 @@ def compare(
         percentiles alone: `makespan_us` and all that follows from it are without.
     workers
         As in `simulate_many`; has no influence on the results.
+    ranges
+        Whether rows say between what makespans and speedups lie, by `simsched.experiments.ranges.ranges`.
     progress
         Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
 
@@ -106,7 +115,34 @@ def compare(
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     draws = Draws(plain(jitter), seed) if traces and jitter is not None and seed is not None else None
     named = not (isinstance(schedulers, str) and schedulers in SETS)
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named, cluster)
+    doubt = None
+    if ranges and traces:
+        rows, doubt = _with_ranges(rows, traces, yardstick)
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named, doubt)
+
+
+def _with_ranges(
+    rows: Sequence[Row], traces: Mapping[str, Trace], yardstick: Yardstick
+) -> tuple[list[Row], Doubt | None]:
+    """Return rows with between what their figures lie; as they are where programs are too large for that."""
+    from simsched.experiments.ranges import ranges
+
+    programs = {name: trace.program for name, trace in traces.items()}
+    base = programs.get("sequential")
+    with suppress(SimschedError):  # where that cannot be, makespans have ranges and speedups have none
+        base = base or schedule(yardstick.graph, yardstick.cluster, "sequential", yardstick.cost).lower(
+            bare(yardstick.cluster)
+        )
+    found = ranges(programs, yardstick.cluster, yardstick.cost, reference=base)
+    if found is None:
+        return list(rows), None
+    return [row if row.scheduler not in found[0] else _ranged(row, found[0][row.scheduler]) for row in rows], found[1]
+
+
+def _ranged(row: Row, found: "Ranged") -> Row:
+    (low, high), (slow, fast) = found.makespan, found.speedup or (None, None)
+    return replace(row, makespan_low_us=low, makespan_high_us=high, speedup_low=slow, speedup_high=fast,
+                   place=found.place)  # fmt: skip
 
 
 def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:

@@ -29,6 +29,10 @@ class Row(Checked):
         The scheduler's own prediction in us, or None.
     speedup
         Makespan of ``sequential`` on the same cluster over this one.
+    makespan_low_us, makespan_high_us, speedup_low, speedup_high
+        Between what both lie with 90 %, see `simsched.experiments.ranges`; None where that was not found.
+    place
+        One more than the number of schedules that are faster with 90 %: those whose order is not certain share it.
     over_bound
         Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
     streams, devices
@@ -55,6 +59,11 @@ class Row(Checked):
     p99_us: Amount | None = None
     estimate_us: Amount | None = None
     speedup: Amount | None = None
+    makespan_low_us: Amount | None = None
+    makespan_high_us: Amount | None = None
+    speedup_low: Amount | None = None
+    speedup_high: Amount | None = None
+    place: Count | None = None
     over_bound: Amount | None = None
     streams: Count | None = None
     devices: Count | None = None
@@ -130,6 +139,41 @@ class Draws(Checked):
     SUBJECT, ERROR = "draws", SimulationError
     jitter: float | Mapping[str, float]
     seed: Seed
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Checked):
+    """What ranges come from, and what they hang on.
+
+    Parameters
+    ----------
+    draws
+        Worlds that were drawn.
+    basis
+        ``"uncalibrated"``, or ``"calibrated"`` and the date.
+    model_error
+        Standard deviation of simulated over true time that is added, as a fraction.
+    hangs_on, correlation
+        The parameter with which the speedup of the best schedule goes, in rank correlation; None if with no single one.
+    settled_by
+        The measurement that would make the ranges narrower.
+    """
+
+    SUBJECT, ERROR = "doubt", SimulationError
+    draws: Count
+    basis: str
+    model_error: Amount
+    hangs_on: str | None
+    correlation: float | None
+    settled_by: str
+
+    def __str__(self) -> str:
+        on = (
+            "no single parameter"
+            if self.hangs_on is None
+            else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
+        )
+        return f"the speedup hangs most on {on}; {self.settled_by} would settle it"
 
 
 def plain(jitter: Jitter) -> float | dict[str, float]:

@@ -2,20 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from simsched.base.codec import Document, aside, write
-from simsched.base.errors import FormatError, SimschedError
+from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.shown import VIEWS
 from simsched.base.units import format_bytes
-from simsched.experiments.comparison.row import Draws, Row, Sampling
+from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling
 from simsched.experiments.result import Result, table_of, time_text, unit_of
-from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel
 from simsched.model.graph import OpGraph
@@ -23,12 +21,8 @@ from simsched.model.graph.columns import Floats
 from simsched.model.graph.derived import with_times
 from simsched.model.schedule import NumberedPlan, Schedule
 from simsched.model.trace import Trace
-from simsched.schedulers import schedule
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.baking import placed_operator_times
-
-if TYPE_CHECKING:
-    from simsched.experiments.ranges import Doubt, Ranged
 
 _ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
@@ -47,6 +41,8 @@ class _File:
         How makespans were sampled.
     draws
         Where the jitter of every schedule begins.
+    doubt
+        What ranges come from.
     rows
         One per scheduler, in the order asked for.
     plans
@@ -62,6 +58,7 @@ class _File:
     cluster: Cluster
     sampling: Sampling | None = None
     draws: Draws | None = None
+    doubt: Doubt | None = None
     rows: tuple[Row, ...]
     plans: Mapping[str, NumberedPlan]
     samples: Mapping[str, Floats]
@@ -110,8 +107,8 @@ class Comparison(Result, Document):
     named
         Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
         that does the same as another on one GPU.
-    target
-        What was compared on as it was given, which ranges are of; None once read from a file.
+    doubt
+        What the ranges of the rows come from, and what they hang on; None if they were not found.
     """
 
     FORMAT, INDENT, FILE = "simsched.comparison", None, _File
@@ -125,22 +122,7 @@ class Comparison(Result, Document):
     draws: Draws | None = None
     cost: CostModel | None = None
     named: bool = aside(True)
-    target: Target | None = aside()
-
-    def ranges(self) -> "tuple[dict[str, Ranged], Doubt] | None":
-        """Return between what makespans and speedups over ``sequential`` lie with 90 %, and what that hangs on.
-
-        By `simsched.experiments.ranges.ranges`; None of one that was read from a file, and of very large schedules.
-        """
-        from simsched.experiments.ranges import ranges
-
-        if self.target is None or not self.plans:
-            return None
-        programs = {name: each.program for name, each in self.traces.items()}
-        base = programs.get("sequential")
-        with suppress(SimschedError):  # where that cannot be, makespans have ranges and speedups have none
-            base = base or schedule(self.graph, self.target, "sequential", self.cost).lower(self.cluster)
-        return ranges(programs, self.target, self.cost, reference=base)
+    doubt: Doubt | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
@@ -149,6 +131,7 @@ class Comparison(Result, Document):
                       "operators_without_load": operators_without_load(self.graph)},
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
             "sampling": None if self.sampling is None else write(self.sampling),
+            "doubt": None if self.doubt is None else write(self.doubt),
             "rows": self.records(),
         }  # fmt: skip
 
@@ -170,8 +153,8 @@ class Comparison(Result, Document):
             plans[name] = NumberedPlan.of(plan, numbers[key])
         samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
         return _File(
-            cluster=self.cluster, sampling=self.sampling, draws=self.draws, rows=self.rows, plans=plans,
-            samples=samples, graphs=tuple(graphs), graph=0,
+            cluster=self.cluster, sampling=self.sampling, draws=self.draws, doubt=self.doubt, rows=self.rows,
+            plans=plans, samples=samples, graphs=tuple(graphs), graph=0,
         )  # fmt: skip
 
     @classmethod
@@ -185,6 +168,7 @@ class Comparison(Result, Document):
         graph: int,
         sampling: Sampling | None = None,
         draws: Draws | None = None,
+        doubt: Doubt | None = None,
     ) -> "Comparison":
         """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
@@ -206,7 +190,7 @@ class Comparison(Result, Document):
             n, jit, begin = sampling.n, draws.jitter, draws.seed
             known = {name: Makespans(values) for name, values in samples.items()}
             drawn = _Later(made, known, lambda plan: simulate_many(plan, cluster, n, jitter=jit, rng=begin))
-        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, draws)
+        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, draws, doubt=doubt)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
@@ -220,8 +204,9 @@ class Comparison(Result, Document):
     def table(self) -> Any:
         """Return the comparison as a `rich.table.Table`."""
         unit, name = unit_of(row.makespan_us for row in self.rows)
-        sampled = () if self.sampling is None else (f"p50 {name}", f"p99 {name}")
-        headings = ("scheduler", f"makespan {name}", *sampled, f"estimate {name}", "speedup", "over bound", "streams",
+        sampled = () if self.sampling is None else ("p50", "p99")
+        place = () if self.doubt is None else ("#",)
+        headings = ("scheduler", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound", "streams",
                     "devices", "syncs", "memory", "SM eff.", "search s")  # fmt: skip
         shown = [row for row in self.rows if row.scheduler not in self._repeats()]
         best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
@@ -238,7 +223,8 @@ class Comparison(Result, Document):
             time_text(row.makespan_us, unit),
             *(time_text(us, unit) for us in (row.p50_us, row.p99_us) if self.sampling is not None),
             time_text(row.estimate_us, unit),
-            "-" if row.speedup is None else f"{row.speedup:.2f}x",
+            "-" if row.speedup is None else f"{row.speedup:.2f}x{_between(row)}",
+            *(() if self.doubt is None else (str(row.place or "-"),)),
             "-" if row.over_bound is None else f"{row.over_bound:.2f}",
             str(row.streams),
             str(row.devices),
@@ -290,6 +276,9 @@ class Comparison(Result, Document):
         notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
         notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
+        if self.doubt is not None:
+            text = "speedup: its range with 90 %, {}; #: its place, shared where the order is not certain"
+            notes += [text.format(self.doubt.basis), str(self.doubt)]
         repeats = self._repeats()
         for other in dict.fromkeys(repeats.values()):
             notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
@@ -301,6 +290,11 @@ class Comparison(Result, Document):
         return "\n".join(notes)
 
     plot = box_plot
+
+
+def _between(row: Row) -> str:
+    same = row.speedup_low is None or row.speedup_low == row.speedup_high
+    return "" if same else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
 
 
 def operators_without_load(graph: OpGraph) -> int:

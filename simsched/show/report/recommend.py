@@ -1,12 +1,10 @@
 """Which schedule of a comparison to run."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from simsched.experiments.comparison import Comparison, Row
-
-if TYPE_CHECKING:
-    from simsched.experiments.ranges import Doubt, Ranged
+from simsched.experiments.comparison.row import Doubt
 
 _AS_GOOD: Final = 0.01  # of the least makespan
 
@@ -40,21 +38,22 @@ def why(comparison: Comparison, chosen: Row) -> str:
     assert best is not None
     assert best.makespan_us is not None
     assert chosen.makespan_us is not None
-    found = comparison.ranges()
     text = f"Run {chosen.scheduler}: {format_time(chosen.makespan_us)} simulated"
     if chosen.speedup is not None and chosen.scheduler != "sequential":
         text += f", {chosen.speedup:.2f} times as fast as one operator after the other"
-        text += "" if found is None else _between(found[0][chosen.scheduler], found[1])
+        text += "" if comparison.doubt is None else _between(chosen, comparison.doubt)
     if chosen.over_bound is not None:
         text += f", {100 * (chosen.over_bound - 1):.1f} % above the lower bound"
     text += f", on {_count(chosen.devices, 'device')} with {_count(chosen.streams, 'stream')} and "
     text += f"{_count(chosen.syncs, 'synchronisation')}. "
-    if found is not None:
-        alike = [name for name, each in found[0].items() if each.place == 1 and name != chosen.scheduler]
-        alike.sort(key=lambda name: found[0][name].makespan)
-        named = ", ".join(alike[:3]) + (f" and {len(alike) - 3} more" if len(alike) > 3 else "")
+    if comparison.doubt is not None:
+        alike = [row for row in comparison.rows if row.place == 1 and row is not chosen]
+        alike.sort(key=lambda row: row.makespan_us or 0.0)
+        named = ", ".join(row.scheduler for row in alike[:3]) + (
+            f" and {len(alike) - 3} more" if len(alike) > 3 else ""
+        )
         text += f"Not told apart at 90 % from {named}: measure them. " if alike else ""
-        text += f"{str(found[1])[0].upper()}{str(found[1])[1:]}. "
+        text += f"{str(comparison.doubt)[0].upper()}{str(comparison.doubt)[1:]}. "
     if chosen is best:
         return text + "No other schedule is simulated faster."
     more = chosen.makespan_us / best.makespan_us - 1 if best.makespan_us else 0.0
@@ -65,10 +64,9 @@ def why(comparison: Comparison, chosen: Row) -> str:
     )
 
 
-def _between(found: "Ranged", doubt: "Doubt") -> str:
+def _between(row: Row, doubt: Doubt) -> str:
     """Return between what a speedup lies, and by what."""
-    low, high = found.speedup or (1.0, 1.0)
-    return f" ({low:.1f}-{high:.1f} with 90 %, {doubt.basis})"
+    return f" ({row.speedup_low or 1.0:.1f}-{row.speedup_high or 1.0:.1f} with 90 %, {doubt.basis})"
 
 
 def _count(n: int | None, what: str) -> str:
