@@ -15,7 +15,8 @@ from simsched.schedulers import SCHEDULERS
 
 SMALL = "random:layered,n_ops=12,n_layers=4"
 ROW = {
-    "scheduler", "makespan_us", "makespan_low_us", "makespan_high_us", "speedup_low", "speedup_high", "place", "p50_us", "p95_us", "p99_us", "estimate_us", "speedup", "over_bound", "streams",
+    "scheduler", "makespan_us", "makespan_low_us", "makespan_high_us", "speedup_low", "speedup_high", "place",
+    "p50_us", "p95_us", "p99_us", "estimate_us", "speedup", "over_bound", "streams",
     "devices", "syncs", "peak_memory_bytes", "sm_utilization", "sm_efficiency", "search_s", "warning", "reason",
 }  # fmt: skip
 
