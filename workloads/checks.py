@@ -1,14 +1,12 @@
 """Checks of the parameters of workloads: each raises a `GraphError` of one line."""
 
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from simsched.base.errors import GraphError
+from simsched.base.errors import GraphError, shown
 from simsched.base.numeric import is_number
-
-_MOST_SHOWN: Final = 80
 
 
 def whole(subject: str, name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
@@ -31,18 +29,6 @@ def real(subject: str, name: str, value: Any) -> float:
     return float(value)
 
 
-def interval(subject: str, name: str, value: Any) -> tuple[float, float]:
-    """Return a pair ``(low, high)`` of finite numbers, ``0 <= low <= high``."""
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise GraphError(f"{subject}: {name} must be a pair (low, high), not {shown(value)}") from None
-    low, high = real(subject, f"low end of {name}", low), real(subject, f"high end of {name}", high)
-    if low > high:
-        raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")
-    return low, high
-
-
 def one_of(subject: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return a value that is among some texts."""
     if not isinstance(value, str) or value not in choices:
@@ -55,12 +41,3 @@ def generator(subject: str, rng: Any) -> np.random.Generator:
     if isinstance(rng, np.random.Generator):
         return rng
     return np.random.default_rng(whole(subject, "rng (the seed)", rng, least=0))
-
-
-def shown(value: Any) -> str:
-    """Return a value as errors show it: on one line, not too long, whatever it is."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not print whole numbers of over 4,300 digits
-        text = "a number of thousands of digits"
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

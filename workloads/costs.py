@@ -40,10 +40,9 @@ from math import prod
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from simsched.base.errors import GraphError, UnknownNameError
+from simsched.base.errors import GraphError, UnknownNameError, shown
 from simsched.model.cluster import DEVICES, WARP, Cluster, Device
 from simsched.model.graph import DTYPE_NBYTES, Kernel
-from workloads.checks import shown
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {

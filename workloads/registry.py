@@ -5,19 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
 from simsched.base.errors import GraphError, UnknownNameError
 from simsched.base.imported import Imported
 from simsched.base.io import is_stream, reading_once
 from simsched.model.graph import OpGraph
+from workloads.declared import Workload
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:
     from workloads.formats.catalogue import Found
     from workloads.formats.kineto_traced import TracedProgram
-
-Workload = Callable[..., OpGraph]
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -274,7 +273,7 @@ def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> G
 
 def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> Any:
     wanted = known[parameter]
-    choices = get_args(wanted) if get_origin(wanted) is UnionType else (wanted,)
+    choices = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
     if NoneType in choices and text == "none":
         return None
     for choice in choices:

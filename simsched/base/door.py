@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from simsched.base.errors import ArgumentError
+from simsched.base.errors import ArgumentError, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
             if name in told and not _fits(value, told[name]):
                 kinds = " or ".join(dict.fromkeys(_names(told[name])))
                 raise ArgumentError(
-                    f"{function.__name__}: {name} takes {kinds}, not {type(value).__name__} {value!r:.60}"
+                    f"{function.__name__}: {name} takes {kinds}, not {type(value).__name__} {shown(value)}"
                 )
         fit.update(kinds_given)
         return function(*args, **kwargs)

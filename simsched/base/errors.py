@@ -102,3 +102,12 @@ class FileError(SimschedError, OSError):
 
 class MissingDependencyError(SimschedError, ImportError):
     """An optional package that is not installed; the message says how to install it."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as errors show it: on one line, not too long, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print whole numbers of over 4,300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from simsched.base.errors import shown
 from simsched.base.io import json_copy
 from simsched.base.limits import limits
 from simsched.base.numeric import LARGEST_COUNT, is_number
@@ -78,7 +79,7 @@ class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
 
     def says(self, name: str) -> str:
         """Return it in words of a field."""
-        return f"{name}{self.place} {self.phrase}, not {self.value!r:.60}"
+        return f"{name}{self.place} {self.phrase}, not {shown(self.value)}"
 
 
 # What a hint stands for ---------------------------------------------------------------------------

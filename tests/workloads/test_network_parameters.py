@@ -48,7 +48,7 @@ def test_narrow_numbers_do_not_overflow(name, parameters, granularity):
 def test_narrow_reals():
     """A float of 32 bits cannot hold the largest of 64, which is no reason to take its infinity for a number."""
     assert load("random:fft", comm_ratio=np.float32(0.5)) == load("random:fft", comm_ratio=0.5)
-    with pytest.raises(GraphError, match="comm_ratio must be a finite number of at least 0"):
+    with pytest.raises(GraphError, match="comm_ratio must be finite"):
         load("random:fft", comm_ratio=np.float32("inf"))
 
 

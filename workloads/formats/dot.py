@@ -13,10 +13,9 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from simsched.base.codec import read
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, shown
 from simsched.base.io import parse_json, read_text, write_file
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from workloads.checks import shown
 from workloads.formats.reading import build, real
 
 Attributes = dict[str, str]

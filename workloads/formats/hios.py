@@ -33,13 +33,12 @@ from typing import Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError, ScheduleError
+from simsched.base.errors import FormatError, ScheduleError, shown
 from simsched.base.io import Record, read_json
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
-from workloads.checks import shown
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
 
 _LOWEST_RANK: Final = -3

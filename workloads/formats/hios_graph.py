@@ -12,12 +12,11 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, shown
 from simsched.base.io import read_text
 from simsched.base.units import MS
 from simsched.model.graph import OpGraph
 from workloads import checks
-from workloads.checks import shown
 from workloads.formats.reading import build, real, whole
 
 _OPERATOR: Final = ("id", "weight", "utilization")

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.io import Record
 from simsched.base.numeric import is_count
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
-from workloads.checks import shown, whole
+from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 
 ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")

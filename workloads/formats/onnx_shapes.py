@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, shown
 from simsched.model.graph.ordering import describe_cycle, topological_order
-from workloads.checks import shown, whole
+from workloads.checks import whole
 from workloads.formats.onnx_constants import RULES, evaluate
 from workloads.formats.onnx_inference import STANDARD, Inference
 from workloads.formats.onnx_tensors import (

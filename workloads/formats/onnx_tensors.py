@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, shown
 from simsched.model.cluster import Device
 from simsched.model.graph import DTYPE_NBYTES
-from workloads.checks import shown
 from workloads.costs import Costs
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.io import read_text, write_file
 from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import real as checked_real
-from workloads.checks import shown
 from workloads.formats.reading import build, real, whole
 
 _WIDTH: Final = 10  # a field of the published files takes 11 characters; ours start with a space

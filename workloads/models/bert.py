@@ -1,22 +1,18 @@
 """BERT (Devlin et al., 2019), inference: base, large, and the eight layers of AutoGraph."""
 
+from typing import Annotated
+
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 from workloads.models.transformer import attention, feed_forward, residual
 
 _VOCABULARY, _POSITIONS, _TYPES = 30522, 512, 2
-_MOST_LAYERS = 10_000
 
 
-def bert_base(
-    *,
-    batch: int = 1,
-    sequence_length: int = 128,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def bert_base(net: Network, *, batch: int = 1, sequence_length: int = 128) -> OpGraph:
     """Return the graph of BERT-base: 12 layers of 768 features, 12 heads, with embeddings and pooler.
 
     Parameters
@@ -25,12 +21,8 @@ def bert_base(
         Sequences at a time, at least 1.
     sequence_length
         Tokens of each, from 1 to 512, the positions that BERT knows.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator"; see Notes.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -57,18 +49,11 @@ def bert_base(
     >>> bert_base()
     OpGraph('bert_base', 134 operators, 181 edges)
     """
-    net = Network("bert_base", dtype, granularity, device)
     return _bert(net, batch, sequence_length, layers=12, features=768, heads=12)
 
 
-def bert_large(
-    *,
-    batch: int = 1,
-    sequence_length: int = 128,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def bert_large(net: Network, *, batch: int = 1, sequence_length: int = 128) -> OpGraph:
     """Return the graph of BERT-large: 24 layers of 1024 features, 16 heads; see `bert_base`.
 
     Examples
@@ -76,18 +61,12 @@ def bert_large(
     >>> round(sum(op.weight_nbytes for op in bert_large().operators) / 4e6)  # million parameters
     335
     """
-    net = Network("bert_large", dtype, granularity, device)
     return _bert(net, batch, sequence_length, layers=24, features=1024, heads=16)
 
 
+@workload(Network, granularity="operator")
 def autograph_bert(
-    *,
-    batch: int = 16,
-    sequence_length: int = 64,
-    dtype: str = "fp32",
-    granularity: str = "operator",
-    device: str | None = None,
-    layers: int = 8,
+    net: Network, *, batch: int = 16, sequence_length: int = 64, layers: Annotated[int, Range(1, 10_000)] = 8
 ) -> OpGraph:
     """Return BERT as AutoGraph measured it: 8 layers of attention over 1024 features, 16 heads, on [16 x 64, 1024].
 
@@ -106,9 +85,8 @@ def autograph_bert(
     >>> len(autograph_bert(granularity="unit").blocks)
     8
     """
-    net = Network("autograph_bert", dtype, granularity, device)
     x = net.sequences(batch, sequence_length, 1024)
-    for i in range(whole("autograph_bert", "layers", layers, most=_MOST_LAYERS)):
+    for i in range(layers):
         net.block = f"layer{i}"
         x = attention(net, net.block, x, 16, 64)
     return net.graph()

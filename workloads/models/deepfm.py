@@ -1,24 +1,27 @@
 """DeepFM (Guo et al., 2017), inference: click-through rates from many categorical fields."""
 
+from typing import Annotated
+
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
+from workloads.declared import workload
 from workloads.models.builder import LARGEST_SIZE
 from workloads.models.network import Network, Tensor
 
-_MOST_FIELDS = 100_000
+Few = Annotated[int, Range(1, 100_000)]
+Size = Annotated[int, Range(1, LARGEST_SIZE)]
 
 
+@workload(Network)
 def deepfm(
+    net: Network,
     *,
-    batch: int = 1,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    fields: int = 39,
-    rows: int = 25_000,
-    factors: int = 10,
-    hidden: int = 400,
-    layers: int = 3,
+    batch: Size = 1,
+    fields: Few = 39,
+    rows: Size = 25_000,
+    factors: Size = 10,
+    hidden: Size = 400,
+    layers: Few = 3,
 ) -> OpGraph:
     """Return the graph of DeepFM.
 
@@ -26,12 +29,8 @@ def deepfm(
     ----------
     batch
         Samples at a time, at least 1.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator"; see Notes.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
     fields
         Features of a sample, each with a table of its own; 39 as in the Criteo data.
     rows
@@ -65,13 +64,6 @@ def deepfm(
     >>> deepfm()
     OpGraph('deepfm', 88 operators, 127 edges)
     """
-    net = Network("deepfm", dtype, granularity, device)
-    fields = whole("deepfm", "fields", fields, most=_MOST_FIELDS)
-    layers = whole("deepfm", "layers", layers, most=_MOST_FIELDS)
-    batch, rows, factors, hidden = (
-        whole("deepfm", name, value, most=LARGEST_SIZE)
-        for name, value in (("batch", batch), ("rows", rows), ("factors", factors), ("hidden", hidden))
-    )
     index = net.input(batch)
     net.block = "embeddings"
     weights = [net.embedding(f"weight{i}", index, rows, 1) for i in range(fields)]

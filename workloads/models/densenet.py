@@ -3,6 +3,7 @@
 from typing import Final
 
 from simsched.model.graph import OpGraph
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
 SMALLEST_IMAGE: Final = 29
@@ -12,14 +13,8 @@ _GROWTH: Final = 32  # channels that a layer adds
 _BOTTLENECK: Final = 4 * _GROWTH  # channels between the two convolutions of a layer
 
 
-def densenet121(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def densenet121(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     """Return the graph of DenseNet-121.
 
     Parameters
@@ -29,12 +24,8 @@ def densenet121(
     image_size
         Height and width of the images in pixels, at least 29: of a smaller one the last pool
         between dense blocks leaves nothing.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator" (what torch.fx sees of torchvision's network).
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -67,7 +58,6 @@ def densenet121(
     >>> [len(block) for block in densenet121().blocks]
     [2, 18, 2, 36, 2, 72, 2, 48, 2]
     """
-    net = Network("densenet121", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     net.block = "stem"
     x = net.conv("stem.conv", x, 64, 7, stride=2, padding=3, norm=True)

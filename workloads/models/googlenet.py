@@ -1,9 +1,10 @@
 """GoogLeNet (Szegedy et al., 2015), inference, without auxiliary heads."""
 
-from typing import Final
+from typing import Annotated, Final
 
+from simsched.base.kinds import Among
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
 SMALLEST_IMAGES: Final = {"torchvision": 15, "paper": 31}  # of each form
@@ -22,14 +23,13 @@ _INCEPTIONS: Final = {
 }
 
 
+@workload(Network)
 def googlenet(
+    net: Network,
     *,
     batch: int = 1,
     image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    form: str = "torchvision",
+    form: Annotated[str, Among(SMALLEST_IMAGES)] = "torchvision",
 ) -> OpGraph:
     """Return the graph of GoogLeNet.
 
@@ -40,12 +40,8 @@ def googlenet(
     image_size
         Height and width of the images in pixels, at least 15 (31 in the form of the paper): of a
         smaller one a pool leaves nothing.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator" (what torch.fx sees of torchvision's network).
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
     form
         "torchvision", whose third branches have 3x3 windows and whose last max-pool has 2x2, or "paper":
         5x5 and 3x3.
@@ -75,8 +71,7 @@ def googlenet(
     >>> googlenet(batch=4)["inception5b.concat"].output_shape
     (4, 1024, 7, 7)
     """
-    net = Network("googlenet", dtype, granularity, device)
-    as_printed = one_of("googlenet", "form", form, tuple(SMALLEST_IMAGES)) == "paper"
+    as_printed = form == "paper"
     x = _stem(net, net.images(batch, 3, image_size, least=SMALLEST_IMAGES[form]))
     for block, channels in _INCEPTIONS.items():
         x = _inception(net, block, x, channels, window=5 if as_printed else 3)

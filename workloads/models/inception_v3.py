@@ -3,20 +3,15 @@
 from typing import Final
 
 from simsched.model.graph import OpGraph
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 from workloads.models.windows import Pair
 
 SMALLEST_IMAGE: Final = 75
 
 
-def inception_v3(
-    *,
-    batch: int = 1,
-    image_size: int = 299,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGraph:
     """Return the graph of Inception v3.
 
     Parameters
@@ -26,12 +21,8 @@ def inception_v3(
     image_size
         Height and width of the images in pixels, at least 75: of a smaller one the last
         reduction leaves nothing.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" as IOS counts operators, "operator" as torch.fx sees torchvision's network.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -65,7 +56,6 @@ def inception_v3(
     >>> inception_v3(batch=8, dtype="fp16")["head.pool"].output_shape
     (8, 2048, 1, 1)
     """
-    net = Network("inception_v3", dtype, granularity, device)
     x = _stem(net, net.images(batch, 3, image_size, least=SMALLEST_IMAGE))
     for block, pool_channels in (("mixed_5b", 32), ("mixed_5c", 64), ("mixed_5d", 64)):
         x = _block_a(net, block, x, pool_channels)

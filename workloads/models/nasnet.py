@@ -1,27 +1,21 @@
 """NASNet-A (Zoph et al., 2018), inference, without auxiliary head."""
 
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
+from simsched.base.kinds import Among
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
 _REPEATS_LARGE: Final = 6
 _REPEATS_MOBILE: Final = 4
 SMALLEST_IMAGE: Final = 32  # five times halved
-_VARIANTS: Final = ("ios", "paper")
+Variant = Annotated[str, Among(("ios", "paper"))]
 
 
-def nasnet_a_large(
-    *,
-    batch: int = 1,
-    image_size: int = 331,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    variant: str = "ios",
-) -> OpGraph:
+@workload(Network)
+def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, variant: Variant = "ios") -> OpGraph:
     """Return the graph of NASNet-A (6 @ 4032), the large one, for 331 pixels.
 
     Parameters
@@ -31,12 +25,8 @@ def nasnet_a_large(
     image_size
         Height and width of the images in pixels, at least 32, which five reductions leave a pixel of. AutoGraph
         uses 224.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" as IOS counts operators, "operator" for single operators.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
     variant
         "ios" for the network that IOS measured, "paper" for the architecture as published.
 
@@ -77,20 +67,12 @@ def nasnet_a_large(
     >>> nasnet_a_large()
     OpGraph('nasnet_a_large', 374 operators, 576 edges)
     """
-    net = Network("nasnet_a_large", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     return _nasnet(net, x, variant, stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
 
 
-def nasnet_mobile(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    variant: str = "paper",
-) -> OpGraph:
+@workload(Network)
+def nasnet_mobile(net: Network, *, batch: int = 1, image_size: int = 224, variant: Variant = "paper") -> OpGraph:
     """Return the graph of NASNet-A (4 @ 1056), the mobile one, for 224 pixels.
 
     Parameters are those of `nasnet_a_large`, and so are the units; IOS did not use this network, so the
@@ -101,19 +83,12 @@ def nasnet_mobile(
     >>> nasnet_mobile().outputs
     ('head.pool',)
     """
-    net = Network("nasnet_mobile", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     return _nasnet(net, x, variant, stem_filters=32, filters=44, repeats=_REPEATS_MOBILE)
 
 
-def autograph_nasnet_a(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "operator",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network, granularity="operator")
+def autograph_nasnet_a(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     """Return NASNet-A (6 @ 4032) at 224 pixels, as AutoGraph measured it, by single operators.
 
     Examples
@@ -121,13 +96,12 @@ def autograph_nasnet_a(
     >>> autograph_nasnet_a().name
     'autograph_nasnet_a'
     """
-    net = Network("autograph_nasnet_a", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     return _nasnet(net, x, "paper", stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
 
 
 def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, filters: int, repeats: int) -> OpGraph:
-    published = one_of(net.name, "variant", variant, _VARIANTS) == "paper"
+    published = variant == "paper"
     net.block = "stem"
     stem = net.conv("stem.conv", image, stem_filters, 3, stride=2, activation=None, norm=True)
     before, x = stem, _first_stem_cell(net, stem, filters // 4, published)

@@ -1,13 +1,15 @@
 """RandWire (Xie et al., 2019), inference: networks whose stages are wired at random."""
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
 from simsched.base.errors import FormatError, GraphError
 from simsched.base.io import Record, read_json
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 from workloads.random_dags import random_watts_strogatz
 
@@ -25,14 +27,13 @@ class Wiring(NamedTuple):
     edges: tuple[tuple[int, int], ...]
 
 
+@workload(Network)
 def randwire(
+    net: Network,
     *,
     batch: int = 1,
     image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    channels: int = 154,
+    channels: Annotated[int, Range(2, 2**20)] = 154,
     seed: int | None = None,
     graphs: str | None = None,
 ) -> OpGraph:
@@ -44,12 +45,8 @@ def randwire(
         Images at a time, at least 1.
     image_size
         Height and width of the images in pixels, at least 32, of which five strides of 2 leave one.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" as IOS counts operators, "operator" for single operators.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
     channels
         Channels of the first stage (C of the paper), an even number; each stage has twice those of the last.
     seed
@@ -90,8 +87,6 @@ def randwire(
     >>> randwire()
     OpGraph('randwire', 120 operators, 260 edges)
     """
-    net = Network("randwire", dtype, granularity, device)
-    channels = whole("randwire", "channels", channels, least=2, most=2**20)
     if channels % 2:
         raise GraphError(f"randwire: channels must be even, not {channels}")
     wirings = draw_wirings(seed) if graphs is None else read_wirings(graphs)

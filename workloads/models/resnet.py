@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
+from simsched.base.kinds import Among
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
 CARDINALITY: Final = 32
@@ -19,14 +20,8 @@ _WIDENING: Final = 2  # of ResNeXt: 32 branches of 4 channels where ResNet has 6
 _Middle = Callable[[Network, str, Tensor, int, int], Tensor]
 
 
-def resnet50(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def resnet50(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     """Return the graph of ResNet-50.
 
     Parameters
@@ -35,12 +30,8 @@ def resnet50(
         Images at a time, at least 1.
     image_size
         Height and width of the images in pixels, at least 1.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator" (what torch.fx sees of torchvision's network).
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -68,17 +59,16 @@ def resnet50(
     >>> resnet50()["layer4.2.add"].output_shape
     (1, 2048, 7, 7)
     """
-    return _resnet(Network("resnet50", dtype, granularity, device), batch, image_size, _convolutions)
+    return _resnet(net, batch, image_size, _convolutions)
 
 
+@workload(Network)
 def resnext50(
+    net: Network,
     *,
     batch: int = 1,
     image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    form: str = "grouped",
+    form: Annotated[str, Among(FORMS)] = "grouped",
 ) -> OpGraph:
     """Return the graph of ResNeXt-50 32x4d.
 
@@ -115,10 +105,8 @@ def resnext50(
     >>> resnext50(form="branches").width
     33
     """
-    net = Network("resnext50", dtype, granularity, device)
     grouped = partial(_convolutions, widening=_WIDENING, groups=CARDINALITY)
-    is_grouped = one_of("resnext50", "form", form, FORMS) == "grouped"
-    return _resnet(net, batch, image_size, grouped if is_grouped else _branches)
+    return _resnet(net, batch, image_size, grouped if form == "grouped" else _branches)
 
 
 def _resnet(net: Network, batch: int, image_size: int, middle: _Middle) -> OpGraph:

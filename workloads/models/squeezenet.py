@@ -3,6 +3,7 @@
 from typing import Final
 
 from simsched.model.graph import OpGraph
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
 SMALLEST_IMAGE: Final = 29
@@ -12,14 +13,8 @@ SMALLEST_IMAGE_1_1: Final = 17
 _FIRES: Final = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 
 
-def squeezenet(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def squeezenet(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     """Return the graph of SqueezeNet 1.0 with complex bypass, as IOS schedules it.
 
     Parameters
@@ -29,12 +24,8 @@ def squeezenet(
     image_size
         Height and width of the images in pixels, at least 29: of a smaller one the last pool
         between fire modules leaves nothing.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" as IOS counts operators, "operator" as torch.fx would see the network.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -65,30 +56,14 @@ def squeezenet(
     >>> squeezenet(batch=8)
     OpGraph('squeezenet', 50 operators, 65 edges)
     """
-    net = Network("squeezenet", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     net.block = "stem"
     x = net.conv("stem.conv", x, 96, 7, stride=2, padding=3)
-    x = net.pool("stem.pool", x, "max", 3, stride=2)
-    for i, (squeeze, expand) in enumerate(_FIRES, start=2):
-        net.block = block = f"fire{i}"
-        y = _fire(net, block, x, squeeze, expand, windows=(3, 1))
-        bypass = x if x.shape == y.shape else net.conv(f"{block}.bypass", x, 2 * expand, 1)
-        x = net.add(f"{block}.add", [y, bypass])
-        if i in (4, 8):
-            net.block = f"pool{i}"
-            x = net.pool(f"pool{i}", x, "max", 3, stride=2)
-    return _head(net, x)
+    return _squeezenet(net, x, pools=(4, 8), windows=(3, 1), bypassed=True, ceil_mode=False)
 
 
-def squeezenet1_1(
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def squeezenet1_1(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     """Return the graph of SqueezeNet 1.1, without bypass.
 
     Parameters
@@ -123,30 +98,35 @@ def squeezenet1_1(
     >>> squeezenet1_1()["fire9.concat"].output_shape
     (1, 512, 13, 13)
     """
-    net = Network("squeezenet1_1", dtype, granularity, device)
     x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE_1_1)
     net.block = "stem"
     x = net.conv("stem.conv", x, 64, 3, stride=2)
-    x = net.pool("stem.pool", x, "max", 3, stride=2, ceil_mode=True)
+    return _squeezenet(net, x, pools=(3, 5), windows=(1, 3), bypassed=False, ceil_mode=True)
+
+
+def _squeezenet(
+    net: Network, x: Tensor, *, pools: tuple[int, int], windows: tuple[int, int], bypassed: bool, ceil_mode: bool
+) -> OpGraph:
+    """Add the fire modules, with pools behind some and perhaps bypasses, the classes' convolution and their average."""
+    x = net.pool("stem.pool", x, "max", 3, stride=2, ceil_mode=ceil_mode)
     for i, (squeeze, expand) in enumerate(_FIRES, start=2):
         net.block = block = f"fire{i}"
-        x = _fire(net, block, x, squeeze, expand, windows=(1, 3))
-        if i in (3, 5):
+        y = _fire(net, block, x, squeeze, expand, windows)
+        if bypassed:
+            bypass = x if x.shape == y.shape else net.conv(f"{block}.bypass", x, 2 * expand, 1)
+            y = net.add(f"{block}.add", [y, bypass])
+        x = y
+        if i in pools:
             net.block = f"pool{i}"
-            x = net.pool(f"pool{i}", x, "max", 3, stride=2, ceil_mode=True)
-    return _head(net, x)
+            x = net.pool(f"pool{i}", x, "max", 3, stride=2, ceil_mode=ceil_mode)
+    net.block = "head"
+    x = net.view("head.dropout", x, x.shape, kind="dropout")
+    x = net.global_pool("head.pool", net.conv("head.conv", x, 1000, 1))
+    net.view("head.flatten", x, x.shape[:2], kind="flatten")
+    return net.graph()
 
 
 def _fire(net: Network, block: str, x: Tensor, squeeze: int, expand: int, windows: tuple[int, int]) -> Tensor:
     x = net.conv(f"{block}.squeeze", x, squeeze, 1)
     halves = [net.conv(f"{block}.expand{w}x{w}", x, expand, w, padding=w // 2) for w in windows]
     return net.concat(f"{block}.concat", halves)
-
-
-def _head(net: Network, x: Tensor) -> OpGraph:
-    """Add the convolution that scores the classes, and the average over the image, which are the class scores."""
-    net.block = "head"
-    x = net.view("head.dropout", x, x.shape, kind="dropout")
-    x = net.global_pool("head.pool", net.conv("head.conv", x, 1000, 1))
-    net.view("head.flatten", x, x.shape[:2], kind="flatten")
-    return net.graph()

@@ -1,22 +1,25 @@
 """RNNTC-SRU: text classification by a deep recurrent network of Simple Recurrent Units (Lei et al., 2018)."""
 
+from typing import Annotated, Final
+
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
+from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 
-_MOST_CELLS = 100_000
+_MOST_CELLS: Final = 100_000
+Size = Annotated[int, Range(1, 2**20)]
 
 
+@workload(Network)
 def rnntc_sru(
+    net: Network,
     *,
     batch: int = 1,
     sequence_length: int = 10,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-    layers: int = 10,
-    features: int = 1024,
-    classes: int = 2,
+    layers: Annotated[int, Range(1, _MOST_CELLS)] = 10,
+    features: Size = 1024,
+    classes: Size = 2,
 ) -> OpGraph:
     """Return the graph of a classifier of texts with SRU layers.
 
@@ -26,12 +29,8 @@ def rnntc_sru(
         Texts at a time, at least 1.
     sequence_length
         Tokens of each, already embedded.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator"; see Notes.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
     layers, features, classes
         SRU layers, length of a token's vector, and classes to tell apart.
 
@@ -63,14 +62,11 @@ def rnntc_sru(
     >>> graph, len(graph.blocks)
     (OpGraph('rnntc_sru', 241 operators, 898 edges), 11)
     """
-    net = Network("rnntc_sru", dtype, granularity, device)
-    layers = whole("rnntc_sru", "layers", layers, most=_MOST_CELLS)
-    features = whole("rnntc_sru", "features", features, most=2**20)
     x = net.sequences(batch, sequence_length, features, most=_MOST_CELLS // layers)
     for i in range(layers):
         x = _layer(net, f"layer{i}", x)
     net.block = "head"
-    net.linear("head.linear", _token(net, "head.last", x), whole("rnntc_sru", "classes", classes, most=2**20))
+    net.linear("head.linear", _token(net, "head.last", x), classes)
     return net.graph()
 
 

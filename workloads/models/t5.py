@@ -1,6 +1,7 @@
 """The encoder of T5 (Raffel et al., 2020), inference."""
 
 from simsched.model.graph import OpGraph
+from workloads.declared import workload
 from workloads.models.network import Network
 from workloads.models.transformer import attention, feed_forward, residual
 
@@ -9,14 +10,8 @@ _DISTANCES = 32
 _HEAD_SIZE = 64
 
 
-def t5_small_encoder(
-    *,
-    batch: int = 1,
-    sequence_length: int = 128,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def t5_small_encoder(net: Network, *, batch: int = 1, sequence_length: int = 128) -> OpGraph:
     """Return the graph of the encoder of T5-small: 6 layers of 512 features, 8 heads.
 
     Parameters
@@ -25,12 +20,8 @@ def t5_small_encoder(
         Sequences at a time, at least 1.
     sequence_length
         Tokens of each, at least 1.
-    dtype
-        Number format of tensors and weights.
-    granularity
-        "unit" or "operator", as in `workloads.models.bert.bert_base`.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    dtype, granularity, device
+        See `workloads.models.network.Network`.
 
     Raises
     ------
@@ -53,18 +44,11 @@ def t5_small_encoder(
     >>> t5_small_encoder().name
     't5_small_encoder'
     """
-    net = Network("t5_small_encoder", dtype, granularity, device)
     return _encoder(net, batch, sequence_length, layers=6, features=512, heads=8, inner=2048)
 
 
-def t5_base_encoder(
-    *,
-    batch: int = 1,
-    sequence_length: int = 128,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def t5_base_encoder(net: Network, *, batch: int = 1, sequence_length: int = 128) -> OpGraph:
     """Return the graph of the encoder of T5-base: 12 layers of 768 features, 12 heads; see `t5_small_encoder`.
 
     Examples
@@ -72,7 +56,6 @@ def t5_base_encoder(
     >>> round(sum(op.weight_nbytes for op in t5_base_encoder().operators) / 4e6, 1)  # million parameters
     109.6
     """
-    net = Network("t5_base_encoder", dtype, granularity, device)
     return _encoder(net, batch, sequence_length, layers=12, features=768, heads=12, inner=3072)
 
 

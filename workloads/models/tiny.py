@@ -1,18 +1,13 @@
 """Networks of a few operators, for tests, tutorials and worked examples."""
 
 from simsched.model.graph import OpGraph
+from workloads.declared import workload
 from workloads.models.bert import encoder_layer
 from workloads.models.network import Network
 
 
-def tiny_inception(
-    *,
-    batch: int = 1,
-    image_size: int = 32,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def tiny_inception(net: Network, *, batch: int = 1, image_size: int = 32) -> OpGraph:
     """Return a convolution, one block of four branches that are joined, and a global pool.
 
     Parameters are those of `workloads.models.inception_v3.inception_v3`; images of at least 3 pixels.
@@ -22,7 +17,6 @@ def tiny_inception(
     >>> tiny_inception()
     OpGraph('tiny_inception', 10 operators, 12 edges)
     """
-    net = Network("tiny_inception", dtype, granularity, device)
     net.block = "stem"
     x = net.conv("stem", net.images(batch, 3, image_size, least=3), 32, 3, stride=2, padding=1, norm=True)
     net.block = "block"
@@ -36,14 +30,8 @@ def tiny_inception(
     return net.graph()
 
 
-def tiny_resnet(
-    *,
-    batch: int = 1,
-    image_size: int = 32,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def tiny_resnet(net: Network, *, batch: int = 1, image_size: int = 32) -> OpGraph:
     """Return a convolution and two residual blocks, the second with a convolution in its shortcut.
 
     Examples
@@ -51,7 +39,6 @@ def tiny_resnet(
     >>> tiny_resnet()
     OpGraph('tiny_resnet', 9 operators, 10 edges)
     """
-    net = Network("tiny_resnet", dtype, granularity, device)
     net.block = "stem"
     x = net.conv("stem", net.images(batch, 3, image_size, least=3), 16, 3, padding=1, norm=True)
     for i, (channels, stride) in enumerate(((16, 1), (32, 2))):
@@ -66,14 +53,8 @@ def tiny_resnet(
     return net.graph()
 
 
-def tiny_transformer(
-    *,
-    batch: int = 1,
-    sequence_length: int = 16,
-    dtype: str = "fp32",
-    granularity: str = "unit",
-    device: str | None = None,
-) -> OpGraph:
+@workload(Network)
+def tiny_transformer(net: Network, *, batch: int = 1, sequence_length: int = 16) -> OpGraph:
     """Return one layer of a transformer encoder: 64 features, 4 heads.
 
     Examples
@@ -81,6 +62,5 @@ def tiny_transformer(
     >>> tiny_transformer()
     OpGraph('tiny_transformer', 11 operators, 11 edges)
     """
-    net = Network("tiny_transformer", dtype, granularity, device)
     encoder_layer(net, "layer0", net.sequences(batch, sequence_length, 64), heads=4)
     return net.graph()

@@ -5,22 +5,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from workloads.random_dags.weights import Ints
-
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
-_DENSE: Final = 4  # below so many candidates per wanted one, weigh them all instead of trying again and again
+DENSE: Final = 4  # below so many candidates per wanted one, weigh them all instead of trying again and again
 
 
 def ends_of(keys: Ints, n_ops: int) -> tuple[Ints, Ints]:
     """Return sources and targets of edges that are given as numbers."""
     src = keys // n_ops
     return src, keys - src * n_ops
-
-
-def sorted_ends(src: Ints, dst: Ints, n_ops: int) -> tuple[Ints, Ints]:
-    """Return edges in rising order of source, then target."""
-    return ends_of(np.sort(src * n_ops + dst), n_ops)
 
 
 def is_in(values: Ints, rising: Ints) -> Bools:
@@ -39,7 +34,7 @@ def first_of_each(values: Ints) -> Bools:
 
 def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
     """Return `count` different whole numbers below `end` in rising order; every choice is equally likely."""
-    if end <= _DENSE * count:
+    if end <= DENSE * count:
         return np.sort(np.argsort(rng.random(end), kind="stable")[:count])
     found = np.zeros(0, np.int64)
     while (missing := count - len(found)) > 0:
@@ -49,15 +44,11 @@ def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
     return found
 
 
-def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[Ints, Ints]:
+def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
     """Return the edges with one operator before all, number 0, and one behind all; the others move up by one.
 
     The first leads to all that read from no other, the last reads from all that no other reads from.
     """
     inputs = np.flatnonzero(np.bincount(dst, minlength=n_inner) == 0) + 1
     outputs = np.flatnonzero(np.bincount(src, minlength=n_inner) == 0) + 1
-    return sorted_ends(
-        np.concatenate([src + 1, np.zeros_like(inputs), outputs]),
-        np.concatenate([dst + 1, inputs, np.full_like(outputs, n_inner + 1)]),
-        n_inner + 2,
-    )
+    return [src + 1, np.zeros_like(inputs), outputs], [dst + 1, inputs, np.full_like(outputs, n_inner + 1)]

@@ -1,25 +1,18 @@
 """Graphs of tiled matrix factorizations: Cholesky and LU."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
-from workloads.random_dags.edges import sorted_ends
-from workloads.random_dags.weights import (
-    MIN_TRANSFER,
-    UTILIZATION,
-    WORK_TIME,
-    Floats,
-    Ints,
-    Weighted,
-    Weights,
-    affordable,
-)
+from workloads.declared import workload
+from workloads.random_dags.edges import Floats, Ints
+from workloads.random_dags.weights import WORK_TIME, Weights
 
-_MOST_TILES: Final = 10**4
-_MOST_TILE: Final = 10**6
+Tiles = Annotated[int, Range(1, 10**4)]
+Tile = Annotated[int, Range(1, 10**6)]
+
 _NBYTES: Final = 4  # of an element, fp32
 _PANEL, _SOLVE, _DIAGONAL, _UPDATE = range(4)
 # FLOP of a kernel over those of the update, 2 tile^3
@@ -27,15 +20,11 @@ _CHOLESKY_WORK: Final = np.array([1 / 6, 1 / 2, 1 / 2, 1.0])
 _LU_WORK: Final = np.array([1 / 3, 1 / 2, 1.0, 1.0])
 
 
+@workload(Weights, time=WORK_TIME, comm_ratio=None)
 def random_cholesky(
-    tiles: int = 9,
-    tile: int = 1024,
-    comm_ratio: float | None = None,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = WORK_TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    tiles: Tiles = 9,
+    tile: Tile = 1024,
 ) -> OpGraph:
     """Return the graph of a tiled Cholesky factorization, with random times.
 
@@ -82,14 +71,10 @@ def random_cholesky(
     (OpGraph('cholesky-10', 10 operators, 12 edges),
      ['potrf', 'trsm', 'trsm', 'syrk', 'gemm', 'syrk', 'potrf', 'trsm', 'syrk', 'potrf'])
     """
-    subject = "random_cholesky"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    t, tile = _sizes(subject, tiles, tile)
+    t = tiles
     n_ops, n_edges = t * (t + 1) * (t + 2) // 6, t * (t - 1) * (t + 1) // 2
-    affordable(subject, n_ops, n_edges, "give fewer tiles")
-    drawn = weights.draw(n_ops)
+    weights.affordable(n_ops, n_edges, "give fewer tiles")
+    weights.draw(n_ops)
 
     kinds, src, dst, first = [], [], [], 0
     for rows in range(t, 0, -1):
@@ -104,18 +89,14 @@ def random_cholesky(
         here = number[row, col]
         src += [np.full(rows - 1, number[0, 0]), number[row, 0], number[col, 0][row > col], here]
         dst += [number[1:, 0], here, here[row > col], first + np.arange(len(here))]
-    return _graph(drawn, "cholesky", src, dst, tile, kinds, ("potrf", "trsm", "syrk", "gemm"), _CHOLESKY_WORK)
+    return _graph(weights, src, dst, tile, kinds, ("potrf", "trsm", "syrk", "gemm"), _CHOLESKY_WORK)
 
 
+@workload(Weights, time=WORK_TIME, comm_ratio=None)
 def random_lu(
-    tiles: int = 8,
-    tile: int = 1024,
-    comm_ratio: float | None = None,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = WORK_TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    tiles: Tiles = 8,
+    tile: Tile = 1024,
 ) -> OpGraph:
     """Return the graph of a tiled LU factorization without pivoting, with random times.
 
@@ -156,14 +137,10 @@ def random_lu(
     >>> graph, [op.kind for op in graph.operators]
     (OpGraph('lu-5', 5 operators, 5 edges), ['getrf', 'trsm', 'trsm', 'gemm', 'getrf'])
     """
-    subject = "random_lu"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    t, tile = _sizes(subject, tiles, tile)
+    t = tiles
     n_ops = t * (t + 1) * (2 * t + 1) // 6
-    affordable(subject, n_ops, t * (t - 1) * (2 * t + 1) // 2, "give fewer tiles")
-    drawn = weights.draw(n_ops)
+    weights.affordable(n_ops, t * (t - 1) * (2 * t + 1) // 2, "give fewer tiles")
+    weights.draw(n_ops)
 
     kinds, src, dst, first = [], [], [], 0
     for rows in range(t, 0, -1):
@@ -176,16 +153,11 @@ def random_lu(
         after = first + np.arange(here.size).reshape(here.shape).T
         src += [np.full(2 * (rows - 1), panel), np.repeat(below, rows - 1), np.tile(right, rows - 1), here.ravel()]
         dst += [below, right, here.ravel(), here.ravel(), after.ravel()]
-    return _graph(drawn, "lu", src, dst, tile, kinds, ("getrf", "trsm", "gemm", "gemm"), _LU_WORK)
-
-
-def _sizes(subject: str, tiles: int, tile: int) -> tuple[int, int]:
-    return whole(subject, "tiles", tiles, most=_MOST_TILES), whole(subject, "tile", tile, most=_MOST_TILE)
+    return _graph(weights, src, dst, tile, kinds, ("getrf", "trsm", "gemm", "gemm"), _LU_WORK)
 
 
 def _graph(
-    drawn: Weighted,
-    family: str,
+    weights: Weights,
     src: list[Ints],
     dst: list[Ints],
     tile: int,
@@ -195,11 +167,11 @@ def _graph(
 ) -> OpGraph:
     kind = np.concatenate(kinds)
     work = work_of_kind[kind]
-    return drawn.graph(
-        family,
-        *sorted_ends(np.concatenate(src), np.concatenate(dst), drawn.n_ops),
+    return weights.graph(
+        src,
+        dst,
         kind=(kind, texts),
         work=work,
         flops=work * float(2 * tile**3),
-        nbytes=float(_NBYTES * tile**2),
+        output_nbytes=float(_NBYTES * tile**2),
     )

@@ -1,35 +1,21 @@
 """Graphs of the fast Fourier transform."""
 
-from typing import Final
+from typing import Annotated
 
 import numpy as np
 
 from simsched.base.errors import GraphError
+from simsched.base.kinds import Among, Range
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of, whole
-from workloads.random_dags.edges import sorted_ends
-from workloads.random_dags.weights import (
-    COMM_RATIO,
-    MIN_TRANSFER,
-    MOST_OPS,
-    TIME,
-    UTILIZATION,
-    Weights,
-    affordable,
-)
-
-_FORMS: Final = ("recursive", "butterfly")
+from workloads.declared import workload
+from workloads.random_dags.weights import MOST_OPS, Weights
 
 
+@workload(Weights)
 def random_fft(
-    points: int = 32,
-    form: str = "recursive",
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    points: Annotated[int, Range(2, MOST_OPS)] = 32,
+    form: Annotated[str, Among(("recursive", "butterfly"))] = "recursive",
 ) -> OpGraph:
     """Return the graph of a fast Fourier transform, with random times.
 
@@ -41,7 +27,7 @@ def random_fft(
         "recursive": a tree of calls, each of which splits its points in two, then the butterflies.
         "butterfly": the butterflies only.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`. Only the weights are drawn.
+        See `workloads.random_dags.weights.Weights`. Only the weights are drawn.
 
     Raises
     ------
@@ -68,18 +54,13 @@ def random_fft(
     >>> random_fft(8, rng=0), random_fft(8, "butterfly", rng=0)
     (OpGraph('fft-39', 39 operators, 62 edges), OpGraph('fft-24', 24 operators, 32 edges))
     """
-    subject = "random_fft"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    points = whole(subject, "points", points, least=2, most=MOST_OPS)
     levels = points.bit_length() - 1
     if points != 2**levels:
-        raise GraphError(f"{subject}: points must be a power of 2, not {points}")
-    n_calls = 2 * points - 1 if one_of(subject, "form", form, _FORMS) == "recursive" else 0
+        raise GraphError(f"{weights.subject}: points must be a power of 2, not {points}")
+    n_calls = 2 * points - 1 if form == "recursive" else 0
     n_ops = n_calls + points * levels
-    affordable(subject, n_ops, 2 * n_ops, "give fewer points")
-    drawn = weights.draw(n_ops)
+    weights.affordable(n_ops, 2 * n_ops, "give fewer points")
+    weights.draw(n_ops)
 
     child = np.arange(1, n_calls)
     src, dst = [(child - 1) // 2], [child]
@@ -92,8 +73,4 @@ def random_fft(
         dst += [here, here]
         start += points
     is_butterfly = (np.arange(n_ops) >= n_calls).astype(np.int64)
-    return drawn.graph(
-        "fft",
-        *sorted_ends(np.concatenate(src), np.concatenate(dst), n_ops),
-        kind=(is_butterfly, ("call", "butterfly")),
-    )
+    return weights.graph(src, dst, kind=(is_butterfly, ("call", "butterfly")))

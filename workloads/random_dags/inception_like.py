@@ -1,20 +1,13 @@
 """Random networks of inception blocks: parallel branches of convolutions between concatenations."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
-from workloads.random_dags.edges import sorted_ends
-from workloads.random_dags.weights import (
-    FLOP_PER_MOVED_ELEMENT,
-    MIN_TRANSFER,
-    MOST_OPS,
-    UTILIZATION,
-    Weights,
-    affordable,
-)
+from workloads.declared import workload
+from workloads.random_dags.weights import FLOP_PER_MOVED_ELEMENT, MOST_OPS, Count, Weights
 
 _NBYTES: Final = 4  # of an element, fp32
 _LARGEST: Final = 10**6
@@ -24,18 +17,14 @@ _STEM_READS: Final = 3 * 9  # 3 x 3 pixels of red, green and blue
 _CONV, _POOL, _CONCAT = range(3)
 
 
+@workload(Weights, time=(45.0, 55.0), comm_ratio=None)
 def random_inception_like(
-    n_blocks: int = 9,
-    max_branches: int = 4,
-    max_length: int = 4,
-    channels: int = 256,
-    image_size: int = 56,
-    comm_ratio: float | None = None,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = (45.0, 55.0),
-    utilization: tuple[float, float] | None = UTILIZATION,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_blocks: Count = 9,
+    max_branches: Annotated[int, Range(2, MOST_OPS)] = 4,
+    max_length: Count = 4,
+    channels: Annotated[int, Range(_NARROW, _LARGEST)] = 256,
+    image_size: Annotated[int, Range(1, _LARGEST)] = 56,
 ) -> OpGraph:
     """Return a random chain of blocks like those of Inception networks.
 
@@ -83,18 +72,8 @@ def random_inception_like(
     >>> graph.inputs, graph.outputs, len(graph.blocks)
     (('op0',), ('op15',), 3)
     """
-    subject = "random_inception_like"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_blocks = whole(subject, "n_blocks", n_blocks, most=MOST_OPS)
-    max_branches = whole(subject, "max_branches", max_branches, least=2, most=MOST_OPS)
-    max_length = whole(subject, "max_length", max_length, most=MOST_OPS)
-    channels = whole(subject, "channels", channels, least=_NARROW, most=_LARGEST)
-    image_size = whole(subject, "image_size", image_size, most=_LARGEST)
     most_inner = n_blocks * max_branches * max(max_length, 2)
-    affordable(
-        subject,
+    weights.affordable(
         1 + n_blocks + most_inner,
         most_inner + n_blocks * max_branches,
         "give fewer n_blocks, max_branches or max_length",
@@ -110,7 +89,7 @@ def random_inception_like(
     last = first + length - 1
     concat = last[pools] + 1
     n_ops = 1 + n_blocks + int(length.sum())
-    drawn = weights.draw(n_ops)
+    weights.draw(n_ops)
 
     kind = np.full(n_ops, _CONV)
     kind[first[pools]], kind[concat] = _POOL, _CONCAT
@@ -120,9 +99,6 @@ def random_inception_like(
     inner = np.ones(n_ops, np.bool_)  # operators that another of the branch reads
     inner[last] = inner[concat] = inner[0] = False
     inside = np.flatnonzero(inner)
-    src, dst = sorted_ends(
-        np.concatenate([before[block], inside, last]), np.concatenate([first, inside + 1, concat[block]]), n_ops
-    )
 
     pixels, narrow = float(image_size**2), channels // _NARROW
     wide = np.isin(kind, (_POOL, _CONCAT))
@@ -134,12 +110,11 @@ def random_inception_like(
     flops[kind == _POOL] = pixels * channels * _WINDOW
     flops[kind == _CONCAT] = 0.0
     effort = np.where(kind == _CONV, flops, FLOP_PER_MOVED_ELEMENT * outputs)
-    return drawn.graph(
-        "inception-like",
-        src,
-        dst,
+    return weights.graph(
+        [before[block], inside, last],
+        [first, inside + 1, concat[block]],
         kind=(kind, ("conv", "pool", "concat")),
         work=effort / (2.0 * pixels * narrow * 5**2 * narrow),
         flops=flops,
-        nbytes=_NBYTES * outputs[src],
+        output_nbytes=_NBYTES * outputs,
     )

@@ -1,49 +1,33 @@
 """Random DAGs of layers: the generator of HIOS, as its paper has it and as its released code does it."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
 from simsched.base.errors import GraphError
+from simsched.base.kinds import Among, Range
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of, whole
-from workloads.random_dags.edges import ends_of, sorted_ends
+from workloads.checks import whole
+from workloads.declared import workload
+from workloads.random_dags.edges import Ints, ends_of
 from workloads.random_dags.layered_edges import layered_edges
-from workloads.random_dags.weights import (
-    COMM_RATIO,
-    MIN_TRANSFER,
-    MOST_OPS,
-    TIME,
-    UTILIZATION,
-    Ints,
-    Weights,
-)
+from workloads.random_dags.weights import MOST_OPS, Weights
 
 _SUBJECT: Final = "random_layered"
-_OPTIONS: Final = {
-    # name: (in mode "paper", in mode "impl")
-    "layer_sizes": ("uniform", "rounds"),
-    "numbering": ("layers", "joining"),
-    "transfer_of": ("producer", "consumer"),
-    "draws": ("real", "whole"),
-}
 
 
+@workload(Weights)
 def random_layered(
-    n_ops: int = 200,
-    n_layers: int = 14,
+    weights: Weights,
+    n_ops: Annotated[int, Range(3, MOST_OPS)] = 200,
+    n_layers: Annotated[int, Range(3)] = 14,
     n_edges: int | None = None,
-    comm_ratio: float = COMM_RATIO,
     *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    min_transfer: float = MIN_TRANSFER,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    mode: str = "paper",
-    layer_sizes: str | None = None,
-    numbering: str | None = None,
-    transfer_of: str | None = None,
-    draws: str | None = None,
+    mode: Annotated[str, Among(("paper", "impl"))] = "paper",
+    layer_sizes: Annotated[str, Among(("uniform", "rounds"))] | None = None,
+    numbering: Annotated[str, Among(("layers", "joining"))] | None = None,
+    transfer_of: Annotated[str, Among(("producer", "consumer"))] | None = None,
+    draws: Annotated[str, Among(("real", "whole"))] | None = None,
 ) -> OpGraph:
     """Return a random DAG of layers, as HIOS uses it to compare schedulers.
 
@@ -55,16 +39,6 @@ def random_layered(
         Layers, from 3 to `n_ops`; also the `depth` of the graph.
     n_edges
         Edges, all distinct, at most 2 * 10^8. None for ``2 * n_ops``, or as many as there can be if that is fewer.
-    comm_ratio
-        Transfer time of an edge over the time of its producer, at least 0.
-    rng
-        Generator, or the seed of one.
-    time
-        Range of operator times in us.
-    min_transfer
-        Least transfer time of an edge in us.
-    utilization
-        Range of utilizations, within (0, 1]; None for operators without one.
     mode
         "paper" or "impl" (the released code): what the options below are unless they are given.
     layer_sizes
@@ -82,6 +56,8 @@ def random_layered(
     draws
         "real" (paper): times and utilizations are any numbers in their ranges. "whole" (impl): whole
         multiples of 0.1 us and of 0.0001, both ends included.
+    rng, time, utilization, comm_ratio, min_transfer
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -131,38 +107,19 @@ def random_layered(
     >>> graph.depth, bool((graph.src < graph.dst).all())
     (6, False)
     """
-    mode = one_of(_SUBJECT, "mode", mode, ("paper", "impl"))
-    given = {"layer_sizes": layer_sizes, "numbering": numbering, "transfer_of": transfer_of, "draws": draws}
-    released = {option: _is_released(option, value, mode) for option, value in given.items()}
-    weights = Weights(
-        _SUBJECT,
-        rng=rng,
-        time=time,
-        utilization=utilization,
-        comm_ratio=comm_ratio,
-        min_transfer=min_transfer,
-        in_steps=released["draws"],
-    )
-    rng = weights.rng
-    n_ops = whole(_SUBJECT, "n_ops", n_ops, least=3, most=MOST_OPS)
-    n_layers = whole(_SUBJECT, "n_layers", n_layers, least=3)
+
+    def is_released(option: str | None, released: str) -> bool:
+        return mode == "impl" if option is None else option == released
+
     n_layers = whole(_SUBJECT, "n_layers", n_layers, most=n_ops, why=" (n_ops: no layer is empty)")
-
-    layer = (_joined_in_rounds if released["layer_sizes"] else _joined_at_random)(n_ops, n_layers, rng)
-    drawn = weights.draw(n_ops)
-    keys = layered_edges(_SUBJECT, np.bincount(layer), n_edges, rng)
-    src, dst = ends_of(keys, n_ops)
-    if released["numbering"]:
+    join = _joined_in_rounds if is_released(layer_sizes, "rounds") else _joined_at_random
+    layer = join(n_ops, n_layers, weights.rng)
+    weights.draw(n_ops, in_steps=is_released(draws, "whole"))
+    src, dst = ends_of(layered_edges(_SUBJECT, np.bincount(layer), n_edges, weights.rng), n_ops)
+    if is_released(numbering, "joining"):
         number = np.argsort(layer, kind="stable")  # of each operator, layer by layer
-        src, dst = sorted_ends(number[src], number[dst], n_ops)
-    return drawn.graph("layered", src, dst, transfer_of=dst if released["transfer_of"] else src)
-
-
-def _is_released(option: str, value: str | None, mode: str) -> bool:
-    paper, impl = _OPTIONS[option]
-    if value is None:
-        return mode == "impl"
-    return one_of(_SUBJECT, option, value, (paper, impl)) == impl
+        src, dst = number[src], number[dst]
+    return weights.graph([src], [dst], of_consumer=is_released(transfer_of, "consumer"))
 
 
 def _joined_at_random(n_ops: int, n_layers: int, rng: np.random.Generator) -> Ints:

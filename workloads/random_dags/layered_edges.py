@@ -1,14 +1,10 @@
 """Edges of layered DAGs: those that connect neighbouring layers, and distant ones."""
 
-from typing import Final
-
 import numpy as np
 
 from workloads.checks import whole
-from workloads.random_dags.edges import is_in
-from workloads.random_dags.weights import MOST_EDGES, Ints
-
-_DENSE: Final = 4  # below so many candidates per wanted edge, weigh them all instead of trying again and again
+from workloads.random_dags.edges import DENSE, Ints, is_in
+from workloads.random_dags.weights import MOST_EDGES
 
 
 def layered_edges(subject: str, size: Ints, n_edges: int | None, rng: np.random.Generator) -> Ints:
@@ -29,7 +25,7 @@ def layered_edges(subject: str, size: Ints, n_edges: int | None, rng: np.random.
     n_edges = whole(subject, "n_edges", n_edges, least=len(connecting), why=", which connect the layers of this seed")
     n_edges = whole(subject, "n_edges", n_edges, most=possible, why=", which the layers of this seed allow")
     n_edges = whole(subject, "n_edges", n_edges, most=MOST_EDGES)
-    if possible <= _DENSE * n_edges:
+    if possible <= DENSE * n_edges:
         return _add_weighted(connecting, n_edges, size, layer, n_later, rng)
     return _add_tried(connecting, n_edges, size, start, rng)
 

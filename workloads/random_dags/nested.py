@@ -1,31 +1,20 @@
 """Random DAGs with one source and one sink, nested or in a row: series-parallel and fork-join."""
 
+from typing import Annotated
+
 import numpy as np
 
+from simsched.base.kinds import Part, Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
-from workloads.random_dags.edges import sorted_ends
-from workloads.random_dags.weights import (
-    COMM_RATIO,
-    MIN_TRANSFER,
-    MOST_OPS,
-    TIME,
-    UTILIZATION,
-    Ints,
-    Weights,
-    probability,
-)
+from workloads.declared import workload
+from workloads.random_dags.weights import MOST_OPS, Count, Weights
 
 
+@workload(Weights)
 def random_fork_join(
-    n_ops: int = 200,
-    max_width: int = 8,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_ops: Annotated[int, Range(3, MOST_OPS)] = 200,
+    max_width: Count = 8,
 ) -> OpGraph:
     """Return a row of sections, each of which forks into parallel operators and joins again.
 
@@ -36,7 +25,7 @@ def random_fork_join(
     max_width
         Most parallel operators of a section, at least 1.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -56,13 +45,7 @@ def random_fork_join(
     >>> graph, graph.inputs, graph.outputs
     (OpGraph('fork-join-50', 50 operators, 76 edges), ('op0',), ('op49',))
     """
-    subject = "random_fork_join"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=3, most=MOST_OPS)
-    max_width = whole(subject, "max_width", max_width, most=MOST_OPS)
-    drawn = weights.draw(n_ops)
+    weights.draw(n_ops)
 
     # of each section the hub in front of it, as if all sections were as wide as drawn
     width = weights.rng.integers(1, max_width + 1, size=n_ops // 2)
@@ -73,21 +56,14 @@ def random_fork_join(
     is_hub = hub[section] == op
     inner, before = op[~is_hub], section[~is_hub]
     bare = np.flatnonzero(np.diff(hub) == 1)  # sections without operators
-    src, dst = sorted_ends(
-        np.concatenate([hub[before], inner, hub[bare]]), np.concatenate([inner, hub[before + 1], hub[bare + 1]]), n_ops
-    )
-    return drawn.graph("fork-join", src, dst)
+    return weights.graph([hub[before], inner, hub[bare]], [inner, hub[before + 1], hub[bare + 1]])
 
 
+@workload(Weights)
 def random_series_parallel(
-    n_ops: int = 200,
-    parallel: float = 0.5,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
+    parallel: Part = 0.5,
 ) -> OpGraph:
     """Return a random two-terminal series-parallel DAG.
 
@@ -99,7 +75,7 @@ def random_series_parallel(
         Probability that a part of two or more operators is cut into parallel ones: 0 makes a chain,
         1 a single fork and join.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -123,20 +99,8 @@ def random_series_parallel(
     >>> graph.inputs, graph.outputs
     (('op0',), ('op49',))
     """
-    subject = "random_series_parallel"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=2, most=MOST_OPS)
-    parallel = probability(subject, "parallel", parallel)
-    drawn = weights.draw(n_ops)
-    src, dst = _series_parallel(n_ops, parallel, weights.rng)
-    return drawn.graph("series-parallel", src, dst)
-
-
-def _series_parallel(n_ops: int, parallel: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the edges; all parts of one depth of the decomposition are cut at once."""
-    # of each part: its terminals, its first operator, and how many it has
+    weights.draw(n_ops)
+    # of each part: its terminals, its first operator, and how many it has; those of one depth are cut at once
     src, dst, first, size = (np.array([value]) for value in (0, n_ops - 1, 1, n_ops - 2))
     found_src, found_dst = [], []
     while len(size):
@@ -144,11 +108,11 @@ def _series_parallel(n_ops: int, parallel: float, rng: np.random.Generator) -> t
         found_src.append(src[done])
         found_dst.append(dst[done])
         src, dst, first, size = src[~done], dst[~done], first[~done], size[~done]
-        is_parallel = ((rng.random(len(size)) < parallel) & (size > 1)).astype(np.int64)
+        is_parallel = ((weights.rng.random(len(size)) < parallel) & (size > 1)).astype(np.int64)
         # in series operator `first + cut` separates 0 to size - 1 others from the rest, in parallel none does
-        cut = rng.integers(is_parallel, size)
+        cut = weights.rng.integers(is_parallel, size)
         at = first + cut
         left = src, np.where(is_parallel, dst, at), first, cut
         right = np.where(is_parallel, src, at), dst, at + 1 - is_parallel, size - cut - 1 + is_parallel
         src, dst, first, size = (np.concatenate(pair) for pair in zip(left, right, strict=True))
-    return sorted_ends(np.concatenate(found_src), np.concatenate(found_dst), n_ops)
+    return weights.graph(found_src, found_dst)

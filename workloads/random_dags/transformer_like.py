@@ -1,44 +1,32 @@
 """Networks of transformer layers with a head of attention as operators of its own, with random times."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
-from workloads.random_dags.edges import sorted_ends
-from workloads.random_dags.weights import (
-    FLOP_PER_MOVED_ELEMENT,
-    MIN_TRANSFER,
-    MOST_OPS,
-    UTILIZATION,
-    WORK_TIME,
-    Floats,
-    Ints,
-    Weights,
-    affordable,
-)
+from workloads.declared import workload
+from workloads.random_dags.edges import Floats, Ints
+from workloads.random_dags.weights import FLOP_PER_MOVED_ELEMENT, WORK_TIME, Count, Weights
 
 _NBYTES: Final = 4  # of an element, fp32
-_LARGEST: Final = 10**6
 _GROWTH: Final = 4  # width of the feed-forward network over that of the model
+Size = Annotated[int, Range(1, 10**6)]
+
 _KINDS: Final = ("embedding", "norm", "matmul", "softmax", "concat", "add", "gelu")
 # operators of a head, then those of a layer behind the heads; a norm stands before them
 _HEAD: Final = ("matmul", "matmul", "matmul", "matmul", "softmax", "matmul")
 _TAIL: Final = ("concat", "matmul", "add", "norm", "matmul", "gelu", "matmul", "add")
 
 
+@workload(Weights, time=WORK_TIME, comm_ratio=None)
 def random_transformer_like(
-    n_layers: int = 4,
-    heads: int = 8,
-    sequence: int = 512,
-    head_width: int = 64,
-    comm_ratio: float | None = None,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = WORK_TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_layers: Count = 4,
+    heads: Count = 8,
+    sequence: Size = 512,
+    head_width: Size = 64,
 ) -> OpGraph:
     """Return a chain of transformer layers, every head of attention apart, with random times.
 
@@ -82,22 +70,13 @@ def random_transformer_like(
     >>> graph, graph.depth
     (OpGraph('transformer-like-67', 67 operators, 92 edges), 27)
     """
-    subject = "random_transformer_like"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_layers = whole(subject, "n_layers", n_layers, most=MOST_OPS)
-    heads = whole(subject, "heads", heads, most=MOST_OPS)
-    sequence = whole(subject, "sequence", sequence, most=_LARGEST)
-    head_width = whole(subject, "head_width", head_width, most=_LARGEST)
     per_layer = 1 + len(_HEAD) * heads + len(_TAIL)
     n_ops = 1 + n_layers * per_layer
-    affordable(subject, n_ops, n_layers * (9 * heads + 10), "give fewer n_layers or heads")
-    drawn = weights.draw(n_ops)
+    weights.affordable(n_ops, n_layers * (9 * heads + 10), "give fewer n_layers or heads")
+    weights.draw(n_ops)
 
     src, dst = _wiring(heads)
     start = np.arange(n_layers)[:, np.newaxis] * per_layer + 1
-    src, dst = sorted_ends((start + src).ravel(), (start + dst).ravel(), n_ops)
     flops, outputs = _costs(heads, float(sequence), float(head_width))
     kinds = ("norm", *_HEAD * heads, *_TAIL)
     kind = np.array([_KINDS.index(text) for text in kinds])
@@ -105,14 +84,13 @@ def random_transformer_like(
     outputs = np.append(outputs[0], np.tile(outputs, n_layers))
     width = float(heads * head_width)
     effort = np.where(flops > 0, flops, FLOP_PER_MOVED_ELEMENT * outputs)
-    return drawn.graph(
-        "transformer-like",
-        src,
-        dst,
+    return weights.graph(
+        [(start + src).ravel()],
+        [(start + dst).ravel()],
         kind=(np.append(0, np.tile(kind, n_layers)), _KINDS),
         work=effort / (2.0 * _GROWTH * sequence * width * width),
         flops=flops,
-        nbytes=_NBYTES * outputs[src],
+        output_nbytes=_NBYTES * outputs,
     )
 
 

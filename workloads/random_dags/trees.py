@@ -1,29 +1,21 @@
 """Random trees: from one source to many sinks, and from many sources to one sink."""
 
+from typing import Annotated
+
 import numpy as np
 
+from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
-from workloads.checks import whole
-from workloads.random_dags.weights import (
-    COMM_RATIO,
-    MIN_TRANSFER,
-    MOST_OPS,
-    TIME,
-    UTILIZATION,
-    Ints,
-    Weights,
-)
+from workloads.declared import workload
+from workloads.random_dags.edges import Ints
+from workloads.random_dags.weights import MOST_OPS, Count, Weights
 
 
+@workload(Weights)
 def random_out_tree(
-    n_ops: int = 200,
-    max_children: int = 4,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
+    max_children: Count = 4,
 ) -> OpGraph:
     """Return a random tree whose edges lead away from its one source.
 
@@ -34,7 +26,7 @@ def random_out_tree(
     max_children
         Most successors of an operator, at least 1.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -53,25 +45,15 @@ def random_out_tree(
     >>> random_out_tree(50, rng=0)
     OpGraph('out-tree-50', 50 operators, 49 edges)
     """
-    subject = "random_out_tree"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=2, most=MOST_OPS)
-    drawn = weights.draw(n_ops)
-    parent = _parents(subject, n_ops, max_children, weights.rng)
-    return drawn.graph("out-tree", parent, np.arange(1, n_ops))
+    parent = _parents(weights, n_ops, max_children)
+    return weights.graph([parent], [np.arange(1, n_ops)])
 
 
+@workload(Weights)
 def random_in_tree(
-    n_ops: int = 200,
-    max_children: int = 4,
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    weights: Weights,
+    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
+    max_children: Count = 4,
 ) -> OpGraph:
     """Return a random tree whose edges lead to its one sink: `random_out_tree` backwards.
 
@@ -82,7 +64,7 @@ def random_in_tree(
     max_children
         Most predecessors of an operator, at least 1.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -101,20 +83,14 @@ def random_in_tree(
     >>> graph, graph.outputs
     (OpGraph('in-tree-50', 50 operators, 49 edges), ('op49',))
     """
-    subject = "random_in_tree"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=2, most=MOST_OPS)
-    drawn = weights.draw(n_ops)
-    parent = _parents(subject, n_ops, max_children, weights.rng)
-    return drawn.graph("in-tree", np.arange(n_ops - 1), n_ops - 1 - parent[::-1])
+    parent = _parents(weights, n_ops, max_children)
+    return weights.graph([np.arange(n_ops - 1)], [n_ops - 1 - parent[::-1]])
 
 
-def _parents(subject: str, n_ops: int, max_children: int, rng: np.random.Generator) -> Ints:
-    """Return the parents of operators 1 to n_ops - 1, in rising order."""
-    max_children = whole(subject, "max_children", max_children, most=MOST_OPS)
-    n_children = rng.integers(1, max_children + 1, size=n_ops - 1)
+def _parents(weights: Weights, n_ops: int, max_children: int) -> Ints:
+    """Draw the weights; return the parents of operators 1 to n_ops - 1, in rising order."""
+    weights.draw(n_ops)
+    n_children = weights.rng.integers(1, max_children + 1, size=n_ops - 1)
     # everyone has a child at least, so the first child of i is numbered above i
     first_child = 1 + np.cumsum(n_children) - n_children
     return np.searchsorted(first_child, np.arange(1, n_ops), side="right") - 1

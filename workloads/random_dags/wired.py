@@ -1,39 +1,27 @@
 """Random graphs made acyclic: Erdős-Rényi and Watts-Strogatz, as RandWire wires networks."""
 
-from typing import Final
+from typing import Annotated
 
 import numpy as np
 
 from simsched.base.errors import GraphError
+from simsched.base.kinds import Among, Part, Range
 from simsched.model.graph import OpGraph
-from workloads.checks import one_of, whole
-from workloads.random_dags.edges import distinct, ends_of, first_of_each, is_in, joined
-from workloads.random_dags.weights import (
-    COMM_RATIO,
-    MIN_TRANSFER,
-    MOST_OPS,
-    TIME,
-    UTILIZATION,
-    Ints,
-    Weights,
-    affordable,
-    probability,
-)
+from workloads.checks import whole
+from workloads.declared import workload
+from workloads.random_dags.edges import Ints, distinct, ends_of, first_of_each, is_in, joined
+from workloads.random_dags.weights import MOST_OPS, Weights
 
-_ENDS: Final = ("open", "joined")
+Ends = Annotated[str, Among(("open", "joined"))]
 
 
+@workload(Weights)
 def random_erdos_renyi(
-    n_ops: int = 200,
+    weights: Weights,
+    n_ops: Annotated[int, Range(4, MOST_OPS)] = 200,
     n_edges: int | None = None,
-    edge_probability: float | None = None,
-    ends: str = "open",
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    edge_probability: Part | None = None,
+    ends: Ends = "open",
 ) -> OpGraph:
     """Return a DAG of random pairs, each edge from the lower to the higher number.
 
@@ -52,7 +40,7 @@ def random_erdos_renyi(
         would read from none, and the last reads from every other that none would read from. Pairs are
         then drawn among the ``n_ops - 2`` others, and the edges of the two come on top.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -79,24 +67,18 @@ def random_erdos_renyi(
     >>> graph.inputs, graph.outputs
     (('op0',), ('op99',))
     """
-    subject = "random_erdos_renyi"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=4, most=MOST_OPS)
-    n_inner = n_ops - 2 if one_of(subject, "ends", ends, _ENDS) == "joined" else n_ops
+    n_inner = n_ops - 2 if ends == "joined" else n_ops
     n_pairs = n_inner * (n_inner - 1) // 2
     if edge_probability is not None:
         if n_edges is not None:
-            raise GraphError(f"{subject}: give n_edges or edge_probability, not both")
-        edge_probability = probability(subject, "edge_probability", edge_probability)
+            raise GraphError(f"{weights.subject}: give n_edges or edge_probability, not both")
         expected = round(edge_probability * n_pairs)
     elif n_edges is not None:
-        expected = whole(subject, "n_edges", n_edges, least=0, most=n_pairs, why=", the pairs that there are")
+        expected = whole(weights.subject, "n_edges", n_edges, least=0, most=n_pairs, why=", the pairs that there are")
     else:
         expected = min(2 * n_ops, n_pairs)
-    affordable(subject, n_ops, expected, "give fewer n_edges or less edge_probability")
-    drawn = weights.draw(n_ops)
+    weights.affordable(n_ops, expected, "give fewer n_edges or less edge_probability")
+    weights.draw(n_ops)
 
     count = expected if edge_probability is None else int(weights.rng.binomial(n_pairs, edge_probability))
     pair = distinct(weights.rng, n_pairs, count)
@@ -105,20 +87,16 @@ def random_erdos_renyi(
     start = i * (2 * n_inner - i - 1) // 2
     src = np.searchsorted(start, pair, side="right") - 1
     dst = pair - start[src] + src + 1
-    return drawn.graph("erdos-renyi", *(joined(src, dst, n_inner) if n_inner < n_ops else (src, dst)))
+    return weights.graph(*(joined(src, dst, n_inner) if n_inner < n_ops else ([src], [dst])))
 
 
+@workload(Weights)
 def random_watts_strogatz(
-    n_ops: int = 200,
+    weights: Weights,
+    n_ops: Annotated[int, Range(4, MOST_OPS)] = 200,
     neighbours: int = 4,
-    rewiring: float = 0.75,
-    ends: str = "open",
-    *,
-    rng: np.random.Generator | int,
-    time: tuple[float, float] = TIME,
-    utilization: tuple[float, float] | None = UTILIZATION,
-    comm_ratio: float = COMM_RATIO,
-    min_transfer: float = MIN_TRANSFER,
+    rewiring: Part = 0.75,
+    ends: Ends = "open",
 ) -> OpGraph:
     """Return a small-world DAG: a ring of near neighbours, some of them replaced by distant ones.
 
@@ -137,7 +115,7 @@ def random_watts_strogatz(
         from. The ring is then the ``n_ops - 2`` others: RandWire's WS(32, 4, 0.75) is ``n_ops=34,
         ends="joined"``.
     rng, time, utilization, comm_ratio, min_transfer
-        See `workloads.random_dags.weights`.
+        See `workloads.random_dags.weights.Weights`.
 
     Raises
     ------
@@ -172,22 +150,16 @@ def random_watts_strogatz(
     >>> graph.inputs, graph.outputs
     (('op0',), ('op33',))
     """
-    subject = "random_watts_strogatz"
-    weights = Weights(
-        subject, rng=rng, time=time, utilization=utilization, comm_ratio=comm_ratio, min_transfer=min_transfer
-    )
-    n_ops = whole(subject, "n_ops", n_ops, least=4, most=MOST_OPS)
-    ring = n_ops - 2 if one_of(subject, "ends", ends, _ENDS) == "joined" else n_ops
-    neighbours = whole(subject, "neighbours", neighbours, least=2, most=ring // 2, why=", half the ring")
+    ring = n_ops - 2 if ends == "joined" else n_ops
+    neighbours = whole(weights.subject, "neighbours", neighbours, least=2, most=ring // 2, why=", half the ring")
     if neighbours % 2:
-        raise GraphError(f"{subject}: neighbours must be even, half of them on either side, not {neighbours}")
-    rewiring = probability(subject, "rewiring", rewiring)
-    affordable(subject, n_ops, ring * neighbours // 2, "give fewer n_ops or neighbours")
-    drawn = weights.draw(n_ops)
+        raise GraphError(f"{weights.subject}: neighbours must be even, half of them on either side, not {neighbours}")
+    weights.affordable(n_ops, ring * neighbours // 2, "give fewer n_ops or neighbours")
+    weights.draw(n_ops)
 
     keys = _rewired(ring, neighbours // 2, rewiring, weights.rng)
-    src, dst = ends_of(np.sort(keys), ring)
-    return drawn.graph("watts-strogatz", *(joined(src, dst, ring) if ring < n_ops else (src, dst)))
+    src, dst = ends_of(keys, ring)
+    return weights.graph(*(joined(src, dst, ring) if ring < n_ops else ([src], [dst])))
 
 
 def _rewired(ring: int, reach: int, rewiring: float, rng: np.random.Generator) -> Ints:

@@ -1,0 +1,69 @@
+"""A workload is one function: its signature says its parameters, their defaults and what they may be."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+from simsched.base.codec import kind_of
+from simsched.base.errors import GraphError
+from simsched.base.kinds import Refused
+from simsched.model.graph import OpGraph
+
+P = ParamSpec("P")
+S = TypeVar("S")
+
+Workload = Callable[..., OpGraph]
+
+
+def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Concatenate[S, P], OpGraph]], Workload]:
+    """Make a function that draws or builds a graph a workload, with the parameters that its kind shares.
+
+    Parameters
+    ----------
+    shared
+        Made of the name of the function and of the shared parameters, which follow those of the function as
+        keywords: `workloads.random_dags.weights.Weights`, or `workloads.models.network.Network`. The function
+        gets it in front of its own parameters.
+    **defaults
+        Of shared parameters, where they differ from those of `shared`.
+
+    Notes
+    -----
+    Where a hint has limits (`simsched.base.kinds`), what does not fit is refused by a `GraphError`.
+    """
+
+    def declare(function: Callable[Concatenate[S, P], OpGraph]) -> Workload:
+        own, common = (list(signature(each).parameters.values())[1:] for each in (function, shared))
+        common = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in common]
+        plain: dict[str, Any] = {}
+        limited: dict[str, Any] = {}
+        for hinted in (shared.__init__, function):
+            plain |= get_type_hints(hinted)
+            limited |= get_type_hints(hinted, include_extras=True)
+        declared = Signature(
+            [
+                each.replace(annotation=plain[each.name], default=defaults.get(each.name, each.default))
+                for each in (*own, *common)
+            ],
+            return_annotation=OpGraph,
+        )
+        kinds = {name: kind_of(limited[name]) for name in declared.parameters if limited[name] != plain[name]}
+
+        @wraps(function)
+        def make(*args: Any, **given: Any) -> OpGraph:
+            bound = declared.bind(*args, **given)
+            bound.apply_defaults()
+            values = bound.arguments
+            for name, kind in kinds.items():
+                try:
+                    values[name] = kind.take(values[name])
+                except Refused as refused:
+                    raise GraphError(f"{function.__name__}: {refused.says(name)}") from None
+            base = shared(function.__name__, **{each.name: values.pop(each.name) for each in common})
+            return function(base, **values)  # type: ignore[call-arg]
+
+        make.__signature__ = declared  # type: ignore[attr-defined]
+        return make
+
+    return declare
