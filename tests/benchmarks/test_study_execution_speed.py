@@ -10,7 +10,7 @@ from time import perf_counter
 
 import pytest
 
-from simsched.experiments.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution import Batches, pool_of
 
 pytestmark = pytest.mark.benchmark
 
@@ -18,28 +18,22 @@ ITEMS = 1_000
 ROUNDS = 5
 
 
-def work(items, steps):
-    """A fixed amount of arithmetic per item."""
-    rows = []
-    for item in items:
-        total = 0
-        for k in range(steps):
-            total += k & item
-        rows.append([{"item": item, "total": total}])
-    return rows
+def work(item, steps):
+    """A fixed amount of arithmetic."""
+    total = 0
+    for k in range(steps):
+        total += k & item
+    return [{"item": item, "total": total}]
 
 
-def nothing(items):
-    return [[{"item": item}] for item in items]
+def nothing(item):
+    return [{"item": item}]
 
 
 def plain(pipe, items, steps):
-    """Do it all, in batches of as many items as `run_batches` takes for 3 ms each, and send it once at the end."""
+    """Do it all, and send it once at the end."""
     pipe.recv()
-    rows = []
-    for begin in range(0, len(items), 80):
-        rows += work(items[begin : begin + 80], steps)
-    pipe.send(len(rows))
+    pipe.send(len([work(item, steps) for item in items]))
 
 
 def seconds_plain(workers, steps):
@@ -67,7 +61,7 @@ def seconds(pool, function, items):
     """Seconds of a run, each of whose rows came once."""
     kept = []
     begun = perf_counter()
-    run_batches(items, function, pool, keep=kept.extend, group=lambda item: 0, died=None)
+    Batches(items, function, pool, lambda rows, done: kept.extend(rows), lambda item: 0, None).run()
     taken = perf_counter() - begun
     assert sorted(row["item"] for row in kept) == list(items)
     return taken
@@ -81,7 +75,7 @@ def steps_of_3_ms():
 
 def _timed(steps):
     begun = perf_counter()
-    work([1], steps)
+    work(1, steps)
     return perf_counter() - begun
 
 

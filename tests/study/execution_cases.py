@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from simsched.experiments.study.execution import TimeLimitReached, run_batches, time_limited
+from simsched.experiments.study.execution import Batches, TimeLimitReached, call_within
 
 LATE = 600.0
 
@@ -19,43 +19,32 @@ def loop():
         pass
 
 
-def hang(items):
-    rows = []
-    for item in items:
-        status = "ok"
-        try:
-            with time_limited(0.2):
-                if item == "loop":
-                    loop()
-                elif item == "sleep":
-                    time.sleep(LATE)
-                elif item == "sum":
-                    sum(range(10**15))
-                elif item == "regular expression":
-                    re.match(r"(a+)+$", "a" * 60 + "b")
-        except TimeLimitReached:
-            status = "stopped"
-        rows.append([{"item": item, "status": status}])
-    return rows
+HANGS = {
+    "ok": lambda: None,
+    "loop": loop,
+    "sleep": lambda: time.sleep(LATE),
+    "sum": lambda: sum(range(10**15)),
+    "regular expression": lambda: re.match(r"(a+)+$", "a" * 60 + "b"),
+}
 
 
-def squares(items):
+def hang(item):
+    try:
+        call_within(0.2, HANGS[item])
+    except TimeLimitReached:
+        return [{"item": item, "status": "stopped"}]
+    return [{"item": item, "status": "ok"}]
+
+
+def squares(i):
     """No row of a multiple of 5, two of each odd number."""
-    return [[{"item": i, "square": i * i}] * (0 if i % 5 == 0 else 1 + i % 2) for i in items]
+    return [{"item": i, "square": i * i}] * (0 if i % 5 == 0 else 1 + i % 2)
 
 
-def scaled(items, factor):
-    return [[{"item": i, "scaled": factor * i}] for i in items]
-
-
-def wrong_at_11(items):
-    if 11 in items:
+def wrong_at_11(item):
+    if item == 11:
         raise ArithmeticError("eleven\nis wrong")
-    return squares(items)
-
-
-def too_few(items):
-    return squares(items)[1:]
+    return squares(item)
 
 
 class Secret(Exception):
@@ -65,61 +54,67 @@ class Secret(Exception):
         super().__init__(first)
 
 
-def secret(items):
+def secret(item):
     raise Secret("a", "b")
 
 
-def locked_rows(items):
-    return [[{"lock": sys.stdout}] for _ in items]
+def locked_rows(item):
+    return [{"lock": sys.stdout}]
 
 
-def die(items):
+def die(item):
     os._exit(3)
 
 
-def where(items, seconds=0.0):
+def where(item, seconds=0.0):
     """Which process did it."""
-    rows = []
-    for item in items:
-        time.sleep(seconds)
-        rows.append([{"item": item, "pid": os.getpid()}])
-    return rows
+    time.sleep(seconds)
+    return [{"item": item, "pid": os.getpid()}]
 
 
-def killed_once(items, marks):
+def killed_once(item, marks):
     """Item 13 is killed in the middle, the first time it runs."""
-    for item in items:
-        mark = Path(marks) / f"{item}"
-        if item == 13 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-    return where(items)
+    mark = Path(marks) / f"{item}"
+    if item == 13 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return where(item)
 
 
-def fatal(items):
+def fatal(item):
     """Item 13 ends whatever process it runs in."""
-    if 13 in items:
+    if item == 13:
         ctypes.string_at(0)
-    return where(items)
+    return where(item)
 
 
-def gives_up(items):
+def gives_up(item):
     """Item 13 does, having started a thread that goes on for long."""
-    if 13 in items:
+    if item == 13:
         threading.Thread(target=time.sleep, args=(LATE,)).start()
         raise KeyboardInterrupt
-    return where(items)
+    return where(item)
 
 
-def run(items, function, pool, **options):
-    """Rows in the order kept, and what `progress` was told."""
+def forks(item):
+    """The process that is forked comes back, too."""
+    os.fork()
+    return where(item)
+
+
+def died(item, timed_out):
+    return [{"item": item, "pid": None, "status": "ended" if timed_out else "died"}]
+
+
+def run(items, function, pool, *, keep=None, group=lambda item: item, time_limit=None):
+    """Rows by item, and how many items were done at each call of `keep`."""
     kept, told = [], []
-    options = {"group": lambda item: item % 3, "died": None, "keep": kept.extend, **options}
-    run_batches(
-        items, function, pool, progress=lambda done, total, rows: told.append((done, total, len(rows))), **options
-    )
-    return kept, told
 
+    def both(rows, done):
+        kept.extend(rows)
+        told.append(done)
+        if keep is not None:
+            keep(rows)
 
-def ordered(rows):
-    return sorted(rows, key=lambda row: row["item"])
+    Batches(items, function, pool, both, group, died, time_limit).run()
+    return sorted(kept, key=lambda row: row["item"]), told

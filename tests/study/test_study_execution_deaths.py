@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from execution_cases import fatal, gives_up, killed_once, ordered, run, where
+from execution_cases import fatal, gives_up, killed_once, run, where
 
 from simsched.experiments.study.execution import pool_of
 from simsched.experiments.study.execution.processes import start_forkserver, start_method
@@ -20,15 +20,15 @@ import sys
 from functools import partial
 from pathlib import Path
 from execution_cases import where
-from simsched.experiments.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution import Batches, pool_of
 
-def keep(rows):
+def keep(rows, done):
     with Path(sys.argv[1]).open("a") as file:
         file.writelines(f"{row['item']} {row['pid']}\\n" for row in rows)
 
 if __name__ == "__main__":
     with pool_of("processes", 2) as pool:
-        run_batches(range(100_000), partial(where, seconds=0.01), pool, keep=keep, group=lambda item: 0, died=None)
+        Batches(range(100_000), partial(where, seconds=0.01), pool, keep, lambda item: 0, None).run()
 """
 
 
@@ -47,52 +47,52 @@ def soon(condition, seconds=60):
     return condition()
 
 
-def test_a_worker_killed_from_outside():
+def items_of(rows):
+    return [row["item"] for row in rows]
+
+
+@pytest.fixture(params=["processes", "dask"], scope="module")
+def pool(request):
+    if request.param == "dask":
+        pytest.importorskip("distributed")
+    with pool_of(request.param, 2) as pool:
+        yield pool
+
+
+def test_a_worker_killed_from_outside(pool):
     """The process that did the first rows is killed as soon as they are kept, while it is at the next ones."""
-    killed, kept = [], []
+    killed = []
 
     def keep(rows):
-        kept.extend(rows)
         if not killed:
             killed.append(rows[0]["pid"])
             os.kill(killed[0], signal.SIGKILL)
 
-    with pool_of("processes", 2) as pool:
-        run(range(100), partial(where, seconds=0.002), pool, keep=keep)
-    assert [row["item"] for row in ordered(kept)] == list(range(100))
+    kept, _ = run(range(100), partial(where, seconds=0.002), pool, keep=keep)
+    assert items_of(kept) == list(range(100))
     assert {row["pid"] for row in kept} - set(killed)
 
 
-def test_an_item_killed_once(tmp_path):
-    with pool_of("processes", 2) as pool:
-        kept, told = run(range(40), partial(killed_once, marks=tmp_path), pool)
-    assert [row["item"] for row in ordered(kept)] == list(range(40))
-    assert told[-1][:2] == (40, 40)
+def test_an_item_killed_once(pool, tmp_path):
+    kept, told = run(range(40), partial(killed_once, marks=tmp_path), pool)
+    assert items_of(kept) == list(range(40))
+    assert None not in [row["pid"] for row in kept]
+    assert told[-1] == 40
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_item_that_ends_its_process(workers):
+def test_an_item_that_ends_its_process(pool):
     """It reads memory that is not there; all others are done."""
-    reported = []
-
-    def died(item, timed_out):
-        reported.append((item, timed_out))
-        return [{"item": item, "pid": None}]
-
-    with pool_of("processes", workers) as pool:
-        kept, told = run(range(30), fatal, pool, died=died, time_limit=60.0)
-    assert reported == [(13, False)]
-    assert [row["item"] for row in ordered(kept)] == list(range(30))
-    assert [row["item"] for row in kept if row["pid"] is None] == [13]
-    assert told[-1][:2] == (30, 30)
+    kept, told = run(range(8, 18), fatal, pool, time_limit=60.0)
+    assert items_of(kept) == list(range(8, 18))
+    assert [(row["item"], row["status"]) for row in kept if row["pid"] is None] == [(13, "died")]
+    assert told[-1] == 10
 
 
 def test_an_item_that_gives_up_beside_a_thread_that_goes_on():
     """Python would wait for the thread, and the pool for the process."""
     with pool_of("processes", 1) as pool:
-        kept, _ = run(range(12, 15), gives_up, pool, died=lambda item, _: [{"item": item, "pid": None}])
-    assert [row["item"] for row in ordered(kept)] == [12, 13, 14]
-    assert [row["item"] for row in kept if row["pid"] is None] == [13]
+        kept, _ = run(range(12, 15), gives_up, pool)
+    assert [(row["item"], row["pid"] is None) for row in kept] == [(12, False), (13, True), (14, False)]
 
 
 @pytest.mark.skipif(start_method() != "forkserver", reason="processes are not copied here")
@@ -103,18 +103,17 @@ def test_the_process_that_is_copied_is_killed():
     def kill():
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
 
-    kept = []
+    killed = []
 
     def keep(rows):
-        if not kept:
+        if not killed:
             kill()
-        kept.extend(rows)
+        killed.extend(rows)
 
     start_forkserver()
     kill()
     with pool_of("processes", 2) as pool:
-        run(range(50), partial(where, seconds=0.002), pool, keep=keep)
-    assert [row["item"] for row in ordered(kept)] == list(range(50))
+        assert items_of(run(range(50), partial(where, seconds=0.002), pool, keep=keep)[0]) == list(range(50))
 
 
 @pytest.fixture

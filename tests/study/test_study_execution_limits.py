@@ -4,11 +4,12 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
-from execution_cases import LATE, hang, loop
+from execution_cases import HANGS, LATE, hang, loop, run
 
-from simsched.experiments.study.execution import TimeLimitReached, pool_of, run_batches, time_limited
+from simsched.experiments.study.execution import TimeLimitReached, call_within, pool_of
 
 SOON = 0.05
 
@@ -21,10 +22,8 @@ def stubborn():
             continue
 
 
-def spin(end):
-    """A loop in a frame of its own: Python 3.12 and 3.13 do not guard the last jump of one that ends a block."""
-    while time.perf_counter() < end:
-        pass
+def here(function):
+    return function()
 
 
 def in_thread(function):
@@ -36,46 +35,42 @@ def in_thread(function):
     return answers[0]
 
 
-def stopped(block):
+def stopped(function, seconds=SOON):
     try:
-        with time_limited(SOON):
-            block()
+        call_within(seconds, function)
     except TimeLimitReached:
         return True
     return False
 
 
-@pytest.mark.parametrize("block", [loop, stubborn, lambda: time.sleep(LATE)])
-def test_a_block_that_takes_too_long(block):
-    assert stopped(block)
-
-
-@pytest.mark.parametrize("block", [loop, stubborn])
-def test_a_block_that_takes_too_long_in_another_thread(block):
-    assert in_thread(lambda: stopped(block))
+@pytest.mark.parametrize(
+    ("where", "block"),
+    [(here, loop), (here, stubborn), (here, HANGS["sleep"]), (in_thread, loop), (in_thread, stubborn)],
+)
+def test_a_call_that_takes_too_long(where, block):
+    assert where(partial(stopped, block))
 
 
 def test_no_limit_and_a_late_one():
     for seconds in (None, LATE):
-        with time_limited(seconds):
-            done = 1 + 1
-        assert done == 2
+        assert call_within(seconds, int, "7") == 7
 
 
-@pytest.mark.parametrize(("where", "seconds"), [(lambda function: function(), 1e-3), (in_thread, 6e-3)])
-def test_a_limit_is_heard_in_its_block_or_never(where, seconds):
-    """Blocks about as long as their limit, many times: behind the block nothing is raised any more."""
+@pytest.mark.parametrize(("where", "seconds"), [(here, 1e-3), (in_thread, 6e-3)])
+def test_a_limit_is_heard_in_its_call_or_never(where, seconds):
+    """Calls about as long as their limit, many times: behind them nothing is raised any more."""
+
+    def spin(end):
+        while time.perf_counter() < end:
+            pass
 
     def often():
         heard = unheard = 0
         for k in range(150):
-            end = time.perf_counter() + seconds
-            try:
-                with time_limited(seconds + (k % 30 - 15) * 1e-5):
-                    spin(end)
-                unheard += 1
-            except TimeLimitReached:
+            if stopped(partial(spin, time.perf_counter() + seconds), seconds + (k % 30 - 15) * 1e-5):
                 heard += 1
+            else:
+                unheard += 1
             for _ in range(20):  # where a late one would be raised
                 pass
         return heard + unheard
@@ -84,30 +79,23 @@ def test_a_limit_is_heard_in_its_block_or_never(where, seconds):
 
 
 def test_a_limit_that_is_over_at_once():
-    """It rings while the block is being entered, where it must not be heard: nobody would stop the timer."""
     for _ in range(100):
-        with pytest.raises(TimeLimitReached), time_limited(1e-6):
-            loop()
-        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+        assert stopped(loop, 1e-6)
+        assert in_thread(partial(stopped, loop, 1e-6))
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert not [thread for thread in threading.enumerate() if thread.name == "time limit"]
 
 
 def test_signal_and_timer_of_before_are_restored():
     came = []
     usual = signal.signal(signal.SIGALRM, lambda *_: came.append("outer"))
     try:
-        signal.setitimer(signal.ITIMER_REAL, LATE)
-        assert stopped(loop)
-        left, again = signal.setitimer(signal.ITIMER_REAL, 0.01)
-        assert LATE - 300 < left < LATE
-        assert again == 0
-        with time_limited(LATE):
-            time.sleep(0.05)  # the outer one has to wait
-        deadline = time.monotonic() + 60
-        while not came and time.monotonic() < deadline:
-            time.sleep(0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        call_within(LATE, time.sleep, 0.05)  # the outer one has to wait
+        assert came == []
+        time.sleep(0.1)
         assert came == ["outer"]
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
 
 
@@ -116,8 +104,7 @@ def test_limits_within_limits():
         assert stopped(loop)
         loop()
 
-    with pytest.raises(TimeLimitReached, match=r"0\.2 s"), time_limited(0.2):
-        both()
+    assert stopped(both, 0.2)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
@@ -138,21 +125,16 @@ def test_a_limit_that_was_lost_comes_again(monkeypatch):
     assert ignored == [TimeLimitReached]
 
 
-def test_whatever_hangs_is_ended():
-    """Machine code that holds the interpreter's lock hears no signal and no exception."""
-    kept = []
-    items = ["a", "loop", "sum", "b", "sleep", "regular expression", "c"]
-    with pool_of("processes", 2) as pool:
-        run_batches(
-            items, hang, pool, keep=kept.extend, group=lambda item: item, time_limit=0.2,
-            died=lambda item, timed_out: [{"item": item, "status": "ended" if timed_out else "died"}],
-        )  # fmt: skip
-    assert sorted((row["item"], row["status"]) for row in kept) == [
-        ("a", "ok"),
-        ("b", "ok"),
-        ("c", "ok"),
-        ("loop", "stopped"),
-        ("regular expression", "stopped"),  # it listens to signals every now and then
-        ("sleep", "stopped"),
-        ("sum", "ended"),
-    ]
+@pytest.mark.parametrize("executor", ["processes", "dask"])
+def test_whatever_hangs_is_ended(executor):
+    """Machine code that holds the interpreter's lock hears no exception; a thread of Dask sleeps on."""
+    if executor == "dask":
+        pytest.importorskip("distributed")
+    expected = {"ok": "ok", "loop": "stopped", "sum": "ended", "regular expression": "stopped"}
+    if executor == "processes":
+        expected |= {"sleep": "stopped"}
+    else:
+        expected["regular expression"] = "ended"  # it listens to signals every now and then
+    with pool_of(executor, 2) as pool:
+        kept, _ = run(list(expected), hang, pool, time_limit=0.2)
+    assert {row["item"]: row["status"] for row in kept} == expected

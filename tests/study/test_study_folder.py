@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,20 +24,6 @@ def ran(folder, whole=STUDY, **options):
     return run_study(whole, folder, **{"load": fork, "executor": "serial", **options})
 
 
-def undigested(line):
-    """A row as releases before wrote it: it may be changed."""
-    row = json.loads(line)
-    del row["digest"]
-    return row
-
-
-def test_a_row_that_was_changed_is_refused(done, tmp_path):
-    row = json.loads(lines(done)[1])
-    folder = copied(done, tmp_path, 1, json.dumps({**row, "makespan_us": row["makespan_us"] * 0.9}) + "\n")
-    with pytest.raises(FormatError, match=r"rows\.jsonl: line 2 was changed after it was written; delete the line"):
-        Results.open(folder)
-
-
 def lines(folder, name="rows.jsonl"):
     return (folder / name).read_text().splitlines(keepends=True)
 
@@ -49,6 +34,13 @@ def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("done")
     ran(folder)
     return folder
+
+
+def changed(done, number, **change):
+    """A line as releases before wrote it, without a digest, with something changed."""
+    row = json.loads(lines(done)[number])
+    del row["digest"]
+    return json.dumps({**row, **change}) + "\n"
 
 
 def copied(done, folder, n, tail=""):
@@ -90,31 +82,23 @@ def test_a_torn_last_line_is_cut_off_and_what_is_missing_is_run(done, tmp_path, 
     assert resumed.to_csv() == Results.open(done).to_csv()
 
 
-def test_any_executor(done, tmp_path):
-    with ThreadPoolExecutor(2) as threads:
-        by_threads = ran(tmp_path / "threads", executor=threads, workers=2)
-    by_processes = ran(tmp_path / "processes", executor="processes", workers=2)
-    assert by_threads.to_csv() == by_processes.to_csv() == Results.open(done).to_csv()
-
-
 def test_progress(done, tmp_path):
     """Rows of before are done from the start; the last call says that all are, and how many have no result."""
-    told = []
-    ran(tmp_path / "new", progress=lambda *numbers: told.append(numbers))
-    assert told[-1] == (12, 12, 0)
-    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
-    told.clear()
-    ran(copied(done, tmp_path / "half", 6), progress=lambda *numbers: told.append(numbers))
-    assert told[0][0] > 6
-    assert told[-1] == (12, 12, 0)
-    told.clear()
-    ran(tmp_path / "half", progress=lambda *numbers: told.append(numbers))
-    assert told == [(12, 12, 0)]
-    told.clear()
-    failing = study("study_cases:fails", "lios")
+
+    def told(folder, whole=STUDY):
+        found = []
+        ran(folder, whole, progress=lambda *numbers: found.append(numbers))
+        return found
+
+    new = told(tmp_path / "new")
+    assert new[-1] == (12, 12, 0)
+    assert [done for done, _, _ in new] == sorted({done for done, _, _ in new})
+    half = told(copied(done, tmp_path / "half", 6))
+    assert half[0][0] > 6
+    assert half[-1] == (12, 12, 0)
+    assert told(tmp_path / "half") == [(12, 12, 0)]
     for _ in range(2):
-        ran(tmp_path / "failing", failing, progress=lambda *numbers: told.append(numbers))
-        assert told[-1] == (2, 2, 1)
+        assert told(tmp_path / "failing", study("study_cases:fails", "lios"))[-1] == (2, 2, 1)
 
 
 def test_another_study_in_the_folder(done):
@@ -180,46 +164,45 @@ def test_two_runs_in_one_folder(tmp_path):
         pass
 
 
-def test_a_line_that_is_no_row(done, tmp_path):
-    row = undigested(lines(done)[1])
-    changes = ({"index": "1"}, {"index": -1}, {"index": True}, {"key": 1}, {"scheduler": None}, {"status": "good"},
-               {"makespan_us": "1"}, {"wall.row_s": [1]})  # fmt: skip
-    changed = [json.dumps({**row, **change}) + "\n" for change in changes]
-    for bad in ("nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *changed):
-        folder = copied(done, tmp_path, 2, bad)
-        with pytest.raises(FormatError, match=r"rows\.jsonl: line 3 is no row of a study; delete the line, then"):
-            Results.open(folder)
-
-
-def test_a_row_of_another_study(done, tmp_path):
+def test_rows_that_are_refused(done, tmp_path):
     """There are 12 rows, and rows 1, 5 and 9 are of lios."""
-    row = undigested(lines(done)[1])
-    for change in ({"index": 12}, {"index": 2}, {"scheduler": "heft"}):
-        folder = copied(done, tmp_path, 1, json.dumps({**row, **change}) + "\n")
-        with pytest.raises(StudyError, match=r"row \d+ \(\w+\) is not of its study; delete it, then resume"):
-            Results.open(folder)
+    fields = ({"index": "1"}, {"index": -1}, {"index": True}, {"key": 1}, {"scheduler": None}, {"status": "good"},
+              {"makespan_us": "1"}, {"wall.row_s": [1]})  # fmt: skip
+    none = ["nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *(changed(done, 1, **f) for f in fields)]
+    signed = json.dumps({**json.loads(lines(done)[1]), "makespan_us": 9.0}) + "\n"
+    strange = [changed(done, 1, **field) for field in ({"index": 12}, {"index": 2}, {"scheduler": "heft"})]
+    for n, texts, message in [
+        (2, none, r"rows\.jsonl: line 3 is no row of a study; delete the line, then"),
+        (1, [signed], r"rows\.jsonl: line 2 was changed after it was written; delete the line"),
+        (1, strange, r"row \d+ \(\w+\) is not of its study; delete it, then resume"),
+        (
+            12,
+            [changed(done, 1, makespan_us=9.0)],
+            r"row 1 \(lios\) stands twice and 'makespan_us' differs: 30\.0 and 9",
+        ),
+    ]:
+        for text in texts:
+            with pytest.raises((FormatError, StudyError), match=message):
+                Results.open(copied(done, tmp_path, n, text))
 
 
-def test_a_row_that_stands_twice(done, tmp_path):
-    """Alike but for wall times it counts once; otherwise it says which row and column."""
-    row = undigested(lines(done)[1])
-    folder = copied(done, tmp_path, 12, json.dumps({**row, "wall.row_s": 9.0}) + "\n")
-    assert len(Results.open(folder).rows) == 12
-    folder = copied(done, tmp_path, 12, json.dumps({**row, "makespan_us": 9.0}) + "\n")
-    with pytest.raises(StudyError, match=r"row 1 \(lios\) stands twice and 'makespan_us' differs: 30\.0 and 9\.0"):
-        Results.open(folder)
+def test_rows_that_stand_twice(done, tmp_path):
+    """Alike but for wall times one counts once, and one that came to its end takes the place of one that did not."""
+    folder = copied(done, tmp_path, 12, changed(done, 1, **{"wall.row_s": 9.0}))
+    (folder / "rows.shard-1-of-2.jsonl").write_text(changed(done, 2, status="timeout", key="x"))
+    assert Results.open(folder).to_csv() == Results.open(done).to_csv()
 
 
 def test_rows_that_cannot_be_written_leave_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "rows.jsonl"
     row = {"key": "a", "unit": "u", "scheduler": "lios", "status": "ok", "reason": None}
-    with appending(path) as file:
-        file.append([{"index": 0, **row}])
+    with appending(path) as append:
+        append([{"index": 0, **row}])
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
             with pytest.raises(FileError, match=r"cannot write .*: No space left on device"):
-                file.append([{"index": 1, **row}])
-        file.append([{"index": 2, **row}])
+                append([{"index": 1, **row}])
+        append([{"index": 2, **row}])
     assert [row["index"] for row in read_rows(path)] == [0, 2]
 
 
@@ -236,14 +219,6 @@ def test_retry_runs_what_failed_and_nothing_else(tmp_path):
     assert after[:2] == [first[0], first[2]]
 
 
-def test_a_row_that_came_to_its_end_takes_the_place_of_one_that_did_not(tmp_path):
-    whole = study("lios")
-    ran(tmp_path, whole)
-    row = undigested(lines(tmp_path)[0])
-    (tmp_path / "rows.shard-1-of-2.jsonl").write_text(json.dumps({**row, "status": "timeout", "key": "x"}) + "\n")
-    assert [row["status"] for row in Results.open(tmp_path).rows] == ["ok"]
-
-
 def test_a_file_of_the_study_that_changes(tmp_path):
     """Rows are run again; the new ones count."""
     whole = study(workload={"kind": "net.json"}, folder=str(tmp_path))
@@ -257,9 +232,9 @@ def test_a_file_of_the_study_that_changes(tmp_path):
 
 @pytest.mark.parametrize("n", [2, 5])
 def test_shards_merged(done, tmp_path, n):
-    """Into folders of their own or into one, with units for each or without: the same rows."""
+    """Into folders of their own or into one, by processes or not, with units for each or without: the same rows."""
     for i in range(1, n + 1):
-        ran(tmp_path / "one", shard=(i, n))
+        ran(tmp_path / "one", shard=(i, n), executor="processes", workers=2)
         ran(tmp_path / f"own{i}", shard=f"{i}/{n}")
     alone = Results.open(tmp_path / "own1")
     assert 0 < len(alone.rows) < 12
@@ -280,19 +255,16 @@ def test_rows_of_shards_are_not_run_again(tmp_path):
 
 
 def test_what_cannot_be_merged(done, tmp_path):
-    other = tmp_path / "other"
-    ran(other, study("lios"))
-    with pytest.raises(StudyError, match="other: holds another study: 'schedulers'"):
-        merge([done, other], tmp_path / "all")
-    wrong = copied(done, tmp_path / "wrong", 1)
-    row = undigested(lines(wrong)[0])
-    (wrong / "rows.jsonl").write_text(json.dumps({**row, "syncs": 99}) + "\n")
-    with pytest.raises(StudyError, match=r"row 0 \(sequential\) stands twice and 'syncs' differs: 0 and 99"):
-        merge([done, wrong], tmp_path / "all")
-    with pytest.raises(StudyError, match="there are no folders to merge"):
-        merge([])
-    with pytest.raises(StudyError, match="say which folder gets the rows"):
-        merge([done, done])
+    ran(tmp_path / "other", study("lios"))
+    wrong = copied(done, tmp_path / "wrong", 0, changed(done, 0, syncs=99))
+    for folders, out, message in [
+        ([done, tmp_path / "other"], tmp_path / "all", "other: holds another study: 'schedulers'"),
+        ([done, wrong], tmp_path / "all", r"row 0 \(sequential\) stands twice and 'syncs' differs: 0 and 99"),
+        ([], None, "there are no folders to merge"),
+        ([done, done], None, "say which folder gets the rows"),
+    ]:
+        with pytest.raises(StudyError, match=message):
+            merge(folders, out)
 
 
 def test_shards_are_counted_from_one_or_from_nought(tmp_path):
@@ -304,10 +276,10 @@ def test_shards_are_counted_from_one_or_from_nought(tmp_path):
         assert (tmp_path / part[0] / "rows.shard-3-of-3.jsonl").exists()
 
 
-@pytest.mark.parametrize("shard", ["-1/3", "4/3", "x", "1", (1, 0), (0, 0), (3, 2), "1/2/3"])
-def test_shards_that_are_none(tmp_path, shard):
-    with pytest.raises(StudyError, match="a shard is i/n, part i of n with i from 1 to n, not "):
-        ran(tmp_path, shard=shard)
+def test_shards_that_are_none(tmp_path):
+    for shard in ("-1/3", "4/3", "x", "1", (1, 0), (0, 0), (3, 2), "1/2/3"):
+        with pytest.raises(StudyError, match="a shard is i/n, part i of n with i from 1 to n, not "):
+            ran(tmp_path, shard=shard)
 
 
 def test_what_is_refused_before_any_row_runs(tmp_path):
@@ -323,10 +295,6 @@ def test_what_is_refused_before_any_row_runs(tmp_path):
     ]:
         with pytest.raises(StudyError, match=message):
             ran(tmp_path / "none", study("lios", **fields), **checked)
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_scheduler_that_is_not_there(tmp_path):
     with pytest.raises(StudyError, match=r"^study: cannot import scheduler 'nowhere:at_all'"):
         ran(tmp_path / "none", study("lios", "nowhere:at_all"))
     assert not (tmp_path / "none").exists()

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 import study_cases
@@ -17,7 +18,7 @@ from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 def evaluated(whole, load=fork, run="once", time_limit=None):
     """The rows of a study, made in this process."""
     make = Evaluate(load, whole.folder, "1.0", time_limit, run)
-    return [row for rows in make(rows_of(whole)) for row in rows]
+    return [row for spec in rows_of(whole) for row in make(spec)]
 
 
 def test_a_row_by_hand():
@@ -39,24 +40,15 @@ def test_a_row_by_hand():
     assert three["key"] == row_key(rows_of(study(seed=5))[1], "1.0", graph_digest(graph), target_digest(cluster))
     assert {name for name in three if name.startswith("wall.")} == {"wall.row_s", "wall.search_s", "wall.simulate_s"}
     assert json.loads(json.dumps(three)) == three
-
-
-def test_stages_are_counted():
-    """Greedy runs a, then b, c and d: 2 stages."""
-    (row,) = evaluated(study("greedy"), run="stages")
-    assert row["stages"] == 2
+    assert evaluated(study("greedy"), run="stages")[0]["stages"] == 2  # a, then b, c and d
 
 
 def test_a_graph_is_made_once_for_all_its_rows():
-    whole = study(cluster={"gpu": ["a100", "a40"], "overheads": False}, seeds=2)
+    """From a seed of its instance, or the one that the file gives."""
     study_cases.made.clear()
-    rows = evaluated(whole, run="made once")
-    assert len(rows) == 8
+    rows = evaluated(study(cluster={"gpu": ["a100", "a40"], "overheads": False}, seeds=2), run="made once")
     assert study_cases.made == [("fork", 3, seed_of(0, k, GRAPH)) for k in (0, 1)]
-    assert len({row["key"] for row in rows}) == 8
-
-
-def test_a_seed_of_the_file_is_taken():
+    assert len(rows) == len({row["key"] for row in rows}) == 8
     study_cases.made.clear()
     evaluated(study(workload={"kind": "fork", "seed": [5, 6]}), run="own seed")
     assert study_cases.made == [("fork", 3, 5), ("fork", 3, 6)]
@@ -134,7 +126,7 @@ def test_a_graph_that_cannot_be_made():
     assert [(row["status"], row["reason"]) for row in rows] == [("refused", "there is no such graph; take another")] * 2
     assert rows[0]["key"] == row_key(rows_of(whole)[0], "1.0", None, None) != rows[1]["key"]
     known = {row["index"]: row["key"] for row in rows}
-    assert Evaluate(fork, ".", "1.0", None, "x")(rows_of(whole, known)) == [[], []]
+    assert [Evaluate(fork, ".", "1.0", None, "x")(spec) for spec in rows_of(whole, known)] == [[], []]
 
 
 def test_rows_of_what_took_its_process_with_it():
@@ -151,12 +143,9 @@ def test_known_rows_are_left_out_until_the_graph_changes():
     whole = study(seeds=2)
     rows = evaluated(whole, run="first")
     known = {row["index"]: row["key"] for row in rows if row["index"] != 2}
-    again = Evaluate(fork, ".", "1.0", None, "second")(rows_of(whole, known))
-    assert [[row["index"] for row in made] for made in again] == [[], [], [2], []]
-    changed = Evaluate(slower, ".", "1.0", None, "third")(rows_of(whole, known))
-    assert [len(made) for made in changed] == [1, 1, 1, 1]
-    newer = Evaluate(fork, ".", "1.1", None, "fourth")(rows_of(whole, known))
-    assert [len(made) for made in newer] == [1, 1, 1, 1]
+    for load, version, new in ((fork, "1.0", [2]), (slower, "1.0", [0, 1, 2, 3]), (fork, "1.1", [0, 1, 2, 3])):
+        make = Evaluate(load, ".", version, None, f"{load} {version}")
+        assert [row["index"] for spec in rows_of(whole, known) for row in make(spec)] == new
 
 
 def slower(kind, *, seed):
@@ -164,6 +153,7 @@ def slower(kind, *, seed):
 
 
 def test_every_part_of_the_content_is_in_the_key():
+    """And nothing else, such as labels."""
     usual = {"simulation": {"jitter": 0.1}}
     others = [
         study("lios", seed=1, **usual), study("lios", seeds=[1], **usual), study("heft", **usual),
@@ -173,11 +163,7 @@ def test_every_part_of_the_content_is_in_the_key():
     ]  # fmt: skip
     keys = [evaluated(whole, run=str(i))[0]["key"] for i, whole in enumerate([study("lios", **usual), *others])]
     assert len(set(keys)) == len(keys)
-
-
-def test_labels_are_not_in_the_key():
-    plain, named = study("lios"), study({"scheduler": "lios", "label": "ours"})
-    assert evaluated(plain, run="l")[0]["key"] == evaluated(named, run="l")[0]["key"]
+    assert evaluated(study({"scheduler": "lios", "label": "ours"}, **usual), run="l")[0]["key"] == keys[0]
 
 
 def test_digests_of_graphs():
@@ -188,21 +174,15 @@ def test_digests_of_graphs():
         [ss.Operator("a", kind="conv", time=1.0), ss.Operator("b", kind="relu", time=2.0)], [ss.Edge("a", "b", 8.0)]
     )
     assert graph_digest(by_columns) == graph_digest(by_rows)
-    first = {"kind": "conv", "time": 1.0}
     changes = [
         {"name": "c"}, {"kind": "pool"}, {"time": 1.5}, {"flops": 1.0}, {"weight_nbytes": 1.0}, {"intensity": "memory"},
         {"kernels": (ss.Kernel(3),)}, {"dtype": "fp16"}, {"block": "stem"}, {"attributes": {"stride": 2}},
         {"output_shape": (1, 2)}, {"input_shapes": ((1, 2),)},
     ]  # fmt: skip
-    digests = [graph_digest(by_rows)]
-    for change in changes:
-        a = ss.Operator(**{"name": "a", **first, **change})
-        digests.append(
-            graph_digest(ss.OpGraph([a, ss.Operator("b", kind="relu", time=2.0)], [ss.Edge(a.name, "b", 8.0)]))
-        )
-    for edge in (ss.Edge("a", "b", 9.0), ss.Edge("a", "b", 8.0, 1.0)):
-        digests.append(graph_digest(ss.OpGraph(by_rows.operators, [edge])))
-    assert len(set(digests)) == len(digests)
+    a, b = by_rows.operators
+    others = [ss.OpGraph([made := replace(a, **change), b], [ss.Edge(made.name, "b", 8.0)]) for change in changes]
+    others += [ss.OpGraph([a, b], [edge]) for edge in (ss.Edge("a", "b", 9.0), ss.Edge("a", "b", 8.0, 1.0))]
+    assert len({graph_digest(graph) for graph in (by_rows, *others)}) == 1 + len(others)
 
 
 def test_files_are_relative_to_the_study(tmp_path):

@@ -2,7 +2,7 @@
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import isfinite
@@ -15,7 +15,7 @@ from simsched.base.errors import FileError, MissingDependencyError, SchedulerErr
 from simsched.base.jit import running_time
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
-from simsched.experiments.study.execution import TimeLimitReached, this_process_alone, time_limited
+from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 from simsched.experiments.study.targets import make_target
@@ -111,21 +111,16 @@ class Evaluate:
     time_limit: float | None
     run: str
 
-    def __call__(self, specs: Sequence[RowSpec]) -> list[list[Row]]:
-        """Return the rows of each: one, or none where there is one of the same content already."""
-        return [self.rows(spec) for spec in specs]
-
-    def rows(self, spec: RowSpec) -> list[Row]:
-        """Return the row of one, or nothing if it is known."""
+    def __call__(self, spec: RowSpec) -> list[Row]:
+        """Return the row, or none where there is one of the same content already."""
         if spec.known is not None and spec.known == row_key(spec, self.version, None, None):
             return []
         start = running_time()
         row: Row = {}
         reason: str | None
         try:
-            with time_limited(self.time_limit), this_process_alone():
-                if not self._fill(spec, row):
-                    return []
+            if not call_within(self.time_limit, self._fill, spec, row):
+                return []
         except TimeLimitReached:
             status, reason = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:

@@ -55,16 +55,13 @@ def merge(
     target = paths[0] if out is None else Path(out)
     study, version = read_study(paths[0])
     for path in paths[1:]:
-        other, theirs = read_study(path)
-        require_same(other, study, path)
-        if theirs != version:
-            raise StudyError(f"{path}: its rows are of simsched {theirs}, those of {paths[0]} of {version}")
+        require_same(path, study, version)
     prepare(study, target, version)
     path = target / rows_file()
-    with appending(path) as file:
+    with appending(path) as append:
         there = {row["index"]: row for row in read_rows(path)}
         found = union((str(folder), all_rows(folder, study)) for folder in [target, *paths])
-        file.append([row for row in found if there.get(row["index"]) != row])
+        append([row for row in found if there.get(row["index"]) != row])
     results = Results.open(target)
     results.save(target)
     return results

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib.metadata import version as installed
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from simsched.base.errors import SimschedError, StudyError
 from simsched.base.numeric import is_count
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind
-from simsched.experiments.study.execution import pool_of, run_batches
+from simsched.experiments.study.execution import Batches, pool_of
 from simsched.experiments.study.grid import all_points, rows_of
 from simsched.experiments.study.results import Results
 from simsched.experiments.study.store import SETTLED, all_rows, appending, prepare, rows_file
@@ -85,46 +85,33 @@ def run_study(
     _check_schedulers(study)
     version = installed("simsched")
     path = prepare(study, folder, version)
-    with appending(path / rows_file(part), retry=retry) as file:
+    with appending(path / rows_file(part), retry=retry) as append:
         before = [row for row in all_rows(path, study) if not retry or row["status"] in SETTLED]
         # those that are known are looked at first: from then on it goes as fast as it will
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
         specs.sort(key=lambda spec: spec.known is None)
-        told = _Told(progress, {spec.index for spec in specs}, before)
+        asked = {spec.index for spec in specs}
+        n_without = sum(row["status"] != OK for row in before if row["index"] in asked)
+        n_done = -1
+
+        def keep(rows: list[dict[str, Any]], done: int) -> None:
+            nonlocal n_without, n_done
+            append(rows)
+            n_without += sum(row["status"] != OK for row in rows)
+            n_done = done
+            if progress is not None:
+                progress(done, len(specs), n_without)
+
         limit = study.execution.get("time_limit")
         evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
         preload = ["simsched.experiments.study.evaluate", load.__module__]
         with pool_of(executor, workers, preload=[name for name in preload if name != "__main__"]) as pool:
-            run_batches(
-                specs, evaluate, pool, keep=file.append, group=attrgetter("group"),
-                died=evaluate.died, time_limit=limit, progress=told,
-            )  # fmt: skip
-        told.end(len(specs))
+            Batches(specs, evaluate, pool, keep, attrgetter("group"), evaluate.died, limit).run()
+        if n_done < len(specs):
+            keep([], len(specs))
     results = Results.open(path)
     results.save(path)
     return results
-
-
-class _Told:
-    """Tells how far a run is, with those rows that were there before."""
-
-    def __init__(
-        self, progress: Callable[[int, int, int], None] | None, asked: set[int], before: Sequence[Mapping[str, Any]]
-    ) -> None:
-        self._progress = progress
-        self._without = sum(row["status"] != OK for row in before if row["index"] in asked)
-        self._done = -1
-
-    def __call__(self, done: int, total: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._done = done
-        self._without += sum(row["status"] != OK for row in rows)
-        if self._progress is not None:
-            self._progress(done, total, self._without)
-
-    def end(self, total: int) -> None:
-        """Tell that all is done, unless that has been told."""
-        if self._done < total:
-            self(total, total, [])
 
 
 def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:

@@ -1,11 +1,13 @@
 """The folder of a study: its resolved configuration, and rows in lines that are there whole or not at all."""
 
+import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +30,7 @@ SETTLED: Final = ("ok", "refused")
 _NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
 _LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
+_SHOWN: Final = 200  # characters of two values in an error
 _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _held: list[str] = []  # files that this process has locked
 
@@ -82,10 +85,7 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
     new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict())
     rows = rows_paths(path)  # looked for first: another shard may be beginning, too
     if (path / STUDY).exists():
-        old, written_by = read_study(path)
-        require_same(old, study, path)
-        if written_by != version:
-            raise StudyError(f"{path}: its rows are of simsched {written_by}, not {version}; use another folder")
+        old = require_same(path, study, version)
         if old == study and os.path.realpath(old.folder) == new.folder:
             return path
     elif rows:
@@ -107,17 +107,17 @@ def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
     return Study.from_dict(found.study, str(path), found.folder), found.simsched
 
 
-def require_same(old: Study, new: Study, folder: str | os.PathLike[str]) -> None:
-    """Refuse a study of which a folder's rows are not."""
-    key = old.difference(new)
+def require_same(folder: str | os.PathLike[str], study: Study, version: str) -> Study:
+    """Return the study of a folder; refuse one whose rows are of something else."""
+    old, written_by = read_study(folder)
+    key = old.difference(study)
     if key is not None:
-        mine, theirs = (json.dumps(study.to_dict()[key]) for study in (new, old))
-        at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
-        begin = max(0, at - 30) if min(len(mine), len(theirs)) > 60 else 0
-        there, here = (f"{'...' if begin else ''}{text[begin : begin + 60]}" for text in (theirs, mine))
-        raise StudyError(
-            f"{folder}: holds another study: {key!r} is {there} there and {here} in {new.source}; use another folder"
-        )
+        here, there = (json.dumps(each.to_dict()[key]) for each in (study, old))
+        differs = f"is {there} there and {here} in" if len(here + there) <= _SHOWN else "differs from that of"
+        raise StudyError(f"{folder}: holds another study: {key!r} {differs} {study.source}; use another folder")
+    if written_by != version:
+        raise StudyError(f"{folder}: its rows are of simsched {written_by}, not {version}; use another folder")
+    return old
 
 
 def rows_paths(folder: Path) -> list[Path]:
@@ -141,7 +141,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         If a line is no row; the message names it.
     """
     found: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(_whole_lines(read_bytes(path)), 1):
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # what has no end is of a writer that died
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -172,11 +172,6 @@ def _is_row(row: Any) -> bool:
         and isinstance(row.get("reason", 0), str | None)
         and all(row.get(name) is None or (is_number(row[name]) and abs(row[name]) <= _LARGEST) for name in _NUMBERS)
     )
-
-
-def _whole_lines(content: bytes) -> list[bytes]:
-    """Return the lines that end; one without an end is of a writer that died."""
-    return content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
 
 
 def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
@@ -228,47 +223,38 @@ def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
     return rows
 
 
-def _signed(row: Row) -> str:
-    return _line({**row, _DIGEST: _digest(row)})
+def _lines(rows: Iterable[Row]) -> bytes:
+    return "".join(f"{_line({**row, _DIGEST: _digest(row)})}\n" for row in rows).encode()
 
 
-class Appender:
-    """Appends rows to a file in whole lines; each is on disk when `append` returns. Made by `appending`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = path.open("ab")
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Append rows, all of them or none."""
-        if not rows:
-            return
-        lines = "".join(f"{_signed(row)}\n" for row in rows)
-        end = self._file.tell()
+def _append(path: Path, rows: Sequence[Row]) -> None:
+    """Append rows, all of them or none; they are on disk when it returns."""
+    data = _lines(rows)
+    with _saying(path), path.open("ab", buffering=0) as file:
+        end = file.tell()
         try:
-            self._file.write(lines.encode())
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self._file = _cut(self._file, self._path, end)
-            raise FileError(f"cannot write {self._path}: {error.strerror or error}") from error
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _cut(file: Any, path: Path, end: int) -> Any:
-    """Return a file opened anew and cut off where it ended before."""
-    with suppress(OSError):  # what it could not write, it cannot write now
-        file.close()
-    os.truncate(path, end)
-    return path.open("ab")
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 @contextmanager
-def appending(path: Path, *, retry: bool = False) -> Iterator[Appender]:
-    """Open a file of rows for this process alone; what a writer that died left half-written is cut off.
+def _saying(path: Path) -> Iterator[None]:
+    """Say which file cannot be written."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def appending(path: Path, *, retry: bool = False) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """Give a function that appends rows to a file for this process alone; what is half-written is cut off.
 
     Parameters
     ----------
@@ -283,24 +269,13 @@ def appending(path: Path, *, retry: bool = False) -> Iterator[Appender]:
         If it cannot be written to.
     """
     with _locked(path):
-        try:
-            if path.exists():
-                content = read_bytes(path)
-                whole = content.rfind(b"\n") + 1
-                if retry:
-                    lines = [_signed(row) for row in read_rows(path) if row["status"] in SETTLED]
-                    write_file(path, "".join(f"{line}\n" for line in lines))
-                elif whole < len(content):
-                    os.truncate(path, whole)
-            appender = Appender(path)
-        except OSError as error:
-            if isinstance(error, FileError):
-                raise
-            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
-        try:
-            yield appender
-        finally:
-            appender.close()
+        with _saying(path):
+            path.touch()
+            if retry:
+                write_file(path, _lines(row for row in read_rows(path) if row["status"] in SETTLED))
+            else:
+                os.truncate(path, read_bytes(path).rfind(b"\n") + 1)
+        yield partial(_append, path)
 
 
 @contextmanager
@@ -313,13 +288,18 @@ def _locked(path: Path) -> Iterator[None]:
     in_use = StudyError(f"{path}: another run is writing to it; wait for its end, or use another folder")
     if name in _held:  # the system lets a process lock what it has locked
         raise in_use
-    try:
+    with _saying(path):
         file = path.with_name(f".{path.name}.lock").open("a+b")
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
     with file:
         try:
-            _lock(file)
+            if os.name == "nt":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            else:
+                import fcntl
+
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise in_use from None
         _held.append(name)
@@ -327,14 +307,3 @@ def _locked(path: Path) -> Iterator[None]:
             yield
         finally:
             _held.remove(name)
-
-
-def _lock(file: Any) -> None:
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        import fcntl
-
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,14 +1,14 @@
 """`pool_of`: what batches run on."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, wait
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.execution.batch import Flight, Function, Pool, outcome_of
+from simsched.experiments.study.execution.batch import Batch, Outcome, Pool, is_lost, outcome_of
 from simsched.experiments.study.execution.cluster import dask_pool
 from simsched.experiments.study.execution.processes import Processes
 
@@ -47,87 +47,67 @@ def pool_of(
     """
     if workers is not None and not is_count(workers, 1):
         raise StudyError(f"workers: {workers!r} is no whole number of at least 1")
+    n_workers = workers or usable_cores()
     if isinstance(executor, Executor):
-        yield _Adopted(executor, workers or usable_cores())
+        made: Any = nullcontext(_Adopted(executor, 2 * n_workers))  # the next is there when one is done
     elif executor == "serial":
-        yield _Serial()
+        made = nullcontext(_Adopted(_Inline(), 1))
     elif executor == "processes":
-        processes = Processes(workers or usable_cores(), preload)
-        try:
-            yield processes
-        finally:
-            processes.stop()
+        made = nullcontext(Processes(n_workers, preload))
     elif executor == "dask" or (isinstance(executor, str) and "://" in executor):
-        with dask_pool(executor, workers or usable_cores()) as pool:
-            yield pool
+        made = dask_pool(executor, n_workers)
     else:
         raise StudyError(
             f'executor {executor!r} is not known: "serial", "processes", "dask", the address of a Dask scheduler '
             "(tcp://host:port), or a concurrent.futures.Executor"
         )
+    with made as pool:
+        try:
+            yield pool
+        finally:
+            pool.stop()
 
 
 def usable_cores() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Serial:
-    """The process we are in."""
+class _Inline(Executor):
+    """The process and the thread we are in."""
 
-    workers = 1
-
-    def start(self, function: Function) -> None:
-        self._function = function
-
-    def submit(self, items: Sequence[Any]) -> Flight:
-        flight = Flight()
-        flight.set_result(outcome_of(self._function, list(items)))
-        return flight
-
-    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:  # noqa: ARG002 - never waits
-        return list(flights)
-
-    def translate(self, error: BaseException) -> BaseException:
-        return error
-
-    def stop(self) -> None:
-        pass
+    def submit(self, function: Any, /, *given: Any, **more: Any) -> Future[Any]:
+        future = Future[Any]()
+        future.set_result(function(*given, **more))
+        return future
 
 
 class _Adopted:
-    """An Executor of somebody else's."""
+    """An Executor, of somebody else's."""
 
     def __init__(self, executor: Executor, workers: int) -> None:
-        self._executor, self.workers = executor, 2 * workers  # the next is there when one is done
-        self._flights: list[Flight] = []
+        self._executor, self.workers = executor, workers
+        self._flying: dict[Future[Outcome], Batch] = {}
 
-    def start(self, function: Function) -> None:
-        self._function = function
-
-    def submit(self, items: Sequence[Any]) -> Flight:
+    def submit(self, batch: Batch) -> None:
         try:
-            flight = self._executor.submit(outcome_of, self._function, list(items))
+            self._flying[self._executor.submit(outcome_of, batch.function, batch.items)] = batch
         except RuntimeError as error:  # broken, or shut down
-            raise self.translate(error) from None
-        self._flights = [*(f for f in self._flights if not f.done()), flight]
-        return flight
+            raise is_lost(type(self._executor).__name__, error) from None
 
-    def wait(self, flights: Collection[Flight], timeout: float) -> list[Flight]:
-        done = wait(flights, timeout, FIRST_COMPLETED).done
-        return [flight for flight in flights if flight in done]
-
-    def translate(self, error: BaseException) -> BaseException:
-        if isinstance(error, BrokenExecutor | CancelledError | RuntimeError):
-            what = " ".join(str(error).split()) or type(error).__name__
-            return StudyError(
-                f"{type(self._executor).__name__} takes no more work: {what}; what was done is kept: run again with "
-                "another one"
-            )
-        return error
+    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
+        found: list[tuple[Batch, Outcome]] = []
+        for future in wait(self._flying, timeout, FIRST_COMPLETED).done:
+            try:
+                outcome = future.result()
+            except Exception as error:
+                outcome = is_lost(type(self._executor).__name__, error)
+            except BaseException as error:  # the function was interrupted
+                outcome = error
+            found.append((self._flying.pop(future), outcome))
+        return found
 
     def stop(self) -> None:
-        for flight in self._flights:
-            flight.cancel()
+        for future in self._flying:
+            future.cancel()
+        self._flying.clear()

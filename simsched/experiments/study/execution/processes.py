@@ -11,8 +11,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -21,12 +20,11 @@ from typing import Any, Final
 
 from simsched.base.errors import StudyError
 from simsched.base.signals import interrupt_later
-from simsched.experiments.study.execution.batch import Function, WorkerDiedError, name_of, packed, sendable
+from simsched.experiments.study.execution.batch import Batch, Outcome, WorkerDiedError, outcome_in, packed
 from simsched.experiments.study.execution.limits import allow_exit
 
 _READY: Final = b""
-_FAILED_STARTS: Final = 3  # in succession
-_KILLED_STARTS: Final = 30  # in succession, by signals: somebody may be killing at random
+_FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
 _SHORT: Final = 0.2  # s
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
 _END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
@@ -67,7 +65,7 @@ def kill_group(pid: int) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def serve(pipe: Connection, function: Function) -> None:
+def serve(pipe: Connection) -> None:
     """Run batches until the other end of the pipe is closed, which is when that process dies, too."""
     if hasattr(os, "setsid"):
         os.setsid()  # a group of its own, and no terminal whose Ctrl-C it would hear
@@ -78,7 +76,7 @@ def serve(pipe: Connection, function: Function) -> None:
     try:
         pipe.send_bytes(_READY)
         while True:
-            pipe.send_bytes(packed(function, pipe.recv()))
+            pipe.send_bytes(outcome_in(pipe.recv_bytes()))
     finally:  # nobody listens any more, or an item raised KeyboardInterrupt; threads of items are not waited for
         kill_group(os.getpid())
         os._exit(3)  # not that of a time limit
@@ -87,8 +85,7 @@ def serve(pipe: Connection, function: Function) -> None:
 def _watch() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    while parent.is_alive():
-        parent.join(_PATIENCE)
+    parent.join()
     kill_group(os.getpid())
     os._exit(0)
 
@@ -96,13 +93,13 @@ def _watch() -> None:
 class _Worker:
     """A process with its batch."""
 
-    def __init__(self, context: Any, function: Function) -> None:
+    batch: Batch
+    data: bytes
+
+    def __init__(self, context: Any) -> None:
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, function), name="study worker", daemon=True)
-        self.flight: Future[Any] | None = None
-        self.items: list[Any] = []
+        self.process = context.Process(target=serve, args=(theirs,), name="study worker", daemon=True)
         self.ready = False
-        self.begun = monotonic()
         try:
             self.process.start()
         except BaseException:
@@ -111,10 +108,17 @@ class _Worker:
         finally:
             theirs.close()  # so that the death of the process closes the pipe
 
-    def send(self) -> None:
-        self.begun = monotonic()
+    def begin(self, batch: Batch, data: bytes) -> None:
+        self.batch, self.data, self.idle, batch.begun = batch, data, False, monotonic()
         with suppress(OSError):  # it is dead, as will be heard next
-            self.pipe.send(self.items)
+            self.pipe.send_bytes(data)
+
+    def hear(self) -> bytes | None:
+        """Return what it says; None if it says no more."""
+        try:
+            return self.pipe.recv_bytes() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            return None
 
     def end(self) -> int | None:
         """End the process and all that it started; return its exit code."""
@@ -141,46 +145,36 @@ class Processes:
 
     def __init__(self, workers: int, preload: Sequence[str]) -> None:
         self._context = multiprocessing.get_context(start_method())
-        self._preload = preload
+        if start_method() == "forkserver":  # heard only before the first process of all
+            self._context.set_forkserver_preload([__name__, *preload])
         self.workers = workers
         self._crew: list[_Worker] = []
-        self._function: Function | None = None
+        self._done: list[tuple[Batch, Outcome]] = []
         self._failed_starts = 0
 
-    def start(self, function: Function) -> None:
-        """Make ready for a function; processes that have it are used again."""
-        if self._function is not function:
-            self.stop()
-            sendable(function, name_of(function))  # refused before a process is started
-            self._function = function
-            if start_method() == "forkserver":  # heard only before the first process of all
-                self._context.set_forkserver_preload([__name__, *self._preload])
-
-    def submit(self, items: Sequence[Any]) -> Future[Any]:
+    def submit(self, batch: Batch) -> None:
         """Begin a batch."""
-        sendable(items, f"an item of {name_of(self._function)}")
-        worker = next((worker for worker in self._crew if worker.flight is None), None) or self._new()
-        worker.flight, worker.items = Future(), list(items)
-        if worker.ready:
-            worker.send()
-        return worker.flight
+        data = packed(batch.function, batch.items)
+        worker = next((worker for worker in self._crew if worker.idle), None) or self._new()
+        worker.begin(batch, data)
 
-    def wait(self, flights: Collection[Future[Any]], timeout: float) -> list[Future[Any]]:
-        """Return those that are done, in the order given; wait for the first one, at most `timeout` seconds."""
-        pipes = {worker.pipe: worker for worker in self._crew}
-        ends = {worker.process.sentinel: worker for worker in self._crew}
-        heard = wait([*pipes, *ends], timeout)
+    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
+        """Return the batches that are done, each once; wait for the first one, at most `timeout` seconds."""
+        by = {end: worker for worker in self._crew for end in (worker.pipe, worker.process.sentinel)}
+        heard = wait([*by], 0.0 if self._done else timeout)
         with interrupt_later():  # half a message cannot be read on
-            for worker in [pipes[pipe] for pipe in pipes if pipe in heard]:
-                self._hear(worker)
-            for worker in [ends[end] for end in ends if end in heard]:
-                if worker in self._crew and not worker.pipe.poll():  # else there is something to be read first
+            for worker in dict.fromkeys(by[end] for end in by if end in heard):
+                said = worker.hear()
+                if said is None:
                     self._bury(worker)
-        return [flight for flight in flights if flight.done()]
-
-    def translate(self, error: BaseException) -> BaseException:
-        """Return what an error of a flight means."""
-        return error
+                elif said == _READY:
+                    worker.ready, self._failed_starts = True, 0
+                    worker.batch.begun = monotonic()  # its start does not count
+                else:
+                    self._done.append((worker.batch, pickle.loads(said)))
+                    worker.idle = True
+        found, self._done = self._done, []
+        return found
 
     def stop(self) -> None:
         """End all processes, whatever they are at."""
@@ -193,9 +187,8 @@ class Processes:
     def _new(self) -> _Worker:
         while True:
             start_forkserver()
-            assert self._function is not None
             try:
-                worker = _Worker(self._context, self._function)
+                worker = _Worker(self._context)
             except (EOFError, ConnectionError):  # the process that is copied died
                 self._note_failed_start(-signal.SIGKILL)
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
@@ -203,46 +196,22 @@ class Processes:
                 self._crew.append(worker)
                 return worker
 
-    def _note_failed_start(self, code: int | None) -> None:
-        """Give up after a few in succession, and say why."""
-        self._failed_starts += 1
-        killed = code is None or code < 0 or code == 255  # 255: the process that is copied was killed
-        if self._failed_starts < (_KILLED_STARTS if killed else _FAILED_STARTS):
-            return
-        if killed:
-            raise StudyError(
-                f"worker processes are killed as they start (exit code {code}), {self._failed_starts} in succession: "
-                "too little memory, or somebody ends them; what was done is kept: run again"
-            )
-        raise StudyError(
-            f"worker processes end as they start (exit code {code}; what they say stands above): a script that runs "
-            "studies needs `if __name__ == '__main__':` around what it does; or pass executor=\"serial\""
-        )
-
-    def _hear(self, worker: _Worker) -> None:
-        try:
-            data = worker.pipe.recv_bytes()
-        except (EOFError, OSError):
-            self._bury(worker)
-            return
-        if data == _READY:
-            worker.ready, self._failed_starts = True, 0
-            if worker.flight is not None:
-                worker.send()
-        elif worker.flight is not None:
-            flight, worker.flight = worker.flight, None
-            flight.set_result(pickle.loads(data))
-
     def _bury(self, worker: _Worker) -> None:
         """Tell of the batch whose worker died; one that had not begun goes to another."""
         self._crew.remove(worker)
-        seconds = monotonic() - worker.begun
         code = worker.end()
-        if worker.ready:
-            if worker.flight is not None:
-                worker.flight.set_exception(WorkerDiedError(code, seconds))
-            return
-        self._note_failed_start(code)
-        if worker.flight is not None:
-            heir = self._new()
-            heir.flight, heir.items = worker.flight, worker.items
+        if not worker.ready:
+            self._note_failed_start(code)
+            self._new().begin(worker.batch, worker.data)
+        elif not worker.idle:
+            self._done.append((worker.batch, WorkerDiedError(code)))
+
+    def _note_failed_start(self, code: int | None) -> None:
+        """Give up after a few in succession, and say why."""
+        self._failed_starts += 1
+        if self._failed_starts >= _FAILED_STARTS:
+            raise StudyError(
+                f"worker processes end as they start (exit code {code}), {self._failed_starts} in succession: too "
+                "little memory, somebody kills them, or, if they say so above, a script without `if __name__ == "
+                "'__main__':` around what it does; what was done is kept: run again, or pass executor=\"serial\""
+            )
