@@ -275,5 +275,5 @@ def test_no_pool_copies_this_process():
     calls = {(path.name, ast.unparse(node)) for path in paths for node in ast.walk(ast.parse(path.read_text()))
              if isinstance(node, ast.Call)}  # fmt: skip
     pools = [call for call in calls if call[1].startswith(("ProcessPoolExecutor(", "partial(ProcessPoolExecutor"))]
-    assert len(pools) >= 3
+    assert len(pools) >= 2
     assert [call for call in pools if "get_context" not in call[1]] == []
