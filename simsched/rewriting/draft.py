@@ -302,7 +302,3 @@ def _order(draft: Draft) -> tuple[str, ...]:
             if not waiting[reader]:
                 ready.append(reader)
     return tuple(ready)
-
-
-def _ranks(draft: Draft) -> Mapping[str, int]:
-    return {name: i for i, name in enumerate(draft.order())}

@@ -1,14 +1,15 @@
 """What a substitution rule is, and what several rules ask of a draft."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Final, Protocol
+from itertools import combinations, pairwise
+from typing import Final, Protocol, TypeVar
 
 from simsched.rewriting.draft import Draft, Row
 from simsched.rewriting.splitting import carries_all
 
+T = TypeVar("T")
 Match = tuple[str, ...]
 
 ACTIVATIONS: Final = (
@@ -35,6 +36,11 @@ class Rule(Protocol):
         ...
 
 
+def always(_draft: Draft, _match: Match) -> bool:
+    """Say that a substitution is possible wherever it was found."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Substitution:
     """A rule made of functions: where it may be possible, what comes out, and whether it is possible there.
@@ -45,7 +51,7 @@ class Substitution:
     name: str
     find: Callable[[Draft], Iterator[Match]]
     make: Callable[[Draft, Match], Draft | None]
-    holds: Callable[[Draft, Match], bool] = lambda _draft, _match: True
+    holds: Callable[[Draft, Match], bool] = always
 
     def matches(self, draft: Draft) -> Iterator[Match]:
         """Yield the names of the operators of each possible substitution, in an order that the draft fixes."""
@@ -84,15 +90,34 @@ def followed(draft: Draft, kinds: Sequence[str]) -> Iterator[Match]:
                 yield name, follower
 
 
-def pairs_in(groups: Iterator[tuple[object, str]]) -> Iterator[Match]:
-    """Yield all pairs of names that stand beside equal keys, in their order."""
-    found: dict[object, list[str]] = {}
-    for key, name in groups:
+def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[Match]:
+    """Yield all pairs of names that have equal keys, in their order."""
+    found: dict[Hashable, list[str]] = {}
+    for name, key in keys.items():
         found.setdefault(key, []).append(name)
     for names in found.values():
-        for i, first in enumerate(names):
-            for second in names[i + 1 :]:
-                yield first, second
+        yield from combinations(names, 2)
+
+
+def two_of(known: Mapping[str, T], match: Match) -> tuple[T, T] | None:
+    """Return what is known of the first two operators of a match, None unless that is so of two."""
+    first, second = match[:2]
+    return (known[first], known[second]) if first != second and first in known and second in known else None
+
+
+def alike(
+    name: str,
+    keys: Callable[[Draft], Mapping[str, Hashable]],
+    make: Callable[[Draft, Match], Draft | None],
+    holds: Callable[[Draft, Match], bool] = always,
+) -> Substitution:
+    """Return the rule of two operators with equal keys, if something else `holds` of them too."""
+
+    def are_alike(draft: Draft, match: Match) -> bool:
+        two = two_of(draft.about(keys), match)
+        return two is not None and two[0] == two[1] and holds(draft, match)
+
+    return Substitution(name, lambda draft: pairs_in(draft.about(keys)), make, are_alike)
 
 
 def pairs_that_end_in(draft: Draft, kind: str) -> Iterator[Match]:

@@ -53,9 +53,8 @@ from types import MappingProxyType
 from typing import Final
 
 from simsched.rewriting.rule import Rule
-from simsched.rewriting.rules_conv import R2, R3, R4, R5, R6, R7, R8
 from simsched.rewriting.rules_fusion import R1, R11, R12, R13
-from simsched.rewriting.rules_matmul import R9, R10
+from simsched.rewriting.rules_products import R2, R3, R4, R5, R6, R7, R8, R9, R10
 
 __all__ = ["RULES", "Rule"]
 

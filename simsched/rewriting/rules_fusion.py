@@ -1,6 +1,6 @@
 """Rules about activations, elementwise operators and concatenations: R1, R11, R12 and R13."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -172,17 +172,19 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
     return sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
 
 
-def _related(draft: Draft, kind: str) -> Iterator[tuple[object, str]]:
-    """Yield activations beside what they read, or what that was made from if it is all of a tensor."""
+def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
+    """Return what activations read, or what that was made from if it is all of a tensor."""
+    found: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
         if _is_activation(draft, name, kind, row.operator.dtype):
             read = row.reads[0]
             if read.slice is not None:
-                yield (row.operator.dtype, read.producer), name
+                found[name] = row.operator.dtype, read.producer
             elif read.producer in draft.rows and len(draft.rows[read.producer].reads) == 1:
                 origin = draft.rows[read.producer].reads[0]
-                yield (row.operator.dtype, row.operator.output_shape, origin[:2]), name
+                found[name] = row.operator.dtype, row.operator.output_shape, origin[:2]
+    return found
 
 
 def _axis_of_pair(draft: Draft, match: Match) -> int | None:

@@ -181,16 +181,12 @@ def sum_of(total: Operator, name: str, shape: Shape, flops: float) -> Operator:
     )  # fmt: skip
 
 
-def with_activation(attributes: Mapping[str, Any], op: Operator) -> dict[str, Any]:
-    """Return attributes with the activation of an operator, if it has one."""
-    if "activation" not in op.attributes:
-        return dict(attributes)
-    return {**attributes, "activation": op.attributes["activation"]}
-
-
-def most_blocks(ops: Sequence[Operator]) -> Operator:
-    """Return the first of the operators that have the most thread blocks."""
-    return max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels))
+def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:
+    """Return the operator that does what `ops` did and their sum, `total`, whose name and activation it has."""
+    if "activation" in total.attributes:
+        attributes = {**attributes, "activation": total.attributes["activation"]}
+    largest = max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels))
+    return made_from((*ops, total), total.name, attributes=attributes, like=largest, **sizes)
 
 
 def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]:
