@@ -88,10 +88,7 @@ def calibrate(
 
 
 def recalibrate(
-    calibration: Calibration,
-    replays: Sequence[Replay],
-    *,
-    rng: np.random.Generator | int = 0,
+    calibration: Calibration, replays: Sequence[Replay], *, rng: np.random.Generator | int = 0
 ) -> Calibration:
     """Fit times of operators and parameters again, with further runs of the graph.
 
@@ -125,9 +122,7 @@ def recalibrate(
             require_same(run.graph, calibration.graph, f"run {run.name!r}")
     count = int(calibration.provenance.get("runs", "0")) + len(more)
     start = replace(
-        calibration,
-        graph=calibration.graph or more[0].graph,
-        provenance={**calibration.provenance, "runs": str(count)},
+        calibration, graph=calibration.graph or more[0].graph, provenance={**calibration.provenance, "runs": str(count)}
     )
     runs = (*calibration.runs, *more)
     if not calibration.times:

@@ -1,6 +1,6 @@
 """`Calibration`: a cluster whose parameters and operator times were fitted to measurements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -148,19 +148,11 @@ class Calibration(Checked, Document):
 
         Those of a graph are found once for each device and kept while the graph lives. O(V), then O(len(ops)).
         """
-        found = self._known.get(id(graph))
-        if found is None or found[0]() is not graph:
-            known: dict[Device, Floats] = {}
-            found = self._known[id(graph)] = (ref(graph, self._forget(self._known, id(graph))), known)
+        known: dict[Device, Floats] = _remembered(self._known, graph, dict)
         plain = replace(device, name="gpu0") if device.name != "gpu0" else device
-        if plain not in found[1]:
-            found[1][plain] = np.array([self(op, device) for op in graph.operators])
-        times: Floats = found[1][plain][ops]
-        return times
-
-    @staticmethod
-    def _forget(kept: dict[int, Any], key: int) -> Any:
-        return lambda _: kept.pop(key, None)
+        if plain not in known:
+            known[plain] = np.array([self(op, device) for op in graph.operators])
+        return known[plain][ops]
 
     def apply(self, graph: OpGraph) -> OpGraph:
         """Return a graph with what was measured in place of what it had.
@@ -177,19 +169,16 @@ class Calibration(Checked, Document):
             between two of them the bytes that were moved. Others keep all but their time, which a call says. The
             graph itself if it is applied already; for the same graph always the same object.
         """
-        found = self._applied.get(id(graph))
-        if found is not None and found[0]() is graph:
-            kept: OpGraph = found[1] if found[1] is not None else graph
-            return kept
-        device = self.cluster.devices[0]
-        operators = [self._measured(op, device) for op in graph.operators]
-        applied = graph
-        if any(new is not old for new, old in zip(operators, graph.operators, strict=True)):
-            applied = OpGraph(operators, self._edges(graph), graph.name)
-            self._applied[id(applied)] = (ref(applied, self._forget(self._applied, id(applied))), None)
-        self._applied[id(graph)] = (
-            ref(graph, self._forget(self._applied, id(graph))), None if applied is graph else applied
-        )  # fmt: skip
+        applied: OpGraph | None = _remembered(self._applied, graph, lambda: self._apply(graph))
+        return graph if applied is None else applied
+
+    def _apply(self, graph: OpGraph) -> OpGraph | None:
+        """Return the graph with what was measured, None if it has that already."""
+        operators = [self._measured(op, self.cluster.devices[0]) for op in graph.operators]
+        if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
+            return None
+        applied = OpGraph(operators, self._edges(graph), graph.name)
+        _remembered(self._applied, applied, lambda: None)
         return applied
 
     def _measured(self, op: Operator, device: Device) -> Operator:
@@ -256,6 +245,15 @@ class Calibration(Checked, Document):
         for name in ("parameters", "microbenchmarked"):
             own[name] = tuple(row for row in own.get(name, ()) if row.name not in RETIRED)
         return cls(prior=prior, graph=graph, runs=made, **{"residuals": (), **own})
+
+
+def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
+    """Return what is kept of a graph as long as there is that graph, made when it is first asked for."""
+    key = id(graph)
+    found = kept.get(key)
+    if found is None or found[0]() is not graph:
+        found = kept[key] = ref(graph, lambda _: kept.pop(key, None)), make()
+    return found[1]
 
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:

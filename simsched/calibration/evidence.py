@@ -199,9 +199,6 @@ class MeasuredRun:
         between = np.clip(self.launches[rows + 1, 0] - self.launches[rows, 1], 0.0, gap)
         return self._by_operator(self.launches) + added(op[rows], between, len(self.graph))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != _KEPT}
-
     def _by_operator(self, launches: Floats) -> Floats:
         return added(self.program.launch_op, launches[:, 1] - launches[:, 0], len(self.graph))
 

@@ -72,10 +72,7 @@ def _middle(values: Floats, weights: Floats, spread: Floats) -> float:
 
 
 def refit(
-    runs: Sequence[MeasuredRun],
-    cluster: Cluster,
-    beliefs: Mapping[str, Belief],
-    identified: Container[str] = (),
+    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: Mapping[str, Belief], identified: Container[str] = ()
 ) -> tuple[Fit, Floats]:
     """Fit times of operators and parameters of devices to runs of a graph, by turns.
 

@@ -85,12 +85,7 @@ SOLO: Final = ("saturating_warps", "bandwidth", "block_spread", "kernel_latency"
 """Those that say how the time of a kernel alone depends on the number of its blocks."""
 RATES: Final = ("bandwidth", "link.bandwidth", "copy_rate")
 """Those of which data sheets and drivers say the most that is possible."""
-SHARING: Final = (
-    *SOLO,
-    "least_sm_share",
-    "interleave",
-    *INTERFERENCE,
-)
+SHARING: Final = (*SOLO, "least_sm_share", "interleave", *INTERFERENCE)
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
@@ -142,15 +137,9 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     found = cluster.replace_devices(**changes, interference=interference)
     if not cluster.links or not any(name in values for name in LINKS):
         return found
-    factor = {name: _over(values.get(name), value_of(cluster, name)) for name in LINKS}
+    latency, bandwidth = (_over(values.get(name), value_of(cluster, name)) for name in LINKS)
     links = tuple(
-        (
-            a,
-            b,
-            replace(
-                link, latency=link.latency * factor["link.latency"], bandwidth=link.bandwidth * factor["link.bandwidth"]
-            ),
-        )
+        (a, b, replace(link, latency=link.latency * latency, bandwidth=link.bandwidth * bandwidth))
         for a, b, link in cluster.links
     )
     return replace(found, links=links)

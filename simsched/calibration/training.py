@@ -1,6 +1,6 @@
 """Schedules at random, to calibrate on and to predict."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -8,8 +8,10 @@ from simsched.base.errors import BackendError
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import operator_times
 from simsched.model.graph import OpGraph
+from simsched.model.graph.structure import longest_from
 from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
+from simsched.schedulers.listing import place_of
 
 _MOST_STREAMS: Final = 32
 _EAGER_STREAMS: Final = 4  # at least, of a schedule that keeps the device full
@@ -49,18 +51,11 @@ def random_schedule(
     devices = tuple(device.name for device in cluster.devices)
     if execution == "stages":
         stage, stream = _stages(graph, order, n_streams)
-        return Schedule.from_columns(
-            graph, order, devices, stream=stream, stage=stage, group=stream, execution=execution, scheduler=name
-        )
-    return Schedule.from_columns(
-        graph,
-        order,
-        devices,
-        device=rng.integers(len(cluster), size=len(order)),
-        stream=rng.integers(n_streams, size=len(order)),
-        execution=execution,
-        scheduler=name,
-    )
+        columns: dict[str, Any] = {"stream": stream, "stage": stage, "group": stream}
+    else:
+        columns = {"device": rng.integers(len(cluster), size=len(order))}
+        columns["stream"] = rng.integers(n_streams, size=len(order))
+    return Schedule.from_columns(graph, order, devices, **columns, execution=execution, scheduler=name)
 
 
 def training_schedule(graph: OpGraph, cluster: Cluster, i: int, *, rng: np.random.Generator | int) -> Schedule:
@@ -88,15 +83,8 @@ def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
 def _eager_order(graph: OpGraph, cluster: Cluster, rng: np.random.Generator) -> list[int]:
     """Return a topological order by falling length of the longest path to an end, with an error for each operator."""
     times = operator_times(graph, cluster.devices[0]) * np.exp(_RANK_SPREAD * rng.standard_normal(len(graph)))
-    rank = times.copy()
-    ptr, out = graph.outgoing
-    order = graph.order_index.tolist()
-    for op in reversed(order):
-        readers = graph.dst[out[ptr[op] : ptr[op + 1]]]
-        rank[op] += max(rank[readers], default=0.0)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    found: list[int] = np.lexsort((place, -rank)).tolist()
+    turn = place_of(graph.order_index)
+    found: list[int] = np.lexsort((turn, -longest_from(graph, times))).tolist()
     return found
 
 

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.imported import Imported
@@ -16,9 +16,6 @@ from simsched.model.graph import OpGraph
 from simsched.model.schedule import Schedule
 from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
-
-if TYPE_CHECKING:
-    from simsched.simulator import Evaluator, StageLatency
 
 __all__ = [
     "FAST_UP_TO",
@@ -31,29 +28,6 @@ __all__ = [
     "scheduler_name",
     "takes",
 ]
-
-
-def _stage_latency(graph: OpGraph, cluster: Cluster, cost: CostModel, *, device: str | None = None) -> "StageLatency":
-    from simsched.simulator import StageLatency
-
-    return StageLatency(graph, cluster, _or_none(cost), device=device)
-
-
-def _makespan(plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
-    from simsched.simulator import simulate
-
-    return simulate(plan, cluster, _or_none(cost)).makespan
-
-
-def _evaluator(plan: Schedule, cluster: Cluster, cost: CostModel) -> "Evaluator":
-    from simsched.simulator import Evaluator
-
-    return Evaluator(plan, cluster, _or_none(cost))
-
-
-def _or_none(cost: CostModel) -> CostModel | None:
-    """Return None for the default model, of which the simulator keeps more between calls."""
-    return None if cost is default_cost else cost
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -73,7 +47,12 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
 
     @wraps(function)
     def with_tools(*arguments: Any, **options: Any) -> Schedule:
-        return function(*arguments, tools=Tools(_stage_latency, _makespan, _evaluator, schedule), **options)
+        from simsched.simulator import Evaluator, StageLatency, simulate
+
+        def makespan(plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
+            return simulate(plan, cluster, cost).makespan
+
+        return function(*arguments, tools=Tools(StageLatency, makespan, Evaluator, schedule), **options)
 
     rest = [p for name, p in signature.parameters.items() if name != "tools"]
     with_tools.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
@@ -87,28 +66,14 @@ class _Equipped(Imported[Scheduler]):
         return equipped(function)
 
 
+_MODULES: Final = {
+    "sequential": "sequential", "round-robin": "round_robin", "greedy": "greedy", "lios": "lios", "lios-rand1": "lios",
+    "lios-rand2": "lios", "lios-rand": "lios", "heft": "heft", "peft": "peft", "etf": "etf", "ios": "ios",
+    "inter-lp": "hios", "hios-lp": "hios", "inter-mr": "hios", "hios-mr": "hios", "nimble": "nimble", "opara": "opara",
+    "autograph": "autograph", "search": "search",
+}  # fmt: skip
 SCHEDULERS: Final = _Equipped(
-    {
-        "sequential": "simsched.schedulers.sequential:sequential",
-        "round-robin": "simsched.schedulers.round_robin:round_robin",
-        "greedy": "simsched.schedulers.greedy:greedy",
-        "lios": "simsched.schedulers.lios:lios",
-        "lios-rand1": "simsched.schedulers.lios:lios_rand1",
-        "lios-rand2": "simsched.schedulers.lios:lios_rand2",
-        "lios-rand": "simsched.schedulers.lios:lios_rand",
-        "heft": "simsched.schedulers.heft:heft",
-        "peft": "simsched.schedulers.peft:peft",
-        "etf": "simsched.schedulers.etf:etf",
-        "ios": "simsched.schedulers.ios:ios",
-        "inter-lp": "simsched.schedulers.hios:inter_lp",
-        "hios-lp": "simsched.schedulers.hios:hios_lp",
-        "inter-mr": "simsched.schedulers.hios:inter_mr",
-        "hios-mr": "simsched.schedulers.hios:hios_mr",
-        "nimble": "simsched.schedulers.nimble:nimble",
-        "opara": "simsched.schedulers.opara:opara",
-        "autograph": "simsched.schedulers.autograph:autograph",
-        "search": "simsched.schedulers.search:search",
-    }
+    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}
 )
 """Schedulers by name; the module of one is imported when it is asked for."""
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})

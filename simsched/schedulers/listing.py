@@ -12,7 +12,7 @@ from simsched.base.errors import SchedulerError
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import CostModel, operator_times
 from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats, Ints, distinct
+from simsched.model.graph.columns import Floats, Indices, Ints, distinct
 from simsched.model.schedule import Schedule
 
 
@@ -67,16 +67,17 @@ def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:
 
 def readers(graph: OpGraph) -> list[list[int]]:
     """Return the consumers of each operator in graph order, each once."""
-    ptr, edges = graph.outgoing
-    targets, bounds = graph.dst[edges].tolist(), ptr.tolist()
-    return [sorted(set(targets[a:b])) for a, b in pairwise(bounds)]
+    return _others(*graph.outgoing, graph.dst)
 
 
 def sources(graph: OpGraph) -> list[list[int]]:
     """Return the producers that each operator reads from, in graph order, each once."""
-    ptr, edges = graph.incoming
-    origins, bounds = graph.src[edges].tolist(), ptr.tolist()
-    return [sorted(set(origins[a:b])) for a, b in pairwise(bounds)]
+    return _others(*graph.incoming, graph.src)
+
+
+def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
+    others = ends[edges].tolist()
+    return [sorted(set(others[a:b])) for a, b in pairwise(ptr.tolist())]
 
 
 def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
@@ -146,19 +147,12 @@ def captured(
     stream = np.asarray(streams, np.int64)
     crossing = stream[graph.src] != stream[graph.dst]
     pairs = distinct(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
+    makespan = _makespan(graph, operator_times(graph, device, cost).tolist(), order, streams)
     return Schedule.from_columns(
-        graph,
-        order,
-        [device.name],
-        stream=stream[np.asarray(order)],
-        execution="graph",
-        estimate=require_finite(
-            scheduler, _makespan(graph, operator_times(graph, device, cost).tolist(), order, streams)
-        ),
-        scheduler=scheduler,
-        events=events,
+        graph, order, [device.name], stream=stream[np.asarray(order)], execution="graph", events=events,
+        estimate=require_finite(scheduler, makespan), scheduler=scheduler,
         search={**search, "streams": len(set(streams)), "waits": len(pairs)},
-    )
+    )  # fmt: skip
 
 
 def _makespan(graph: OpGraph, times: list[float], order: Sequence[int], streams: Sequence[int]) -> float:

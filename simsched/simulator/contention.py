@@ -390,13 +390,7 @@ def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float
 
 
 def go_on_alone(
-    work: Work,
-    cohorts: Rows[Cohort],
-    now: float,
-    residency: int,
-    sms: int,
-    sm_share: float,
-    spread: float,
+    work: Work, cohorts: Rows[Cohort], now: float, residency: int, sms: int, sm_share: float, spread: float
 ) -> float:
     """Let a kernel by itself issue what fits, at the end of an instant; return when its next blocks end."""
     if work.skipped:

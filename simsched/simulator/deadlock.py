@@ -11,7 +11,7 @@ _SHOWN = 6
 
 
 def deadlock(
-    program: Program, host_at: Sequence[int], lanes: Sequence[tuple[int, int, int]], issued: Sequence[bool]
+    program: Program, host_at: Sequence[int], lanes: Sequence[tuple[int, int]], issued: Sequence[bool]
 ) -> DeadlockError:
     """Return the error that names what waits for what.
 
@@ -20,27 +20,21 @@ def deadlock(
     host_at
         Instruction at which each host thread stands; its end if it is through.
     lanes
-        (device, stream, instruction) of each stream that is held up.
+        (stream, instruction) of each stream that is held up.
     issued
         For each event, whether its record has been issued.
     """
     texts = []
-    for t, i in enumerate(host_at):
-        if i == program.thread_ptr[t + 1]:
-            continue
+    waiting = [(f"host thread {t}", i) for t, i in enumerate(host_at) if i != program.thread_ptr[t + 1]]
+    for who, i in waiting + [(f"stream {stream}", i) for stream, i in lanes]:
         device = program.devices[program.device[i]]
         if program.action[i] == BARRIER:
-            texts.append(f"host thread {t} at a barrier of {device}")
+            texts.append(f"{who} at a barrier of {device}")
+        elif program.action[i] in (LAUNCH, COPY):
+            texts.append(f"{_next_launch(program, i, who)} on {device} behind others of its hardware queue")
         else:
-            before = _next_launch(program, i, f"host thread {t}")
-            texts.append(f"{before} on {device} for {_event(program, int(program.argument[i]), issued)}")
-    for device_number, stream, i in lanes:
-        device = program.devices[device_number]
-        before = _next_launch(program, i, f"stream {stream}")
-        if program.action[i] in (LAUNCH, COPY):
-            texts.append(f"{before} on {device} behind others of its hardware queue")
-        else:
-            texts.append(f"{before} on {device} for {_event(program, int(program.argument[i]), issued)}")
+            event = _event(program, int(program.argument[i]), issued)
+            texts.append(f"{_next_launch(program, i, who)} on {device} for {event}")
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return DeadlockError(f"deadlock in {program.graph.name!r}: waiting are {'; '.join(texts[:_SHOWN])}{more}")
 

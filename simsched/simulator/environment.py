@@ -65,12 +65,6 @@ class Instants(simpy.Environment):
         event.callbacks.append(run)
         return event
 
-    def peek(self) -> float:
-        """Return the time of the next event."""
-        if self._instant:
-            return float(self._now)
-        return self._later[0][0] if self._later else inf
-
     def step(self) -> None:
         """Process the next event."""
         if not self._instant:

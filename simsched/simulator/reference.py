@@ -118,7 +118,7 @@ class Reference:
             while True:
                 env.step()
         ends = self._program.thread_ptr[1:].tolist()
-        lanes = [(lane.device, lane.row.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
+        lanes = [(lane.row.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
         if lanes or self._host_at != ends:
             raise deadlock(self._program, self._host_at, lanes, [mark.issued.triggered for mark in self._marks])
         return Trace(self._program, self._cluster, self._rows, curves_of(self._s))

@@ -108,7 +108,7 @@ class Memory:
         lanes = self.state["lanes"]
         stuck = lanes[lanes["head"] < lanes["tail"]]
         waiting = self.state["items"]["code"][stuck["head"]] >> 2
-        held = list(zip(stuck["device"].tolist(), stuck["stream"].tolist(), waiting.tolist(), strict=True))
+        held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
         issued = self.state["events"]["issued"] < inf
         return deadlock(self._program, self.state["hosts"]["at"].tolist(), held, issued.tolist())
 

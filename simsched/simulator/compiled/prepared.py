@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.cluster.routing import Routes
-from simsched.model.costmodel import CostModel
+from simsched.model.costmodel import CostModel, default_cost
 from simsched.model.graph.columns import Ints
 from simsched.model.program import COPY, LAUNCH, Program
 from simsched.model.trace import Load, Trace
@@ -226,16 +226,14 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
 
 
 def launches_of(
-    plan: Plan,
-    cost: CostModel | None,
-    jitter: Jitter | None = None,
-    rng: np.random.Generator | int | None = None,
+    plan: Plan, cost: CostModel | None, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None
 ) -> Array:
     """Return the launches of a plan; those with the default cost model and without jitter are kept."""
-    if cost is None and jitter is None and plan.launches is not None:
+    is_kept = (cost is None or cost is default_cost) and jitter is None
+    if is_kept and plan.launches is not None:
         return plan.launches
     launches = demand(plan.program, plan.cluster, cost, jitter, rng)
-    if cost is None and jitter is None:
+    if is_kept:
         plan.launches = launches
     return launches
 
