@@ -256,7 +256,5 @@ class Run:
         start(self._plan.argument[i], now)
 
     def _hung(self) -> BackendError:
-        lanes = [
-            (self._plan.device[items[0]], self._plan.stream[items[0]], items[0]) for items in self._queues if items
-        ]
+        lanes = [(self._plan.stream[items[0]], items[0]) for items in self._queues if items]
         return BackendError(str(deadlock(self._plan.program, self._pc, lanes, self._issued)))
