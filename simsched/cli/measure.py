@@ -258,7 +258,7 @@ def replay_trace(
 def _busy_table(found: "TraceReplay") -> Any:
     """Return how busy the streams are."""
     rows = [(r.device, str(r.stream), str(r.operators),
-             *(f"{time:.1f}" for time in (r.measured, r.simulated, r.measured_end, r.simulated_end)))
+             *(f"{time:.1f}" for time in (r.measured_us, r.simulated_us, r.measured_end_us, r.simulated_end_us)))
             for r in found.busy]  # fmt: skip
     headings = ("device", "stream", "operators", "busy measured", "busy simulated", "end measured", "end simulated")
     return out.table(f"{found.traced.graph.name}, us", headings, rows, slice(1, None))

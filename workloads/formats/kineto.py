@@ -81,8 +81,8 @@ def read_kineto(
     FileError
         If the file cannot be read.
     FormatError
-        If it is not such a trace, or does not fit the graph or `captured`; the message names the line, or the first
-        operator that does not fit.
+        If it is not such a trace, or does not fit the graph or `captured`; the message names the line, the event, or
+        the first operator that does not fit.
     UnknownNameError
         If `level` or `duration` is none of the above.
 
@@ -173,8 +173,7 @@ def _runs(
     names = list(graph.names if isinstance(graph, OpGraph) else graph)
     wanted = dict.fromkeys(names)
     found = joined.annotations
-    is_wanted = np.array([name in wanted for name in found.names], bool)
-    marks = found.take(np.flatnonzero(is_wanted[found.name])) if len(found) else found
+    marks = found.take(np.flatnonzero(found.are(wanted.__contains__)))
     if len(marks):
         return by_annotation(joined, names, Nesting(marks))
     kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None

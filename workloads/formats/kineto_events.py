@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from functools import partial
 from math import prod
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,13 @@ _first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
 _graph_launch = re.compile(r"(cu(da)?|hip)GraphLaunch").match
 
 # Releases before 1.11 called the categories otherwise.
-_HOST: Final = ("cpu_op", "Operator")
-_ANNOTATION: Final = ("user_annotation",)
-_CALL: Final = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver")
+_HOSTS: Final = (
+    ("cpu_op", "Operator"),
+    ("user_annotation",),
+    ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver"),
+)  # operators, annotations, calls
 _SYNC: Final = "cuda_sync"
+_SYNC_FIELDS: Final = ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device")
 _KERNEL: Final = ("kernel", "Kernel")
 _COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
 
@@ -43,43 +47,41 @@ class MeasuredKind(NamedTuple):
     nbytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostEvents:
-    """Operators or annotations on the host's threads; times in ns, `name` indexes `names`."""
+class Columns:
+    """Events as arrays of one length, beside tuples of what they index."""
+
+    def take(self, rows: Ints) -> Self:
+        """Return some of the events."""
+        names = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]  # type: ignore[arg-type]
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class HostEvents(Columns):
+    """Operators, annotations, or calls of the runtime and driver; times in ns, `name` indexes `names`.
+
+    `correlation` 0 and `external` 0 stand for none.
+    """
 
     start: Ints
     end: Ints
     thread: Ints
     external: Ints
     name: Ints
+    correlation: Ints
     names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Ints) -> "HostEvents":
-        """Return some of the events."""
-        return HostEvents(
-            self.start[rows], self.end[rows], self.thread[rows], self.external[rows], self.name[rows], self.names
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Calls of the runtime and driver, times in ns; `correlation` 0: it has none; `name` indexes `names`."""
-
-    correlation: Ints
-    start: Ints
-    end: Ints
-    thread: Ints
-    external: Ints
-    name: Ints
-    names: tuple[str, ...]
+    def are(self, holds: Callable[[str], Any]) -> npt.NDArray[np.bool_]:
+        """Return of which events the name is such."""
+        return np.array([bool(holds(name)) for name in self.names], bool)[self.name]
 
     @property
     def of_graph(self) -> npt.NDArray[np.bool_]:
         """Whether each launches a captured graph."""
-        return np.array([_graph_launch(name) is not None for name in self.names], bool)[self.name]
+        return self.are(_graph_launch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,8 @@ class Syncs:
     device: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Activities:
+@dataclass(frozen=True)
+class Activities(Columns):
     """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0."""
 
     start: Ints
@@ -114,11 +116,6 @@ class Activities:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Ints) -> "Activities":
-        """Return some of the activities."""
-        names = [name for name in self.__dataclass_fields__ if name != "kinds"]
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
-
 
 @dataclass(frozen=True, slots=True)
 class Events:
@@ -129,7 +126,7 @@ class Events:
 
     operators: HostEvents
     annotations: HostEvents
-    calls: Calls
+    calls: HostEvents
     syncs: Syncs
     activities: Activities
     threads: tuple[tuple[Any, Any], ...]
@@ -146,7 +143,7 @@ def read_events(text: str, source: str) -> Events:
     Raises
     ------
     FormatError
-        If it is not such a trace; the message names the line, or the event and the field.
+        If it is not such a trace; the message names the line, or the event by number and the field.
     """
     peeked = [float(m.group(1)) for m, _ in zip(_first_times(text), range(_PEEKED), strict=False)]
     exact = max(peeked, default=0.0) >= _EXACT_FLOAT
@@ -157,7 +154,7 @@ def read_events(text: str, source: str) -> Events:
 
 
 def _collect(text: str, source: str, exact: bool) -> Events:
-    found = _Collector(text, source)
+    found = _Collector(source)
     return found.events(walk(text, source, found.readers, exact=exact))
 
 
@@ -180,44 +177,27 @@ class _Collector:
     the garbage collector to visit again and again, which takes as long as all the rest.
     """
 
-    def __init__(self, text: str, source: str) -> None:
-        self._text = text
+    def __init__(self, source: str) -> None:
         self._source = source
         self._names, self._threads, self._kinds = _Codes(), _Codes(), _Codes()
         self._first_of_kind: list[int] = []
-        self._host: list[Any] = []
-        self._annotations: list[Any] = []
-        self._calls: list[Any] = []
+        self._hosts: tuple[list[Any], ...] = ([], [], [])
         self._syncs: list[Any] = []
         self._activities: list[Any] = []
         self.readers: Readers = (
-            dict.fromkeys(_HOST, self._on_host)
-            | dict.fromkeys(_ANNOTATION, self._on_annotation)
-            | dict.fromkeys(_CALL, self._on_call)
+            {cat: partial(self._on_host, rows) for cats, rows in zip(_HOSTS, self._hosts, strict=True) for cat in cats}
             | {_SYNC: self._on_sync}
             | dict.fromkeys(_KERNEL, self._on_kernel)
             | dict.fromkeys(_COPY, self._on_copy)
         )
 
-    def _on_host(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        name = self._names[event["name"]]
-        thread = self._threads[event["pid"], event["tid"]]
-        self._host.extend((at, event["ts"], event["dur"], thread, _external(args), name))
-
-    def _on_annotation(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        name = self._names[event["name"]]
-        thread = self._threads[event["pid"], event["tid"]]
-        self._annotations.extend((at, event["ts"], event["dur"], thread, _external(args), name))
-
-    def _on_call(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+    def _on_host(self, rows: list[Any], at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         name, thread = self._names[event["name"]], self._threads[event["pid"], event["tid"]]
         correlation = args.get("correlation", 0)
-        self._calls.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
+        rows.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
 
     def _on_sync(self, _at: int, _event: dict[str, Any], args: dict[str, Any]) -> None:
-        keys = ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device")
-        values = [args.get(key, -1) for key in keys]
-        self._syncs.extend((args.get("correlation", 0), *values))
+        self._syncs.extend((args.get("correlation", 0), *[args.get(key, -1) for key in _SYNC_FIELDS]))
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
@@ -235,24 +215,15 @@ class _Collector:
         self._activities.extend(
             (
                 at, event["ts"], event["dur"], get("device", 0), get("stream", 0), args["correlation"],
-                get("External id") or get("external id", 0), get("graph node id", 0), kind,
+                _external(args), get("graph node id", 0), kind,
             )
         )  # fmt: skip
 
     def events(self, header: dict[str, Any]) -> Events:
         """Return what was taken, checked."""
-        try:
-            for name in self._names:
-                _require_name(name)
-        except FormatError as error:
-            raise FormatError(f"{self._source}: {error}") from None
-        operators, annotations = self._host_events(self._host), self._host_events(self._annotations)
-        at, start, duration, thread, external, name, correlation = (self._calls[k::7] for k in range(7))
-        begin = self._times(start, at, "ts", _LATEST)
-        calls = Calls(
-            _ids(correlation), begin, begin + self._times(duration, at, "dur", _LONGEST), np.array(thread, np.int64),
-            _ids(external), np.array(name, np.int64), tuple(self._names),
-        )  # fmt: skip
+        for name in self._names:
+            _require_name(name, self._source)
+        operators, annotations, calls = map(self._host_events, self._hosts)
         syncs = Syncs(_ids(self._syncs[::5]), *(_ids(self._syncs[k::5], -1) for k in range(1, 5)))
         rows = self._activities
         at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
@@ -264,20 +235,21 @@ class _Collector:
         return Events(operators, annotations, calls, syncs, activities, tuple(self._threads), header)
 
     def _host_events(self, rows: list[Any]) -> HostEvents:
-        at, start, duration, thread, external, name = (rows[k::6] for k in range(6))
+        at, start, duration, thread, external, name, correlation = (rows[k::7] for k in range(7))
         begin = self._times(start, at, "ts", _LATEST)
-        end = begin + self._times(duration, at, "dur", _LONGEST)
-        codes = np.array(name, np.int64)
-        return HostEvents(begin, end, np.array(thread, np.int64), _ids(external), codes, tuple(self._names))
+        return HostEvents(
+            begin, begin + self._times(duration, at, "dur", _LONGEST), np.array(thread, np.int64), _ids(external),
+            np.array(name, np.int64), _ids(correlation), tuple(self._names),
+        )  # fmt: skip
 
     def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
         found = []
         for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
+            _require_name(kind[0], place(self._source, at))
             try:
-                _require_name(kind[0])
                 found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(kind))
             except (FormatError, GraphError) as error:
-                raise FormatError(f"{place(self._text, self._source, at)}: {error}") from error
+                raise FormatError(f"{place(self._source, at)}: {error}") from error
         return tuple(found)
 
     def _times(self, values: Sequence[Any], at: Sequence[int], field: str, most: float) -> Ints:
@@ -309,7 +281,7 @@ class _Collector:
         self, values: Sequence[Any], places: Sequence[int], field: str, holds: Callable[[Any], bool], phrase: str
     ) -> NoReturn:
         at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
-        raise FormatError(f"{place(self._text, self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
+        raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
 
 
 def _external(args: dict[str, Any]) -> Any:
@@ -349,10 +321,10 @@ def _copy_of(kind: tuple[Any, ...]) -> MeasuredKind:
     return MeasuredKind(what, name, nbytes=None if nbytes is None else float(nbytes))
 
 
-def _require_name(name: Any) -> None:
+def _require_name(name: Any, where: str) -> None:
     if not isinstance(name, str) or not name:
-        raise FormatError(f"field 'name' must be a text that is not empty, not {name!r}")
+        raise FormatError(f"{where}: field 'name' must be a text that is not empty, not {name!r}")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise FormatError(f"field 'name' holds half of a character: {name!a}") from None
+        raise FormatError(f"{where}: field 'name' holds half of a character: {name!a}") from None

@@ -4,9 +4,9 @@ import logging
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -128,7 +128,7 @@ class Issued:
         reached = np.maximum.accumulate(np.concatenate([[0], end[:-1]]))
         idle = known & is_kernel & (reached < call_start) & (start >= call_start)
         lag = _median((start - call_end)[idle], _USUAL_LAG)
-        launching = np.array([_LAUNCH.match(name) is not None for name in calls.names], bool)[calls.name]
+        launching = calls.are(_LAUNCH.match)
         launch = _median((calls.end - calls.start)[launching], -1)
         order = np.lexsort((start, self._acts.stream, self._acts.device))
         follows = np.concatenate([[False], (np.diff(self._acts.stream[order]) == 0)])
@@ -150,23 +150,16 @@ class Issued:
         lost = mine.pop(-1, [])
         rows = np.flatnonzero((calls.start >= self._begin) & (calls.start < self._finish))
         rows = rows[np.argsort(calls.start[rows], kind="stable")]
-        thread_of = calls.thread[rows].tolist()
+        numbers = calls.thread[rows].tolist()
         handed = handed_over(calls.thread[rows], calls.start[rows], calls.end[rows])
-        threads: dict[int, HostThread] = {}
-        first: dict[int, int] = {}
-        order = sorted(range(len(rows)), key=lambda k: (int(calls.start[rows[k]]), k))
-        launches_next = next_launches(rows.tolist(), thread_of, mine)
-        self._n_handed, hand_rows = 0, []
-        for k in order:
-            call, number = int(rows[k]), thread_of[k]
-            thread = threads.get(number)
-            if thread is None:
-                thread = threads[number] = HostThread(self._begin)
-                first[number] = k
-            if handed[k] >= 0 and handed[k] in threads:
-                hand_rows.append((handed[k], len(threads[handed[k]].rows), number))
+        following = next_launches(rows.tolist(), numbers, mine)
+        threads: defaultdict[int, HostThread] = defaultdict(lambda: HostThread(self._begin))
+        self._n_handed = 0
+        for k, (call, number) in enumerate(zip(rows.tolist(), numbers, strict=True)):
+            thread = threads[number]
+            if handed[k] in threads:
                 self._hand_over(threads[handed[k]], thread)
-            self._issue(thread, call, mine.get(call, ()), launches_next.get(k, -1))
+            self._issue(thread, call, mine.get(call, ()), following.get(k, -1))
         return self._built([thread for thread in threads.values() if thread.rows], lost)
 
     def _hand_over(self, giver: HostThread, taker: HostThread) -> None:
@@ -203,7 +196,7 @@ class Issued:
         lane = self._lane_of[op]
         for other in self._joins.pop(lane, ()):
             self._depend(thread, lane, op, other, start, start)
-        last = op if len(ops) == 1 else max(ops, key=self._end.__getitem__)
+        last = self._latest(ops)
         blocks = self._end[last] <= end and (_BLOCKING_COPY.match(name) is not None or "ageable" in self._kind(op).name)
         before = self._before(lane, op)
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
@@ -246,7 +239,7 @@ class Issued:
             fits = [o for o in others if free < self._end[o] <= self._start[op] + _TOLERANCE]
             if fits and (previous is None or self._start[op] - free > _TOLERANCE):
                 self.guessed_waits += 1
-                self._depend(thread, mine, op, max(fits, key=lambda o: self._end[o]), at, at)
+                self._depend(thread, mine, op, self._latest(fits), at, at)
             self._row(thread, LAUNCH, mine, op, at, at)
             self._follow(thread, op)
             latest[mine] = op
@@ -268,28 +261,30 @@ class Issued:
                 self._depend(thread, lane, target, source, start, end)
             return
         self.guessed_waits += 1
-        if following < 0:
-            self.n_waits += 1
-            return
-        lane, device = self._lane_of[following], self._places[self._lane_of[following]][0]
-        sources = [
-            self._lanes[k].last_before(start, self._start[following] + _TOLERANCE)
-            for k, place in enumerate(self._places)
-            if k != lane and place[0] == device
-        ]
-        free = [op for op in sources if op >= 0 and (op, following) not in self._edges]
+        free: list[int] = []
+        if following >= 0:
+            lane = self._lane_of[following]
+            sources = [
+                self._lanes[k].last_before(start, self._start[following] + _TOLERANCE)
+                for k, (device, _) in enumerate(self._places)
+                if k != lane and device == self._places[lane][0]
+            ]
+            free = [op for op in sources if op >= 0 and (op, following) not in self._edges]
         if not free:
             self.n_waits += 1
             return
-        self._depend(thread, lane, following, max(free, key=lambda op: self._end[op]), start, end)
+        self._depend(thread, lane, following, self._latest(free), start, end)
+
+    def _latest(self, ops: Iterable[int]) -> int:
+        """Return the operator that ended last, the first of equals."""
+        return max(ops, key=self._end.__getitem__)
 
     def _by_ids(self, call: int) -> tuple[int, int] | None:
         """Return the stream that waits, and the operator it waits for (-1: nothing of this step); None: unknown."""
-        sync = self._sync_of(call)
-        if sync is None or sync[1] <= 0:
-            return None
-        stream, record, source, device = sync
+        stream, record, source, device = self._sync_of(call)
         lane = self._lane_at(device, stream)
+        if record <= 0:
+            return None
         calls = self._events.calls
         at = int(first_with(calls.correlation, calls.start, np.array([record]))[0])
         if at < 0 or source < 0:
@@ -302,51 +297,48 @@ class Issued:
         place = (device, stream)
         return self._places.index(place) if place in self._places else -1
 
-    def _sync_of(self, call: int) -> tuple[int, int, int, int] | None:
-        return self._syncs.get(int(self._events.calls.correlation[call]))
+    def _sync_of(self, call: int) -> tuple[int, ...]:
+        """Return stream, record, source and device of a synchronisation, -1 where they are not known."""
+        return self._syncs.get(int(self._events.calls.correlation[call]), (-1, -1, -1, -1))
 
     @cached_property
-    def _syncs(self) -> dict[int, tuple[int, int, int, int]]:
-        """Return the stream, record, source and device of synchronisations by correlation id."""
+    def _syncs(self) -> dict[int, tuple[int, ...]]:
         syncs = self._events.syncs
-        columns = (syncs.stream, syncs.record, syncs.source, syncs.device)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return dict(zip(syncs.correlation.tolist(), rows, strict=True))
+        columns = (syncs.correlation, syncs.stream, syncs.record, syncs.source, syncs.device)
+        return {row[0]: row[1:] for row in zip(*(column.tolist() for column in columns), strict=True)}
 
     def _awaited(self, thread: HostThread, call: int, name: str, start: int, end: int) -> list[int]:
         """Return the operators that a synchronising call waits for."""
         reached = [lane.last_before(start, end + _TOLERANCE) for lane in self._lanes]
-        sync = self._sync_of(call)
-        if sync is not None:
-            found = self._by_ids(call)
-            if found is not None:
-                return [found[1]] if found[1] >= 0 else []
-            if sync[0] >= 0 and "Stream" in name:
-                lane = self._lane_at(sync[3], sync[0])
-                return [reached[lane]] if lane >= 0 and reached[lane] >= 0 else []
+        found = self._by_ids(call)
+        if found is not None:
+            return [found[1]] if found[1] >= 0 else []
+        stream, _, _, device = self._sync_of(call)
+        if stream >= 0 and "Stream" in name:
+            lane = self._lane_at(device, stream)
+            return [reached[lane]] if lane >= 0 and reached[lane] >= 0 else []
         fits = [op for op in reached if op >= 0]
         if _ALL.match(name) or not fits:
             return fits
         if end - start < _HELD and thread.last >= 0 and self._end[thread.last] <= end + _TOLERANCE:
             return [thread.last]
-        return [max(fits, key=lambda op: self._end[op])]
+        return [self._latest(fits)]
 
     def _ended_within(self, start: int, end: int) -> list[int]:
         """Return the last operator that ended within a call, if the call ended soon after."""
-        fits = [lane.last_before(start, end) for lane in self._lanes]
-        last = max((op for op in fits if op >= 0), key=lambda op: self._end[op], default=-1)
-        return [last] if last >= 0 and max(start, end - _FREED) < self._end[last] else []
+        fits = [op for lane in self._lanes if (op := lane.last_before(start, end)) >= 0]
+        return [self._latest(fits)] if fits and max(start, end - _FREED) < self._end[self._latest(fits)] else []
 
     def _block(self, thread: HostThread, ops: list[int], start: int, end: int) -> None:
         """Let a thread wait for operators to end."""
         if not ops:
             return
-        ops = sorted(ops, key=lambda op: self._end[op])
-        over = max(start, min(end, self._end[ops[-1]]))
-        for op in ops[:-1]:
+        *others, last = sorted(ops, key=self._end.__getitem__)
+        for op in others:
             self._row(thread, SYNC, -1, self._event(op), start, start)
         begin = max(thread.cursor, start)
-        thread.rows.append((SYNC, -1, self._event(ops[-1]), begin - thread.cursor, max(0, end - max(over, begin))))
+        over = max(begin, min(end, self._end[last]))
+        thread.rows.append((SYNC, -1, self._event(last), begin - thread.cursor, max(0, end - over)))
         thread.host += begin - thread.cursor
         thread.cursor = max(begin, end)
         thread.behind = dict.fromkeys(ops)
@@ -364,7 +356,7 @@ class Issued:
         return self._events_of.setdefault(op, len(self._events_of))
 
     def _add_edge(self, source: int, op: int) -> None:
-        if self._start[source] < self._start[op] or (self._start[source] == self._start[op] and source < op):
+        if (self._start[source], source) < (self._start[op], op):
             self._edges[source, op] = None
 
     # --- putting it together
@@ -378,13 +370,9 @@ class Issued:
         n_events = len(self._events_of)
         for thread in [self._others(lost, ahead), *threads]:
             for action, lane, argument, lead, own in thread.rows:
-                if action == LAUNCH:
-                    columns.append((action, lane, argument, lead, own))
-                    event = self._events_of.get(argument)
-                    if event is not None:
-                        columns.append((RECORD, lane, event, 0, 0))
-                else:
-                    columns.append((action, lane, argument if argument >= 0 else n_events - 2 - argument, lead, own))
+                columns.append((action, lane, argument if argument >= 0 else n_events - 2 - argument, lead, own))
+                if action == LAUNCH and argument in self._events_of:
+                    columns.append((RECORD, lane, self._events_of[argument], 0, 0))
             ptr.append(len(columns))
         if ptr[1] == 0:
             del ptr[0]
@@ -419,15 +407,12 @@ class Issued:
 
     def _launches(self, cluster: Cluster) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; one that no device of the trace could hold is left out."""
-        found: list[tuple[Kernel, ...]] = []
-        n_unfit = 0
-        for kind in self._acts.kinds:
-            fits = kind.launch is not None and any(_fits(device, kind.launch) for device in cluster.devices)
-            n_unfit += kind.launch is not None and not fits
-            found.append((kind.launch,) if fits and kind.launch is not None else ())
+        launches = [kind.launch for kind in self._acts.kinds]
+        fits = [each is not None and any(_fits(device, each) for device in cluster.devices) for each in launches]
+        n_unfit = sum(each is not None for each in launches) - sum(fits)
         if n_unfit:
             _logger.warning("%s: %d kinds of kernels do not fit on an SM; they load nothing", self._source, n_unfit)
-        return found
+        return [(each,) if fit and each is not None else () for each, fit in zip(launches, fits, strict=True)]
 
     def _others(self, lost: list[int], ahead: dict[int, int]) -> HostThread:
         """Return a thread for what no call in the trace stands for: earlier work, then what is lost."""
@@ -442,11 +427,8 @@ class Issued:
     def _graph(self, devices: list[int], cluster: Cluster) -> tuple[OpGraph, dict[int, int]]:
         """Return the graph, and the operators that stand for earlier work, by lane."""
         kinds = self._acts.kinds
-        short, numbers = [_short(kind.name) for kind in kinds], defaultdict[str, int](int)
-        what, names = self._acts.what.tolist(), []
-        for code in what:
-            names.append(f"{short[code]}#{numbers[short[code]]}")
-            numbers[short[code]] += 1
+        short, counters = [_short(kind.name) for kind in kinds], defaultdict[str, "count[int]"](count)
+        names = [f"{short[code]}#{next(counters[short[code]])}" for code in self._acts.what.tolist()]
         ahead: dict[int, int] = {}
         for lane in self._earlier:
             ahead[lane] = len(names)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model.graph.columns import Ints
-from workloads.formats.kineto_events import Activities, Calls, Events, HostEvents
+from workloads.formats.kineto_events import Activities, Events, HostEvents
 
 Flags = npt.NDArray[np.bool_]
 
@@ -110,11 +110,9 @@ def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents,
 
     A mark is an annotation (in old traces an operator) called `mark`, or that and a number: ``mark#7``.
     """
-    names = events.operators.names
-    is_mark = np.array([name == mark or name.startswith(f"{mark}#") for name in names], bool)
     starts, ends, found, rest = [], [], [], []
     for part in (events.operators, events.annotations):
-        marks = is_mark[part.name] if len(part) else np.zeros(0, bool)
+        marks = part.are(lambda name: name == mark or name.startswith(f"{mark}#"))
         starts.append(part.start[marks])
         ends.append(part.end[marks])
         found += [part.names[code] for code in part.name[marks].tolist()]
@@ -140,7 +138,7 @@ class Origin:
     of_graph: Flags
 
 
-def trace_back(activities: Activities, calls: Calls, operators: Nesting) -> Origin:
+def trace_back(activities: Activities, calls: HostEvents, operators: Nesting) -> Origin:
     """Find the call and the operator behind each activity.
 
     The call is the first with the activity's correlation id (a call of the runtime may be followed by

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -55,7 +56,7 @@ def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> l
             f"{joined.source}: {len(launching)} operators ran in iteration {i} where the graph has {len(names)}; "
             f"annotate the operators with their names (record_function), or give an OpGraph to match kinds"
         )
-    return [Run(name, run.activities, run.host) for name, run in zip(names, launching, strict=True)]
+    return [replace(run, name=name) for name, run in zip(names, launching, strict=True)]
 
 
 def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
@@ -66,7 +67,7 @@ def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Seque
             k += 1
         if k < len(names) and _fits(kinds[k], run.name):
             found += [Run(name, []) for name in names[len(found) : k]]  # nothing of these is in the trace
-            found.append(Run(names[k], run.activities, run.host))
+            found.append(replace(run, name=names[k]))
         elif _launches(joined, run):
             k = len(found)
             expected = f"{names[k]!r} of kind {kinds[k]!r}" if k < len(names) else "no further operator"

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -35,15 +35,15 @@ _ON_LINKS: Final = ("collective", "memcpy", "earlier")
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What a stream did in us, measured and simulated: how long anything ran on it, and when the last of it ended."""
+    """What a stream did, measured and simulated: how long anything ran on it, and when the last of it ended."""
 
     device: str
     stream: int
     operators: int
-    measured: float
-    simulated: float
-    measured_end: float
-    simulated_end: float
+    measured_us: float
+    simulated_us: float
+    measured_end_us: float
+    simulated_end_us: float
 
 
 @dataclass(frozen=True)
@@ -140,15 +140,8 @@ class TraceReplay:
             "guessed_waits": program.guessed_waits,
             "lost_calls": program.n_lost,
             "off": [{"op": name, "measured_us": a, "simulated_us": b} for name, a, b in self.late],
-            "busy": [
-                {
-                    "device": row.device, "stream": row.stream, "operators": row.operators,
-                    "measured_us": row.measured, "simulated_us": row.simulated,
-                    "measured_end_us": row.measured_end, "simulated_end_us": row.simulated_end,
-                }
-                for row in self.busy
-            ],
-        }  # fmt: skip
+            "busy": [asdict(row) for row in self.busy],
+        }
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw what is simulated, and below each row what was measured; return the axes."""

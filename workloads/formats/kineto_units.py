@@ -1,8 +1,10 @@
 """Operators of a torch.profiler trace: by level, by annotation, or in the order of a graph."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,27 +39,20 @@ class Run:
 
 def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list[list[Run]]:
     """Return what ran in each iteration: an operator per operator of the host, or per graph node."""
-    nesting, origin = joined.operators, joined.origin
-    ops = nesting.events
-    if not len(joined.activities):
-        chosen = np.flatnonzero(nesting.outermost == np.arange(len(ops)) if level == "top" else nesting.innermost)
-        units = np.arange(len(chosen))
-        names = [ops.names[code] for code in ops.name[chosen].tolist()]
-        return _numbered(_runs(joined, names, ops.start[chosen], ops.end[chosen] - ops.start[chosen], units[:0]))
-    has_op = (origin.operator >= 0) & ~origin.of_graph
-    of_op = nesting.outermost[origin.operator[has_op]] if level == "top" else origin.operator[has_op]
-    chosen, unit = np.unique(of_op, return_inverse=True)
-    owner = np.full(len(joined.activities), -1)
-    owner[has_op] = unit
-    names = [ops.names[code] for code in ops.name[chosen].tolist()]
+    units = _operators(joined, level, silent=not len(joined.activities))
+    origin = joined.origin
     # a kernel that no operator launched stands for itself
     alone = np.flatnonzero((origin.operator < 0) & ~origin.of_graph)
-    owner[alone] = len(names) + np.arange(len(alone))
-    names += [joined.activities.kinds[code].name for code in joined.activities.what[alone].tolist()]
-    start = np.concatenate([ops.start[chosen], origin.time[alone]])
-    runs = _numbered(_runs(joined, names, start, np.zeros(len(names), np.int64), owner))
-    for i, nodes in enumerate(_graph_nodes(joined)):
-        runs[i] += nodes if captured is None else _captured(joined, nodes, captured, i)
+    units.owner[alone] = len(units.names) + np.arange(len(alone))
+    names = units.names + [joined.activities.kinds[code].name for code in joined.activities.what[alone].tolist()]
+    host = np.concatenate([units.host, np.zeros(len(alone), np.int64)])
+    runs = _runs(joined, names, np.concatenate([units.start, origin.time[alone]]), host, units.owner)
+    for i, (part, nodes) in enumerate(zip(runs, _graph_nodes(joined), strict=True)):
+        n_before: Counter[str] = Counter()
+        for run in part:
+            n_before[run.name] += 1
+            run.name = f"{run.name}#{n_before[run.name] - 1}"
+        part += nodes if captured is None else _captured(joined, nodes, captured, i)
     return runs
 
 
@@ -76,36 +71,47 @@ def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[
     if n_outside:
         _logger.warning("%s: %d kernels and copies belong to no operator of the graph", joined.source, n_outside)
     for i, part in enumerate(runs):
-        seen: dict[str, None] = {}
-        for run in part:
-            if run.name in seen:
-                raise FormatError(
-                    f"{joined.source}: operator {run.name!r} is annotated twice in iteration {i}; "
-                    f"call the profiler's step() after each iteration"
-                )
-            seen[run.name] = None
-        if part:
-            missing = next((name for name in names if name not in seen), None)
-            if missing is not None:
-                raise FormatError(
-                    f"{joined.source}: operator {missing!r} of the graph is not annotated in iteration {i}"
-                )
+        count = Counter(run.name for run in part)
+        twice = next((name for name, n in count.items() if n > 1), None)
+        if twice is not None:
+            raise FormatError(
+                f"{joined.source}: operator {twice!r} is annotated twice in iteration {i}; "
+                f"call the profiler's step() after each iteration"
+            )
+        missing = next((name for name in names if name not in count), None)
+        if part and missing is not None:
+            raise FormatError(f"{joined.source}: operator {missing!r} of the graph is not annotated in iteration {i}")
     return runs
 
 
 def outermost_runs(joined: Joined) -> list[list[Run]]:
     """Return the outermost operators of each iteration in order, also those that launch nothing."""
+    return _runs(joined, *_operators(joined, "top", silent=True))
+
+
+class _Units(NamedTuple):
+    """Operators by name, start and time on the host in ns, and the operator that owns each activity, or -1."""
+
+    names: list[str]
+    start: Ints
+    host: Ints
+    owner: Ints
+
+
+def _operators(joined: Joined, level: str, *, silent: bool) -> _Units:
+    """Return the operators of a level that launch something, or all if those that are silent are wanted too."""
     nesting, origin = joined.operators, joined.origin
     ops = nesting.events
-    top = np.flatnonzero(nesting.outermost == np.arange(len(ops)))
-    unit = np.full(len(ops), -1)
-    unit[top] = np.arange(len(top))
     has_op = (origin.operator >= 0) & ~origin.of_graph
+    of_op = nesting.outermost[origin.operator[has_op]] if level == "top" else origin.operator[has_op]
+    if silent:
+        chosen = np.flatnonzero(nesting.outermost == np.arange(len(ops)) if level == "top" else nesting.innermost)
+    else:
+        chosen = np.unique(of_op)
     owner = np.full(len(joined.activities), -1)
-    owner[has_op] = unit[nesting.outermost[origin.operator[has_op]]]
-    names = [ops.names[code] for code in ops.name[top].tolist()]
-    host = ops.end[top] - ops.start[top]
-    return _runs(joined, names, ops.start[top], host if not len(joined.activities) else 0 * host, owner)
+    owner[has_op] = np.searchsorted(chosen, of_op)
+    host = (ops.end - ops.start)[chosen] * (not len(joined.activities))
+    return _Units([ops.names[code] for code in ops.name[chosen].tolist()], ops.start[chosen], host, owner)
 
 
 def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: Ints) -> list[list[Run]]:
@@ -121,17 +127,6 @@ def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: 
         if iteration[u] >= 0:
             found[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
     return found
-
-
-def _numbered(runs: list[list[Run]]) -> list[list[Run]]:
-    """Give each operator the number of operators of its name before it in the iteration."""
-    for part in runs:
-        n_before: dict[str, int] = {}
-        for run in part:
-            number = n_before.get(run.name, 0)
-            n_before[run.name] = number + 1
-            run.name = f"{run.name}#{number}"
-    return runs
 
 
 def _graph_nodes(joined: Joined) -> list[list[Run]]:
