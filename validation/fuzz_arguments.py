@@ -146,7 +146,7 @@ _VALUES: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "transfers": (("async", "blocking"), ("slow", "")),
     "events": (("minimal", "literal"), ("none", "")),
     "form": (("png", "svg"), ("pdf", "jpg", "", "PNG")),
-    "format": (("simsched", "dot", "stg"), ("onnx", "kineto", "ios", "hios-graph", "tf", "", "DOT")),
+    "format": (("simsched", "dot"), ("onnx", "kineto", "ios", "stg", "tf", "", "DOT")),
     "dask": (("none", "local local"), ("", "x", "tcp:", "::")),
     "shard": (("0/1", "1/2"), ("2/2", "0/0", "-1/2", "1", "1/", "/", "a/b", "1/" + "9" * 30, "")),
     "whole": (_WHOLE, _ODD_NUMBERS),

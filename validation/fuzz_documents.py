@@ -100,7 +100,6 @@ def dots() -> tuple[bytes, ...]:
 def stgs() -> tuple[bytes, ...]:
     """Return graphs of the Standard Task Graph Set in its three layouts, with communication and without."""
     return (
-        *_written(example_graph(), "stg"),
         b"4\n0 0 0\n1 20 1 0\n2 7 1 0\n3 3 2 1 2\n4 1 1 3\n5 0 1 4\n# Standard layout\n#   Tasks : 4\n",
         b"2 2\r\n1 14 0\r\n2 20 1 1\r\n3 0 1 2\r\n",
         b"# bench\n 3 4\n 0 15 0\n 1 14 1\n 0 12\n 2 16 2\n 0 1.5\n 1 14\n",

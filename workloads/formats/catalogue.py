@@ -44,7 +44,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         ),
         "onnx": Format("graph", "onnx_models:read_onnx", None, (".onnx",)),
         "dot": Format("graph", "dot:read_dot", "dot:write_dot", (".dot", ".gv")),
-        "stg": Format("graph", "stg:read_stg", "stg:write_stg", (".stg",)),
+        "stg": Format("graph", "stg:read_stg", None, (".stg",)),
         "kineto": Format(
             "profile", "kineto:read_kineto", None, (".json.gz",), ("traceEvents", "deviceProperties"),
             graph="kineto_program:read_kineto_graph",

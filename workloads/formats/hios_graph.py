@@ -7,20 +7,17 @@ for such graphs are never written to one.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Any
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import shown
 from simsched.base.io import read_text
 from simsched.base.units import MS
 from simsched.model.graph import OpGraph
 from workloads import checks
-from workloads.formats.reading import build, real, whole
-
-_OPERATOR: Final = ("id", "weight", "utilization")
-_EDGE: Final = ("producer", "consumer", "weight")
+from workloads.formats.reading import Lines, build, real, whole
 
 
 def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGraph:
@@ -54,77 +51,47 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
     HIOS multiplies transfers by p / 0.8 besides, p being its ratio of communication to computation; files
     made for p = 0.8 stay as they are. O(size of the file).
     """
-    lines = _Lines(str(path), read_text(path))
+    lines = Lines(read_text(path), str(path), "a graph of HIOS")
     floor = checks.real(lines.source, "floor", floor)
     index: dict[str, int] = {}
     times, utilizations = [], []
-    for name, weight, share in lines.table(_OPERATOR):
-        number = str(lines.whole(name))
-        if number in index:
-            raise lines.refused(f"operator {number} stands twice")
-        index[number] = len(index)
-        times.append(lines.real(weight) * MS)
-        utilizations.append(lines.real(share))
-    src: list[int] = []
-    dst: list[int] = []
+    for name, weight, share in _rows(lines, "id weight utilization"):
+        if name in index:
+            lines.fail(f"operator {name} stands twice")
+        index[name] = len(index)
+        times.append(weight * MS)
+        utilizations.append(share)
+    ends: tuple[list[int], list[int]] = ([], [])
     transfers = []
-    for producer, consumer, weight in lines.table(_EDGE):
-        for end, column in ((producer, src), (consumer, dst)):
-            number = str(lines.whole(end))
-            if number not in index:
-                raise lines.refused(f"there is no operator {number}")
-            column.append(index[number])
-        transfers.append(max(floor, lines.real(weight) * MS))
-    lines.end()
+    for *pair, weight in _rows(lines, "producer consumer weight"):
+        for name, column in zip(pair, ends, strict=True):
+            if name not in index:
+                lines.fail(f"there is no operator {name}")
+            column.append(index[name])
+        transfers.append(max(floor, weight * MS))
+    lines.last()
     return build(
-        lines.source, OpGraph.from_columns, list(index), src, dst, name=Path(path).stem or "graph", time=times,
+        lines.source, OpGraph.from_columns, list(index), *ends, name=Path(path).stem or "graph", time=times,
         utilization=utilizations, edge_transfer=transfers,
     )  # fmt: skip
 
 
-class _Lines:
-    """The lines of a file, read from the first to the last."""
+def _rows(lines: Lines, columns: str) -> Iterator[list[Any]]:
+    """Read how many rows there are, then yield each: a "weight" and a "utilization" is a number, all else a name."""
+    for _ in range(int(_row(lines, "rows")[0])):
+        yield _row(lines, columns)
 
-    def __init__(self, source: str, text: str) -> None:
-        self.source = source
-        self._lines = text.split("\n")
-        self._at = 0  # lines read so far, which is the number of the one read last
 
-    def table(self, columns: Sequence[str]) -> Iterator[list[str]]:
-        """Read how many rows there are, then yield the row of each line."""
-        length = self.whole(self._row("the number of rows", 1)[0])
-        for _ in range(length):
-            yield self._row(f'"{" ".join(columns)}"', len(columns))
-
-    def end(self) -> None:
-        """Refuse anything that follows."""
-        rest = [i for i, line in enumerate(self._lines[self._at :], self._at + 1) if line.strip()]
-        if rest:
-            raise FormatError(f"{self.source}: line {rest[0]}: there is more than the edges announced")
-
-    def whole(self, text: str) -> int:
-        """Return a whole number of the line read last."""
-        value = whole(text)
-        if value is None:
-            raise self.refused(f"{shown(text)} is not a whole number")
-        return value
-
-    def real(self, text: str) -> float:
-        """Return a number of the line read last, finite and not negative."""
-        value = real(text)
+def _row(lines: Lines, columns: str) -> list[Any]:
+    fields, names = lines.take(f'"{columns}"'), columns.split()
+    if len(fields) != len(names):
+        lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
+    found: list[Any] = []
+    for name, text in zip(names, fields, strict=True):
+        is_real = name in ("weight", "utilization")
+        value = real(text) if is_real else whole(text)
         if value is None or not 0 <= value < inf:
-            raise self.refused(f"{shown(text)} is not a finite number of at least 0")
-        return value
-
-    def refused(self, reason: str) -> FormatError:
-        """Return an error about the line read last."""
-        return FormatError(f"{self.source}: line {self._at}: {reason}")
-
-    def _row(self, what: str, length: int) -> list[str]:
-        if self._at == len(self._lines):
-            raise FormatError(f"{self.source}: it ends in line {self._at}, where {what} should follow")
-        row = self._lines[self._at].split()
-        self._at += 1
-        if len(row) != length:
-            raise self.refused(f"it should hold {what}, not {shown(self._lines[self._at - 1])}")
-        return row
+            kind = "a finite number of at least 0" if is_real else "a whole number"
+            lines.fail(f"{shown(text)} is not {kind}")
+        found.append(value if is_real else str(value))
+    return found

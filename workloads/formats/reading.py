@@ -1,10 +1,10 @@
-"""What the readers of formats share: numbers in texts, and errors that name the file."""
+"""What the readers of formats share: numbers and lines of texts, and errors that name the file."""
 
 import re
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn, TypeVar
 
-from simsched.base.errors import FormatError, SimschedError
+from simsched.base.errors import FormatError, SimschedError, shown
 
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOST_DIGITS: Final = 20  # of a whole number: those of 2 ** 64
@@ -37,3 +37,43 @@ def build(source: str, make: Callable[..., T], *values: Any, **fields: Any) -> T
     except (SimschedError, TypeError, ValueError) as error:
         line = "\\n".join(str(error).splitlines())
         raise (type(error) if isinstance(error, SimschedError) else FormatError)(f"{source}: {line}") from error
+
+
+class Lines:
+    """The lines of a text that hold something, from the first to the last; what follows a ``#`` is left out.
+
+    Parameters
+    ----------
+    text
+        What the file holds.
+    source, format
+        How errors name the file and what it should be.
+    """
+
+    def __init__(self, text: str, source: str, format: str) -> None:
+        self.source = source
+        self._format = format
+        self._number = 0
+        self._rows = self._fields(text)
+
+    def _fields(self, text: str) -> Iterator[list[str]]:
+        for number, line in enumerate(text.split("\n"), 1):
+            self._number = number
+            fields = line.partition("#")[0].split()
+            if fields:
+                yield fields
+
+    def take(self, what: str) -> list[str]:
+        """Return the fields of the next line."""
+        fields = next(self._rows, None)
+        return self.fail(f"the file ends where {what} should stand") if fields is None else fields
+
+    def last(self) -> None:
+        """Refuse a line more."""
+        fields = next(self._rows, None)
+        if fields is not None:
+            self.fail(f"a line more than announced: {shown(' '.join(fields))}")
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise an error that names the line read last."""
+        raise FormatError(f"{self.source}: not {self._format} at line {self._number}: {what}")

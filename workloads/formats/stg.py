@@ -1,32 +1,21 @@
 """Graphs in the format of the Standard Task Graph Set."""
 
-import json
 import os
-from collections.abc import Iterator
-from math import inf
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import FormatError, GraphError, shown
-from simsched.base.io import read_text, write_file
+from simsched.base.errors import FormatError, shown
+from simsched.base.io import read_text
 from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import real as checked_real
-from workloads.formats.reading import build, real, whole
-
-_WIDTH: Final = 10  # a field of the published files takes 11 characters; ours start with a space
-_EXACT: Final = 2**53
+from workloads.formats.reading import Lines, build, real, whole
 
 
 def read_stg(path: str | os.PathLike[str], *, time_unit: float = 1.0, keep_dummies: bool = True) -> OpGraph:
     """Read a graph from a ``.stg`` file, named after the file; see `parse_stg`."""
     return parse_stg(read_text(path), str(path), name=Path(path).stem, time_unit=time_unit, keep_dummies=keep_dummies)
-
-
-def write_stg(graph: OpGraph, path: str | os.PathLike[str], *, time_unit: float = 1.0) -> None:
-    """Write a graph to a ``.stg`` file, whole or not at all; see `to_stg`."""
-    write_file(path, to_stg(graph, time_unit=time_unit))
 
 
 def parse_stg(
@@ -83,7 +72,7 @@ def parse_stg(
     (('T1', 'T2'), [5.0, 7.0], 0.0)
     """
     time_unit = checked_real("read_stg", "time_unit", time_unit)
-    lines = _Lines(text, source)
+    lines = Lines(text, source, "STG")
     head = lines.take("the number of tasks")
     counts = [whole(field) for field in head]
     if len(head) > 2 or None in counts or 0 in counts:
@@ -105,37 +94,6 @@ def parse_stg(
     return build(source, OpGraph.from_columns, names, src, dst, name=name, time=times, edge_transfer=costs)
 
 
-class _Lines:
-    """The lines that hold something, comments left out."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self._source = source
-        self._number = 0
-        self._lines = self._fields(text)
-
-    def _fields(self, text: str) -> Iterator[list[str]]:
-        for number, line in enumerate(text.split("\n"), 1):
-            self._number = number
-            fields = line.partition("#")[0].split()
-            if fields:
-                yield fields
-
-    def take(self, what: str) -> list[str]:
-        """Return the fields of the next line."""
-        fields = next(self._lines, None)
-        return self.fail(f"the file ends where {what} should stand") if fields is None else fields
-
-    def last(self) -> None:
-        """Refuse a line more."""
-        fields = next(self._lines, None)
-        if fields is not None:
-            self.fail(f"a line more than the first line says: {shown(' '.join(fields))}")
-
-    def fail(self, what: str) -> NoReturn:
-        """Raise an error that names the line."""
-        raise FormatError(f"{self._source}: not STG at line {self._number}: {what}")
-
-
 class _Table(NamedTuple):
     """What the rows hold: indices of operators, times and costs in units."""
 
@@ -147,7 +105,7 @@ class _Table(NamedTuple):
     costs: list[float]
 
 
-def _rows(lines: _Lines, count: int, with_processors: bool) -> _Table:
+def _rows(lines: Lines, count: int, with_processors: bool) -> _Table:
     row = lines.take("a task")
     first = 1 if with_processors and row[0] == "1" else 0
     n_rows = count + (first if with_processors else 2)
@@ -182,95 +140,3 @@ def _rows(lines: _Lines, count: int, with_processors: bool) -> _Table:
             table.costs.append(cost)
     lines.last()
     return table
-
-
-def to_stg(graph: OpGraph, *, time_unit: float = 1.0) -> str:
-    """Return a graph as text in the format of the Standard Task Graph Set.
-
-    Parameters
-    ----------
-    graph
-        Every operator needs a `time`.
-    time_unit
-        Microseconds in a unit of processing time and of communication cost.
-
-    Raises
-    ------
-    GraphError
-        If an operator has no time.
-
-    Notes
-    -----
-    Operators are numbered from 1 in topological order, between two dummies. A graph that starts and
-    ends in one operator of no time each, as one that was read with its dummies does, gets no others.
-    If an edge has a `transfer`, all edges are written with their costs, 0 where there is none.
-    Nothing else fits into this format: names, kinds, work, sizes of edges, kernels and the like are
-    left out. The set has whole numbers; a time that is none is written with its fraction. O(V + E).
-
-    >>> from simsched.model.graph import Edge, Operator
-    >>> print(to_stg(OpGraph([Operator("a", time=5), Operator("b", time=7.5)], [Edge("a", "b")])), end="")
-              2
-              0          0          0
-              1          5          1          0
-              2        7.5          1          1
-              3          0          1          2
-    # "graph"
-    """
-    time_unit = checked_real("write_stg", "time_unit", time_unit)
-    if time_unit == 0.0:
-        raise GraphError("write_stg: time_unit must be more than 0")
-    if np.isnan(graph.time).any():
-        unknown = graph.names[int(np.argmax(np.isnan(graph.time)))]
-        raise GraphError(f"operator {unknown!r} has no time, which STG cannot express; give it one")
-
-    ptr, edges = graph.incoming
-    order = graph.order_index.tolist()
-    shift = 0 if _has_dummies(graph) else 1
-    number = np.empty(len(graph), np.int64)
-    number[graph.order_index] = np.arange(shift, len(graph) + shift)
-    with_costs = bool((graph.edge_transfer > 0).any())
-    costs = np.nan_to_num(graph.edge_transfer, nan=0.0)
-
-    def row(task: int, time: float, before: list[int], cost: list[float]) -> Iterator[str]:
-        if not with_costs:
-            yield _line([task, _number(time / time_unit), len(before), *before])
-            return
-        yield _line([task, _number(time / time_unit), len(before)])
-        for i, us in zip(before, cost, strict=True):
-            yield _line(["", "", i, _number(us / time_unit)])
-
-    lines = [_line([len(graph) - 2 * (1 - shift)])]
-    if shift:
-        lines += row(0, 0.0, [], [])
-    for i in order:
-        read = edges[ptr[i] : ptr[i + 1]]
-        before = number[graph.src[read]].tolist()
-        if shift and not before:
-            lines += row(int(number[i]), float(graph.time[i]), [0], [0.0])
-        else:
-            lines += row(int(number[i]), float(graph.time[i]), before, costs[read].tolist())
-    if shift:
-        last = [int(number[graph.index[name]]) for name in graph.outputs]
-        lines += row(len(graph) + 1, 0.0, last, [0.0] * len(last))
-    return "\n".join([*lines, f"# {json.dumps(graph.name)}", ""])
-
-
-def _has_dummies(graph: OpGraph) -> bool:
-    """Return whether one operator of no time precedes and another follows all others."""
-    first, last = int(graph.order_index[0]), int(graph.order_index[-1])
-    return (
-        len(graph) > 2
-        and graph.inputs == (graph.names[first],)
-        and graph.outputs == (graph.names[last],)
-        and graph.time[first] == graph.time[last] == 0.0
-    )
-
-
-def _number(value: float) -> str:
-    if value == inf:
-        raise GraphError("write_stg: time_unit is so small that a time has no number")
-    return str(int(value)) if value.is_integer() and value < _EXACT else repr(value)
-
-
-def _line(fields: list[int | str]) -> str:
-    return "".join(f" {field!s:>{_WIDTH}}" for field in fields)
