@@ -1,7 +1,7 @@
 """The launches and copies of a program, by columns."""
 
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,7 @@ from simsched.model.graph.columns import Floats, Ints
 Small = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
+class Copies(NamedTuple):
     """Copies between devices, by columns.
 
     Parameters

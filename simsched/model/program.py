@@ -22,34 +22,8 @@ LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One thing a host thread does.
-
-    Parameters
-    ----------
-    action
-        ``launch`` a kernel, ``record`` an event behind the work of a stream, make a stream
-        ``wait`` for an event, ``copy`` to another device, ``barrier``: wait until the compute
-        streams of the device have drained, or ``sync``: block the host until an event has run.
-    device, stream
-        Where. A barrier and a sync name no stream (-1).
-    argument
-        Row of the launches, of the copies, or number of the event; -1 for a barrier.
-    lead, own
-        Host time in us before it begins, and of its own in place of what the device says, or None.
-    """
-
-    action: str
-    device: str
-    stream: int
-    argument: int
-    lead: float = 0.0
-    own: float | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Row(Checked):
+class Instruction(Checked):
     """One thing a host thread does.
 
     Parameters
@@ -93,63 +67,21 @@ class _Row(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        for name in _NEEDS[self.do]:
-            if getattr(self, name) in (None, -1):
-                raise self.refusal(f"{name} is missing")
+        needed, more = _TAKES[self.do]
         for name in ("stream", "op", "kernel", "priority", "to", "nbytes", "transfer", "event"):
-            if getattr(self, name) not in (None, -1) and name not in (*_NEEDS[self.do], *_MAY_HAVE.get(self.do, ())):
+            given = getattr(self, name) not in (None, -1)
+            if name in needed and not given:
+                raise self.refusal(f"{name} is missing")
+            if given and name not in (*needed, *more):
                 raise self.refusal(f"it takes no {name}")
 
-    @classmethod
-    def of(cls, program: "Program", each: Instruction) -> "_Row":
-        """Return an instruction of a program."""
-        fields: dict[str, Any] = {"lead": each.lead, "own": each.own}
-        if each.stream >= 0:
-            fields["stream"] = each.stream
-        if each.action == "launch":
-            op = program.launch_op[each.argument]
-            fields["op"], fields["priority"] = program.graph.names[op], int(program.priority[op])
-            fields["kernel"] = int(program.launch_kernel[each.argument])
-        elif each.action == "copy":
-            copies = program.copies
-            fields["op"] = program.graph.names[copies.op[each.argument]]
-            fields["to"] = program.devices[copies.device[each.argument]]
-            fields["nbytes"] = float(copies.nbytes[each.argument])
-            fields["transfer"] = optional(copies.transfer[each.argument])
-        elif each.action != "barrier":
-            fields["event"] = each.argument
-        return cls(do=each.action, device=each.device, **fields)
 
-    def argument(
-        self, graph: OpGraph, ptr: Ints, number: Mapping[str, int], copies: list[tuple[float, ...]], priority: Ints
-    ) -> int:
-        """Return the row of the launches or copies, or the event, that it is about."""
-        for device in (self.device, self.to):
-            if device is not None and device not in number:
-                raise ProgramError(f"unknown device {device!r}; known are: {', '.join(number)}")
-        if self.op is None:
-            return -1 if self.event is None else self.event
-        if self.op not in graph.index:
-            raise ProgramError(f"{self.op!r} names no operator of graph {graph.name!r}")
-        op = graph.index[self.op]
-        if self.do == "launch":
-            kernel = self.kernel or 0
-            if kernel >= ptr[op + 1] - ptr[op]:
-                raise ProgramError(f"operator {self.op!r} has no kernel {kernel}")
-            priority[op] = self.priority or 0
-            return int(ptr[op]) + kernel
-        if self.to == self.device:
-            raise ProgramError(f"a copy goes to another device, not to {self.to!r} again")
-        exact = np.nan if self.transfer is None else self.transfer
-        copies.append((op, number[str(self.to)], self.nbytes or 0.0, exact))
-        return len(copies) - 1
-
-
-_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "launch": ("stream", "op"), "record": ("stream", "event"), "wait": ("stream", "event"),
-    "copy": ("stream", "op", "to", "nbytes"), "barrier": (), "sync": ("event",),
+_TAKES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "launch": (("stream", "op"), ("kernel", "priority")), "record": (("stream", "event"), ()),
+    "wait": (("stream", "event"), ()), "copy": (("stream", "op", "to", "nbytes"), ("transfer",)), "barrier": ((), ()),
+    "sync": (("event",), ()),
 }  # fmt: skip
-_MAY_HAVE: Final[Mapping[str, tuple[str, ...]]] = {"launch": ("kernel", "priority"), "copy": ("transfer",)}
+"""What each instruction needs, and may have besides."""
 
 
 @dataclass(kw_only=True)
@@ -172,13 +104,14 @@ class Issued(Document):
     execution: Annotated[str, Among(EXECUTIONS)]
     devices: tuple[str, ...]
     events: Count
-    threads: tuple[tuple[_Row, ...], ...]
+    threads: Sequence[Sequence[Instruction]]
 
     @classmethod
     def of(cls, program: "Program") -> "Issued":
         """Return a program without its graph."""
-        threads = tuple(tuple(_Row.of(program, each) for each in thread) for thread in program.threads)
-        return cls(execution=program.execution, devices=program.devices, events=program.n_events, threads=threads)
+        return cls(
+            execution=program.execution, devices=program.devices, events=program.n_events, threads=program.threads
+        )
 
     def made(self, graph: OpGraph) -> "Program":
         """Return the program of a graph, checked."""
@@ -273,56 +206,31 @@ class Program(Document):
         lead: npt.ArrayLike | None = None,
         own: npt.ArrayLike | None = None,
     ) -> None:
+        ends = (_compact(copies.op, np.int32, "op"), _compact(copies.device, np.int32, "device"))
         self.__dict__.update(
-            graph=graph,
-            devices=tuple(devices),
-            execution=execution,
-            thread_ptr=np.array(thread_ptr, np.int64),
-            action=_compact(action, np.int8, "action"),
-            device=_compact(device, np.int32, "device"),
-            stream=_compact(stream, np.int32, "stream"),
+            graph=graph, devices=tuple(devices), execution=execution, n_events=n_events,
+            thread_ptr=np.array(thread_ptr, np.int64), action=_compact(action, np.int8, "action"),
+            device=_compact(device, np.int32, "device"), stream=_compact(stream, np.int32, "stream"),
             argument=_compact(argument, np.int32, "argument"),
-            copies=Copies(
-                _compact(copies.op, np.int32, "op"),
-                _compact(copies.device, np.int32, "device"),
-                np.array(copies.nbytes, np.float64),
-                np.array(copies.transfer, np.float64),
-            ),
-            n_events=n_events,
+            copies=Copies(*ends, np.array(copies.nbytes, np.float64), np.array(copies.transfer, np.float64)),
             priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
             lead=None if lead is None else np.array(lead, np.float64),
             own=None if own is None else np.array(own, np.float64),
-            _launches=Launches(graph),
-            _checked=False,
-        )
+            _launches=Launches(graph), _checked=False,
+        )  # fmt: skip
         self._freeze()
 
     @classmethod
-    def of_columns(
-        cls,
-        graph: OpGraph,
-        devices: tuple[str, ...],
-        execution: str,
-        thread_ptr: Ints,
-        action: npt.NDArray[np.int8],
-        device: Small,
-        stream: Small,
-        argument: Small,
-        *,
-        copies: Copies,
-        n_events: int,
-        priority: Ints,
-        launches: Launches,
-        lead: Floats | None = None,
-        own: Floats | None = None,
-    ) -> "Program":
-        """Make a program of columns that have their types and are known to pass `check`; they become its own."""
+    def of_columns(cls, **columns: Any) -> "Program":
+        """Make a program of columns that have their types and are known to pass `check`; they become its own.
+
+        Parameters
+        ----------
+        **columns
+            Parameters of `Program`, `lead` and `own` None where there are none, and as `_launches` those of the graph.
+        """
         program = cls.__new__(cls)
-        program.__dict__.update(
-            graph=graph, devices=devices, execution=execution, thread_ptr=thread_ptr, action=action, device=device,
-            stream=stream, argument=argument, copies=copies, n_events=n_events, priority=priority, lead=lead, own=own,
-            _launches=launches, _checked=True,
-        )  # fmt: skip
+        program.__dict__.update(columns, _checked=True)
         program._freeze()
         return program
 
@@ -338,24 +246,17 @@ class Program(Document):
             return self
         if graph.names != self.graph.names or not np.array_equal(launch_ptr(graph), self.launch_ptr):
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        return Program.of_columns(
-            graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream, self.argument,
-            copies=self.copies, n_events=self.n_events, priority=self.priority, launches=self._launches,
-            lead=self.lead, own=self.own,
-        )  # fmt: skip
+        return Program.of_columns(**{key: self.__dict__[key] for key in _PARTS} | {"graph": graph})
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
-        return Program(
-            self.graph, self.devices, self.execution, self.thread_ptr, self.action, self.device, self.stream,
-            self.argument, self.copies, self.n_events, self.priority, lead, own,
-        ).check()  # fmt: skip
+        kept = {key: self.__dict__[key] for key in _PARTS if key != "_launches"}
+        return Program(**kept | {"lead": lead, "own": own}).check()
 
     def _freeze(self) -> None:
         """Make the columns read-only: engines keep what they make of a program."""
         freeze(self.__dict__)
-        copies = self.copies
-        for column in (copies.op, copies.device, copies.nbytes, copies.transfer):
+        for column in self.copies:
             column.flags.writeable = False
 
     @property
@@ -380,9 +281,8 @@ class Program(Document):
         if not isinstance(other, Program):
             return NotImplemented
         mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
-        columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
-        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
-        return alike and same_columns(self.copies, other.copies, ("op", "device", "nbytes", "transfer"))
+        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, _COLUMNS)
+        return alike and same_columns(self.copies, other.copies, Copies._fields)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -408,11 +308,25 @@ class Program(Document):
         return tuple(view(a, b) for a, b in pairwise(bounds))
 
     def _instruction(self, i: int) -> Instruction:
-        return Instruction(
-            ACTIONS[self.action[i]], self.devices[self.device[i]], int(self.stream[i]), int(self.argument[i]),
-            0.0 if self.lead is None else float(self.lead[i]),
-            None if self.own is None else optional(self.own[i]),
-        )  # fmt: skip
+        do, k = ACTIONS[self.action[i]], int(self.argument[i])
+        known: dict[str, Any] = {}
+        if do == "launch":
+            op = self.launch_op[k]
+            known = {
+                "op": self.graph.names[op],
+                "kernel": int(self.launch_kernel[k]),
+                "priority": int(self.priority[op]),
+            }
+        elif do == "copy":
+            op, to, nbytes, transfer = (column[k] for column in self.copies)
+            known = {"op": self.graph.names[op], "to": self.devices[to], "nbytes": float(nbytes)}
+            known["transfer"] = optional(transfer)
+        elif do != "barrier":
+            known = {"event": k}
+        lead = 0.0 if self.lead is None else float(self.lead[i])
+        own = None if self.own is None else optional(self.own[i])
+        device, stream = self.devices[self.device[i]], int(self.stream[i])
+        return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **known)
 
     @property
     def n_syncs(self) -> int:
@@ -534,37 +448,65 @@ class Program(Document):
 
     @classmethod
     def from_file(
-        cls, execution: str, devices: Sequence[str], events: int, threads: Sequence[Sequence[_Row]], graph: OpGraph
+        cls,
+        execution: str,
+        devices: Sequence[str],
+        events: int,
+        threads: Sequence[Sequence[Instruction]],
+        graph: OpGraph,
     ) -> "Program":
         """Make one of what its file has, and check it."""
-        if execution == "graph" and len(threads) != 1:
-            raise ProgramError(f"a captured graph has one thread, not {len(threads)}")
         number = {name: i for i, name in enumerate(devices)}
         if len(number) != len(devices) or not devices:
             twice = next((d for d in devices if devices.count(d) > 1), None)
             raise ProgramError(f"device {twice!r} stands twice" if devices else "there are no devices")
-        ptr, priority = launch_ptr(graph), np.zeros(len(graph), np.int64)
-        rows: list[tuple[int, int, int, int]] = []
+        ptr, priority, every = launch_ptr(graph), np.zeros(len(graph), np.int64), [row for t in threads for row in t]
+        arguments: list[int] = []
         copies: list[tuple[float, ...]] = []
-        for t, thread in enumerate(threads):
-            for i, row in enumerate(thread):
-                try:
-                    argument = row.argument(graph, ptr, number, copies, priority)
-                except ProgramError as error:
-                    raise ProgramError(f"threads[{t}][{i}]: {error}") from None
-                rows.append((ACTIONS.index(row.do), number[row.device], row.stream, argument))
-        instructions = np.array(rows, np.int64).reshape(-1, 4).T
-        every = [row for thread in threads for row in thread]
-        lead = np.array([row.lead for row in every]) if any(row.lead for row in every) else None
-        own = [row.own for row in every]
-        columns = np.array(copies, np.float64).reshape(-1, 4).T
+        try:
+            for row in every:
+                op = _operator(row, graph, number)
+                if row.do == "launch":
+                    kernel = row.kernel or 0
+                    if kernel >= ptr[op + 1] - ptr[op]:
+                        raise ProgramError(f"operator {row.op!r} has no kernel {kernel}")
+                    priority[op] = row.priority or 0
+                    arguments.append(int(ptr[op]) + kernel)
+                elif row.do == "copy":
+                    exact = np.nan if row.transfer is None else row.transfer
+                    arguments.append(len(copies))
+                    copies.append((op, number[str(row.to)], row.nbytes or 0.0, exact))
+                else:
+                    arguments.append(-1 if row.event is None else row.event)
+        except ProgramError as error:
+            places = [(t, i) for t, thread in enumerate(threads) for i in range(len(thread))]
+            t, i = places[len(arguments)]
+            raise ProgramError(f"threads[{t}][{i}]: {error}") from None
+        ends = np.array(copies, np.float64).reshape(-1, 4).T
         return cls(
-            graph, devices, execution, np.cumsum([0, *map(len, threads)]),
-            instructions[0], instructions[1], instructions[2], instructions[3],
-            copies=Copies(columns[0].astype(np.int32), columns[1].astype(np.int32), columns[2], columns[3]),
-            n_events=events, priority=priority, lead=lead,
-            own=column_of(own) if any(us is not None for us in own) else None,
+            graph, devices, execution, np.cumsum([0, *map(len, threads)]), [ACTIONS.index(row.do) for row in every],
+            [number[row.device] for row in every], [row.stream for row in every], arguments,
+            copies=Copies(ends[0].astype(np.int32), ends[1].astype(np.int32), ends[2], ends[3]),
+            n_events=events, priority=priority,
+            lead=[row.lead for row in every] if any(row.lead for row in every) else None,
+            own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
         ).check()  # fmt: skip
+
+
+_COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
+_PARTS: Final = (*_COLUMNS, "graph", "devices", "execution", "copies", "n_events", "_launches")
+
+
+def _operator(row: Instruction, graph: OpGraph, number: Mapping[str, int]) -> int:
+    """Return the operator of an instruction, -1 if it names none; refuse devices and operators that are not there."""
+    for device in (row.device, row.to):
+        if device is not None and device not in number:
+            raise ProgramError(f"unknown device {device!r}; known are: {', '.join(number)}")
+    if row.to == row.device:
+        raise ProgramError(f"a copy goes to another device, not to {row.to!r} again")
+    if row.op is not None and row.op not in graph.index:
+        raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
+    return -1 if row.op is None else graph.index[row.op]
 
 
 def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:

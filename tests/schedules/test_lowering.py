@@ -40,21 +40,15 @@ def listing(program):
         words = []
         for row in thread:
             place = f"@{row.device[3:]}.{row.stream}"
-            if row.action == "launch":
-                words.append(program.graph.names[program.launch_op[row.argument]] + place)
-            elif row.action == "copy":
-                copies = program.copies
-                words.append(
-                    f"{program.graph.names[copies.op[row.argument]]}>{program.devices[copies.device[row.argument]]}{place}"
-                )
-            elif row.action == "barrier":
+            if row.do == "launch":
+                words.append(row.op + place)
+            elif row.do == "copy":
+                words.append(f"{row.op}>{row.to}{place}")
+            elif row.do == "barrier":
                 words.append(f"|@{row.device[3:]}")
             else:
-                words.append(
-                    {"record": "+", "wait": "?"}.get(row.action, "!")
-                    + str(row.argument)
-                    + (place if row.stream >= 0 else "")
-                )
+                mark = {"record": "+", "wait": "?"}.get(row.do, "!")
+                words.append(f"{mark}{row.event}{place if row.stream >= 0 else ''}")
         texts.append(" ".join(words))
     return texts
 

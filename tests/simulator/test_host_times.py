@@ -29,7 +29,7 @@ def across(cluster, lead=None, own=None):
     graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=5.0)], [ss.Edge("a", "b", 1000.0)])
     plan = ss.Schedule(graph, [ss.Placement("a", "gpu0"), ss.Placement("b", "gpu1")])
     program = plan.lower(cluster, transfers="blocking")
-    actions = [row.action for thread in program.threads for row in thread]
+    actions = [row.do for thread in program.threads for row in thread]
     assert actions == ["launch", "record", "sync", "copy", "record", "sync", "launch"]
     return simulate(program.timed(lead, own), cluster)
 

@@ -158,19 +158,13 @@ class Lowering:
         write(table)
         np.maximum.accumulate(thread_ptr, out=thread_ptr)  # a device without operators ends where the one before does
         edge = table["sent"]["edge"][:n_copies]
+        copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
         return Program.of_columns(
-            self.graph,
-            self.devices,
-            self.execution,
-            thread_ptr,
-            action,
-            *place,
-            copies=Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge]),
-            n_events=table.n_op_events + n_copies,
-            priority=self._by_operator(priority),
-            launches=self._launches,
+            graph=self.graph, devices=self.devices, execution=self.execution, thread_ptr=thread_ptr, action=action,
+            device=place[0], stream=place[1], argument=place[2], copies=copies, n_events=table.n_op_events + n_copies,
+            priority=self._by_operator(priority), _launches=self._launches, own=None,
             lead=self._lead(action, place[2]) if self._has_host else None,
-        )
+        )  # fmt: skip
 
     def _lead(self, action: npt.NDArray[np.int8], argument: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
         """Return the host time before each instruction: that of an operator passes before its first launch."""
