@@ -80,12 +80,9 @@ class Plan:
             raise ScheduleError(f"placement of {unknown.op!r} names no operator of graph {graph.name!r}")
         devices = tuple(dict.fromkeys(row.device for row in rows))
         number = {name: i for i, name in enumerate(devices)}
-        self._fill(
-            graph, devices, execution, estimate, scheduler, events, search,
-            op=[graph.index[row.op] for row in rows],
-            device=[number[row.device] for row in rows],
-            **{key: [getattr(row, key) for row in rows] for key in _NUMBERS},
-        )  # fmt: skip
+        columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
+        columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
+        self._fill(graph, devices, columns, execution, estimate, scheduler, events, search)
 
     @classmethod
     def from_columns(
@@ -107,28 +104,26 @@ class Plan:
     ) -> Self:
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread."""
         schedule = cls.__new__(cls)
-        schedule._fill(graph, tuple(devices), execution, estimate, scheduler, events, search, op=op, device=device,
-                       stream=stream, stage=stage, group=group, priority=priority)  # fmt: skip
+        columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
+        schedule._fill(graph, tuple(devices), columns, execution, estimate, scheduler, events, search)
         return schedule
 
     def _fill(
         self,
         graph: OpGraph,
         devices: tuple[str, ...],
+        columns: Mapping[str, npt.ArrayLike],
         execution: str,
         estimate: float | None,
         scheduler: str,
         events: str,
         search: Mapping[str, Any],
-        **columns: npt.ArrayLike,
     ) -> None:
         for what, value, known in (("execution", execution, EXECUTIONS), ("events", events, EVENT_PLANS)):
             if value not in known:
                 raise ScheduleError(f"unknown {what} {value!r}; known are: {', '.join(known)}")
-        if estimate is not None:
-            if not is_number(estimate) or not 0 <= estimate < inf:
-                raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
-            estimate = float(estimate)
+        if estimate is not None and not (is_number(estimate) and 0 <= estimate < inf):
+            raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
         if len(set(devices)) != len(devices):
             raise ScheduleError(f"device {next(d for d in devices if devices.count(d) > 1)!r} stands twice")
         values = {key: _whole(column, key, np.shape(columns["op"])) for key, column in columns.items()}
@@ -148,13 +143,14 @@ class Plan:
                 raise ScheduleError(
                     f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}"
                 )
-        self.__dict__.update(graph=graph, devices=devices, execution=execution, estimate=estimate, scheduler=scheduler)
-        self.__dict__.update(events=events, search=_search(search))
-        self.__dict__.update(values)
+        self.__dict__.update(
+            values, graph=graph, devices=devices, execution=execution, scheduler=scheduler, events=events,
+            estimate=None if estimate is None else float(estimate), search=_search(search),
+        )  # fmt: skip
         freeze(self.__dict__)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {key: packed(value) for key, value in self.__dict__.items() if key not in ("_lowered", "_over")}
+        state = {key: packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
         return state | {"search": dict(self.search)}  # a mapping proxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -218,14 +214,13 @@ class Plan:
             return cast(Self, kept)
         if graph.names != self.graph.names:
             raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        made = type(self).from_columns(
-            graph, self.op, self.devices, execution=self.execution, estimate=self.estimate, scheduler=self.scheduler,
-            events=self.events, search=self.search, **{key: getattr(self, key) for key in ("device", *_NUMBERS)},
-        )  # fmt: skip
+        made = type(self).__new__(type(self))
+        made.__dict__.update({key: value for key, value in self.__dict__.items() if key not in _CACHED}, graph=graph)
         self.__dict__["_over"] = made
         return made
 
 
+_CACHED = ("_lowered", "_over")
 _NUMBERS = ("stream", "stage", "group", "priority")
 _LARGEST = 2**31 - 1
 
@@ -233,16 +228,12 @@ _LARGEST = 2**31 - 1
 def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
     """Return a column of whole numbers as a copy in 32 bits, which the largest of them fits into."""
     given = whole_numbers(values)
-    if given is None:
-        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
-    if given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST:
+    if given is None or len(shape) != 1 or (given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST):
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     try:
         column = np.broadcast_to(given.astype(np.int32), shape)
     except ValueError:
         raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
-    if column.ndim != 1:
-        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     return compact(column)
 
 
