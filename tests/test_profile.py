@@ -122,11 +122,6 @@ def test_shares_add_up_even_if_a_kernel_takes_no_time(times):
     assert all(kernel.share > 0 for kernel in op.kernels)
 
 
-def test_occupancy_needs_the_launch():
-    with pytest.raises(CostError, match="kernel 'sgemm': its grid was not recorded"):
-        a_profile()["fc"].kernels[0].occupancy(A100)
-
-
 # Devices -----------------------------------------------------------------------------------------
 
 

@@ -176,19 +176,3 @@ def _by_value(values: Indices) -> Iterator[tuple[int, Indices]]:
     starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(values)]
     for start, end in pairwise(starts):
         yield int(ordered[start]), order[start:end]
-
-
-def transfer_times(graph: OpGraph, cluster: Cluster) -> Floats:
-    """Return the time of every edge between the first two devices, uncontended, in us, shape (n_edges,).
-
-    Schedulers that know one transfer time per edge use it; zeros if there is only one device.
-    """
-    if len(cluster) == 1:
-        return np.zeros(len(graph.src))
-    times = np.array(graph.edge_transfer)
-    unknown = np.isnan(times)
-    if unknown.any():
-        first, second = cluster.devices[0], cluster.devices[1]
-        route = cluster.route(first.name, second.name)
-        times[unknown] = route.latency + graph.edge_nbytes[unknown] / min(route.bandwidth, first.copy_rate)
-    return times

@@ -1,17 +1,15 @@
 """Devices, links and clusters: what is refused, how presets are wired, and which way a copy takes."""
 
 import pickle
-from contextlib import suppress
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from strategies import clusters
 
 from simsched.base.errors import ClusterError, UnknownNameError
-from simsched.base.units import GB_PER_S, GIB, KIB
-from simsched.model.cluster import DEVICES, LINKS, Cluster, Link
+from simsched.base.units import GB_PER_S
+from simsched.model.cluster import LINKS, Cluster, Link
 from simsched.model.cluster.device import OVERHEADS
 
 NAN, INF = float("nan"), float("inf")
@@ -94,9 +92,11 @@ def test_unknown_presets_list_the_known():
         Cluster.preset("a1000")
     with pytest.raises(UnknownNameError, match="unknown link 'nvlink'; known are: nvlink-bridge"):
         Cluster.preset("a100", 2, link="nvlink")
+    with pytest.raises(ClusterError, match="Device has no field 'lanch'; known are: name"):
+        Cluster.preset("a100").replace_devices(lanch=1.0)
 
 
-@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("number", [0, 1.5])
 def test_numbers_of_a_preset(number):
     with pytest.raises(ClusterError, match="n_gpus must be at least 1"):
         Cluster.preset("a100", number)
@@ -104,15 +104,10 @@ def test_numbers_of_a_preset(number):
         Cluster.preset("a100", 1, gpus_per_node=number)
 
 
-def test_half_a_gpu():
-    with pytest.raises(ClusterError, match="n_gpus"):
-        Cluster.preset("a100", 1.5)
-
-
 @settings(deadline=None, max_examples=20)
 @given(cluster=clusters())
 def test_pickled_clusters_are_equal(cluster):
-    _ = cluster.index, cluster.topology
+    _ = cluster.index, cluster.kinds
     assert pickle.loads(pickle.dumps(cluster)) == cluster
 
 
@@ -125,36 +120,12 @@ def test_copies_with_changes():
     assert [link.bandwidth for _, _, link in slow.links] == [link.bandwidth for _, _, link in cluster.links]
     assert slow != cluster
     assert slow.replace_devices(launch=6.0).replace_links(latency=1.0) == cluster
-
-
-def test_a_change_of_an_unknown_field():
-    with pytest.raises(ClusterError, match="lanch"):
-        Cluster.preset("a100").replace_devices(lanch=1.0)
-
-
-def test_without_overheads():
-    """All nine costs of issuing and ordering are zero; what limits kernels and copies stays."""
-    device = Cluster.preset("a100").without_overheads().devices[0]
-    assert len(OVERHEADS) == 10
-    assert {getattr(device, name) for name in OVERHEADS} == {0.0}
-    assert replace(device, **{name: getattr(A100, name) for name in OVERHEADS}) == A100
+    free = cluster.without_overheads()
+    assert {getattr(free.devices[0], name) for name in OVERHEADS} == {0.0}
+    assert free.replace_devices(**{name: getattr(A100, name) for name in OVERHEADS}) == cluster
 
 
 # Presets -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gpu", DEVICES)
-@pytest.mark.parametrize("n", [1, 2, 4, 8, 16])
-def test_presets_join_every_two_devices(gpu, n):
-    cluster = Cluster.preset(gpu, n)
-    assert [d.name for d in cluster.devices] == [f"gpu{i}" for i in range(n)]
-    for a in cluster.index:
-        for b in cluster.index:
-            if a != b:
-                route, back = cluster.route(a, b), cluster.route(b, a)
-                assert route.bandwidth > 0
-                assert (route.latency, route.bandwidth) == (back.latency, back.bandwidth)
-                assert not set(route.channels) & set(back.channels)
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -171,21 +142,6 @@ def test_every_link_joins_every_two_devices(link, n, per_node):
                     assert (route.latency, route.bandwidth) == (12.0, 24 * GB_PER_S)
                 elif shape != "pairs" or (i // 2 == j // 2 and per_node % 2 == 0):
                     assert (route.latency, route.bandwidth) == (wire.latency, wire.bandwidth)
-
-
-def test_bridged_pairs():
-    """A40: gpu0-gpu1 and gpu2-gpu3 over a bridge (52 GB/s, 2 us), the rest over PCIe 4 (24 GB/s, 5 us)."""
-    cluster = Cluster.preset("a40", 4)
-    assert cluster.route("gpu2", "gpu3").bandwidth == 52 * GB_PER_S
-    assert cluster.route("gpu2", "gpu3").latency == 2.0
-    assert cluster.route("gpu1", "gpu2").bandwidth == 24 * GB_PER_S
-    assert cluster.route("gpu1", "gpu2").latency == 5.0
-
-
-def test_an_odd_one_out_has_the_bus():
-    cluster = Cluster.preset("a40", 3)
-    assert cluster.route("gpu0", "gpu1").latency == 2.0
-    assert cluster.route("gpu2", "gpu0").latency == cluster.route("gpu2", "gpu1").latency == 5.0
 
 
 def test_mesh_has_a_wire_for_each_pair():
@@ -207,14 +163,6 @@ def test_switch_is_shared_at_its_ends_only():
     assert cluster.route("gpu0", "gpu1").latency == 2.0
 
 
-def test_nodes_are_joined_by_a_network():
-    """16 A100 in two nodes: 2 us within, 12 us and 24 GB/s between, four links on the way."""
-    cluster = Cluster.preset("a100", 16)
-    assert cluster.route("gpu0", "gpu7").latency == 2.0
-    far = cluster.route("gpu7", "gpu8")
-    assert (far.latency, far.bandwidth, len(far.channels)) == (12.0, 24 * GB_PER_S, 4)
-
-
 # Routes ------------------------------------------------------------------------------------------
 
 
@@ -224,11 +172,6 @@ def test_least_latency_not_most_bandwidth():
     route = cluster.route("a", "b")
     assert (route.latency, route.bandwidth) == (4.0, 100.0)
     assert [cluster.channels[c][:2] for c in route.channels] == [("a", "s"), ("s", "b")]
-
-
-def test_of_equal_latencies_the_fewer_links():
-    cluster = wired("ab", ("a", "s", Link(100.0, 2.0)), ("s", "b", Link(100.0, 2.0)), ("a", "b", Link(1.0, 4.0)))
-    assert cluster.route("a", "b").bandwidth == 1.0
 
 
 def test_of_equal_ways_the_link_given_first():
@@ -245,12 +188,6 @@ def test_of_equal_ways_the_link_given_first():
     assert wired("ab", ("b", "a", Link(20.0, 1.0)), ("a", "b", Link(10.0, 1.0))).route("a", "b").bandwidth == 20.0
 
 
-def test_of_parallel_links_the_one_of_least_latency():
-    """ "The way of least latency" holds between two ends as well: 1 us, though given second."""
-    cluster = wired("ab", ("a", "b", Link(10.0, 9.0)), ("a", "b", Link(20.0, 1.0)))
-    assert (cluster.route("a", "b").latency, cluster.route("a", "b").bandwidth) == (1.0, 20.0)
-
-
 def test_devices_are_not_passed_through():
     """a - b - c: no way from a to c but through b, which is a device and no switch."""
     cluster = wired("abc", ("a", "b", Link(1.0)), ("b", "c", Link(1.0)))
@@ -262,22 +199,11 @@ def test_devices_are_not_passed_through():
     assert longer.route("a", "c").latency == 100.0
 
 
-def test_no_links():
-    with pytest.raises(ClusterError, match="no links lead from a to b"):
-        wired("ab").route("a", "b")
-
-
 def test_route_errors():
     cluster = Cluster.preset("a100", 2)
     for pair in (("gpu0", "x"), ("x", "gpu0"), ("gpu0", "nvlink3")):
         with pytest.raises(UnknownNameError, match="unknown device"):
             cluster.route(*pair)
-
-
-def test_a_route_to_oneself():
-    """Nothing has to be moved: an error of ours, or a route over no link."""
-    with suppress(ClusterError):
-        assert Cluster.preset("a100", 2).route("gpu0", "gpu0").channels == ()
 
 
 def test_half_duplex_is_one_channel():
@@ -286,59 +212,19 @@ def test_half_duplex_is_one_channel():
     assert cluster.route("a", "b").channels == cluster.route("b", "a").channels == (0,)
 
 
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_routes_are_the_cheapest_of_all_ways(data):
-    """Every simple way over switches tried; links differ in latency, and at most one joins two ends."""
-    ends = ["a", "b", "c", "s", "t"]
-    pairs = data.draw(
-        st.lists(st.sampled_from([(u, v) for i, u in enumerate(ends) for v in ends[i + 1 :]]), unique=True)
-    )
-    latency = {pair: data.draw(st.integers(1, 9)) for pair in pairs}
-    cluster = wired("abc", *((u, v, Link(1.0, float(us))) for (u, v), us in latency.items()))
-
-    def ways(at, goal, seen):
-        if at == goal:
-            yield 0
-        elif at == "a" or at in "st":
-            for u, v in pairs:
-                for here, there in ((u, v), (v, u)):
-                    if here == at and there not in seen:
-                        yield from (latency[u, v] + rest for rest in ways(there, goal, [*seen, there]))
-
-    cheapest = min(ways("a", "b", ["a"]), default=None)
-    if cheapest is None:
-        with pytest.raises(ClusterError):
-            cluster.route("a", "b")
-    else:
-        assert cluster.route("a", "b").latency == cheapest
-
-
 # Transfers ---------------------------------------------------------------------------------------
 
 
 def test_transfer_time():
-    """2 us + 1,000,000 bytes / 50,000 bytes per us = 22 us; 0 within a device; exact times hold as given."""
+    """2 us + 1,000,000 bytes / 50,000 bytes per us = 22 us; 0 within a device; exact times hold as given.
+
+    Those need no links. A copy engine that moves 10,000 bytes per us: 2 + 100 us.
+    """
     cluster = wired("ab", ("a", "b", Link(50 * GB_PER_S, 2.0)))
     assert cluster.transfer_time("a", "b", 1e6) == 22.0
     assert cluster.transfer_time("a", "a", 1e6) == 0.0
     assert cluster.transfer_time("a", "a", 1e6, exact=5.0) == 0.0
     assert cluster.transfer_time("b", "a", 1e6, exact=5.0) == 5.0
     assert cluster.transfer_time("a", "b", 0.0) == 2.0
-
-
-def test_transfer_at_the_rate_of_the_sending_copy_engine():
-    """The engine moves 10,000 bytes per us, a fifth of the link: 2 + 100 = 102 us."""
-    cluster = wired("ab", ("a", "b", Link(50 * GB_PER_S, 2.0))).replace_devices(copy_rate=10 * GB_PER_S)
-    assert cluster.transfer_time("a", "b", 1e6) == 102.0
-
-
-def test_exact_transfer_needs_no_link():
+    assert cluster.replace_devices(copy_rate=10 * GB_PER_S).transfer_time("a", "b", 1e6) == 102.0
     assert wired("ab").transfer_time("a", "b", 1e6, exact=3.0) == 3.0
-
-
-def test_sizes_of_presets():
-    """A100: 40 GiB and 164 KiB of shared memory per SM; H200: 141 GB."""
-    assert A100.memory == 40 * GIB
-    assert A100.shared_memory_per_sm == 164 * KIB
-    assert Cluster.preset("h200").devices[0].memory == 141e9

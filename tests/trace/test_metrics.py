@@ -9,7 +9,7 @@ from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import KERNEL, Load, union_length
+from simsched.model.trace.timeline import KERNEL, Load
 from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate
 
@@ -25,32 +25,6 @@ def made(loads, end=10.0):
     cluster = Cluster.preset("a40", n_gpus=len(loads))
     program = Schedule(graph, [Placement("a")]).lower(cluster)
     return Trace(program, cluster, [(KERNEL, 0, 0, 0, 0, 0.0, end, 0.0, end, -1)], loads)
-
-
-def test_union_counts_overlap_once():
-    """[0, 3] and [2, 4] make 4, [5, 6] another 1, and [5, 5.5] lies within; in any order."""
-    assert union_length([5.0, 2.0, 0.0, 5.0], [6.0, 4.0, 3.0, 5.5]) == 5.0
-
-
-def test_union_of_a_long_interval_around_others():
-    """[0, 10] holds [1, 2] and [3, 4]; [10, 11] touches it."""
-    assert union_length([0.0, 1.0, 3.0, 10.0], [10.0, 2.0, 4.0, 11.0]) == 11.0
-
-
-def test_union_of_nothing():
-    assert union_length([], []) == 0.0
-
-
-def test_union_agrees_with_a_grid():
-    """Whole-numbered intervals cover as many unit cells as the union is long."""
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        start = rng.integers(0, 40, 12)
-        end = start + rng.integers(0, 6, 12)
-        cells = np.zeros(60, bool)
-        for a, b in zip(start, end, strict=True):
-            cells[a:b] = True
-        assert union_length(start, end) == cells.sum()
 
 
 def test_lanes_are_reused():
@@ -139,15 +113,6 @@ def test_load_curve_ends_at_the_makespan():
     assert curve.time.tolist() == [2, 6, 10]
     assert (curve.sm.tolist(), curve.dram.tolist()) == ([0.5, 0.7, 0], [0.1, 0.2, 0])
     assert (curve.warps.tolist(), curve.active_sms.tolist()) == ([8, 9, 0], [3, 4, 0])
-
-
-def test_device_busy_time_of_two_streams():
-    """Kernels [0, 6] and [4, 9] on two streams keep the device busy for 9 us."""
-    graph = OpGraph([Operator("a", time=6.0), Operator("b", time=5.0)])
-    cluster = Cluster.preset("a40")
-    program = Schedule(graph, [Placement("a"), Placement("b", stream=1)]).lower(cluster)
-    rows = [(KERNEL, 0, 0, 0, 0, 0.0, 6.0, 0.0, 6.0, -1), (KERNEL, 1, 1, 0, 1, 4.0, 9.0, 4.0, 5.0, -1)]
-    assert Trace(program, cluster, rows, [load()]).device_busy_time() == {"gpu0": 9.0}
 
 
 def test_simulated_utilization():

@@ -177,12 +177,6 @@ class Cluster(Checked, Document):
             raise UnknownNameError("device", name, list(self.index))
         return self.devices[self.index[name]]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: self.__dict__[key] for key in ("devices", "links", "name")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     @cached_property
     def channels(self) -> tuple[tuple[str, str, float], ...]:
         """Every link direction as (from, to, bytes per us); a half-duplex link is one channel, from its a to its b."""
@@ -192,23 +186,6 @@ class Cluster(Checked, Document):
             if link.duplex:
                 found.append((b, a, link.bandwidth))
         return tuple(found)
-
-    @cached_property
-    def topology(self) -> Any:
-        """The links as a `networkx.DiGraph` of devices and switches."""
-        import networkx as nx
-
-        graph: Any = nx.DiGraph()
-        graph.add_nodes_from(device.name for device in self.devices)
-        channel = 0
-        for a, b, link in self.links:
-            back = channel + link.duplex
-            for u, v, number in ((a, b, channel), (b, a, back)):
-                # of parallel links the one of least latency is used, of equal ones the first
-                if not graph.has_edge(u, v) or link.latency < graph.edges[u, v]["latency"]:
-                    graph.add_edge(u, v, channel=number, latency=link.latency, bandwidth=link.bandwidth)
-            channel = back + 1
-        return graph
 
     def route(self, src: str, dst: str) -> Route:
         """Return the way of least latency from one device to another.
@@ -223,21 +200,17 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        found = self._routes.get((src, dst))
-        if found is None:
-            found = self._routes[src, dst] = self._find_route(src, dst)
-        return found
+        if (src, dst) not in self._routes:
+            found = self.routes(*([self.index[self[name].name]] for name in (src, dst)))
+            if not found.known[0]:
+                raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
+            way = tuple(found.channel.tolist())
+            self._routes[src, dst] = Route(way, float(found.latency[0]), float(found.bandwidth[0]))
+        return self._routes[src, dst]
 
     @cached_property
     def _routes(self) -> dict[tuple[str, str], Route]:
         return {}
-
-    def _find_route(self, src: str, dst: str) -> Route:
-        ends = [[self.index[self[name].name]] for name in (src, dst)]
-        found = self.routes(*ends)
-        if not found.known[0]:
-            raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
-        return Route(tuple(found.channel.tolist()), float(found.latency[0]), float(found.bandwidth[0]))
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.

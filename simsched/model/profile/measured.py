@@ -8,7 +8,6 @@ from typing import Annotated, Final
 from simsched.base.codec import Checked, brief
 from simsched.base.errors import CostError
 from simsched.base.kinds import Among, Amount, Count, Filled, Name
-from simsched.model.cluster import WARP, Device, occupancy
 from simsched.model.graph import Kernel
 
 COPY_KINDS: Final = ("memcpy", "memset")
@@ -85,31 +84,6 @@ class MeasuredKernel(_Sampled):
     samples: Times
     launch: Kernel | None = brief(None)
     stream: Count = 0
-
-    def occupancy(self, device: Device) -> float:
-        """Return the part of the warps of an SM that it can keep resident, in (0, 1].
-
-        The blocks that an SM holds, as `simsched.model.cluster.occupancy` counts them from registers, shared
-        memory and threads, or as many as the grid has for each SM if those are fewer.
-
-        Raises
-        ------
-        CostError
-            If its launch is not known.
-        ClusterError
-            If not even one block fits.
-
-        Examples
-        --------
-        >>> from simsched import Cluster
-        >>> kernel = MeasuredKernel("gemm", (50.0,), Kernel(2160, threads=256, registers=32, shared_memory=67_584))
-        >>> kernel.occupancy(Cluster.preset("a100").devices[0])  # 2 blocks of 8 warps of 64
-        0.25
-        """
-        if self.launch is None:
-            raise CostError(f"kernel {self.name!r}: its grid was not recorded, so its occupancy is not known")
-        blocks = min(occupancy(device, self.launch).blocks, self.launch.blocks / device.sms)
-        return blocks * -(-self.launch.threads // WARP) / (device.threads_per_sm // WARP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
+from simsched.model.cluster import WARP, Device
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.trace.timeline import Load, Timeline
 
@@ -42,7 +43,7 @@ def load_curve(trace: Timeline, device: str) -> Load:
     UnknownNameError
         If the cluster has no such device.
     """
-    load = _load(trace, device)
+    [(_, load)] = _loads(trace, device)
     n = int(np.searchsorted(load.time, trace.makespan))
     time = np.append(load.time[:n], trace.makespan)
     return Load(time, *(np.append(column[:n], 0.0) for column in (load.sm, load.dram, load.warps, load.active_sms)))
@@ -64,11 +65,10 @@ def mean_share(trace: Timeline, what: str, device: str | None, full: float | Non
     """
     if trace.makespan == 0:
         return 0.0
-    shares = []
-    for name in _names(trace, device):
-        load = _load(trace, name)
-        share = np.minimum(1.0, getattr(load, what) / (trace.cluster[name].sms if full is None else full))
-        shares.append(_integral(trace, load.time, share) / trace.makespan)
+    shares = [
+        _integral(trace, load.time, np.minimum(1.0, getattr(load, what) / (full or each.sms))) / trace.makespan
+        for each, load in _loads(trace, device)
+    ]
     return float(np.mean(shares))
 
 
@@ -76,9 +76,9 @@ def active_warps(trace: Timeline, device: str | None = None) -> float:
     """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
     if trace.makespan == 0:
         return 0.0
-    names = _names(trace, device)
-    warps = sum(_integral(trace, load.time, load.warps) for load in (_load(trace, name) for name in names))
-    return warps / (trace.makespan * sum(trace.cluster[name].sms for name in names))
+    found = _loads(trace, device)
+    warps = sum(_integral(trace, load.time, load.warps) for _, load in found)
+    return warps / (trace.makespan * sum(each.sms for each, _ in found))
 
 
 def achieved_occupancy(trace: Timeline, device: str | None = None) -> float:
@@ -90,21 +90,16 @@ def achieved_occupancy(trace: Timeline, device: str | None = None) -> float:
     knows of: they lower the result. It is 0 if no operator has a grid.
     """
     warps = room = 0.0
-    for name in _names(trace, device):
-        load = _load(trace, name)
+    for each, load in _loads(trace, device):
         warps += _integral(trace, load.time, load.warps)
-        room += _integral(trace, load.time, load.active_sms) * (trace.cluster[name].threads_per_sm // 32)
+        room += _integral(trace, load.time, load.active_sms) * (each.threads_per_sm // WARP)
     return warps / room if room > 0 else 0.0
 
 
-def _names(trace: Timeline, device: str | None) -> tuple[str, ...]:
-    if device is not None:
-        return (trace.cluster[device].name,)
-    return tuple(each.name for each in trace.cluster.devices)
-
-
-def _load(trace: Timeline, device: str) -> Load:
-    return trace.loads[trace.cluster.index[trace.cluster[device].name]]
+def _loads(trace: Timeline, device: str | None) -> list[tuple[Device, Load]]:
+    """Return a device, or all of the cluster, each with its load."""
+    devices = trace.cluster.devices if device is None else [trace.cluster[device]]
+    return [(each, trace.loads[trace.cluster.index[each.name]]) for each in devices]
 
 
 def _integral(trace: Timeline, time: Floats, value: Floats) -> float:
