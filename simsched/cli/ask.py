@@ -10,7 +10,7 @@ import simsched as ss
 from simsched.base.errors import FormatError, WhatIfError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler
+from simsched.cli.inputs import read_options, read_plan, read_scheduler
 from simsched.cli.options import Text, Texts, argument, file, option
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
-Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf.")]
+Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf."), opt.DRAWN]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,6 @@ def whatif(
 
     With --reschedule it is also said how much comes from making the plan anew.
     """
-    check_outputs(plan.graph, result.output)
     edits = [*(f"fuse={names}" for names in fuse or []), *(f"remove={names}" for names in remove or [])]
     answer = plan.ask(target.read(), edits).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
@@ -136,7 +135,6 @@ def sweep(
     plot: Plot = None,
 ) -> None:
     """Say how the makespan changes with a parameter, or with two."""
-    check_outputs(plan.graph, result.output, drawings=(plot,))
     if parameter2 is not None and values2 is None:
         raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
     first = plan.parameter(parameter)
@@ -153,17 +151,15 @@ def sensitivity(
     target: opt.Target,
     result: out.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
-    tornado: Annotated[Text, file("Draw a tornado chart: .png, .svg or .pdf.")] = None,
+    tornado: Annotated[Text, file("Draw a tornado chart: .png, .svg or .pdf."), opt.DRAWN] = None,
 ) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
-    check_outputs(plan.graph, result.output, drawings=(tornado,))
     found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
     result.tell(found, files=[("picture", tornado, found.tornado)])
 
 
 def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
     """Say in words what bounds a schedule, and which three changes would help most."""
-    check_outputs(plan.graph, result.output)
     cluster = target.read()
     found = ss.explain(plan.plan(cluster), cluster)
     result.tell(found, str(found))
@@ -172,8 +168,8 @@ def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
 def breakeven(
     graph: opt.Graph,
     parameter: Parameter,
-    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
-    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
+    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule."), opt.READ],
+    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value."), opt.READ],
     target: opt.Target,
     result: out.Result,
     low: Annotated[float, option("Least factor of the parameter.")] = 1 / 64,
@@ -181,8 +177,6 @@ def breakeven(
     plot: Plot = None,
 ) -> None:
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
-    for source in (graph.graph, first, second):
-        check_outputs(source, result.output, drawings=(plot,))
     cluster, dag = target.read(), graph.read()
     sides = _side(first), _side(second)
     found = ss.breakeven(parameter, *sides, cluster, low=low, high=high, graph=dag)
@@ -208,14 +202,12 @@ def throughput(
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
 ) -> None:
     """Say how many requests a schedule serves per second when one follows the other."""
-    check_outputs(plan.graph, result.output)
     cluster = target.read()
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
 def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.Result, box: opt.Box = None) -> None:
     """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
-    check_outputs(graph.graph, result.output, drawings=(box,))
     cluster = target.read()
     compared = draws.compare(graph, cluster, plain=True)
     found = ss.robust(

@@ -10,7 +10,7 @@ from simsched.base.io import is_stream, write_file
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import check_outputs, read_options, read_plan, read_scheduler, read_shapes
+from simsched.cli.inputs import read_options, read_plan, read_scheduler, read_shapes
 from simsched.cli.options import Text, argument, file, option
 
 _LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
@@ -22,24 +22,23 @@ def show(
     gpus: opt.Gpus = None,
     link: opt.Link = None,
     as_json: opt.Json = False,
-    svg: Annotated[Text, file("Draw it; GRAPH may then be a schedule in JSON.")] = None,
-    dot: Annotated[Text, file("The same picture for Graphviz.")] = None,
+    svg: Annotated[Text, file("Draw it; GRAPH may then be a schedule in JSON."), opt.WRITTEN] = None,
+    dot: Annotated[Text, file("The same picture for Graphviz."), opt.WRITTEN] = None,
     scheduler: Annotated[Text, option("Draw its schedule: a name, or package.module:function.")] = None,
     option: opt.Option = None,
-    plan: Annotated[Text, option("Draw this schedule of GRAPH, a JSON file.", "--schedule", metavar="PLAN")] = None,
+    plan: Annotated[
+        Text, option("Draw this schedule of GRAPH, a JSON file.", "--schedule", metavar="PLAN"), opt.READ
+    ] = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
     from simsched.model.calibrated import bare
 
-    check_outputs(graph.graph, svg, dot)
     if svg is not None and not svg.lower().endswith(".svg"):
         raise FormatError(f"--svg {svg}: the file must end in .svg")
     cluster = bare(opt.Target(gpu, gpus, link).read())
     drawn = svg is not None or dot is not None
     if not drawn and (scheduler or option or plan):
         raise SchedulerError("--scheduler, --option and --schedule are for pictures: say where with --svg or --dot")
-    if plan is not None:
-        check_outputs(plan, svg, dot)
     shown = _to_draw(graph, cluster, scheduler, option, plan) if drawn else graph.read()
     facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
 
@@ -106,8 +105,8 @@ def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[out.Fact]:
 
 
 def convert(
-    source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
-    target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
+    source: Annotated[str, argument("SOURCE", "Workload, or a file in any format."), opt.READ],
+    target: Annotated[str, argument("TARGET", "File to write; its suffix says the format."), opt.WRITTEN],
     read_as: Annotated[Text, option("Format of SOURCE.", "--from", metavar="FORMAT")] = None,
     write_as: Annotated[Text, option("Format of TARGET.", "--to", metavar="FORMAT")] = None,
     shape: opt.Shape = None,
@@ -120,7 +119,6 @@ def convert(
     from workloads.formats import FORMATS, as_graph, read, write
     from workloads.formats.catalogue import SUFFIXES
 
-    check_outputs(source, target)
     shapes = read_shapes(shape)
     path = "/dev/stdin" if source == "-" else source
     found = read_spec(source, shapes=shapes) if read_as is None else read(path, read_as, shapes=shapes)

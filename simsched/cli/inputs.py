@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -142,33 +143,32 @@ def _value(text: str) -> Any:
     return text
 
 
-def check_outputs(source: str, *paths: str | None, drawings: tuple[str | None, ...] = ()) -> None:
+def check_outputs(sources: Sequence[str], paths: Sequence[str], drawings: Sequence[str]) -> None:
     """Refuse files that cannot be written, before anything is computed.
 
     Parameters
     ----------
-    source
+    sources
         What is read.
-    *paths, drawings
+    paths, drawings
         What is written; drawings in a format that their names say.
 
     Raises
     ------
     FileError
-        Also if two of them, or one of them and the source, are one file.
+        Also if two of them, or one of them and a source, are one file.
     """
     from simsched.base.io import require_writable
     from workloads.registry import split_path
 
-    if any(path is not None for path in drawings):
+    if drawings:
         from simsched.show.figure import require_format
 
         require_format(*drawings)
-    used = [os.path.realpath(split_path(source)[0] or "")]
-    given = [path for path in (*paths, *drawings) if path is not None]
-    for path in given:
+    for path in (*paths, *drawings):
         require_writable(path)
-    for path in given:
+    used = [os.path.realpath(split_path(source)[0] or "") for source in sources]
+    for path in (*paths, *drawings):
         if os.path.realpath(path) in used:
             raise FileError(f"cannot write {path}: this command already uses the file")
         used.append(os.path.realpath(path))

@@ -8,7 +8,7 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.base.units import format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import check_outputs, read_plan, read_schedulers
+from simsched.cli.inputs import read_plan, read_schedulers
 from simsched.cli.options import Text, Texts, argument, file, option
 from simsched.cli.progress import progress
 
@@ -34,7 +34,6 @@ def profile(
 
     The profile is printed, or written to a file that `simsched calibrate` reads.
     """
-    check_outputs(graph.graph, output)
     runner = backend.make()
     dag = runner.realise(graph.read())
     with progress(1 + microbenchmarks) as tell:
@@ -52,7 +51,7 @@ def profile(
 
 
 def calibrate(
-    profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
+    profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote."), opt.READ],
     result: out.Result,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
     gpu: opt.Gpu = None,
@@ -68,8 +67,6 @@ def calibrate(
     """
     from simsched.model.calibrated import bare
 
-    for path in profiles:
-        check_outputs(path, result.output)
     measured = [_read_profile(path) for path in profiles]
     prior = None if gpu is None and gpus is None else bare(opt.Target(gpu, gpus).read())
     found = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
@@ -106,14 +103,14 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
 
 
 def replay(
-    plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
+    plan: Annotated[str, argument("PLAN", "A file with a schedule or program."), opt.READ],
     backend: opt.Backend,
     result: out.Result,
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
-    cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
+    cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one."), opt.READ] = None,
     gantt: Annotated[Text, file(
-        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")] = None,
+        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted."), opt.DRAWN] = None,
 ) -> None:  # fmt: skip
     """Run a schedule on a backend, again and again, and print how long it takes.
 
@@ -121,8 +118,6 @@ def replay(
     """
     from simsched.calibration import read_target
 
-    check_outputs(plan, result.output, drawings=(gantt,))
-    check_outputs(cluster or "", result.output, gantt)
     found = read_plan(plan)
     if isinstance(found, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
@@ -193,12 +188,14 @@ def validate(
     warmup: opt.Warmup = 3,
     seed: opt.RunSeed = 0,
     as_json: opt.Json = False,
-    scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf.")] = None,
-    gantt: Annotated[Text, file("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
+    scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf."), opt.DRAWN] = None,
+    gantt: Annotated[
+        Text, file("Draw the predicted beside the measured trace of the simulator's choice."), opt.DRAWN
+    ] = None,
     resume: Annotated[
         Text, option("Keep measurements there, and make none that is there already.", metavar="FOLDER")
     ] = None,
-    output: Annotated[Text, file("Write the last calibration to a JSON file.", "--output", "-o")] = None,
+    output: Annotated[Text, file("Write the last calibration to a JSON file.", "--output", "-o"), opt.WRITTEN] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
 
@@ -209,7 +206,6 @@ def validate(
     """
     from simsched.experiments.accuracy import validate
 
-    check_outputs(graph.graph, output, drawings=(scatter, gantt))
     dag, runner = graph.read(), backend.make()
     asked = read_schedulers(schedulers, dag)
     with progress(2 + rounds * (len(asked) + held_out)) as tell:
@@ -228,14 +224,14 @@ def validate(
 
 
 def replay_trace(
-    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz.")],
+    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz."), opt.READ],
     step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
     changes: Annotated[Texts, option(
         "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
         "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
     host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
     streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
-    gantt: Annotated[Text, file("Draw simulated beside measured: .png, .svg or .pdf.")] = None,
+    gantt: Annotated[Text, file("Draw simulated beside measured: .png, .svg or .pdf."), opt.DRAWN] = None,
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
 ) -> None:  # fmt: skip
@@ -243,7 +239,6 @@ def replay_trace(
     from simsched.experiments.whatif import parse_change
     from workloads.formats.kineto_replay import known_change, replay_traced
 
-    check_outputs(trace, perfetto, drawings=(gantt,))
     asked = [parse_change(known_change(text)) for text in changes or ()]
     program = opt.Graph(trace if step is None else f"{trace},step={step}").traced
     if program is None:

@@ -3,7 +3,7 @@
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
@@ -14,7 +14,15 @@ import typer
 
 import simsched as ss
 from simsched.base.errors import BackendError, ClusterError, FormatError, SchedulerError
-from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
+from simsched.cli.inputs import (
+    check_outputs,
+    read_name,
+    read_options,
+    read_plan,
+    read_scheduler,
+    read_schedulers,
+    read_shapes,
+)
 from simsched.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of dataclasses, where it takes such, in the place of each.
 
-    Of pipes it reads everything once.
+    Files that it cannot write are refused before it runs; of pipes it reads everything once.
     """
     given = signature(command)
     groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
@@ -42,10 +50,18 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
         for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
     ]
 
+    def named(values: Mapping[str, Any], mark: str) -> list[str]:
+        """Return the files under a mark that a call names."""
+        marked = [values[each.name] for each in parameters if mark in getattr(each.annotation, "__metadata__", ())]
+        return [path for one in marked if one is not None for path in ([one] if isinstance(one, str) else one)]
+
     @wraps(command)
     def run(**values: Any) -> None:
         from simsched.base.io import reading_once
 
+        written, drawn = named(values, WRITTEN), named(values, DRAWN)
+        if written or drawn:
+            check_outputs(named(values, READ), written, drawn)
         made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         with reading_once():
             command(**made, **values)
@@ -57,6 +73,10 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 def option(text: str, *names: str, **more: Any) -> Any:
     """Return an option with its help; by default it has the name of the parameter."""
     return typer.Option(*names, help=text, **more)
+
+
+READ, WRITTEN, DRAWN = "read", "written", "drawn"
+"""Marks of arguments and options that name files."""
 
 
 def file(text: str, *names: str) -> Any:
@@ -83,10 +103,10 @@ Shape = Annotated[Texts, option("Size of an input that the file leaves open; rep
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
-Output = Annotated[Text, file("Write it to a JSON file.", "--output", "-o")]
-Perfetto = Annotated[Text, file("Write a trace for ui.perfetto.dev.")]
-Gantt = Annotated[Text, file("Draw a Gantt chart: .png, .svg or .pdf.")]
-Box = Annotated[Text, file("Draw a box plot of the samples: .png, .svg or .pdf.")]
+Output = Annotated[Text, file("Write it to a JSON file.", "--output", "-o"), WRITTEN]
+Perfetto = Annotated[Text, file("Write a trace for ui.perfetto.dev."), WRITTEN]
+Gantt = Annotated[Text, file("Draw a Gantt chart: .png, .svg or .pdf."), DRAWN]
+Box = Annotated[Text, file("Draw a box plot of the samples: .png, .svg or .pdf."), DRAWN]
 _JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000, callback=number)
 Jitter = Annotated[float | None, _JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
@@ -100,7 +120,7 @@ class Graph:
     """A graph."""
 
     graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".dot, ...; - is stdin.")]  # fmt: skip
+                                   ".dot, ...; - is stdin."), READ]  # fmt: skip
     shape: Shape = None
 
     @cached_property
@@ -141,7 +161,7 @@ class Scheduled(Graph):
 class Plan(Scheduled):
     """A schedule, or a graph and how it is scheduled."""
 
-    graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
+    graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule."), READ]
 
     def found(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
         """Return what there is: a program, too; `anew`, if that can be asked for, says whether it is scheduled anew."""
@@ -171,7 +191,9 @@ class Target:
     gpu: Gpu = None
     gpus: Gpus = None
     link: Link = None
-    cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
+    cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one."), READ] = (
+        None
+    )
 
     def read(self, source: Graph | None = None) -> "calibrated.Target":
         """Return it; where none is named and the source is a profiler trace, its device, with contention.

@@ -9,7 +9,6 @@ import simsched as ss
 from simsched.base.errors import FileError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import check_outputs
 from simsched.cli.options import Text, argument, file, option
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 def report(
     sources: Annotated[list[str], argument(
         "SOURCE...", "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
-        "replay, ...), or a GRAPH, whose schedulers are compared.")],
-    output: Annotated[str, file("HTML file to write.", "--output", "-o")],
+        "replay, ...), or a GRAPH, whose schedulers are compared."), opt.READ],
+    output: Annotated[str, file("HTML file to write.", "--output", "-o"), opt.WRITTEN],
     target: opt.Target,
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,
@@ -35,8 +34,6 @@ def report(
     from simsched.show.report import recommended
     from simsched.show.report.page import library
 
-    for source in sources:
-        check_outputs(source, output)
     graphs = [opt.Graph(source, shape) for source in sources]
     cluster = target.read(graphs[0])
     results: list[Any] = []

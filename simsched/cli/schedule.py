@@ -10,7 +10,6 @@ from simsched.base.errors import SimulationError
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import check_outputs
 from simsched.cli.options import Text, file, option
 
 LARGE: Final = 1_000_000
@@ -40,7 +39,6 @@ def compare(
     """
     if box is not None and draws.samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
-    check_outputs(graph.graph, result.output, perfetto, drawings=(gantt, box))
     found = draws.compare(graph, target.read(graph))
     best = found.best()
     assert best is not None, "some scheduler found a schedule"
@@ -61,11 +59,10 @@ def _pictures(name: str, trace: "ss.Trace", perfetto: Text, gantt: Text) -> list
 def schedule(
     graph: opt.Scheduled,
     target: opt.Target,
-    output: Annotated[Text, file("Write the schedule to a JSON file.", "--output", "-o")] = None,
-    program: Annotated[Text, file("Write the lowered program too.")] = None,
+    output: Annotated[Text, file("Write the schedule to a JSON file.", "--output", "-o"), opt.WRITTEN] = None,
+    program: Annotated[Text, file("Write the lowered program too."), opt.WRITTEN] = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
-    check_outputs(graph.graph, output, program)
     cluster = target.read(graph)
     plan = graph.schedule(graph.read(), cluster)
     lowered = None if program is None else plan.lower(cluster)
@@ -95,7 +92,6 @@ def simulate(
         "instructions on, where spans take gigabytes, unless a picture needs them.", "--full/--brief")] = None,
 ) -> None:  # fmt: skip
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
-    check_outputs(plan.graph, perfetto, drawings=(gantt,))
     cluster, found = target.read(), plan.found()
     seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, ss.OpGraph):
