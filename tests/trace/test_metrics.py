@@ -9,7 +9,7 @@ from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import KERNEL, Load
+from simsched.model.trace.timeline import KERNEL, Load, union_length
 from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate
 
@@ -25,6 +25,18 @@ def made(loads, end=10.0):
     cluster = Cluster.preset("a40", n_gpus=len(loads))
     program = Schedule(graph, [Placement("a")]).lower(cluster)
     return Trace(program, cluster, [(KERNEL, 0, 0, 0, 0, 0.0, end, 0.0, end, -1)], loads)
+
+
+def test_union_agrees_with_a_grid():
+    """Whole-numbered intervals cover as many unit cells as the union is long; none cover nothing."""
+    rng = np.random.default_rng(0)
+    for n in [0] + 50 * [12]:
+        start = rng.integers(0, 40, n)
+        end = start + rng.integers(0, 6, n)
+        cells = np.zeros(60, bool)
+        for a, b in zip(start, end, strict=True):
+            cells[a:b] = True
+        assert union_length(start, end) == cells.sum()
 
 
 def test_lanes_are_reused():

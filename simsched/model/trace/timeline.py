@@ -257,3 +257,19 @@ def _same_instant(times: Floats) -> npt.NDArray[np.bool_]:
     """Return, for times in order, which of them are within the rounding of the one before."""
     same: npt.NDArray[np.bool_] = times[1:] <= np.minimum(times[:-1] * (1.0 + TIE), times[:-1] + TIE * TIE_LIMIT)
     return same
+
+
+def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
+    """Return the total length of a union of intervals, in any order.
+
+    >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
+    5.0
+    """
+    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
+    if not len(start):
+        return 0.0
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])  # of each connected piece
+    last = np.r_[first[1:], len(start)] - 1
+    return float((reach[last] - start[first]).sum())
