@@ -52,6 +52,9 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 )  # fmt: skip
 """FLOP per element of each activation."""
 
+LARGEST_GRID: Final = 2**31 - 1
+"""Thread blocks that a grid can have."""
+
 T = TypeVar("T")
 
 _PORTABLE_RIDGE: Final = 16.0  # FLOP per byte, as of a V100 or an A100 in fp32

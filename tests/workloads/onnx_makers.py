@@ -23,9 +23,7 @@ class Maker:
 
     def weight(self, name, *shape, elem=FLOAT):
         """Weights of zeros."""
-        kind = helper.tensor_dtype_to_np_dtype(elem)
-        self.weights.append(numpy_helper.from_array(np.zeros(shape, kind), name))
-        return name
+        return self.numbers(name, np.zeros(shape), helper.tensor_dtype_to_np_dtype(elem))
 
     def external(self, name, *shape, elem=FLOAT):
         """Weights that are said to stand in a file that does not exist."""
@@ -44,18 +42,15 @@ class Maker:
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, domain=domain, **attributes))
         return outputs[0]
 
-    def conv(self, name, x, channels, out_channels, kernel=1, *, pad=0, stride=1, bias=True):
-        """A convolution of a square window."""
-        inputs = [x, self.weight(f"{name}.w", out_channels, channels, kernel, kernel)]
-        inputs += [self.weight(f"{name}.b", out_channels)] if bias else []
-        return self.op("Conv", inputs, name, kernel_shape=[kernel] * 2, pads=[pad] * 4, strides=[stride] * 2)
-
-    def relu(self, x):
-        return self.op("Relu", [x], f"{x}.relu")
-
-    def norm(self, x, channels):
-        weights = [self.weight(f"{x}.norm.{i}", channels) for i in range(4)]
-        return self.op("BatchNormalization", [x, *weights], f"{x}.norm")
+    def conv(self, name, x, channels, out_channels, kernel=1, *, norm=False, relu=False):
+        """A convolution of a square window as exporters write it: with bias, or normalisation; and activation."""
+        weights = [self.weight(f"{name}.w", out_channels, channels, kernel, kernel)]
+        weights += [] if norm else [self.weight(f"{name}.b", out_channels)]
+        x = self.op("Conv", [x, *weights], name, kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
+        if norm:
+            statistics = [self.weight(f"{name}.norm.{i}", out_channels) for i in range(4)]
+            x = self.op("BatchNormalization", [x, *statistics], f"{name}.norm")
+        return self.op("Relu", [x], f"{name}.relu") if relu else x
 
     def model(self, *outputs):
         results = [helper.make_value_info(name, helper.make_tensor_type_proto(FLOAT, None)) for name in outputs]
@@ -66,17 +61,15 @@ class Maker:
 def conv_norm_relu():
     """A convolution of 3 channels to 16 on 8 x 8 pixels, normalised, with activation."""
     made = Maker()
-    x = made.conv("conv", made.input("x", [1, 3, 8, 8]), 3, 16, 3, pad=1, bias=False)
-    return made.model(made.relu(made.norm(x, 16)))
+    return made.model(made.conv("conv", made.input("x", [1, 3, 8, 8]), 3, 16, 3, norm=True, relu=True))
 
 
 def branches():
     """Two convolutions of one input, the first with activation, and their concatenation."""
     made = Maker()
     x = made.input("x", [2, 8, 4, 4])
-    left = made.relu(made.conv("left", x, 8, 16))
-    right = made.conv("right", x, 8, 24, 3, pad=1)
-    return made.model(made.op("Concat", [left, right], "both", axis=1))
+    parts = [made.conv("left", x, 8, 16, relu=True), made.conv("right", x, 8, 24, 3)]
+    return made.model(made.op("Concat", parts, "both", axis=1))
 
 
 def mlp():
@@ -85,8 +78,7 @@ def mlp():
     x = made.input("x", [5, 10])
     for i, (n, m) in enumerate([(10, 20), (20, 30), (30, 4)]):
         x = made.op("Gemm", [x, made.weight(f"w{i}", m, n), made.weight(f"b{i}", m)], f"fc{i}", transB=1)
-        if i < 2:
-            x = made.relu(x)
+        x = made.op("Relu", [x], f"{x}.relu") if i < 2 else x
     return made.model(x)
 
 
@@ -109,14 +101,12 @@ def attention():
         order = [0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]
         made.op("Transpose", [f"{part}.heads"], f"{part}.turned", perm=order)
     made.op("MatMul", ["q.turned", "k.turned"], "scores")
-    made.numbers("scale", 8.0**0.5, np.float32)
-    made.op("Div", ["scores", "scale"], "scaled")
+    made.op("Div", ["scores", made.numbers("scale", 8.0**0.5, np.float32)], "scaled")
     made.op("Softmax", ["scaled"], "weights", axis=-1)
     made.op("MatMul", ["weights", "v.turned"], "mixed")
     made.op("Transpose", ["mixed"], "mixed.turned", perm=[0, 2, 1, 3])
     made.op("Reshape", ["mixed.turned", "joined"], "mixed.joined")
-    made.op("MatMul", ["mixed.joined", made.weight("wo", 32, 32)], "out")
-    return made.model("out")
+    return made.model(made.op("MatMul", ["mixed.joined", made.weight("wo", 32, 32)], "out"))
 
 
 def inception_block():
@@ -125,8 +115,7 @@ def inception_block():
     x = made.input("x", [1, 192, 35, 35])
 
     def conv(name, x, channels, out_channels, kernel=1):
-        x = made.conv(name, x, channels, out_channels, kernel, pad=kernel // 2, bias=False)
-        return made.relu(made.norm(x, out_channels))
+        return made.conv(name, x, channels, out_channels, kernel, norm=True, relu=True)
 
     one = conv("branch1x1", x, 192, 64)
     five = conv("branch5x5_2", conv("branch5x5_1", x, 192, 48), 48, 64, 5)
@@ -151,8 +140,5 @@ def with_if():
     return made.model(made.conv("after", "chosen", 4, 8))
 
 
-MODELS = {
-    "conv_norm_relu": conv_norm_relu, "branches": branches, "mlp": mlp, "attention": attention,
-    "inception_block": inception_block, "with_if": with_if,
-}  # fmt: skip
+MODELS = {make.__name__: make for make in (conv_norm_relu, branches, mlp, attention, inception_block, with_if)}
 """All that need no shapes but `attention`, of which the batch is open."""

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from simsched.base.errors import FileError, FormatError, GraphError, MissingDependencyError, SimschedError
+from simsched.base.errors import FormatError, GraphError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.limits import limits
 from simsched.model.cluster import Device
 from simsched.model.graph import Edge, Operator, OpGraph
+from workloads.costs import LARGEST_GRID
 from workloads.formats.fusion import fuse
-from workloads.formats.onnx_operators import Described, describe
+from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
-from workloads.formats.onnx_tensors import Formats, Step, Tensor, plain
+from workloads.formats.onnx_tensors import Formats, Step, plain
 from workloads.formats.reading import build
 from workloads.models.builder import GRANULARITIES
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_LARGEST_GRID: Final = 2**31 - 1
 _MOST_KINDS_NAMED: Final = 12
 
 
@@ -54,18 +54,13 @@ def read_onnx(
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
-    try:
-        nbytes = Path(path).stat().st_size
-        if nbytes > limits().onnx_nbytes:
-            raise FormatError(
-                f"{path}: {nbytes} bytes are more than protobuf reads (2 GB); save the model with its weights in "
-                f"another file: onnx.save(model, path, save_as_external_data=True)"
-            )
-        content = read_bytes(path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, SimschedError):
-            raise
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    file = Path(path)
+    if file.is_file() and file.stat().st_size > limits().onnx_nbytes:
+        raise FormatError(
+            f"{path}: {file.stat().st_size} bytes are more than protobuf reads (2 GB); save the model with its "
+            "weights in another file: onnx.save(model, path, save_as_external_data=True)"
+        )
+    content = read_bytes(path)
     if not content:
         raise FormatError(f"{path}: the file is empty")
     model = ModelProto()
@@ -74,13 +69,7 @@ def read_onnx(
     except DecodeError as error:
         raise FormatError(f"{path}: not an ONNX model, or cut off ({' '.join(str(error).split())})") from error
     return from_onnx(
-        model,
-        name=Path(path).stem,
-        source=str(path),
-        shapes=shapes,
-        granularity=granularity,
-        dtype=dtype,
-        device=device,
+        model, name=file.stem, source=str(path), shapes=shapes, granularity=granularity, dtype=dtype, device=device
     )
 
 
@@ -152,15 +141,12 @@ def from_onnx(
         raise GraphError(f"{source}: granularity must be 'unit' or 'operator', not {granularity!r}")
     formats = Formats(dtype, device)
     try:
-        if not model.HasField("graph"):
-            raise FormatError(f"{source}: not an ONNX model: it has no graph")
         _check_version(model, source)
-        reader = ShapeReader(model, shapes or {}, source)
+        reader = ShapeReader(model, shapes or {}, formats, source)
         title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
-        graph = _graph(title, reader, formats, granularity, source)
+        return _graph(title, reader, granularity, source)
     except (OverflowError, RecursionError, UnicodeError) as error:
         raise FormatError(f"{source}: {' '.join(str(error).split())}") from error
-    return graph
 
 
 def _require_onnx() -> None:
@@ -179,57 +165,35 @@ def _check_version(model: "onnx.ModelProto", source: str) -> None:
         raise FormatError(
             f"{source}: field 'ir_version' is {model.ir_version}; this onnx knows up to {IR_VERSION}; upgrade it"
         )
+    if not model.HasField("graph"):
+        raise FormatError(f"{source}: not an ONNX model: it has no graph")
     if not model.opset_import:
         raise FormatError(f"{source}: field 'opset_import' is missing: which operators are meant is not known")
 
 
-def _graph(title: str, reader: ShapeReader, formats: Formats, granularity: str, source: str) -> OpGraph:
+def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> OpGraph:
     if not reader.steps:
         raise FormatError(f"{source}: the model has no operator that depends on an input")
-    described = [build(source, describe, step, formats) for step in reader.steps]
     names = _unique([step.name for step in reader.steps] + [tensor.name for tensor in reader.results])
     operators, edges = [], []
-    for name, one in zip(names, described, strict=False):
-        operators.append(build(source, _operator, name, one, formats))
-        edges += [_edge(names, tensor, name, formats) for tensor in one.reads if tensor.producer is not None]
-    _warn(source, reader.steps, described)
+    for name, step in zip(names, reader.steps, strict=False):
+        operator, reads = build(source, operator_of, step, name)
+        blocks = max((kernel.blocks for kernel in operator.kernels), default=0)
+        if blocks > LARGEST_GRID:
+            raise FormatError(
+                f"{source}: operator {name!r}: {blocks} thread blocks are more than a grid can have; give it smaller "
+                "inputs"
+            )
+        operators.append(operator)
+        edges += [Edge(names[x.producer], name, step.nbytes(x)) for x in reads if x.producer is not None]
+    _warn(source, reader.steps)
     if granularity == "operator":
         return build(source, OpGraph, operators, edges, title)
     for name, tensor in zip(names[len(operators) :], reader.results, strict=True):
         operators.append(Operator(name, kind="output"))
         if tensor.producer is not None:
-            edges.append(_edge(names, tensor, name, formats))
+            edges.append(Edge(names[tensor.producer], name))
     return build(source, fuse, OpGraph(operators, edges, title), io=False)
-
-
-def _edge(names: list[str], tensor: Tensor, reader: str, formats: Formats) -> Edge:
-    assert tensor.producer is not None
-    return Edge(names[tensor.producer], reader, nbytes=formats.nbytes(tensor))
-
-
-def _operator(name: str, one: Described, formats: Formats) -> Operator:
-    kernels = one.kernels or (() if one.work.kernel is None else (one.work.kernel,))
-    blocks = max((kernel.blocks for kernel in kernels), default=0)
-    if blocks > _LARGEST_GRID:
-        raise FormatError(
-            f"operator {name!r}: {blocks} thread blocks are more than a grid can have; give it smaller inputs"
-        )
-    launches_nothing = not kernels and one.supported and not one.work.flops and not one.nbytes
-    costs = formats.costs(one.elem)
-    return Operator(
-        name,
-        kind=one.kind,
-        flops=one.work.flops,
-        nbytes=one.nbytes,
-        weight_nbytes=one.weight_nbytes,
-        time=0.0 if launches_nothing else None,
-        kernels=kernels,
-        intensity=costs.intensity(one.computes, one.work.flops, one.nbytes),
-        dtype=costs.dtype,
-        attributes=one.attributes,
-        input_shapes=tuple(tensor.shape for tensor in one.reads if tensor.shape is not None),
-        output_shape=one.shape,
-    )
 
 
 def _unique(names: list[str]) -> list[str]:
@@ -247,15 +211,15 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def _warn(source: str, steps: list[Step], described: list[Described]) -> None:
+def _warn(source: str, steps: list[Step]) -> None:
     """Log one line that counts what is not supported."""
-    left = [(step, one) for step, one in zip(steps, described, strict=True) if not one.supported]
+    left = [step for step in steps if not is_supported(step)]
     if not left:
         return
-    kinds = Counter(plain(f"{step.domain}.{step.op_type}" if step.domain else step.op_type) for step, _ in left)
+    kinds = Counter(plain(f"{step.domain}.{step.op_type}" if step.domain else step.op_type) for step in left)
     shown = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common(_MOST_KINDS_NAMED))
     rest = f" and {len(kinds) - _MOST_KINDS_NAMED} kinds more" if len(kinds) > _MOST_KINDS_NAMED else ""
-    unsized = sum(any(out is not None and out.shape is None for out in step.outputs) for step, _ in left)
+    unsized = sum(any(out.shape is None for out in step.written) for step in left)
     ending = f"; {unsized} of them write tensors of unknown size, which count nothing" if unsized else ""
     _logger.warning(
         "%s: operators that are not supported count their bytes and no FLOP: %s%s%s", source, shown, rest, ending

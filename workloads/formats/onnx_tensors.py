@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,10 +34,7 @@ _ELEMENTS: Final[Mapping[int, tuple[float, str]]] = {
 }  # fmt: skip
 _REAL_ELEMENTS: Final = (1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28)
 FLOAT: Final = 1
-STRING: Final = 8
-BOOL: Final = 9
-INT32: Final = 6
-INT64: Final = 7
+WHOLE: Final = (6, 7, 9)  # of 4 and 8 bytes, and booleans
 _COMPUTABLE: Final = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)  # those that numpy itself knows
 
 
@@ -60,84 +56,18 @@ class Tensor:
     stored: float | None = None
 
     def numbers(self) -> Array | None:
-        """Return the elements of a small constant, or None if they are not at hand."""
+        """Return the elements of a small constant that stands in the file itself, None of any other tensor."""
         if self.array is None and self.proto is not None:
-            self.array = numbers_of(self.proto)
-            self.proto = None if self.array is None else self.proto
+            from onnx import TensorProto, numpy_helper
+
+            proto, self.proto = self.proto, None
+            here = proto.data_location != TensorProto.EXTERNAL and proto.data_type in _COMPUTABLE
+            if here and len(proto.dims) <= 32 and prod(proto.dims) <= MOST_NUMBERS:
+                try:
+                    self.array = np.asarray(numpy_helper.to_array(proto))
+                except (TypeError, ValueError):  # fewer numbers than the shape says
+                    return None
         return self.array
-
-
-class Step(NamedTuple):
-    """A node that is not folded away: `inputs` and `outputs` have None where the node leaves one out."""
-
-    where: str
-    name: str
-    domain: str
-    op_type: str
-    version: int
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor | None, ...]
-    attributes: Mapping[str, Any]
-    captured: tuple[Tensor, ...] = ()
-
-    def input(self, i: int) -> Tensor | None:
-        """Return an input, None if it is left out."""
-        return self.inputs[i] if i < len(self.inputs) else None
-
-    def shape_in(self, i: int) -> Shape:
-        """Return the shape of an input that the operator's costs need."""
-        tensor = self.input(i)
-        if tensor is None:
-            raise FormatError(f"{self.where}: input {i} is missing")
-        return self.known(tensor)
-
-    def shape_out(self) -> Shape:
-        """Return the shape of the first output; if it is not known, an input of unknown shape is to blame."""
-        out = self.written()[0]
-        if out.shape is None:
-            return self.known(next((x for x in self.inputs if x is not None and x.shape is None), out))
-        return out.shape
-
-    def written(self) -> list[Tensor]:
-        """Return the outputs that are not left out."""
-        found = [tensor for tensor in self.outputs if tensor is not None]
-        if not found:
-            raise FormatError(f"{self.where}: it has no output")
-        return found
-
-    def known(self, tensor: Tensor) -> Shape:
-        """Return a tensor's shape, which the operator's costs need."""
-        return known_shape(self.where, tensor)
-
-    def integers(self, key: str, n: int, default: int, least: int) -> Shape:
-        """Return an attribute that is a list of `n` whole numbers of at least `least`."""
-        values = self.attributes.get(key) or (default,) * n
-        if not isinstance(values, tuple) or len(values) != n or not all(isinstance(v, int) for v in values):
-            raise FormatError(f"{self.where}: attribute {key!r} must be {n} whole numbers, not {shown(values)}")
-        if min(values, default=least) < least:
-            raise FormatError(f"{self.where}: attribute {key!r} must be at least {least}, not {shown(values)}")
-        return values
-
-    def integer(self, key: str, default: int) -> int:
-        """Return an attribute that is a whole number."""
-        value = self.attributes.get(key, default)
-        if not isinstance(value, int):
-            raise FormatError(f"{self.where}: attribute {key!r} must be a whole number, not {shown(value)}")
-        return value
-
-    def text(self, key: str, default: str) -> str:
-        """Return an attribute that is a text."""
-        value = self.attributes.get(key, default)
-        if not isinstance(value, str):
-            raise FormatError(f"{self.where}: attribute {key!r} must be a text, not {shown(value)}")
-        return value
-
-    def axis(self, default: int, rank: int) -> int:
-        """Return attribute `axis`, counted from the front."""
-        axis = self.integer("axis", default)
-        if not -rank <= axis <= rank:
-            raise FormatError(f"{self.where}: axis {axis} is not one of {rank}")
-        return axis + rank if axis < 0 else axis
 
 
 class Formats:
@@ -156,28 +86,84 @@ class Formats:
         self._dtype = dtype
         self._device = device
 
-    def dtype(self, elem: int) -> str:
-        """Return the number format of an element type."""
-        if self._dtype is not None and elem in _REAL_ELEMENTS:
-            return self._dtype
-        return _ELEMENTS.get(elem, (0, self._dtype or "fp32"))[1]
-
     def costs(self, elem: int) -> Costs:
         """Return the rules of cost for an element type."""
-        dtype = self.dtype(elem)
+        real = self._dtype is not None and (elem in _REAL_ELEMENTS or elem not in _ELEMENTS)
+        dtype = (self._dtype if real else None) or _ELEMENTS.get(elem, (0, "fp32"))[1]
         if dtype not in self._costs:
             self._costs[dtype] = Costs(dtype, self._device)
         return self._costs[dtype]
 
     def nbytes(self, tensor: Tensor) -> float:
         """Return the bytes of a tensor, 0 if its shape or element type is not known."""
-        if tensor.shape is None:
-            return 0.0
-        if tensor.stored is not None:
-            return tensor.stored
+        if tensor.shape is None or tensor.stored is not None:
+            return tensor.stored or 0.0
         if self._dtype is not None and tensor.elem in _REAL_ELEMENTS:
             return float(prod(tensor.shape) * DTYPE_NBYTES[self._dtype])
         return stored_nbytes(tensor)
+
+
+class Step(NamedTuple):
+    """A node that is not folded away: `inputs` and `outputs` have None where the node leaves one out."""
+
+    where: str
+    name: str
+    domain: str
+    op_type: str
+    version: int
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor | None, ...]
+    attributes: Mapping[str, Any]
+    captured: tuple[Tensor, ...]
+    formats: Formats
+
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """All that it reads, by graphs inside it too."""
+        return tuple(x for x in (*self.inputs, *self.captured) if x is not None)
+
+    @property
+    def read(self) -> tuple[Tensor, ...]:
+        """What it reads of other operators or from outside, in order."""
+        return tuple(x for x in self.given if not x.constant)
+
+    @property
+    def written(self) -> tuple[Tensor, ...]:
+        """The outputs that are not left out."""
+        return tuple(x for x in self.outputs if x is not None)
+
+    def input(self, i: int) -> Tensor | None:
+        """Return an input, None if it is left out."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def shape_in(self, i: int) -> Shape:
+        """Return the shape of an input that the operator's costs need."""
+        tensor = self.input(i)
+        if tensor is None:
+            raise FormatError(f"{self.where}: input {i} is missing")
+        return known_shape(self.where, tensor)
+
+    def shape_out(self) -> Shape:
+        """Return the shape of the first output, of a split that of the whole.
+
+        If it is not known, an input of unknown shape is to blame.
+        """
+        if self.op_type == "Split":
+            return self.shape_in(0)
+        out = self.written[0]
+        unknown = (x for x in (*self.given, out) if x.shape is None)
+        return known_shape(self.where, out if out.shape is not None else next(unknown))
+
+    def nbytes(self, *tensors: Tensor) -> float:
+        """Return the bytes of tensors; of one whose shape or element type is not known 0."""
+        return sum(map(self.formats.nbytes, tensors), 0.0)
+
+    def axis(self, default: int, rank: int) -> int:
+        """Return attribute `axis`, counted from the front."""
+        axis: int = self.attributes.get("axis", default)
+        if not -rank <= axis <= rank:
+            raise FormatError(f"{self.where}: axis {axis} is not one of {rank}")
+        return axis + rank if axis < 0 else axis
 
 
 def stored_nbytes(tensor: Tensor) -> float:
@@ -213,51 +199,16 @@ def known_shape(where: str, tensor: Tensor) -> Shape:
     return tensor.shape
 
 
-def numbers_of(proto: "onnx.TensorProto") -> Array | None:
-    """Return the numbers of a small tensor that stand in the file itself, or None."""
-    from onnx import TensorProto, numpy_helper
-
-    if proto.data_location == TensorProto.EXTERNAL or proto.data_type not in _COMPUTABLE or len(proto.dims) > 32:
-        return None
-    if any(size < 0 for size in proto.dims) or prod(proto.dims) > MOST_NUMBERS:
-        return None
-    try:
-        return np.asarray(numpy_helper.to_array(proto))
-    except (TypeError, ValueError):  # fewer numbers than the shape says
-        return None
-
-
-@lru_cache(maxsize=64)
-def numpy_type(elem: int) -> "np.dtype[Any] | None":
-    """Return numpy's type for an element type, or None if it is not computed with."""
+def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
+    """Return a node's attributes as Python values: texts and tuples in place of bytes and lists."""
     from onnx import helper
 
-    return np.dtype(helper.tensor_dtype_to_np_dtype(elem)) if elem in _COMPUTABLE else None
+    def value(given: Any) -> Any:
+        if isinstance(given, list):
+            return tuple(map(value, given))
+        return given.decode(errors="replace") if isinstance(given, bytes) else given
 
-
-def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
-    """Return a node's attributes as Python values; graphs and types are left out."""
-    from onnx import AttributeProto as Kind
-
-    found: dict[str, Any] = {}
-    for one in node.attribute:
-        if one.type == Kind.INT:
-            found[one.name] = one.i
-        elif one.type == Kind.INTS:
-            found[one.name] = tuple(one.ints)
-        elif one.type == Kind.FLOAT:
-            found[one.name] = one.f
-        elif one.type == Kind.FLOATS:
-            found[one.name] = tuple(one.floats)
-        elif one.type == Kind.STRING:
-            found[one.name] = one.s.decode(errors="replace")
-        elif one.type == Kind.STRINGS:
-            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
-        elif one.type == Kind.TENSOR:
-            found[one.name] = one.t
-        elif one.type == Kind.SPARSE_TENSOR:
-            found[one.name] = one.sparse_tensor
-    return found
+    return {one.name: value(helper.get_attribute_value(one)) for one in node.attribute if not one.ref_attr_name}
 
 
 def read_inside(node: "onnx.NodeProto") -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from simsched.base.errors import GraphError
 from simsched.model.cluster import Device
 from simsched.model.graph import Edge, Operator, OpGraph
-from workloads.costs import Costs
+from workloads.costs import LARGEST_GRID, Costs
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch_costs import COMPUTES, Cost, cost_of, is_known, unknown
@@ -23,7 +23,6 @@ _FORMATS: Final = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8",
     "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8",
 }  # fmt: skip
-_LARGEST_GRID: Final = 2**31 - 1
 _MODULE_SETTINGS: Final = (
     "stride", "padding", "dilation", "groups", "kernel_size", "ceil_mode", "num_groups", "normalized_shape", "dim",
     "num_heads", "embed_dim", "batch_first",
@@ -162,7 +161,7 @@ class _Importer:
         if nbytes is None:
             nbytes = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
         kernel = cost.work.kernel
-        if kernel is not None and kernel.blocks > _LARGEST_GRID:
+        if kernel is not None and kernel.blocks > LARGEST_GRID:
             raise GraphError(
                 f"{self._name}: {node.name}: {kernel.blocks} thread blocks are more than a grid can have; use "
                 "smaller example inputs"
