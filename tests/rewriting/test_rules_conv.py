@@ -53,17 +53,6 @@ def test_r2_takes_the_order_of_the_concatenation():
     assert applied("R2", net.graph()).names == ("x", "b+a", "pool")
 
 
-def test_r2_of_a_batch_copies_what_is_read_apart():
-    net = network("unit")
-    x = source(net, (2, 4, 6, 6))
-    a, b = net.conv("a", x, 4, 1), net.conv("b", x, 8, 1)
-    net.pool("p", a, "max", 2)
-    net.pool("q", b, "max", 2)
-    after = applied("R2", net.graph())
-    assert after.names == ("x", "a+b", "a", "b", "p", "q")
-    assert after["b"].nbytes == 2 * 2 * 8 * 36 * 4.0
-
-
 @pytest.mark.parametrize(
     "second",
     [

@@ -33,30 +33,6 @@ def test_the_cut_is_where_the_fewest_matches_are():
     assert atoms(chain(8), matches, 8) == [("0", "1", "2", "3"), ("4", "5", "6", "7")]
 
 
-def test_the_cut_is_where_the_graph_is_narrow():
-    """a b | c d e | f: three branches between b and f; every operator takes part in one match. Behind b (or f) one
-    tensor crosses, between them three."""
-    reads = {"a": [], "b": ["a"], "c": ["b"], "d": ["b"], "e": ["b"], "f": ["c", "d", "e"], "g": ["f"], "h": ["g"]}
-    (first, second) = atoms(reads, {}, 8)
-    assert first in [("a", "b"), ("a", "b", "c", "d", "e", "f")]
-    assert first + second == tuple(reads)
-
-
-def test_the_ends_stay_on_their_sides():
-    """Operators 0 and 7 of eight have no matches, the others ten each: a cut there would leave one operator alone;
-    a quarter, two operators, stays on either side."""
-    matches = {str(i): 0 if i in (0, 7) else 10 for i in range(8)}
-    first, second = atoms(chain(8), matches, 8)
-    assert min(len(first), len(second)) >= 2
-
-
-def test_edges_do_not_lead_back():
-    """The two ways a-c-e-g and b-d-f-h, with g reading from d and h from c, are cut across both at once."""
-    reads = {"a": [], "b": [], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d"], "g": ["e", "d"], "h": ["f", "c"]}
-    pieces = atoms(reads, {}, 5)
-    assert_ordered(pieces, reads)
-
-
 def assert_ordered(pieces, reads):
     """Every operator is in one piece, and reads from its own or an earlier one."""
     at = {name: i for i, piece in enumerate(pieces) for name in piece}

@@ -22,15 +22,6 @@ def run(graph, **options):
 # Stopped -----------------------------------------------------------------------------------------
 
 
-def test_a_time_limit_returns_the_best_so_far(caplog):
-    """The limit is over before anything is tried; what comes back is what was there, and can run."""
-    with caplog.at_level(logging.WARNING):
-        plan = run(forked(40), rules=[Pair(8.0)], time_limit=1e-9)
-    assert plan.search["stopped"] == "time limit"
-    assert "autograph: stopped (time limit)" in caplog.text
-    assert plan.search["substitutions"] == {}
-
-
 def test_a_time_limit_between(caplog, monkeypatch):
     """By a clock that only the rule moves, 0.02 s a graph: after eight the limit of 0.15 s is over, nothing more is
     derived, and the schedule is whole."""
@@ -98,10 +89,6 @@ class Nameless:
 
     def apply(self, draft, match):
         return draft
-
-
-def failing(_plan):
-    raise AssertionError("measured before the options were checked")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Worked examples: the baselines, and those that LIOS and HIOS print."""
+"""Worked examples: the baselines, ties of LIOS, and devices that HIOS chooses."""
 
 import pytest
+from cases import made
 
 from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
@@ -12,63 +12,7 @@ ONE = Cluster.preset("a100").without_overheads()
 TWO = Cluster.preset("a100", 2).without_overheads()
 
 
-def made(times, edges):
-    """A graph from "a3 b5" (times in us) and "a-b:1" (exact transfer in us, none: zero bytes)."""
-    rows = []
-    for text in edges.split():
-        pair, _, transfer = text.partition(":")
-        src, dst = pair.split("-")
-        rows.append(Edge(src, dst, transfer=float(transfer) if transfer else None))
-    return OpGraph([Operator(name, time=float(us)) for name, us in (t.split("=") for t in times.split())], rows)
-
-
-def steps(plan, cluster):
-    """Each operator in launch order with its device, stream, and simulated start and finish."""
-    times = simulate(plan, cluster).operator_times()
-    return [(row.op, row.device, row.stream, *times[row.op]) for row in plan.placements]
-
-
 # LIOS --------------------------------------------------------------------------------------------
-
-LIOS = made(
-    "v1=3 v2=5 v3=5 v4=5 v5=8 v6=15 v7=10 v8=7 v9=13 v10=2",
-    "v1-v2 v1-v3 v1-v4 v1-v5 v3-v6 v4-v7 v5-v8 v2-v9 v6-v9 v7-v9 v8-v9 v9-v10",
-)
-
-
-def test_lios_worked_example():
-    """The slowest ready operator goes where it ends first; streams p1, p2, p3 are 0, 1, 2.
-
-    v1 (3): all streams free at 0, p1, 0-3. Releases v2 5, v3 5, v4 5, v5 8.
-    v5 (8): p1 3-11 (all would end at 11). Releases v8 7.
-    v8 (7) before the fives: its input is there at 11 and p1 free at 11: 11-18 on any; p1.
-    v2 (5): p1 18-23, p2 3-8, p3 3-8: p2. v3 (5): p2 8-13, p3 3-8: p3. Releases v6 15.
-    v6 (15): p1 18-33, p2 8-23, p3 8-23: p2. v4 (5): p3 8-13. Releases v7 10.
-    v7 (10): p1 18-28, p2 23-33, p3 13-23: p3. Releases v9 13, whose inputs are there at 8, 23, 23, 18.
-    v9: 23-36 on any; p1. v10 (2): 36-38; p1.
-    """
-    plan = schedule(LIOS, ONE, "lios", streams=3)
-    assert steps(plan, ONE) == [
-        ("v1", "gpu0", 0, 0.0, 3.0),
-        ("v5", "gpu0", 0, 3.0, 11.0),
-        ("v8", "gpu0", 0, 11.0, 18.0),
-        ("v2", "gpu0", 1, 3.0, 8.0),
-        ("v3", "gpu0", 2, 3.0, 8.0),
-        ("v6", "gpu0", 1, 8.0, 23.0),
-        ("v4", "gpu0", 2, 8.0, 13.0),
-        ("v7", "gpu0", 2, 13.0, 23.0),
-        ("v9", "gpu0", 0, 23.0, 36.0),
-        ("v10", "gpu0", 0, 36.0, 38.0),
-    ]
-    assert plan.estimate == 38.0
-    assert simulate(plan, ONE).makespan == 38.0
-
-
-def test_lios_worked_example_one_by_one():
-    """3 + 5 + 5 + 5 + 8 + 15 + 10 + 7 + 13 + 2 = 73."""
-    plan = schedule(LIOS, ONE, "sequential")
-    assert plan.estimate == simulate(plan, ONE).makespan == 73.0
-    assert schedule(LIOS, ONE, "lios", streams=1).estimate == 73.0
 
 
 def test_lios_ties():
@@ -141,4 +85,4 @@ def test_greedy_takes_the_first_ready_ones():
 
 @pytest.mark.parametrize("name", ["sequential", "greedy", "lios"])
 def test_single_device_schedulers_use_the_first(name):
-    assert schedule(LIOS, TWO, name).devices_used == ("gpu0",)
+    assert schedule(made("a=1 b=2 c=3", "a-b"), TWO, name).devices_used == ("gpu0",)

@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from cases import made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from listing_oracle import Oracle, listed
@@ -11,6 +12,7 @@ from strategies import clusters, graphs
 
 import workloads
 from simsched.model.cluster import Cluster, Link
+from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
@@ -22,15 +24,6 @@ from simsched.simulator import simulate
 ALL = {"heft": heft, "peft": peft, "etf": etf}
 each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
 THREE = Cluster.preset("a100", 3)
-
-
-def made(times, edges):
-    """A graph from "a3 b5" (us) and "a-b:1" (exact transfer in us, none: zero bytes)."""
-    rows = []
-    for text in edges.split():
-        pair, _, us = text.partition(":")
-        rows.append(Edge(*pair.split("-"), transfer=float(us) if us else None))
-    return OpGraph([Operator(name, time=float(us)) for name, us in (t.split("=") for t in times.split())], rows)
 
 
 def placed(plan, cluster, cost=None):
@@ -204,9 +197,9 @@ partly_linked = st.builds(
 )
 
 
-def of_definition(scheduler, graph, cluster, streams, insertion):
+def of_definition(scheduler, graph, cluster, streams, insertion=True, cost=default_cost):
     """What the scheduler should give, by the oracle."""
-    oracle = Oracle(graph, cluster, streams)
+    oracle = Oracle(graph, cluster, streams, cost)
     if scheduler is etf:
         return oracle.place_earliest()
     if scheduler is heft:
@@ -247,13 +240,7 @@ def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
     def cost(op, device):
         return op.time * speed[device.name]
 
-    oracle = Oracle(graph, cluster, 2, cost)
-    if scheduler is etf:
-        expected = oracle.place_earliest()
-    else:
-        table = None if scheduler is heft else oracle.optimistic()
-        priority = oracle.upward() if table is None else [float(np.mean(row)) for row in table]
-        expected = oracle.place(priority, True, table)
+    expected = of_definition(scheduler, graph, cluster, 2, cost=cost)
     plan = schedule(graph, cluster, scheduler, cost, streams=2)
     assert by_name(plan) == {name: row[:2] for name, row in expected.items()}
     assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
@@ -287,36 +274,3 @@ def test_heft_and_kin_go_on_where_machine_code_returned(scheduler, monkeypatch):
     at_once = schedule(graph, THREE, scheduler)
     monkeypatch.setattr(draft, "_STEPS", 0)
     assert schedule(graph, THREE, scheduler) == at_once
-
-
-SHAPES = {
-    "chain of 1,000": made(" ".join(f"o{i}=2" for i in range(1000)), " ".join(f"o{i}-o{i + 1}" for i in range(999))),
-    "fork of 1,000": made(
-        "a=1 " + " ".join(f"o{i}=3" for i in range(1000)), " ".join(f"a-o{i}:1" for i in range(1000))
-    ),
-    "join of 1,000": made(
-        " ".join(f"o{i}=3" for i in range(1000)) + " a=1", " ".join(f"o{i}-a:1" for i in range(1000))
-    ),
-    "1,000 and no edge": made(" ".join(f"o{i}=1" for i in range(1000)), ""),
-    "no time at all": made("a=0 b=0 c=0 d=0", "a-b a-c b-d c-d"),
-}
-
-
-@each
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("n", [1, 4])
-def test_shapes(scheduler, name, n):
-    """Eight streams, on one device or two on each of four: the chain stays; fork and join take 1 + 3 * 125, and 1 more
-    where data has to be moved."""
-    ends = {
-        ("chain of 1,000", 1): 2000, ("chain of 1,000", 4): 2000, ("fork of 1,000", 1): 376, ("fork of 1,000", 4): 377,
-        ("join of 1,000", 1): 376, ("join of 1,000", 4): 377, ("1,000 and no edge", 1): 125,
-        ("1,000 and no edge", 4): 125, ("no time at all", 1): 0, ("no time at all", 4): 0,
-    }  # fmt: skip
-    cluster = Cluster.preset("a100", n)
-    plan = schedule(SHAPES[name], cluster, scheduler)
-    assert plan.estimate == ends[name, n]
-    assert simulate(plan, cluster).makespan > 0
-
-
-# Refusals ----------------------------------------------------------------------------------------

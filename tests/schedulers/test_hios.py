@@ -1,8 +1,10 @@
 """HIOS by hand: its worked examples, its windows, its figures on random graphs, and what it refuses."""
 
 from dataclasses import replace
+from functools import partial
 from statistics import mean
 
+import cases
 import pytest
 from hios_by_hand import stages_by_device
 from hypothesis import given, settings
@@ -10,7 +12,6 @@ from hypothesis import strategies as st
 from strategies import by_operator, clusters, graphs
 
 import workloads
-from simsched.base.errors import SchedulerError, SimschedError, UnknownNameError
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import default_cost
 from simsched.model.graph import Edge, Operator, OpGraph
@@ -24,15 +25,7 @@ each_scheduler = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr, inter_l
 with_stages = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr])
 
 
-def made(operators, edges=""):
-    """A graph of "name=us" and "src-dst" or "src-dst:us of an exact transfer"."""
-    rows = [row.split("=") for row in operators.split()]
-    ends = [row.partition(":") for row in edges.split()]
-    return OpGraph(
-        [Operator(name, time=float(us)) for name, us in rows],
-        [Edge(*pair.split("-"), transfer=float(us or 0.0)) for pair, _, us in ends],
-    )
-
+made = partial(cases.made, transfer=0.0)
 
 FIG4 = made(
     "v1=4 v2=2 v3=2 v4=3 v5=1 v6=4 v7=2 v8=2",
@@ -290,33 +283,3 @@ def test_devices_without_links_get_nothing(scheduler):
     assert plan.devices_used == ("gpu0", "gpu2")
     exact = OpGraph(graph.operators, [replace(edge, transfer=1.0) for edge in graph.edges])
     assert "gpu1" in schedule(exact, cluster, scheduler).devices_used
-
-
-# Refusals ----------------------------------------------------------------------------------------
-
-
-@with_stages
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stage_latency": 3}, "stage_latency must be"),
-        ({"stage_latency": lambda groups: float("nan")}, "stage_latency says nan"),
-        ({"stage_latency": {}}, r"table has no stage \(\('a',\), \('b',\)\)"),
-        ({"streams": 2}, "has no option 'streams'"),
-    ],
-)
-def test_options_of_no_use(scheduler, options, message):
-    with pytest.raises(SchedulerError, match=message):
-        schedule(made("a=2 b=2"), ONE, scheduler, **options)
-
-
-@with_stages
-def test_a_latency_of_no_known_name(scheduler):
-    with pytest.raises(UnknownNameError, match="hios-sim"):
-        schedule(made("a=2"), ONE, scheduler, stage_latency="guess")
-
-
-@pytest.mark.parametrize("scheduler", [inter_lp, inter_mr])
-def test_the_ones_without_stages_have_no_window(scheduler):
-    with pytest.raises(SimschedError, match="no option 'w'"):
-        schedule(made("a=2"), ONE, scheduler, w=2)

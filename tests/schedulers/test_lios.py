@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cases import made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from listing_oracle import listed
@@ -23,12 +24,6 @@ RANDOM = {"lios-rand1": lios_rand1, "lios-rand2": lios_rand2, "lios-rand": lios_
 ALL = {"lios": lios, **RANDOM}
 each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
 each_random = pytest.mark.parametrize("scheduler", RANDOM.values(), ids=RANDOM)
-
-
-def made(times, edges):
-    """A graph from "a=3 b=5" (us) and "a-b a-c"."""
-    rows = [Operator(name, time=float(us)) for name, us in (text.split("=") for text in times.split())]
-    return OpGraph(rows, [Edge(*text.split("-")) for text in edges.split()])
 
 
 def charged(**costs):
@@ -74,32 +69,6 @@ def test_upward_rank_puts_what_much_depends_on_first():
     plan = schedule(graph, ONE, lios, streams=2, rank="upward")
     assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("d", 0), ("b", 1), ("c", 1)]
     assert plan.estimate == 11.0
-
-
-def test_operators_released_together_come_in_graph_order():
-    """a releases c and b, of equal time, by edges given in that order: b is the first in the graph."""
-    plan = schedule(made("a=1 b=2 c=2", "a-c a-b"), ONE, lios, streams=2)
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
-
-
-def test_an_event_is_recorded_once():
-    """a of 10 us on stream 0, then b, c, d of 10 us that read from it; launch 1, record 5, wait 2.
-
-    a: issued at 1, 1-11. b on 0: issued at 2, 11-21. c on 1: record, wait, launch, issued at 10, 11-21. d: a wait and a
-    launch, issued at 13, on stream 2: 13-23. With another record it would be issued at 18.
-    """
-    graph = made("a=10 b=10 c=10 d=10", "a-b a-c a-d")
-    plan = schedule(graph, charged(launch=1.0, record=5.0, wait=2.0), lios, streams=3, overheads=True)
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1), ("d", 2)]
-    assert plan.estimate == 23.0
-
-
-def test_parallel_edges_are_waited_for_once():
-    """As above without d, c reading from a twice: issued at 10, c runs 11-21; waited for twice, it would end at 22."""
-    graph = made("a=10 b=10 c=10", "a-b a-c a-c")
-    plan = schedule(graph, charged(launch=1.0, record=5.0, wait=2.0), lios, streams=3, overheads=True)
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
-    assert plan.estimate == 21.0
 
 
 def test_overheads_by_hand():
@@ -213,13 +182,6 @@ def test_it_is_its_definition(graph, cluster, streams, rank, overheads):
         assert [found[row[0]][2:] for row in rows] == [pytest.approx(row[2:], rel=1e-12) for row in rows]
 
 
-def test_kernels_are_launched_one_by_one():
-    """Three kernels, launch 4: the operator starts at 4 and its last kernel is issued at 12."""
-    kernels = tuple(Kernel(blocks=1, threads=32, share=share) for share in (0.25, 0.25, 0.5))
-    graph = OpGraph([Operator("a", time=1.0, kernels=kernels)])
-    assert schedule(graph, charged(launch=4.0), lios, overheads=True).estimate == 12.0
-
-
 def test_the_host_may_be_what_an_operator_ends_by():
     """a 1 us, b 8 and c of five kernels in 1 us, both reading from a; launch 2, wait 3, nothing else costs.
 
@@ -288,6 +250,3 @@ def test_rand_takes_any_of_both():
     seen = [tuple((row.op, row.stream) for row in plan.placements) for plan in plans]
     assert len(set(seen)) == 8
     assert all(abs(seen.count(one) - 100) < 50 for one in set(seen))
-
-
-# Shapes and refusals -----------------------------------------------------------------------------

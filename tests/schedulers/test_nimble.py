@@ -1,11 +1,11 @@
 """Nimble: chains, streams and waits by hand, against brute force, and against the counts of real networks."""
 
-import importlib
-from itertools import combinations, pairwise
+from itertools import combinations
 
-import networkx as nx
 import numpy as np
 import pytest
+from cases import by_stream, traced
+from cases import numbered as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters, graphs, shapes
@@ -13,7 +13,7 @@ from strategies import clusters, graphs, shapes
 import workloads
 from simsched.base.errors import SchedulerError
 from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph import OpGraph
 from simsched.model.program import RECORD, WAIT
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import nimble
@@ -27,29 +27,8 @@ ONE = Cluster.preset("a100")
 STREAMS = ("chains", "reuse", "dilworth")
 
 
-def made(edges, n):
-    """Operators 1 to n of 10 us, edges as in "1-2 1-3"."""
-    pairs = [pair.split("-") for pair in edges.split()]
-    return OpGraph([Operator(str(i), time=10.0) for i in range(1, n + 1)], [Edge(a, b) for a, b in pairs])
-
-
-def by_stream(plan):
-    """Names of the operators of each stream, in launch order."""
-    found = {}
-    for row in plan.placements:
-        found.setdefault(row.stream, []).append(row.op)
-    return [" ".join(found[s]) for s in sorted(found)]
-
-
 def waits(plan, cluster=ONE):
     return int(np.count_nonzero(plan.lower(cluster).action == WAIT))
-
-
-def traced(graph):
-    """The graph with an operator for its input, which all without a producer read, and one for its output."""
-    operators = [Operator("placeholder", time=0.0), *graph.operators, Operator("output", time=0.0)]
-    edges = [*(Edge("placeholder", name) for name in graph.inputs), *graph.edges, Edge(graph.names[-1], "output")]
-    return OpGraph(operators, edges, graph.name)
 
 
 # By hand -----------------------------------------------------------------------------------------
@@ -109,13 +88,6 @@ def test_a_pool_of_streams():
     plan = schedule(made("", 4), ONE, nimble, max_streams=3)
     assert by_stream(plan) == ["1 4", "2", "3"]
     assert (plan.search["chains"], plan.search["streams"], plan.estimate) == (4, 3, 20.0)
-
-
-def test_operators_given_backwards():
-    """3 -> 2 -> 1 is one chain, launched 3 2 1."""
-    plan = schedule(made("3-2 2-1", 3), ONE, nimble, mode="impl")
-    assert by_stream(plan) == ["3 2 1"]
-    assert plan.search["meg_edges"] == plan.search["matching"] == 2
 
 
 # Real networks -----------------------------------------------------------------------------------
@@ -200,11 +172,6 @@ def test_the_released_matching_of_many_chains(seed):
     assert sorted(sorted(row.split()) for row in by_stream(plan)) == sorted(released_streams(graph))
 
 
-def test_the_released_matching_by_hand():
-    """1 -> 3, 4 and 2 -> 3: 1 takes 3 first and gives it up for 2, which has no other: 1 4 and 2 3."""
-    assert by_stream(schedule(made("1-3 1-4 2-3", 4), ONE, nimble, mode="impl")) == ["1 4", "2 3"]
-
-
 # Against brute force -----------------------------------------------------------------------------
 
 
@@ -242,27 +209,6 @@ def concurrent(graph):
     n, leads = len(graph), reachable(len(graph), numbered(graph))
     apart = [(i, j) for i in range(n) for j in range(i) if not leads[i, j] and not leads[j, i]]
     return [streams for streams in assignments(n) if all(streams[i] != streams[j] for i, j in apart)]
-
-
-def least_waits(graph, streams):
-    """Fewest edges between streams that, with the order on each stream, imply all edges; tried by rising number."""
-    n, edges = len(graph), numbered(graph)
-    queued = [pair for s in streams for pair in pairwise([i for i in range(n) if streams[i] == s])]
-    crossing = [(i, j) for i, j in edges if streams[i] != streams[j]]
-    for size in range(len(crossing) + 1):
-        for chosen in combinations(crossing, size):
-            leads = reachable(n, [*queued, *chosen])
-            if all(leads[i, j] for i, j in edges):
-                return size
-    raise AssertionError("all of them imply all")
-
-
-@settings(deadline=None, max_examples=25)
-@given(graph=shapes(max_ops=5))
-def test_no_plan_has_fewer_waits(graph):
-    """Every assignment of maximum concurrency with every set of waits, operators up to 5."""
-    plan = schedule(graph, ONE, nimble)
-    assert waits(plan) == plan.search["syncs"] == min(least_waits(graph, s) for s in concurrent(graph))
 
 
 @settings(deadline=None, max_examples=40)
@@ -319,20 +265,6 @@ def test_a_second_matching_of_many_chains():
     graph = workloads.load("random:layered", n_ops=8000, n_layers=571, seed=0)
     assert schedule(graph, ONE, nimble).n_streams == 1514
     assert schedule(graph, ONE, nimble, streams="reuse").n_streams == 31
-
-
-@given(size=st.integers(1, 12), seed=st.integers(0, 2**32 - 1), density=st.floats(0.05, 0.9))
-def test_matching_of_an_order_is_a_largest_one(size, seed, density):
-    """As large as the one by networkx, of pairs that are there, and no row or column twice."""
-    module = importlib.import_module("simsched.schedulers.nimble")
-    pairs = np.argwhere(np.random.default_rng(seed).random((size, size)) < density).tolist()
-    rows = [sum(1 << j for i, j in pairs if i == row) for row in range(size)]
-    found = [(i, j) for i, j in enumerate(module._matching_of_order(rows)) if j >= 0]
-    assert all([i, j] in pairs for i, j in found)
-    assert len({j for _, j in found}) == len(found)
-    both = nx.Graph([(i, size + j) for i, j in pairs])
-    both.add_nodes_from(range(2 * size))
-    assert len(found) == len(nx.bipartite.hopcroft_karp_matching(both, range(size))) // 2
 
 
 @pytest.mark.parametrize(("n", "n_edges"), [(100_001, 1), (50_000, 1_200_000)])
