@@ -1,7 +1,8 @@
 """Equal seeds, equal graphs: on every machine, with every numpy, for ever.
 
-Small graphs of every family and mode are recorded whole, as documents that `OpGraph.load` reads, and larger ones as
-SHA-256 over their columns. What is recorded may change only with a note in the changelog, by
+Small graphs of every family and mode are recorded whole, as documents that `OpGraph.load` reads, larger ones as
+SHA-256 over their columns, networks as SHA-256 over all that they have. What is recorded may change only with a
+note in the changelog, by
 
     PYTHONPATH=. python tests/workloads/test_golden_graphs.py record
 
@@ -20,6 +21,7 @@ import numpy as np
 import workloads.random_dags as random_dags
 from simsched.base.io import dump_json, read_json
 from simsched.model.graph import OpGraph
+from workloads import load, names
 from workloads.random_dags import (
     random_cholesky,
     random_erdos_renyi,
@@ -87,6 +89,15 @@ LARGE = {
 """Name -> what makes the graph."""
 
 
+NETWORKS = {
+    f"{name} {granularity}": partial(load, name, granularity=granularity)
+    for name in names()
+    if not name.startswith("random:")
+    for granularity in ("unit", "operator")
+}
+"""Name -> what makes the graph, of which everything is recorded."""
+
+
 def digest(graph):
     """SHA-256 over all that a random graph has, whatever the machine's byte order and however it is kept."""
     codes, texts = graph.labels("kind")
@@ -96,6 +107,11 @@ def digest(graph):
     for column in (graph.flops, graph.time, graph.utilization, graph.edge_nbytes, graph.edge_transfer):
         found.update(column.astype("<f8").tobytes())
     return found.hexdigest()
+
+
+def digest_of_all(graph):
+    """SHA-256 over a graph's document."""
+    return sha256(dump_json(graph.to_dict()).encode()).hexdigest()
 
 
 def differences():
@@ -108,11 +124,17 @@ def differences():
 def record():
     for name, make in SMALL.items():
         make().save(str(FOLDER / f"{name}.json"))
-    DIGESTS.write_text(dump_json({name: digest(make()) for name, make in LARGE.items()}))
+    digests = {name: digest(make()) for name, make in LARGE.items()}
+    DIGESTS.write_text(dump_json(digests | {name: digest_of_all(make()) for name, make in NETWORKS.items()}))
 
 
 def test_graphs_are_as_recorded():
     assert differences() == []
+
+
+def test_networks_are_as_recorded():
+    recorded = read_json(str(DIGESTS))
+    assert [name for name, make in NETWORKS.items() if recorded[name] != digest_of_all(make())] == []
 
 
 def test_every_family_is_recorded():
@@ -120,7 +142,7 @@ def test_every_family_is_recorded():
     assert recorded == set(random_dags.__all__)
     files = sorted(path.stem for path in FOLDER.glob("*.json") if path != DIGESTS)
     assert files == sorted(SMALL)
-    assert sorted(read_json(str(DIGESTS))) == sorted(LARGE)
+    assert sorted(read_json(str(DIGESTS))) == sorted(LARGE | NETWORKS)
 
 
 def test_graphs_do_not_depend_on_hashes():

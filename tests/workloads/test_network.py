@@ -1,5 +1,6 @@
 """The builder: units and single operators, what is read, and what is refused."""
 
+import numpy as np
 import pytest
 
 from simsched.base.errors import GraphError
@@ -105,6 +106,22 @@ def test_labels_follow_the_block():
     assert [op.block for op in net.graph().operators] == ["first", "second"]
 
 
+def test_grouped_convolution():
+    """64 channels to 64 in 64 groups: 9 weights per output, (9 + 1) * 64 weights, a tile column for each group."""
+    net = Network("depthwise")
+    net.conv("dw", net.input(1, 64, 8, 8), 64, 3, padding=1, groups=64)
+    conv = net.graph()["dw"]
+    assert (conv.flops, conv.weight_nbytes, conv.kernels[0].blocks) == (2 * 64 * 64 * 9, 4 * 640, 64)
+
+
+def test_narrow_numbers_do_not_overflow():
+    """100 of 8 bits times anything from 2 on would: 100 * 4 weights and 100 biases, and 100 * 100 of a table."""
+    net, x = network()
+    net.linear("linear", net.conv("conv", x, np.int8(100), 1), np.int8(100))
+    net.embedding("table", net.input(7), np.int8(100), np.int8(100))
+    assert [op.weight_nbytes / 4 for op in net.graph().operators] == [500, 900, 10_000]
+
+
 def inside(net, x):
     with net.unit("unit", "sequential"):
         first = net.activation("a", x)
@@ -129,6 +146,18 @@ def empty(net, x):
         (nested, "inner: unit outer is still open"),
         (empty, "empty: the unit is empty"),
         (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
+        (lambda net, x: net.concat("j", []), "j: there is nothing to concatenate"),
+        (lambda net, x: net.concat("j", [x, net.pool("p", x, "max", 2)]), "j: cannot concatenate"),
+        (lambda net, x: net.concat("j", [x, x], axis=4), "j: axis must be at most 3, not 4"),
+        (lambda net, x: net.conv("c", x, 8, 9), "c: a window of 9 x 9 does not fit into 8 x 8"),
+        (lambda net, x: net.conv("c", x, 9, 1, groups=2), "c: groups = 2 does not divide 4 channels"),
+        (lambda net, x: net.conv("c", x, 4, (3,)), r"c: kernel must be a whole number, not \(3,\)"),
+        (lambda net, x: net.pool("p", x, "min", 2), "p: pool must be 'max' or 'avg'"),
+        (lambda net, x: net.pool("p", x, "max", 2, stride=0), "p: stride must be at least 1, not 0"),
+        (lambda net, x: net.embedding("e", x, 0, 4), "e: rows must be at least 1, not 0"),
+        (lambda net, x: net.linear("l", x, True), "l: out_features must be a whole number, not True"),
+        (lambda net, x: net.reduce("r", x, (1, 0)), r"r: \(1, 4, 8, 8\) cannot be summed up to \(1, 0\)"),
+        (lambda net, x: net.layer_norm("n", x, kind="norm"), "n: kind must be 'layer_norm' or 'rms_norm', not 'norm'"),
         (lambda net, x: net.add("sum", [x, net.input(1, 4)]), r"sum: the shapes \(1, 4\) and \(1, 4, 8, 8\) differ"),
         (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, relu6"),
         (lambda net, x: net.conv("c", net.input(4, 4), 4, 1), r"c: needs a tensor of 4 axes, not of shape \(4, 4\)"),
