@@ -83,9 +83,9 @@ def test_every_command_and_option_is_in_the_reference():
 
 def test_a_page_from_elsewhere_keeps_its_links():
     """What lies in docs stays a link; what is on a page of the site leads there; other files are named."""
-    text = "[m](../docs/model.md#rates) [h](hardware/README.md) [u](published.py) [w](https://example.org) [s](#here)"
+    text = "[m](../docs/model.md#rates) [h](hardware/README.md) [u](parity.py) [w](https://example.org) [s](#here)"
     assert extension("pages").relinked(text, ROOT / "validation" / "README.md", "background/validation") == (
-        "[m](../model.md#rates) [h](campaign.md) u (`validation/published.py`) [w](https://example.org) [s](#here)"
+        "[m](../model.md#rates) [h](campaign.md) u (`validation/parity.py`) [w](https://example.org) [s](#here)"
     )
 
 

@@ -1,72 +1,70 @@
-"""Claims of the papers: the rules they are judged by, and that what is printed is what was kept."""
+"""Claims of the papers: the rules they are judged by, that each comes out as it was kept, and what is printed."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import simsched
 from simsched.base.errors import FormatError
-from simsched.base.io import parse_json, read_text
+from simsched.base.io import read_text
 from validation.papers.__main__ import main, section
-from validation.papers.claims import EXACT, ORDER, Between, Claim, Run, SameOrder, Within
-from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table, verdicts
+from validation.papers.claims import PAPERS, Claim, Run, agree, claims_of
+from validation.papers.record import Outcome, Outcomes, measure, put_between, table, verdicts
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-LOG = ROOT / "validation" / "papers.json"
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = {claim.key: claim for claim in claims_of(PAPERS)}
+KEPT = Outcomes.load(ROOT / "validation" / "papers.json").claims
+SLOW = re.compile(
+    "ios-(fig6-(randwire|nasnet)|fig14|fig9-nasnet)|lios-table5|nimble-theorem"
+    "|autograph-(table2-(nas|inception|rnntc|gain|nimble|launch|taso|sum)|fig8)"
+    "|hios-(fig(7|8|10|11)-(lp|mr|ios|stages|baselines|correct|one)|fig12|vi)"
+)
+SAMPLED = re.compile("lios-fig8|opara-table1|autograph-(table2|fig9)|hios-(fig(7|8|9|10|11)-|released)|ios-fig11")
+"""Of these a quick run has other values."""
 
 
 def claim(**changed):
     """One that two printed numbers differ as ours do."""
     plain = Claim(
-        "x-1", "X", "Fig. 1", "a | b", {"a": 2.0, "b": 4.0}, "printed", Within(0.1), lambda run: {"a": 2.1, "b": 4.0}
+        "x-1", "X", "Fig. 1", "a | b", "printed", "within 10 %", {"a": 2.0, "b": 4.0}, lambda run: {"a": 2.1, "b": 4.0}
     )
     return replace(plain, **changed)
 
 
-def test_within():
-    """2.2 is 10 % above 2, 2.21 is more; 0 within any fraction is 0 alone."""
-    assert Within(0.1)({"": 2.0}, {"": 2.2})
-    assert not Within(0.1)({"": 2.0}, {"": 2.21})
-    assert not Within(0.1)({"a": 2.0, "b": 4.0}, {"a": 2.0, "b": 3.0})
-    assert Within(0.5)({"": 0.0}, {"": 0.0})
-    assert not Within(0.5)({"": 0.0}, {"": 0.1})
-    assert EXACT({"": 28.0}, {"": 28.0})
-    assert not EXACT({"": 28.0}, {"": 29.0})
-    assert Within(0.1)({"": -2.0}, {"": -2.1})
+@pytest.mark.parametrize(
+    ("rule", "published", "right", "wrong"),
+    [
+        ("within 10 %", (2, 4), [(2.2, 4), (1.8, 4.4)], [(2.21, 4), (2, 3)]),
+        ("within 10 %", (-2, 4), [(-2.1, 4)], [(-2.3, 4)]),
+        ("within 50 %", (0, 4), [(0, 4)], [(0.1, 4)]),
+        ("equal", (28, 4), [(28, 4)], [(29, 4)]),
+        ("from 1 to 2", (9, 9), [(1, 2)], [(2.1, 1.5), (1.5, 0.9)]),
+        ("from 1 to inf", (9, 9), [(1, 1e9)], [(1, 0.9)]),
+        # the last two are within 2 % of each other and may change places; the first may not
+        ("same order, but for ties within 2 %", (1, 2, 2.02), [(10, 30, 20), (10, 10, 20)], [(25, 30, 20)]),
+        ("same order, but for ties within 0 %", (1, 2, 2.02), [(10, 20, 30)], [(10, 30, 20)]),
+    ],
+)
+def test_rules(rule, published, right, wrong):
+    def named(values):
+        return dict(zip("abc", values, strict=False))
 
-
-def test_order():
-    """1 < 2 < 2.02: the last two are within 2 % of each other, and may change places; the first may not."""
-    published = {"a": 1.0, "b": 2.0, "c": 2.02}
-    assert ORDER(published, {"a": 10.0, "b": 30.0, "c": 20.0})
-    assert ORDER(published, {"a": 10.0, "b": 10.0, "c": 20.0})
-    assert not ORDER(published, {"a": 25.0, "b": 30.0, "c": 20.0})
-    assert not SameOrder(ties=0.0)(published, {"a": 10.0, "b": 30.0, "c": 20.0})
-
-
-def test_between():
-    assert Between(1.0, 2.0)({"": 9.0}, {"": 2.0})
-    assert not Between(1.0, 2.0)({"": 9.0}, {"": 2.1})
-    assert not Between(1.0, 2.0)({"a": 9.0, "b": 9.0}, {"a": 1.5, "b": 0.9})
+    assert all(agree(rule, named(published), named(ours)) for ours in right)
+    assert not any(agree(rule, named(published), named(ours)) for ours in wrong)
 
 
 def test_verdicts():
-    found = measure(claim(), Run())
-    assert found.ours == {"a": 2.1, "b": 4.0}
-    assert claim().verdict(found.ours) == "reproduced"
-    far = {"a": 3.0, "b": 4.0}
-    assert claim().verdict(far) == "differs: not explained yet"
-    assert claim(because="theirs waits").verdict(far) == "differs: theirs waits"
+    assert measure(claim(), Run()).verdict == "reproduced"
+    far = claim(measure=lambda run: {"a": 3.0, "b": 4.0})
+    assert measure(far, Run()).verdict == "differs: not explained yet"
+    assert measure(replace(far, because="theirs waits"), Run()).verdict == "differs: theirs waits"
     missing = claim(measure=None, missing="source not available: no axis")
-    assert measure(missing, Run()) == Outcome(None)
-    assert missing.verdict(None) == "source not available: no axis"
-
-
-def test_a_claim_is_measured_or_says_why_not():
-    with pytest.raises(AssertionError, match="x-1"):
-        claim(measure=None)
-    with pytest.raises(AssertionError, match="x-1"):
-        claim(missing="not reproducible here")
+    assert measure(missing, Run()) == Outcome(None, "source not available: no axis")
+    for neither in ({"measure": None}, {"missing": "not reproducible here"}):
+        with pytest.raises(AssertionError, match="x-1"):
+            claim(**neither)
 
 
 @pytest.mark.parametrize("ours", [{"a": 1.0}, {"a": 1.0, "b": float("nan")}, {"a": 1.0, "b": float("inf")}])
@@ -75,20 +73,10 @@ def test_every_published_name_needs_a_number(ours):
         measure(claim(measure=lambda run: ours), Run())
 
 
-def test_outcomes_are_kept_and_read_back(tmp_path):
-    path = tmp_path / "papers.json"
-    outcomes = {"x-1": Outcome({"a": 2.1, "b": 4.0}, 0.5), "x-2": Outcome(None)}
-    claims = [claim(), claim(key="x-2", measure=None, missing="not reproducible here"), claim(key="x-3")]
-    path.write_text(dump(outcomes, claims))
-    assert read(str(path)) == outcomes
-    kept = parse_json(path.read_text())["claims"]
-    assert [row["verdict"] for row in kept.values()] == ["reproduced", "not reproducible here"]
-
-
 def test_table():
-    text = table([claim()], {"x-1": Outcome({"a": 2.1, "b": 4.0}, 0.5)})
+    text = table([claim()], {"x-1": Outcome({"a": 2.1, "b": 4.0, "± a": 0.25}, "reproduced", 0.5)})
     assert text.splitlines()[-1] == (
-        "| Fig. 1 | a \\| b | a 2, b 4 (printed) | a 2.1, b 4 | within 10 % | reproduced |"
+        "| Fig. 1 | a \\| b | a 2, b 4 (printed) | a 2.1 ± 0.25, b 4 | within 10 % | reproduced |"
     )
     assert table([claim()], {}).endswith("| not run | within 10 % | not run |")
 
@@ -100,33 +88,62 @@ def test_part_of_a_text_is_replaced():
         put_between(text, "other", "new")
 
 
-def test_claims_are_told_apart():
-    claims = claims_of(PAPERS)
-    assert len({each.key for each in claims}) == len(claims) > 80
-    with pytest.raises(FormatError, match="two claims have the key"):
-        claims_of(["lios", "lios"])
-
-
 def test_every_claim_was_run_and_differences_are_explained():
-    outcomes = read(str(LOG))
-    claims = claims_of(PAPERS)
-    assert list(outcomes) == [each.key for each in claims]
-    for each in claims:
-        assert "not explained" not in each.verdict(outcomes[each.key].ours), each.key
-        assert (outcomes[each.key].ours is None) == (each.measure is None), each.key
+    assert list(KEPT) == list(CLAIMS)
+    for key, each in CLAIMS.items():
+        assert "not explained" not in KEPT[key].verdict, key
+        assert (KEPT[key].ours is None) == (each.measure is None), key
+        assert each.published or each.missing.startswith("source not available: "), key
+        assert not each.missing or each.missing.startswith(("source not available: ", "not reproducible here: ")), key
+
+
+@pytest.mark.parametrize("key", [key for key, each in CLAIMS.items() if each.measure and not SLOW.match(key)])
+def test_claims_come_out_as_they_were_kept(key):
+    """What a quick run does not change is within 2 % of the log, and so is the verdict."""
+    found = measure(CLAIMS[key], Run(quick=True, workers=1))
+    if not SAMPLED.match(key):
+        assert found.verdict == KEPT[key].verdict
+        kept = {name: value for name, value in KEPT[key].ours.items() if name in found.ours}
+        assert found.ours == pytest.approx(kept, rel=0.02)
+
+
+def test_published_values_are_those_that_texts_name():
+    """Ratios of printed numbers, beside the ratios that the papers' own texts state."""
+    published = {key: each.published for key, each in CLAIMS.items()}
+    searches = published["lios-table5-ratio"].values()
+    assert [round(min(searches)), round(max(searches))] == [7, 9210]
+    launched = published["autograph-table2-launch"].values()
+    assert [round(min(launched), 2), round(max(launched), 2)] == [1.06, 1.26]
+    for key, name, stated in (
+        ("opara-fig5a-graph", "GoogLeNet", 1.68),
+        ("opara-fig5a-nimble", "GoogLeNet", 1.29),
+        ("opara-fig5b-gain", "DeepFM", 2.26),
+        ("opara-fig2-gain", "batch 1", 4 / 3),
+        ("opara-fig8-graph", "batch 1", 1.41),
+        ("opara-fig9-nimble", "batch 4", 1.15),
+    ):
+        assert published[key][name] == pytest.approx(stated, rel=0.01)
+
+
+def test_inception_on_a_v100_is_a_quarter_too_quick_but_its_ratio_is_right():
+    """Datasheet rates and priors, of which none was fitted to these: recorded in validation/README.md."""
+    for key, rel in (("ios-fig6-inception_v3", 0.02), ("ios-fig6-inception_v3-order", 0.3)):
+        assert KEPT[key].ours["greedy"] == pytest.approx(CLAIMS[key].published["greedy"], rel=rel)
 
 
 def test_the_page_has_what_was_kept():
     """Running any claim writes all of them: `python -m validation.papers --claim lios-table3`."""
     page = read_text(ROOT / "docs" / "background" / "claims.md")
-    assert put_between(page, "claims", section(claims_of(PAPERS), read(str(LOG)))) == page
+    assert put_between(page, "claims", section(list(CLAIMS.values()), KEPT)) == page
+    assert "| 2 GPUs | hios-lp | 1.4 | 1.34 | " in page
+    assert "| 22 layers | inter-mr | - | 1.05 | " in page
 
 
 def test_the_readme_counts_what_was_kept():
     """A row per paper, and one of all: claims, reproduced, differ, not to be had."""
-    text, claims, outcomes = read_text(ROOT / "validation" / "README.md"), claims_of(PAPERS), read(str(LOG))
-    for paper in ("all", *dict.fromkeys(each.paper for each in claims)):
-        found = verdicts([each for each in claims if paper in ("all", each.paper)], outcomes)
+    text = read_text(ROOT / "validation" / "README.md")
+    for paper in ("all", *PAPERS.values()):
+        found = verdicts([each for each in CLAIMS.values() if paper in ("all", each.paper)], KEPT)
         reproduced, differ, total = found["reproduced"], found["differs"], sum(found.values())
         assert f"| {paper} | {total} | {reproduced} | {differ} | {total - reproduced - differ} |\n" in text
 
@@ -136,9 +153,10 @@ def test_command(tmp_path, capsys):
     log, page = tmp_path / "papers.json", tmp_path / "claims.md"
     page.write_text("<!-- claims -->\n<!-- end of claims -->\n")
     assert main(["--only", "lios", "--claim", "lios-table3", "--log", str(log), "--page", str(page)]) == 0
-    printed = capsys.readouterr().out
-    assert "1 reproduced" in printed
-    assert list(read(str(log))) == ["lios-table3"]
+    assert "1 reproduced" in capsys.readouterr().out
+    kept = Outcomes.load(log)
+    assert kept.simsched == simsched.__version__
+    assert kept.claims["lios-table3"].ours == {"sequential": 73.0, "LIOS": 38.0, "v6 starts": 8.0, "v6 ends": 23.0}
     assert "| Table III |" in page.read_text()
     with pytest.raises(SystemExit):
         main(["--claim", "nothing"])

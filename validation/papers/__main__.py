@@ -9,13 +9,15 @@ quick run, with fewer instances, prints only: it shows that every claim can be r
 
 import argparse
 import sys
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import simsched
 from simsched.base.errors import SimschedError
 from simsched.base.io import read_text, write_file
-from validation.papers.claims import Claim, Run
-from validation.papers.record import PAPERS, Outcome, claims_of, dump, measure, put_between, read, table, verdicts
+from validation.papers.claims import PAPERS, Claim, Run, claims_of
+from validation.papers.hios import columns
+from validation.papers.record import Outcome, Outcomes, measure, put_between, table, verdicts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,42 +35,35 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [key for key in options.claim or [] if key not in [claim.key for claim in asked]]
     if unknown:
         parser.error(f"no claim has the key {unknown[0]!r}; known are: {', '.join(claim.key for claim in every)}")
-    kept = read(options.log) if Path(options.log).exists() and not options.quick else {}
-    failed = _run(asked, Run(options.quick, options.workers), kept, None if options.quick else (options.log, every))
+    keeps = not options.quick
+    kept = dict(Outcomes.load(options.log).claims) if keeps and Path(options.log).exists() else {}
+    failed = False
+    for claim in asked:
+        try:
+            kept[claim.key] = measure(claim, Run(options.quick, options.workers))
+        except SimschedError as error:
+            print(f"error: claim {claim.key}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        print(f"{claim.key}: {kept[claim.key].seconds} s", file=sys.stderr, flush=True)
+        if keeps:
+            in_order = {each.key: kept[each.key] for each in every if each.key in kept}
+            Outcomes(simsched.__version__, in_order).save(options.log)
     print(table(asked, kept))
-    print(f"\n{', '.join(f'{n} {verdict}' for verdict, n in verdicts(asked, kept).items())}")
-    if not options.quick and Path(options.page).exists():
+    print(f"\n{_counts(asked, kept)}")
+    if keeps and Path(options.page).exists():
         write_file(options.page, put_between(read_text(options.page), "claims", section(every, kept)))
-    for key, reason in failed.items():
-        print(f"error: claim {key}: {reason}", file=sys.stderr)
     return 2 if failed else 0
 
 
-def _run(asked: list[Claim], run: Run, kept: dict[str, Outcome], log: tuple[str, list[Claim]] | None) -> dict[str, str]:
-    """Measure claims and keep their outcomes; return why some have none."""
-    failed: dict[str, str] = {}
-    for claim in asked:
-        try:
-            kept[claim.key] = measure(claim, run)
-        except SimschedError as error:
-            failed[claim.key] = str(error)
-            continue
-        print(f"{claim.key}: {kept[claim.key].seconds} s", file=sys.stderr, flush=True)
-        if log is not None:
-            path, every = log
-            write_file(path, dump(kept, every))
-    return failed
+def section(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
+    """Return what the page has of the claims: a summary, a table per paper, and HIOS's figures side by side."""
+    parts = [f"{len(claims)} claims: {_counts(claims, outcomes)}.", table(claims, outcomes), columns(outcomes)]
+    return "\n\n".join(parts).strip()
 
 
-def section(claims: list[Claim], outcomes: dict[str, Outcome]) -> str:
-    """Return what the page has of the claims: a summary, a table per paper, and what a paper's module adds."""
-    counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts(claims, outcomes).items())
-    parts = [f"{len(claims)} claims: {counts}.", table(claims, outcomes)]
-    for paper in PAPERS:
-        module = import_module(f"validation.papers.{paper}")
-        if hasattr(module, "tables"):
-            parts.append(module.tables(outcomes))
-    return "\n\n".join(parts)
+def _counts(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
+    return ", ".join(f"{n} {verdict}" for verdict, n in verdicts(claims, outcomes).items())
 
 
 if __name__ == "__main__":

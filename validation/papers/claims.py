@@ -1,74 +1,28 @@
-"""Claims of papers, held against our own values under tolerances that are fixed before anything is run."""
+"""Claims of papers: rows of one table a paper, and when our values agree with the published ones.
 
-from collections.abc import Callable, Mapping
+A table is a TOML file beside this one, named after its paper; a row has a key of its own, and what `Claim` says. What
+``[defaults]`` holds goes for every row that says nothing else. Published values are written ``name 4.62; other 6.51``,
+each a number or a quotient of two; a value alone has no name, and ``as KEY`` stands for those of another row. Our
+values are those of the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were
+fixed before anything was run.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from importlib import import_module
+from itertools import permutations
+from pathlib import Path
+from typing import Any, Final
+
+PAPERS: Final[Mapping[str, str]] = {
+    "ios": "IOS", "lios": "LIOS", "hios": "HIOS", "opara": "Opara", "nimble": "Nimble", "autograph": "AutoGraph"
+}  # fmt: skip
+"""Titles of the papers by the names of their tables and modules."""
 
 Values = Mapping[str, float]
 """What is compared, by name: one number as ``{"": x}``, or a number per network, scheduler or point."""
-
-
-class Rule(Protocol):
-    """When our values agree with the published ones; `str` of it is what the table prints."""
-
-    def __call__(self, published: Values, ours: Values) -> bool:
-        """Return whether they agree."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Every value within a fraction of the published one; 0: equal."""
-
-    fraction: float
-
-    def __call__(self, published: Values, ours: Values) -> bool:
-        """Return whether all do."""
-        return all(abs(ours[name] - value) <= self.fraction * abs(value) + 1e-9 for name, value in published.items())
-
-    def __str__(self) -> str:
-        return f"within {100 * self.fraction:g} %" if self.fraction else "equal"
-
-
-@dataclass(frozen=True, slots=True)
-class SameOrder:
-    """The values in the same order; of two published ones within `ties` of each other either may be first."""
-
-    ties: float = 0.02
-
-    def __call__(self, published: Values, ours: Values) -> bool:
-        """Return whether no pair that is clearly ordered there is ordered the other way here."""
-        names = list(published)
-        return all(
-            ours[a] <= ours[b]
-            for a in names
-            for b in names
-            if published[a] < published[b] - self.ties * abs(published[b])
-        )
-
-    def __str__(self) -> str:
-        return f"same order, but for ties within {100 * self.ties:g} %"
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """Every value of ours within fixed ends, both included, whatever the published ones are exactly."""
-
-    low: float
-    high: float
-
-    def __call__(self, published: Values, ours: Values) -> bool:
-        """Return whether all are."""
-        return all(self.low <= ours[name] <= self.high for name in published)
-
-    def __str__(self) -> str:
-        return f"from {self.low:g} to {self.high:g}"
-
-
-EXACT: Final = Within(0.0)  # counts, worked examples
-SAME_MODEL: Final = Within(0.05)  # simulated there and here, by the same equations
-ACROSS_HARDWARE: Final = Within(0.25)  # a ratio measured on their device, simulated with uncalibrated priors here
-ORDER: Final = SameOrder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +39,9 @@ class Run:
 
     quick: bool = False
     workers: int = 2
+
+
+Measures = Mapping[str, Callable[[Run], Values]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +61,9 @@ class Claim:
     read
         How they were read: printed in a table or the text, off a bar of the figure, from the released code.
     rule
-        When ours agree, fixed before they are known.
+        When ours agree; see `agree`.
     measure
-        Returns our values under the same names, and others if they help; None if it is not to be had here.
-    command
-        What anyone can type to see our values; by default the run of this claim alone.
+        Returns our values under the same names, and others if they help; None if they are not to be had here.
     because
         Why ours differ where they do, with the evidence; written after the run, and shown only then.
     missing
@@ -121,11 +76,10 @@ class Claim:
     paper: str
     where: str
     what: str
-    published: Values
     read: str
-    rule: Rule = field(default=ACROSS_HARDWARE)
+    rule: str = ""
+    published: Values = field(default_factory=dict)
     measure: Callable[[Run], Values] | None = None
-    command: str = ""
     because: str = ""
     missing: str = ""
     unit: str = ""
@@ -137,6 +91,60 @@ class Claim:
         """Return "reproduced", "differs: ...", or what is missing."""
         if ours is None:
             return self.missing
-        if self.rule(self.published, ours):
-            return "reproduced"
-        return f"differs: {self.because or 'not explained yet'}"
+        agrees = agree(self.rule, self.published, ours)
+        return "reproduced" if agrees else f"differs: {self.because or 'not explained yet'}"
+
+
+def agree(rule: str, published: Values, ours: Values) -> bool:
+    """Return whether our values agree with the published ones, by name.
+
+    Parameters
+    ----------
+    rule
+        ``"equal"`` (counts, worked examples); ``"within 5 %"`` of each published value (simulated there and here by the
+        same equations), ``"within 25 %"`` (ratios measured on their device, simulated with uncalibrated priors here);
+        ``"from 1 to 2"``: each of ours is, both ends included, whatever was published exactly;
+        ``"same order, but for ties within 2 %"``: of two published ones so near either may be first.
+    published, ours
+        What is compared; ours may have more names.
+    """
+    if found := re.fullmatch(r"from (\S+) to (\S+)", rule):
+        low, high = map(float, found.groups())
+        return all(low <= ours[name] <= high for name in published)
+    if found := re.fullmatch(r"same order, but for ties within (\S+) %", rule):
+        ties = float(found[1]) / 100
+        pairs = permutations(published, 2)
+        return all(ours[a] <= ours[b] for a, b in pairs if published[a] < published[b] - ties * abs(published[b]))
+    found = re.fullmatch(r"within (\S+) %", rule)
+    assert found or rule == "equal", f"no such rule: {rule}"
+    fraction = float(found[1]) / 100 if found else 0.0
+    return all(abs(ours[name] - value) <= fraction * abs(value) + 1e-9 for name, value in published.items())
+
+
+def claims_of(papers: Iterable[str]) -> list[Claim]:
+    """Return the claims of papers, in the order of their tables."""
+    return [claim for paper in papers for claim in _claims(paper, import_module(f"validation.papers.{paper}").MEASURES)]
+
+
+def _claims(paper: str, measures: Measures) -> list[Claim]:
+    tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text("utf-8"))
+    defaults, claims = tables.pop("defaults"), dict[str, Claim]()
+    for key, row in tables.items():
+        given: dict[str, Any] = {name: " ".join(text.split()) for name, text in (defaults | row).items()}
+        text = given.pop("published", "")
+        same = claims.get(text.removeprefix("as "))
+        published = same.published if same else dict(map(_value, text.split("; "))) if text else {}
+        claims[key] = Claim(key, PAPERS[paper], published=published, measure=measures.get(key), **given)
+    assert measures.keys() <= claims.keys(), f"no rows: {measures.keys() - claims.keys()}"
+    return list(claims.values())
+
+
+def _value(text: str) -> tuple[str, float]:
+    """Return the name and the number of a published value.
+
+    >>> _value("batch 1 6.2/3.1")
+    ('batch 1', 2.0)
+    """
+    name, _, value = text.rpartition(" ")
+    over, _, under = value.partition("/")
+    return name, float(over) / float(under or 1)

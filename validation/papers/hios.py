@@ -1,167 +1,87 @@
 """HIOS's claims: "HIOS: Hierarchical Inter-Operator Scheduler", IEEE CLUSTER 2023.
 
-Its simulated figures, 7 to 11, have three columns here (`three_columns`): what was printed, what the released code
-reports, and what the algorithms come to under a correct model, beside an independent reimplementation of them. The
-released evaluator is rebuilt in `hios_released`: under it the same mappings come out as printed, so it is what makes
-the difference.
+Its simulated figures, 7 to 11, have three columns here (`columns`): what was printed, what the released code reports,
+and what the algorithms come to under a correct model, beside an independent reimplementation of them. The released
+evaluator is rebuilt in `hios_released`: under it the same mappings come out as printed, so it is what makes the
+difference.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from validation.papers import hios_examples, hios_networks, hios_printed, hios_released
-from validation.papers.claims import SAME_MODEL, Claim, Run, Values
-from validation.papers.hios_numbers import DEFAULT, FIGURES, SCHEDULERS, SETTINGS, point_name, settings, values
-from validation.papers.hios_simulated import compared, one_gpu, over
-from validation.papers.record import Outcome
+from validation.papers import hios_networks as networks
+from validation.papers.claims import Claim, Measures, claims_of
+from validation.papers.hios_examples import deadlock, figure_4, figure_5
+from validation.papers.hios_released import UNLIKE, released, released_mappings, repaired, stage_time
+from validation.papers.hios_simulated import (
+    FIGURES,
+    SCHEDULERS,
+    Setting,
+    baselines,
+    compared,
+    extremes,
+    latencies,
+    one_gpu,
+    over,
+    speedups,
+    stages_gain,
+)
+from validation.papers.record import DEVIATION, Outcome
 
-UNLIKE: Final = 22
-"""Layers for which the released generator had to be changed."""
+MEASURES: Final[Measures] = {
+    "hios-fig4": figure_4,
+    "hios-fig5": figure_5,
+    "hios-algorithm2-deadlock": deadlock,
+    "hios-fig7-lp": speedups(7, "hios-lp"),
+    "hios-fig7-lp-ios": over(7, "ios"),
+    "hios-fig7-mr": extremes(speedups(7, "hios-mr")),
+    "hios-fig7-ios": speedups(7, "ios"),
+    "hios-fig8-lp": extremes(speedups(8, "hios-lp")),
+    "hios-fig8-lp-ios": extremes(over(8, "ios")),
+    "hios-fig8-lp-mr": extremes(over(8, "hios-mr")),
+    "hios-fig8-lp-inter": extremes(over(8, "inter-lp")),
+    "hios-fig8-stages-lp": extremes(stages_gain(8, "lp")),
+    "hios-fig8-stages-mr": extremes(stages_gain(8, "mr")),
+    **{f"hios-fig{number}-{kind}": speedups(number, f"hios-{kind}") for number in (9, 11) for kind in ("lp", "mr")},
+    "hios-fig10-baselines": baselines,
+    "hios-fig10-mr": latencies(10, "hios-mr"),
+    "hios-fig10-lp": latencies(10, "hios-lp"),
+    **{f"hios-fig{number}-correct": partial(compared, number) for number in FIGURES},
+    "hios-fig7-one-gpu": one_gpu,
+    "hios-fig7-lp-mr-correct": over(7, "hios-mr"),
+    "hios-fig7-lp-ios-correct": over(7, "ios"),
+    **{
+        f"hios-fig{number}-released": partial(released, number, [x for x in figure.collected if x != UNLIKE])
+        for number, figure in FIGURES.items()
+    },
+    "hios-fig10-released-22": partial(released, 10, [UNLIKE]),
+    "hios-fig7-released-mappings": released_mappings,
+    "hios-released-repaired": repaired,
+    "hios-fig1-small": lambda _: networks.side_by_side((8, 16, 32, 64)),
+    "hios-fig1-large": lambda _: networks.side_by_side((128, 256, 512, 1024, 252)),  # 252: blocks just fill whole waves
+    "hios-fig1-formula": lambda _: {f"utilization {u:g}": stage_time((1, 1), (u, u)) / 2 for u in (0.6, 0.8, 1.0)},
+    "hios-fig2-range": networks.transfer_ratios,
+    "hios-fig12-nasnet-loss": networks.small_over_ios,
+    "hios-fig12-nasnet-loss-sequential": partial(networks.nasnet, 331),
+    "hios-fig12-nasnet-large": partial(networks.nasnet, 2048),
+    "hios-fig12-inception": networks.inception,
+    "hios-vi-e-receives": networks.asynchronous,
+    "hios-vi-e-nasnet-stages": networks.stages_on_nasnet,
+}
 
-
-def released(figure: int, places: Sequence[float], run: Run) -> Values:
-    """Return the mean speedups that the released code reports, with their standard deviations under names with ±."""
-    found = {
-        point_name(scheduler, x): hios_released.of(settings(figure)[x], run)[scheduler]
-        for x in places
-        for scheduler in SCHEDULERS
-    }
-    return {name: m for name, (m, _) in found.items()} | {f"± {name}": s for name, (_, s) in found.items()}
-
-
-def repaired(run: Run) -> Values:
-    """Return the speedups of one mapping, the released one of inter-MR, by evaluators with one repair and both."""
-    found = hios_released.of(DEFAULT, run)
-    names = {
-        "as released": "inter-mr", "order of priority": "inter-mr by priority", "ends of producers":
-        "inter-mr by operator", "both": "inter-mr by both",
-    }  # fmt: skip
-    return {name: found[kind][0] for name, kind in names.items()}
-
-
-def released_mappings(run: Run) -> Values:
-    """Return the speedups of the released mappings on several numbers of GPUs, evaluated correctly."""
-    return {
-        f"{kind} {x:g}": hios_released.of(setting, run)[f"{kind} true"][0]
-        for x, setting in settings(7).items()
-        for kind in ("inter-lp", "inter-mr")
-    }
-
-
-def _places(figure: int, only: Sequence[float]) -> dict[str, float]:
-    names = [point_name(scheduler, x) for x in only for scheduler in SCHEDULERS]
-    return {name: values(figure, "released")[name] for name in names}
-
-
-def _of_release(key: str, figure: int, places: Sequence[float], what: str, because: str = "") -> Claim:
-    return Claim(
-        f"hios-fig{figure}-{key}", "HIOS", f"Fig. {figure} (released code)", what, _places(figure, places),
-        "runs of the released code", SAME_MODEL, partial(released, figure, places), because=because, unit="x",
-    )  # fmt: skip
-
-
-def _correct(figure: int) -> Claim:
-    return Claim(
-        f"hios-fig{figure}-correct", "HIOS", f"Fig. {figure} (correct model)",
-        "speedups over one operator after the other by an independent reimplementation of the printed algorithms",
-        values(figure, "correct"), "its runs on graphs of the released generator", SAME_MODEL,
-        partial(compared, figure), f"simsched study run validation/papers/hios_fig{figure}.toml -o FOLDER", unit="x",
-    )  # fmt: skip
-
-
-_REBUILT: Final = "speedups that the released code reports, its evaluator and mappings rebuilt"
-CORRECT: Final[tuple[Claim, ...]] = (
-    *map(_correct, FIGURES),
-    Claim(
-        "hios-fig7-one-gpu", "HIOS", "Fig. 7 (correct model)", "what stages give on one GPU, which is what IOS gives",
-        {"1 GPU + Algorithm 2": 1.10, "IOS": 1.11}, "its runs, and runs of the released IOS", SAME_MODEL, one_gpu,
-        unit="x",
-    ),
-    Claim(
-        "hios-fig7-lp-mr-correct", "HIOS", "Fig. 7 (correct model)",
-        "HIOS-LP over HIOS-MR by GPUs: with two, MR is the better",
-        {"2": 193.3 / 195.5, "4": 1.07, "8": 1.47, "12": 1.50}, "its runs", SAME_MODEL, partial(over, 7, "hios-mr"),
-        unit="x",
-    ),
-    Claim(
-        "hios-fig7-lp-ios-correct", "HIOS", "Fig. 7 (correct model)", "HIOS-LP over IOS on 4 GPUs", {"4": 3.41},
-        "its runs", SAME_MODEL, partial(over, 7, "ios"), unit="x",
-    ),
-)  # fmt: skip
-RELEASED: Final[tuple[Claim, ...]] = (
-    *(_of_release("released", figure, tuple(x for x in settings(figure) if x != UNLIKE), _REBUILT)
-      for figure in FIGURES),
-    _of_release(
-        "released-22", 10, (UNLIKE,), f"{_REBUILT}; for 22 layers its generator was changed to rounds of 6",
-        "operators are dealt out to layers evenly here, not in rounds, so they have other numbers, on which the "
-        "reported gain of stages hangs: with 18 layers 7 % if dealt out in rounds, 3 % evenly (20 graphs)",
-    ),
-    Claim(
-        "hios-fig7-released-mappings", "HIOS", "Fig. 7 (released code)",
-        "the released mappings, evaluated correctly, by GPUs",
-        {f"{kind} {x:g}": setting.mapping[i] for x, setting in settings(7).items()
-         for i, kind in ((0, "inter-lp"), (2, "inter-mr"))},
-        "its mappings under the correct model", SAME_MODEL, released_mappings, unit="x",
-    ),
-    Claim(
-        "hios-released-repaired", "HIOS", "Fig. 7 - 11 (released code)",
-        "one mapping, the released one of inter-MR on 4 GPUs, by evaluators with one repair and with both",
-        {"as released": 1.064, "order of priority": 1.121, "ends of producers": 2.382, "both": 3.281},
-        "the released code repaired step by step, 5 graphs", SAME_MODEL, repaired, unit="x",
-    ),
-)  # fmt: skip
-CLAIMS: Final[tuple[Claim, ...]] = (
-    *hios_examples.CLAIMS, *hios_printed.CLAIMS, *CORRECT, *RELEASED, *hios_networks.CLAIMS,
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """A scheduler at a setting of Fig. 7 to 11: speedups over one operator after the other, as text.
-
-    Parameters
-    ----------
-    setting, scheduler
-        Which.
-    printed, released, ours, correct
-        What the paper prints, the released code reports, we get by the correct model (mean and standard deviation),
-        and an independent reimplementation gets.
-    rebuilt
-        What we get by the rebuilt evaluator of the released code.
-    """
-
-    setting: str
-    scheduler: str
-    printed: str
-    released: str
-    ours: str
-    correct: str
-    rebuilt: str
-
-
-def three_columns(run: Run) -> list[Columns]:
-    """Return the rows of the comparison, measured."""
-    return _columns({claim.key: claim.measure(run) for claim in CLAIMS if claim.measure and _has_columns(claim.key)})
-
-
-def tables(outcomes: Mapping[str, Outcome]) -> str:
-    """Return the comparison as a Markdown table, from kept outcomes of the claims; empty if they are not all there."""
-    ours = {key: found.ours for key, found in outcomes.items() if found.ours and _has_columns(key)}
-    if len(ours) < len([claim for claim in CLAIMS if _has_columns(claim.key)]):
-        return ""
-    lines = [
-        "## HIOS, Fig. 7 to 11: printed, released, correct", "",
-        "| setting | scheduler | printed | released code | ours | independent | ours by the released evaluator |",
-        "|---" * 7 + "|",
-    ]  # fmt: skip
-    for row in _columns(ours):
-        cells = (row.setting, row.scheduler, row.printed, row.released, row.ours, row.correct, row.rebuilt)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", _NOTE])
-
-
+_PRINTED: Final[Mapping[tuple[int, str], Mapping[float, str]]] = {
+    (7, "hios-lp"): {2: "1.4", 12: "3.8"},
+    (7, "hios-mr"): dict.fromkeys((2, 8, 12), "at most 1.5"),
+    (8, "hios-lp"): dict.fromkeys((100, 400), "2.01 to 2.12"),
+    (9, "hios-lp"): {400: "2.06 (Fig. 9)", 600: "1.64"},
+    (9, "hios-mr"): {400: "1.35 (Fig. 9)", 600: "1.19"},
+    (10, "hios-lp"): {6: "411 / 174 ms", 22: "411 / 233 ms"},
+    (10, "hios-mr"): dict.fromkeys((6, 10, 18, 22), "411 / 305 ms"),
+    (11, "hios-lp"): {0.4: "2.23", 1.2: "1.78"},
+    (11, "hios-mr"): {0.4: "1.52", 1.2: "1.10"},
+}
+"""What the paper prints, by figure and scheduler and place on its axis, as tables show it."""
 _NOTE: Final = (
     "Speedups over one operator after the other, mean ± standard deviation of 30 random DAGs; IOS is at 1.11 in every "
     "row and column. *Independent* is a reimplementation of the printed algorithms under the same correct model. The "
@@ -172,24 +92,32 @@ _NOTE: Final = (
 )
 
 
-def _has_columns(key: str) -> bool:
-    return any(key.startswith(f"hios-fig{n}-") and key.endswith(("-correct", "-released", "-released-22")) and
-               "lp-" not in key for n in FIGURES)  # fmt: skip
+def columns(outcomes: Mapping[str, Outcome]) -> str:
+    """Return a Markdown table of Fig. 7 to 11: printed, released, correct; empty if outcomes are not all there."""
+    claims = {claim.key: claim for claim in claims_of(["hios"])}
+    lines = [
+        "## HIOS, Fig. 7 to 11: printed, released, correct", "",
+        "| setting | scheduler | printed | released code | ours | independent | ours by the released evaluator |",
+        "|---" * 7 + "|",
+    ]  # fmt: skip
+    default = "default: 4 GPUs, 200 operators, 14 layers, 400 edges, p = 0.8"
+    places = [(number, x) for number, figure in FIGURES.items() for x in figure.collected]
+    for number, x in [(9, 400.0), *(place for place in places if FIGURES[place[0]].at(place[1]) != Setting())]:
+        title = default if FIGURES[number].at(x) == Setting() else FIGURES[number].title.format(x)
+        by_release = "released-22" if (number, x) == (10, UNLIKE) else "released"
+        correct, rebuilt = claims[f"hios-fig{number}-correct"], claims[f"hios-fig{number}-{by_release}"]
+        if not {correct.key, rebuilt.key} <= outcomes.keys():
+            return ""
+        for scheduler in SCHEDULERS:
+            (theirs, ours), (reported, again) = (
+                _cells(claim, outcomes[claim.key], f"{scheduler} {x:g}") for claim in (correct, rebuilt)
+            )
+            printed = _PRINTED.get((number, scheduler), {}).get(x, "-")
+            lines.append(f"| {title} | {scheduler} | {printed} | {reported} | {ours} | {theirs} | {again} |")
+    return "\n".join([*lines, "", _NOTE])
 
 
-def _columns(ours: Mapping[str, Values]) -> list[Columns]:
-    rows = []
-    for setting in SETTINGS:
-        figure, x = (setting.figure, setting.x) if setting.figure else (7, FIGURES[7][1])
-        by_release = "released-22" if (figure, x) == (10, UNLIKE) else "released"
-        for i, scheduler in enumerate(SCHEDULERS):
-            name = point_name(scheduler, x)
-            correct, rebuilt = ours[f"hios-fig{figure}-correct"], ours[f"hios-fig{figure}-{by_release}"]
-            rows.append(
-                Columns(
-                    setting.name, scheduler, setting.printed.get(scheduler, "-"), f"{setting.released[i]:.2f}",
-                    f"{correct[name]:.2f} ± {correct[f'± {name}']:.2f}", f"{setting.correct[i]:.2f}",
-                    f"{rebuilt[name]:.2f} ± {rebuilt[f'± {name}']:.2f}",
-                )
-            )  # fmt: skip
-    return rows
+def _cells(claim: Claim, outcome: Outcome, name: str) -> tuple[str, str]:
+    """Return a published value, and ours with its deviation."""
+    ours = outcome.ours or {}
+    return f"{claim.published[name]:.2f}", f"{ours[name]:.2f} ± {ours[DEVIATION + name]:.2f}"

@@ -3,77 +3,62 @@
 The structure of the graphs follows from the text of the paper, their times are one choice among several that fit it.
 """
 
-from collections.abc import Mapping
 from itertools import product
-from typing import Final, cast
+from typing import cast
 
 import simsched as ss
 from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.hios.stages import Instance, StageCosts, Stages
-from validation.papers.claims import EXACT, Claim, Run, Values
-from validation.published import hios_example
+from validation.papers.claims import Run, Values
 
 Groups = tuple[tuple[str, ...], ...]
 
-P1: Final = ("v1", "v2", "v4", "v6", "v8")
-P2, P3 = ("v3", "v5"), ("v7",)
 
-
-def _cluster() -> ss.Cluster:
-    return ss.Cluster.preset("a40", 2)
-
-
-def _graph(times: Mapping[str, float], edges: str) -> ss.OpGraph:
-    """Return a graph with transfers of 1 us; `edges` are words such as "v1-v2"."""
+def _graph(times: str, edges: str) -> ss.OpGraph:
+    """Return a graph of operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2" with a transfer of 2 us."""
+    rows = [edge.replace(":", "-").split("-") for edge in edges.split()]
     return ss.OpGraph(
-        [ss.Operator(name, time=us) for name, us in times.items()],
-        [ss.Edge(src, dst, transfer=1.0) for src, dst in (edge.split("-") for edge in edges.split())],
+        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times.split(), 1)],
+        [ss.Edge(f"v{a}", f"v{b}", transfer=float(us[0]) if us else 1.0) for a, b, *us in rows],
     )
 
 
-def _on_devices(graph: ss.OpGraph, device: Mapping[str, int]) -> Stages:
-    """Return operators on given devices, each a stage of its own, by falling priority."""
-    instance = Instance(graph, _cluster(), default_cost)
+def _on_devices(graph: ss.OpGraph, *devices: str) -> Stages:
+    """Return the operators, given by number, on each device alone, each a stage of its own, by falling priority."""
+    device = {f"v{i}": number for number, those in enumerate(devices) for i in those}
+    edges = [edge for edge in graph.edges if edge.src in device and edge.dst in device]
+    part = ss.OpGraph([op for op in graph.operators if op.name in device], edges)
+    instance = Instance(part, ss.Cluster.preset("a40", 2), default_cost)
     found = instance.mapping()
-    found["ops"]["device"] = [device[graph.names[i]] for i in instance.order]
+    found["ops"]["device"] = [device[part.names[i]] for i in instance.order]
     return Stages(instance, found)
-
-
-def _latency(graph: ss.OpGraph, device: Mapping[str, int]) -> float:
-    """Return the latency in us of the operators that have a device, alone."""
-    part = ss.OpGraph(
-        [op for op in graph.operators if op.name in device],
-        [edge for edge in graph.edges if edge.src in device and edge.dst in device],
-    )
-    return _on_devices(part, device).latency
 
 
 def figure_4(_run: Run) -> Values:
     """Return priorities, what the paths take where, and the latency found; the least of all mappings besides."""
-    graph = hios_example()
+    graph = _graph("4 2 2 3 1 4 2 2", "1-2 1-3 2-4 3-5 4-6 5-6:2 5-7 6-8 7-8")
     rank = longest_from(graph, graph.time, graph.edge_transfer)
-    plan = ss.schedule(graph, _cluster(), "inter-lp")
-    first = dict.fromkeys(P1, 0)
-    found = {f"priority of {name}": float(rank[i]) for i, name in enumerate(graph.names)}
-    found["P1 alone"] = _latency(graph, first)
-    for gpu in (0, 1):
-        found[f"P2 on GPU {gpu + 1}"] = _latency(graph, first | dict.fromkeys(P2, gpu))
-        found[f"P3 on GPU {gpu + 1}"] = _latency(graph, first | dict.fromkeys(P2, 1) | dict.fromkeys(P3, gpu))
-    found["paths"] = float(plan.search["paths"])
-    found["latency"] = plan.estimate or 0.0
-    found["best of all mappings"] = min(
-        _latency(graph, dict(zip(graph.names, on, strict=True))) for on in product((0, 1), repeat=len(graph))
-    )
-    return found
+    plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), "inter-lp")
+    mappings = (["".join(v for v, on in zip("12345678", gpus, strict=True) if on == gpu) for gpu in "12"]
+                for gpus in product("12", repeat=len(graph)))  # fmt: skip
+    return {
+        **{f"priority of {name}": float(us) for name, us in zip(graph.names, rank, strict=True)},
+        "P1 alone": _on_devices(graph, "12468").latency,
+        "P2 on GPU 1": _on_devices(graph, "1246835").latency,
+        "P3 on GPU 1": _on_devices(graph, "124687", "35").latency,
+        "P2 on GPU 2": _on_devices(graph, "12468", "35").latency,
+        "P3 on GPU 2": _on_devices(graph, "12468", "357").latency,
+        "paths": float(plan.search["paths"]),
+        "latency": plan.estimate or 0.0,
+        "best of all mappings": min(_on_devices(graph, *gpus).latency for gpus in mappings),
+    }
 
 
 def figure_5(_run: Run) -> Values:
     """Return the latency before Algorithm 2, after its first stage and at the end."""
-    times = {"v1": 4.0, "v2": 4.0, "v3": 2.0, "v4": 4.0, "v5": 5.0, "v6": 2.0, "v7": 1.0}
-    graph = _graph(times, "v1-v2 v1-v3 v1-v4 v2-v5 v3-v6 v4-v7 v6-v7")
-    stages = _on_devices(graph, dict.fromkeys(("v1", "v2", "v4", "v5", "v7"), 0) | dict.fromkeys(("v3", "v6"), 1))
+    stages = _on_devices(_graph("4 4 2 4 5 2 1", "1-2 1-3 1-4 2-5 3-6 4-7 6-7"), "12457", "36")
     table = {("v2", "v4"): 7.0, ("v5", "v7"): 5.0, ("v4", "v5"): 9.0}
     seen = [stages.latency]
 
@@ -86,58 +71,19 @@ def figure_5(_run: Run) -> Values:
 
 
 def deadlock(_run: Run) -> Values:
-    """Return whether {A, B} is refused as a stage by Algorithm 2, and, B launched first, as a schedule."""
-    graph = _graph({"A": 3.0, "B": 1.0, "C": 3.0, "D": 1.0}, "A-C D-B")
-    stages = _on_devices(graph, {"A": 0, "B": 0, "C": 1, "D": 1})
-
-    def quick(_groups: Groups) -> float:
-        return 0.1
-
-    merged = stages.parallelize(2, cast(StageCosts, lambda _: quick))
+    """Return whether {A, B}, here v1 and v2, is refused as a stage by Algorithm 2, and, B first, as a schedule."""
+    graph = _graph("3 1 3 1", "1-3 4-2")
+    merged = _on_devices(graph, "12", "34").parallelize(2, cast(StageCosts, lambda _: lambda _groups: 0.1))
     plan = ss.Schedule(
         graph,
-        [ss.Placement("B", "gpu0", stream=1, group=1), ss.Placement("A", "gpu0", stream=0),
-         ss.Placement("C", "gpu1", stage=0), ss.Placement("D", "gpu1", stage=1)],
+        [ss.Placement("v2", "gpu0", stream=1, group=1), ss.Placement("v1", "gpu0", stream=0),
+         ss.Placement("v3", "gpu1", stage=0), ss.Placement("v4", "gpu1", stage=1)],
         execution="stages",
     )  # fmt: skip
     try:
-        plan.check(_cluster())
+        plan.check(ss.Cluster.preset("a40", 2))
     except ScheduleError:
         refused = 1.0
     else:
         refused = 0.0
     return {"refused by Algorithm 2": float(merged["stages_refused"] > 0), "refused as a schedule": refused}
-
-
-_CHOSEN: Final = "the structure from the text, times that fit it; the text's numbers"
-CLAIMS: Final[tuple[Claim, ...]] = (
-    Claim(
-        "hios-fig4", "HIOS", "Fig. 4", "worked example of HIOS-LP on 2 GPUs: priorities, "
-        "three paths, latencies in us (the released code never ends on it)",
-        {
-            **{f"priority of v{i}": us for i, us in enumerate((19.0, 14.0, 13.0, 11.0, 10.0, 7.0, 5.0, 2.0), 1)},
-            "P1 alone": 15.0, "P2 on GPU 1": 18.0, "P2 on GPU 2": 16.0, "P3 on GPU 1": 18.0, "P3 on GPU 2": 16.0,
-            "paths": 3.0, "latency": 16.0, "best of all mappings": 16.0,
-        },
-        _CHOSEN, EXACT, figure_4,
-    ),
-    Claim(
-        "hios-fig5", "HIOS", "Fig. 5",
-        "worked example of Algorithm 2: latency in us as stages form (where the text has v3 behind v2 on GPU 1, it "
-        "must be v4)",
-        {"one by one": 18.0, "v2 and v4 together": 17.0, "v5 and v7 as well": 16.0},
-        _CHOSEN, EXACT, figure_5,
-    ),
-    Claim(
-        "hios-fig6", "HIOS", "Fig. 6", "the figure's example", {}, "not collected",
-        missing="source not available: nothing of Fig. 6 was collected; Fig. 4 and 5 are the examples that were",
-    ),
-    Claim(
-        "hios-algorithm2-deadlock", "HIOS", "Algorithm 2",
-        "no stage closes a cycle (1: refused). The printed test looks at data alone, as the released code does: A, "
-        "B on one GPU, C, D on another, A -> C, D -> B passes with {A, B} as a stage, which never ends if B is "
-        "launched first",
-        {"refused by Algorithm 2": 1.0, "refused as a schedule": 1.0},
-        "follows from in-order execution", EXACT, deadlock,
-    ),
-)  # fmt: skip

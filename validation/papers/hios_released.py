@@ -8,24 +8,22 @@ either of the two repaired, or both, which shows which of them makes the figures
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from statistics import mean
-from typing import Any, Final
+from graphlib import CycleError, TopologicalSorter
+from typing import Final
 
 import numpy as np
 
 import simsched as ss
 import workloads
 from simsched.model.graph.structure import longest_from
-from validation.papers.claims import Run
-from validation.papers.hios_numbers import SETTINGS, Setting, spread
+from validation.papers.claims import Run, Values
+from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Samples, Setting, instances, with_spread
 from validation.processes import each
 
 Inputs = Sequence[Mapping[int, float]]
 """Of each stage, by number of its first operator: those it reads from, and us of the transfer."""
 
-QUICK_INSTANCES: Final = 1
-INSTANCES: Final = 30
-UNFIT_FOR_ROUNDS: Final = 22
+UNLIKE: Final = 22
 """Layers for which the released generator has no 200 operators; they are dealt out evenly then."""
 
 
@@ -59,7 +57,7 @@ class Evaluator:
             rank = longest_from(self.graph, self.graph.time, self.graph.edge_transfer)
             topological = self.graph.order_index
             order = topological[np.argsort(-rank[topological], kind="stable")].tolist()
-        inputs = _inputs(_edges(self.graph), range(len(self.graph)))
+        inputs = inputs_of(self.graph, range(len(self.graph)))
         return _listed(order, self.graph.time.tolist(), inputs, self.device, by_operator)
 
     def with_stages(self) -> float:
@@ -70,8 +68,7 @@ class Evaluator:
         stages are added up.
         """
         graph, device, n = self.graph, self.device, len(self.graph)
-        time, share = graph.time.tolist(), graph.utilization.tolist()
-        after, edges = _descendants(graph), _edges(graph)
+        time, share, after = graph.time.tolist(), graph.utilization.tolist(), _descendants(graph)
         head, weight = list(range(n)), list(time)
         least = self.makespan()
         for on in range(max(device) + 1):
@@ -82,9 +79,9 @@ class Evaluator:
                 if not (after[a] >> b & 1 or after[b] >> a & 1):
                     head[b], weight[a] = a, stage_time((time[a], time[b]), (share[a], share[b]))
                     heads = [v for v in range(n) if head[v] == v]
-                    inputs = _inputs(edges, head)
+                    inputs = inputs_of(graph, head)
                     latency = _listed(heads, weight, inputs, device, False)
-                    merged = latency <= least and _acyclic(heads, inputs)
+                    merged = latency <= least and acyclic(heads, inputs)
                     least = latency if merged else least
                 if not merged:
                     head[b], weight[a] = b, time[a]
@@ -98,14 +95,10 @@ def stage_time(times: Sequence[float], shares: Sequence[float]) -> float:
     return 0.5 * sum(times) + 0.5 * max(busy, *times)
 
 
-def _edges(graph: ss.OpGraph) -> list[tuple[int, int, float]]:
-    return list(zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_transfer.tolist(), strict=True))
-
-
-def _inputs(edges: Iterable[tuple[int, int, float]], head: Sequence[int]) -> Inputs:
+def inputs_of(graph: ss.OpGraph, head: Sequence[int]) -> Inputs:
     """Return the inputs of stages, of operators that have the same `head`; transfers between two are added up."""
     inputs: list[dict[int, float]] = [{} for _ in head]
-    for src, dst, transfer in edges:
+    for src, dst, transfer in zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_transfer.tolist(), strict=True):
         a, b = head[src], head[dst]
         if a != b:
             inputs[b][a] = inputs[b].get(a, 0.0) + transfer
@@ -130,37 +123,25 @@ def _listed(
 def _descendants(graph: ss.OpGraph) -> list[int]:
     """Return for each operator those that depend on it, as bits."""
     after = [0] * len(graph)
-    readers: list[list[int]] = [[] for _ in after]
-    for src, dst in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
-        readers[src].append(dst)
-    for v in reversed(graph.order_index.tolist()):
-        for w in readers[v]:
-            after[v] |= after[w] | 1 << w
+    last_first = np.argsort(-np.argsort(graph.order_index)[graph.src], kind="stable")
+    for src, dst in zip(graph.src[last_first].tolist(), graph.dst[last_first].tolist(), strict=True):
+        after[src] |= after[dst] | 1 << dst
     return after
 
 
-def _acyclic(stages: Sequence[int], inputs: Inputs) -> bool:
+def acyclic(stages: Sequence[int], inputs: Inputs) -> bool:
     """Return whether the data between stages closes no cycle; the order of stages on a device does not count."""
-    waits = {v: len(inputs[v]) for v in stages}
-    readers: dict[int, list[int]] = {v: [] for v in stages}
-    for v in stages:
-        for u in inputs[v]:
-            readers[u].append(v)
-    ready = [v for v in stages if not waits[v]]
-    for v in ready:
-        for w in readers[v]:
-            waits[w] -= 1
-            if not waits[w]:
-                ready.append(w)
-    return len(ready) == len(stages)
+    try:
+        TopologicalSorter({v: inputs[v] for v in stages}).prepare()
+    except CycleError:
+        return False
+    return True
 
 
 def drawn(setting: Setting, seed: int) -> ss.OpGraph:
     """Return a graph of the released generator."""
-    rounds = setting.parameters["n_layers"] < UNFIT_FOR_ROUNDS
-    return workloads.load(
-        "random:layered", **setting.parameters, mode="impl", layer_sizes="rounds" if rounds else "uniform", seed=seed
-    )
+    sizes = "rounds" if setting.n_layers < UNLIKE else "uniform"
+    return workloads.load("random:layered", **setting.workload, mode="impl", layer_sizes=sizes, seed=seed)
 
 
 def mapped(graph: ss.OpGraph, scheduler: str, gpus: int) -> tuple[Evaluator, ss.Schedule]:
@@ -174,32 +155,50 @@ def mapped(graph: ss.OpGraph, scheduler: str, gpus: int) -> tuple[Evaluator, ss.
 def _instance(setting: Setting, seed: int) -> dict[str, float]:
     """Return speedups on one graph: as reported, and of the same mappings with one repair, or both."""
     graph = drawn(setting, seed)
-    alone = float(graph.time.sum())
-    found: dict[str, float] = {}
+    us: dict[str, float] = {}
     for kind in ("lp", "mr"):
         released, plan = mapped(graph, f"inter-{kind}", setting.gpus)
-        found[f"inter-{kind}"] = alone / released.makespan()
-        found[f"hios-{kind}"] = alone / released.with_stages()
-        found[f"inter-{kind} by priority"] = alone / released.makespan(by_priority=True)
-        found[f"inter-{kind} by operator"] = alone / released.makespan(by_operator=True)
-        found[f"inter-{kind} by both"] = alone / released.makespan(by_priority=True, by_operator=True)
         assert plan.estimate is not None
-        found[f"inter-{kind} true"] = alone / plan.estimate
-    return found
+        us |= {
+            f"inter-{kind}": released.makespan(),
+            f"hios-{kind}": released.with_stages(),
+            f"inter-{kind} by priority": released.makespan(by_priority=True),
+            f"inter-{kind} by operator": released.makespan(by_operator=True),
+            f"inter-{kind} by both": released.makespan(by_priority=True, by_operator=True),
+            f"inter-{kind} true": plan.estimate,
+        }
+    alone = float(graph.time.sum())
+    return {name: alone / latency for name, latency in us.items()}
 
 
-def _setting(instances: int, setting: Setting) -> dict[str, tuple[float, float]]:
-    rows: list[Any] = [_instance(setting, seed) for seed in range(instances)]
-    return {name: (mean(of := [row[name] for row in rows]), spread(of)) for name in rows[0]}
+def _samples(n: int, setting: Setting) -> Samples:
+    rows = [_instance(setting, seed) for seed in range(n)]
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 @cache
-def reported(quick: bool, workers: int) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return mean and standard deviation of the speedups of each setting, by its name."""
-    found = each(partial(_setting, QUICK_INSTANCES if quick else INSTANCES), SETTINGS, workers)
-    return dict(zip([setting.name for setting in SETTINGS], found, strict=True))
+def reported(run: Run) -> Mapping[Setting, Samples]:
+    """Return the speedups of each setting of Fig. 7 to 11, as the released code reports them."""
+    settings = list(dict.fromkeys(figure.at(x) for figure in FIGURES.values() for x in figure.collected))
+    return dict(zip(settings, each(partial(_samples, instances(run)), settings, run.workers), strict=True))
 
 
-def of(setting: Setting, run: Run) -> dict[str, tuple[float, float]]:
-    """Return mean and standard deviation of the speedups of a setting, as the released code reports them."""
-    return reported(run.quick, run.workers)[setting.name]
+def released(number: int, places: Sequence[float], run: Run) -> Values:
+    """Return the speedups that the released code reports, with their spread."""
+    found = {x: reported(run)[FIGURES[number].at(x)] for x in places}
+    return with_spread({f"{name} {x:g}": found[x][name] for x in places for name in SCHEDULERS})
+
+
+def repaired(run: Run) -> Values:
+    """Return the speedups of one mapping, the released one of inter-MR, by evaluators with one repair and both."""
+    repairs = {
+        "as released": "", "order of priority": " by priority", "ends of producers": " by operator", "both": " by both",
+    }  # fmt: skip
+    found = with_spread(reported(run)[Setting()])
+    return {name: found[f"inter-mr{repair}"] for name, repair in repairs.items()}
+
+
+def released_mappings(run: Run) -> Values:
+    """Return the speedups of the released mappings on several numbers of GPUs, evaluated correctly."""
+    found = {x: with_spread(reported(run)[FIGURES[7].at(x)]) for x in FIGURES[7].collected}
+    return {f"{kind} {x:g}": found[x][f"{kind} true"] for x in found for kind in ("inter-lp", "inter-mr")}

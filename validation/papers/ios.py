@@ -4,50 +4,312 @@ Its figures were made by the released search, whose groups have one root: that i
 otherwise. Stages are valued as its engine measures them (`MeasuredStage`), latencies are simulated makespans.
 """
 
-from typing import Final
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any, Final
 
-from validation.papers.claims import Claim
-from validation.papers.ios_counts import COUNTS
-from validation.papers.ios_details import DETAILS
-from validation.papers.ios_latency import LATENCIES
-from validation.papers.ios_runs import TITLES
+import simsched as ss
+import workloads
+from simsched.schedulers.stage_costs import StageFormula
+from validation.papers.claims import Measures, Run, Values
+from validation.papers.ios_runs import (
+    ALL,
+    NETWORKS,
+    carried,
+    device,
+    ios_plan,
+    milliseconds,
+    network,
+    part,
+    piece,
+    plan,
+    searched,
+    speedup,
+    stages_of,
+    time_behind,
+)
+from workloads.models.network import Network
 
-# ms on a V100, README 4.2.2 and 4.2.7: TensorFlow, TensorFlow-XLA, TASO, TVM-cuDNN, TensorRT, IOS; TVM-AutoTune
-_FRAMEWORKS: Final = ("TensorFlow", "XLA", "TASO", "TVM-cuDNN", "TensorRT", "IOS")
-_FIG_7: Final = {
-    "inception_v3": (7.95, 9.95, 5.7, 4.88, 5.21, 4.03),
-    "randwire": (12.06, 16.61, 8.42, 6.86, 8.33, 6.02),
-    "nasnet_a_large": (24.73, 34.66, 21.29, 26.87, 24.66, 16.04),
-    "squeezenet": (2.63, 4.08, 0.82, 0.9, 0.8, 0.73),
+V100, K80, RTX_2080_TI = "v100", "k80", "rtx2080ti"
+WIRING: Final = "RANDWIRE_GRAPHS"
+"""Environment variable that names a file with the wiring of RandWire; without it our own wiring is taken."""
+_WIRED_HERE: Final = tuple(name for name in NETWORKS if name != "randwire")
+_INCEPTION: Final = "inception_v3"
+_BATCHES: Final = (1, 32, 128)
+_CHAINS: Final = tuple((d, c) for d in (1, 2, 3, 4) for c in (1, 2, 3, 4, 6))
+_PRUNED: Final = tuple((r, s) for s in (8, 3) for r in (3, 2, 1))
+_MIXED: Final = range(1, 12)  # the blocks of Inception-v3 with more than one operator
+
+# Counts
+
+
+def counted(graph: ss.OpGraph, endings: str) -> ss.Schedule:
+    """Return a schedule of IOS over all stages of groups side by side, whose search is as large as can be."""
+    return ss.schedule(
+        graph, device(V100), "ios", strategy="parallel", endings=endings, r=None, s=None, blocks="none",
+        max_transitions=50_000_000, stage_latency=StageFormula(),
+    )  # fmt: skip
+
+
+@cache
+def _blocks(name: str, endings: str) -> tuple[ss.Schedule, ...]:
+    wiring = os.environ.get(WIRING)
+    given: dict[str, Any] = {"graphs": wiring} if name == "randwire" and wiring else {}
+    graph = workloads.load(name, **given)
+    return tuple(counted(part(graph, block), endings) for block in graph.blocks)
+
+
+def _transitions(name: str, endings: str) -> list[int]:
+    return [int(plan.search["transitions"]) for plan in _blocks(name, endings)]
+
+
+def rounded(value: float, digits: int) -> float:
+    """Return a value with as many digits as a table prints.
+
+    >>> rounded(4871, 2), rounded(51, 2)
+    (4900.0, 51.0)
+    """
+    return float(f"{value:.{digits - 1}e}")
+
+
+def _largest(name: str, _run: Run) -> Values:
+    """Return a row of Table 1, of the block with the most transitions."""
+    found = max(_blocks(name, "single_root"), key=lambda plan: int(plan.search["transitions"]))
+    n, d, transitions = len(found.graph), found.graph.width, found.search["transitions"]
+    bound = ((n / d + 2) * (n / d + 1) / 2) ** d
+    return {
+        "n": n, "d": d, "bound": rounded(bound, 4), "transitions": rounded(transitions, 2),
+        "schedules": rounded(found.search["feasible_schedules"], 2), "unrounded transitions": transitions,
+    }  # fmt: skip
+
+
+def _each(value: Callable[[str], float], names: tuple[str, ...] = tuple(NETWORKS)) -> Values:
+    """Return a value of each network, by its title."""
+    return {NETWORKS[name]: value(name) for name in names}
+
+
+def _giga_macs(name: str) -> float:
+    """Return the multiply-adds of a network's convolutions, in G."""
+    graph = workloads.load(name, granularity="operator")
+    return sum(op.flops for op in graph.operators if op.kind == "conv") / 2e9
+
+
+def chains(d: int, c: int) -> ss.OpGraph:
+    """Return d chains of c operators, side by side."""
+    names = [[f"{i}.{k}" for k in range(c)] for i in range(d)]
+    edges = [ss.Edge(a, b) for chain in names for a, b in pairwise(chain)]
+    return ss.OpGraph([ss.Operator(name, time=1.0) for chain in names for name in chain], edges)
+
+
+def _pairs(_run: Run) -> Values:
+    """Count pairs of a state and an ending, empty ones too: the search counts neither those nor the empty state."""
+    found = {f"{d}x{c}": counted(chains(d, c), "exact").search for d, c in _CHAINS}
+    return {name: search["transitions"] + search["states"] + 1 for name, search in found.items()}
+
+
+# Latencies of networks
+
+
+def _fig_6(name: str, run: Run) -> Values:
+    """Return speedups, also of IOS-Both with all endings of its definition, and with stages valued without barriers."""
+    found = {how: speedup(name, V100, how, quick=run.quick) for how in ALL[1:]}
+    if not run.quick:
+        sequential = milliseconds(plan(name, V100, "sequential"), V100)
+        found["both, any ending"] = sequential / milliseconds(ios_plan(name, V100, endings="exact"), V100)
+        ignored = ios_plan(name, V100, stage_latency="simulated")
+        found["both, barriers ignored"] = sequential / milliseconds(ignored, V100)
+    return found
+
+
+def _fig_6_order(name: str, run: Run) -> Values:
+    return {how: milliseconds(plan(name, V100, how, quick=run.quick), V100) for how in ALL}
+
+
+def _fig_14(run: Run) -> Values:
+    found = {
+        f"{title} {how}": speedup(name, RTX_2080_TI, how, quick=run.quick)
+        for name, title in NETWORKS.items()
+        for how in ALL[1:]
+    }
+    both = [value for name, value in found.items() if name.endswith("both")]
+    return {"least": min(both), "most": max(both)} | found
+
+
+def _fig_9(name: str, ours: Callable[[ss.Schedule], float], run: Run) -> Values:
+    return {f"r={r} s={s}": ours(ios_plan(name, V100, r=r, s=s, quick=run.quick)) for r, s in _PRUNED}
+
+
+def _fig_11(run: Run) -> Values:
+    return {f"batch {b}": speedup(_INCEPTION, V100, "both", b, run.quick) for b in (1, 16, 32, 64, 128)}
+
+
+@cache
+def _carried_ms(made: tuple[str, int], on: tuple[str, int]) -> float:
+    """Return the latency in ms of Inception-v3 on a device and batch under IOS's schedule for another."""
+    moved = carried(ios_plan(_INCEPTION, *made), network(_INCEPTION, *made), network(_INCEPTION, *on))
+    return milliseconds(moved, on[0])
+
+
+def _table_3(_run: Run) -> Values:
+    """Return how much longer a batch takes under the schedule for another than under its own."""
+    return {
+        f"{b} by {other}'s": _carried_ms((V100, other), (V100, b)) / _carried_ms((V100, b), (V100, b))
+        for b in _BATCHES
+        for other in _BATCHES
+        if other != b
+    }
+
+
+def _table_3_devices(_run: Run) -> Values:
+    return {
+        f"{gpu} by {other}'s": _carried_ms((other, 1), (gpu, 1)) / _carried_ms((gpu, 1), (gpu, 1))
+        for gpu, other in ((K80, V100), (V100, K80))
+    }
+
+
+# Single models and blocks
+
+
+def _model(title: str, channels: int, convolutions: str) -> ss.OpGraph:
+    """Return 3x3 convolutions of images of 15 x 15, each a name, what it reads and multiples of the channels; joined.
+
+    The last of `convolutions` names what joins which of the others.
+    """
+    net = Network(title, device=V100)
+    made = {"x": net.input(1, channels, 15, 15)}
+    *rows, (name, *joined) = [row.split() for row in convolutions.split(", ")]
+    for op, read, times in rows:
+        made[op] = net.conv(op, made[read], int(times) * channels, 3, padding=1)
+    net.concat(name, [made[op] for op in joined])
+    return net.graph()
+
+
+@cache
+def demonstration() -> ss.OpGraph:
+    """Return the model of Fig. 2."""
+    return _model("IOS Fig. 2", 384, "a x 1, b a 2, c x 1, d x 2, concat b c d")
+
+
+@cache
+def sample() -> ss.OpGraph:
+    """Return the model of the released README."""
+    return _model("IOS sample", 375, "1 x 1, 2 x 2, 3 x 1, 4 1 2, 5 4 2 3")
+
+
+def _stages(graph: ss.OpGraph) -> Values:
+    return {row.op: row.stage + 1 for row in searched(graph, device(V100), strategy="parallel").placements}
+
+
+@cache
+def _demonstrated(how: str) -> ss.Trace:
+    graph, cluster = demonstration(), device(V100)
+    plan = searched(graph, cluster, strategy="parallel") if how == "ios" else ss.schedule(graph, cluster, how)
+    return ss.simulate(plan, cluster)
+
+
+def _end(how: str, names: str) -> float:
+    return max(_demonstrated(how).operator_times()[name][1] for name in names)
+
+
+def _fig_2_utilization(_run: Run) -> Values:
+    """Return the part of the peak rate in per cent that each stage reaches, by its operators."""
+    peak, found = device(V100).devices[0].peak_rate("fp32"), {}
+    for how, stages in (("sequential", "a b c d"), ("greedy", "acd b"), ("ios", "ad bc")):
+        before = 0.0
+        for names in stages.split():
+            end = _end(how, names)
+            flops = sum(demonstration()[name].flops for name in names)
+            found[f"{how} {names}"] = 100 * flops / (end - before) / peak
+            before = end
+    return found
+
+
+def _fig_2_speedups(_run: Run) -> Values:
+    return {how: _end("sequential", "abcd") / _end(how, "abcd") for how in ("greedy", "ios")}
+
+
+def _sample_latency(_run: Run) -> Values:
+    latency = ss.StageLatency(sample(), device(V100))
+    pairs = (("1", "2"), ("4", "3"))
+    return {f"{a} | {b}": latency([[a], [b]]) / (latency([[a]]) + latency([[b]])) for a, b in pairs}
+
+
+@cache
+def _last_block(batch: int) -> tuple[ss.OpGraph, ss.Schedule]:
+    graph = piece(_INCEPTION, V100, batch, _MIXED[-1])
+    return graph, searched(graph, device(V100))
+
+
+def _last_time(made: int, batch: int) -> float:
+    """Return the time of the last block at a batch under the schedule for another."""
+    graph, plan = _last_block(made)
+    return time_behind(carried(plan, graph, _last_block(batch)[0]), V100)
+
+
+def _fig_10(_run: Run) -> Values:
+    return {"batch 1": _last_time(32, 1) / _last_time(1, 1), "batch 32": _last_time(1, 32) / _last_time(32, 32)}
+
+
+def _fig_10_stages(_run: Run) -> Values:
+    """Return the operators of each stage of the last block at batch 1, the one before the block left out."""
+    graph, plan = _last_block(1)
+    stages = stages_of(plan, graph)[1:]
+    return {f"stage {k}": sum(map(len, groups)) for k, (groups, _) in enumerate(stages, 1)}
+
+
+def _fig_16(_run: Run) -> Values:
+    found, cluster = {}, device(V100)
+    for k in _MIXED:
+        graph = piece(_INCEPTION, V100, 1, k)
+        sequential = time_behind(ss.schedule(graph, cluster, "sequential"), V100)
+        label = network(_INCEPTION, V100).blocks[k][0].partition(".")[0]
+        found[label] = sequential / time_behind(searched(graph, cluster), V100)
+    return {"most": max(found.values())} | found
+
+
+def _active_warps(_run: Run) -> Values:
+    return {"": _demonstrated("ios").active_warps() / _demonstrated("sequential").active_warps()}
+
+
+def _n_blocks(_run: Run) -> Values:
+    return _each(lambda name: len(workloads.load(name).blocks))
+
+
+MEASURES: Final[Measures] = {
+    **{f"ios-table1-{name}": partial(_largest, name) for name in NETWORKS},
+    "ios-table1-definition": lambda _: _each(lambda name: max(_transitions(name, "exact")), _WIRED_HERE),
+    "ios-code-transitions": lambda _: _each(lambda name: sum(_transitions(name, "single_root")), _WIRED_HERE),
+    "ios-transitions-definition": lambda _: _each(lambda name: sum(_transitions(name, "exact")), _WIRED_HERE),
+    "ios-table2-operators": lambda _: _each(lambda name: len(workloads.load(name))),
+    "ios-code-macs": lambda _: _each(_giga_macs),
+    "ios-table2-blocks": _n_blocks,
+    "ios-code-units": _n_blocks,
+    "ios-fig13": _pairs,
+    **{f"ios-fig6-{name}": partial(_fig_6, name) for name in NETWORKS},
+    **{f"ios-fig6-{name}-order": partial(_fig_6_order, name) for name in NETWORKS},
+    "ios-fig14": _fig_14,
+    **{
+        f"ios-fig9-{name}{suffix}": partial(_fig_9, name, ours)
+        for name in (_INCEPTION, "nasnet_a_large")
+        for suffix, ours in {
+            "": lambda plan: milliseconds(plan, V100),
+            "-search": lambda plan: float(plan.search["distinct_stages"]),
+        }.items()
+    },
+    "ios-fig11": _fig_11,
+    "ios-fig11-order": _fig_11,
+    "ios-fig2-stages": lambda _: _stages(demonstration()),
+    "ios-fig2-speedup": _fig_2_speedups,
+    "ios-fig2-utilization": _fig_2_utilization,
+    "ios-fig8": _active_warps,
+    "ios-readme-stages": lambda _: _stages(sample()),
+    "ios-readme-latency": _sample_latency,
+    "ios-table3-batch": _table_3,
+    "ios-table3-device": _table_3_devices,
+    "ios-fig10": _fig_10,
+    "ios-fig10-merged": lambda _: {f"batch {b}": float(_last_block(b)[1].search["merged"]) for b in (1, 32)},
+    "ios-fig10-stages": _fig_10_stages,
+    "ios-fig16": _fig_16,
 }
-# ms of Inception-v3 on a V100 by batch, README 4.2.6
-_TENSORRT: Final = {1: 4.82, 16: 17.82, 32: 29.97, 64: 56.25, 128: 106.84}
-_FIG_12: Final = {"inception_v3": 4.95, "randwire": 5.26, "nasnet_a_large": 14.67, "squeezenet": 0.75}
-
-CLAIMS: Final[tuple[Claim, ...]] = (
-    *COUNTS,
-    *LATENCIES,
-    Claim(
-        "ios-fig14-bars", "IOS", "Fig. 14", "speedup on RTX 2080 Ti by network and schedule (ours: see the range)", {},
-        "not collected", missing="source not available: of this figure only the range of IOS-Both was collected",
-    ),
-    *DETAILS,
-    *(
-        Claim(
-            f"ios-fig7-{name}", "IOS", "Fig. 7", f"{TITLES[name]} on V100, batch 1: latency in other frameworks",
-            dict(zip(_FRAMEWORKS, ms, strict=True)), "table of the released README", unit="ms",
-            missing="not reproducible here: needs the frameworks and their kernels",
-        )
-        for name, ms in _FIG_7.items()
-    ),
-    Claim(
-        "ios-fig12", "IOS", "Fig. 12", "latency on V100, batch 1, of TVM-AutoTune",
-        {TITLES[name]: ms for name, ms in _FIG_12.items()}, "output printed in the released README", unit="ms",
-        missing="not reproducible here: needs TVM and its tuned kernels",
-    ),
-    Claim(
-        "ios-fig11-tensorrt", "IOS", "Fig. 11", "Inception-v3 on V100: latency in TensorRT by batch",
-        {f"batch {batch}": ms for batch, ms in _TENSORRT.items()}, "output printed in the released README", unit="ms",
-        missing="not reproducible here: needs TensorRT and its kernels",
-    ),
-)  # fmt: skip

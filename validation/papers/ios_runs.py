@@ -1,19 +1,21 @@
 """The networks of IOS under its schedules, in simulation: stages valued as its engine measures them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
 import simsched as ss
 import workloads
 from simsched.base.errors import SchedulerError
+from simsched.base.units import MS
 from simsched.model.costmodel import default_cost
-from simsched.model.graph import Operator
 from simsched.rewriting import Draft, merge, merged_operators
 from simsched.schedulers.stage_costs import Groups
 
-NETWORKS: Final = ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
-TITLES: Final = dict(zip(NETWORKS, ("Inception-v3", "RandWire", "NASNet-A", "SqueezeNet"), strict=True))
+NETWORKS: Final = {
+    "inception_v3": "Inception-v3", "randwire": "RandWire", "nasnet_a_large": "NASNet-A", "squeezenet": "SqueezeNet"
+}  # fmt: skip
+"""Title of each."""
 ALL: Final = ("sequential", "greedy", "merge", "parallel", "both")
 """What Fig. 6 and 14 compare: two baselines, and IOS with three sets of stages."""
 _LARGE: Final = ("randwire", "nasnet_a_large")
@@ -39,11 +41,12 @@ class MeasuredStage:
     def __init__(self, graph: ss.OpGraph, cluster: ss.Cluster) -> None:
         self._draft, self._device = Draft.from_graph(graph), cluster.devices[0]
         self._simulated = ss.StageLatency(graph, cluster)
-        numbers: dict[tuple[object, ...], int] = {}
-        self._number = {op.name: numbers.setdefault(_look(op), len(numbers)) for op in graph.operators}
+        looks = [(o.flops, o.nbytes, o.time, o.kernels, o.utilization, o.intensity, o.dtype) for o in graph.operators]
+        numbers = {look: i for i, look in enumerate(dict.fromkeys(looks))}
+        self._look = dict(zip(graph.names, (numbers[look] for look in looks), strict=True))
         self._n_launches = {op.name: max(1, len(op.kernels)) for op in graph.operators}
-        self._kernels: dict[tuple[tuple[int, ...], ...], float] = {}
         self._groups: dict[tuple[str, ...], tuple[tuple[int, ...], int, float]] = {}
+        self._stages: dict[tuple[tuple[int, ...], ...], float] = {}
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency of groups side by side, or of operators merged into one."""
@@ -57,9 +60,9 @@ class MeasuredStage:
             _, launches, kernels = found[0]
             return max(kernels + device.gap, device.launch * launches)
         look = tuple([each[0] for each in found])
-        longest = self._kernels.get(look)
+        longest = self._stages.get(look)
         if longest is None:
-            longest = self._kernels[look] = self._simulated(groups)
+            longest = self._stages[look] = self._simulated(groups)
         before = 0
         for _, launches, kernels in found:
             longest = max(longest, device.launch * before + kernels)
@@ -68,15 +71,9 @@ class MeasuredStage:
 
     def _group(self, group: tuple[str, ...]) -> tuple[tuple[int, ...], int, float]:
         """Return what a group looks like, how many kernels it launches, and how long they take alone in us."""
-        look = tuple(self._number[name] for name in group)
-        launches = sum(self._n_launches[name] for name in group)
-        self._groups[group] = (look, launches, self._simulated((group,)))
+        look = tuple(self._look[name] for name in group)
+        self._groups[group] = (look, sum(self._n_launches[name] for name in group), self._simulated((group,)))
         return self._groups[group]
-
-
-def _look(op: Operator) -> tuple[object, ...]:
-    """Return all that the simulated time of an operator depends on."""
-    return (op.flops, op.nbytes, op.time, op.kernels, op.utilization, op.intensity, op.dtype)
 
 
 @cache
@@ -97,44 +94,37 @@ def searched(graph: ss.OpGraph, cluster: ss.Cluster, **options: Any) -> ss.Sched
     return ss.schedule(graph, cluster, "ios", **defaults | options)
 
 
-def ios_plan(name: str, gpu: str, *, batch: int = 1, quick: bool = False, r: int = 3, **options: Any) -> ss.Schedule:
-    """Return IOS's schedule of a network; a quick one of a large network has groups of one operator."""
-    return _ios_plan(name, gpu, batch, r=1 if quick and name in _LARGE else r, **options)
-
-
 @cache
-def _ios_plan(name: str, gpu: str, batch: int, **options: Any) -> ss.Schedule:
-    return searched(network(name, gpu, batch), device(gpu), **options)
+def ios_plan(name: str, gpu: str, batch: int = 1, *, quick: bool = False, **options: Any) -> ss.Schedule:
+    """Return IOS's schedule of a network; a quick one of a large network has groups of one operator."""
+    return searched(network(name, gpu, batch), device(gpu), **options | ({"r": 1} if quick and name in _LARGE else {}))
 
 
 @cache
 def plan(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> ss.Schedule:
     """Return the schedule of a network by one of `ALL`."""
     graph, cluster = network(name, gpu, batch), device(gpu)
-    if how == "sequential":
-        return ss.schedule(graph, cluster, "sequential")
-    if how == "greedy":
-        return ss.schedule(graph, cluster, "greedy", streams=_MOST_STREAMS)
-    both = ios_plan(name, gpu, batch=batch, quick=quick)
-    if how == "parallel" and both.search["merged_transitions"] == 0:
+    if how in ("sequential", "greedy"):
+        streams: dict[str, Any] = {"streams": _MOST_STREAMS} if how == "greedy" else {}
+        return ss.schedule(graph, cluster, how, **streams)
+    both = ios_plan(name, gpu, batch, quick=quick)
+    if how == "both" or (how == "parallel" and both.search["merged_transitions"] == 0):
         return both  # nothing can be merged: the same search
-    if how == "merge":
-        try:
-            return ios_plan(name, gpu, batch=batch, strategy="merge")
-        except SchedulerError:  # nothing can be merged, so that only stages of one operator are left
-            return plan(name, gpu, "sequential", batch)
-    return both if how == "both" else ios_plan(name, gpu, batch=batch, strategy=how, quick=quick)
+    try:
+        return ios_plan(name, gpu, batch, quick=quick, strategy=how)
+    except SchedulerError:  # nothing can be merged, so that only stages of one operator are left
+        return plan(name, gpu, "sequential", batch)
 
 
-@cache
-def milliseconds(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> float:
-    """Return the simulated latency of a network by one of `ALL`, in ms."""
-    return ss.simulate(plan(name, gpu, how, batch, quick), device(gpu)).makespan / 1e3
+def milliseconds(schedule: ss.Schedule, gpu: str) -> float:
+    """Return the simulated latency of a schedule in ms."""
+    return ss.simulate(schedule, device(gpu)).makespan / MS
 
 
 def speedup(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> float:
     """Return by how much a schedule is faster than one operator after the other."""
-    return milliseconds(name, gpu, "sequential", batch) / milliseconds(name, gpu, how, batch, quick)
+    slow, fast = plan(name, gpu, "sequential", batch), plan(name, gpu, how, batch, quick)
+    return milliseconds(slow, gpu) / milliseconds(fast, gpu)
 
 
 def stages_of(schedule: ss.Schedule, original: ss.OpGraph) -> list[tuple[list[list[str]], bool]]:
@@ -169,11 +159,11 @@ def carried(schedule: ss.Schedule, original: ss.OpGraph, graph: ss.OpGraph) -> s
     return ss.Schedule(rewritten, rows, execution="stages", scheduler=schedule.scheduler)
 
 
-@cache
-def carried_milliseconds(name: str, made: tuple[str, int], run: tuple[str, int]) -> float:
-    """Return the latency in ms of a network on one device and batch under IOS's schedule for another."""
-    moved = carried(ios_plan(name, made[0], batch=made[1]), network(name, *made), network(name, *run))
-    return ss.simulate(moved, device(run[0])).makespan / 1e3
+def part(graph: ss.OpGraph, names: Iterable[str]) -> ss.OpGraph:
+    """Return some operators of a graph as a graph of their own."""
+    inside = set(names)
+    edges = [edge for edge in graph.edges if edge.src in inside and edge.dst in inside]
+    return ss.OpGraph([op for op in graph.operators if op.name in inside], edges, graph.name)
 
 
 @cache
@@ -181,9 +171,7 @@ def piece(name: str, gpu: str, batch: int, number: int) -> ss.OpGraph:
     """Return a block of a network behind the operator that it reads from, as a graph of its own."""
     graph = network(name, gpu, batch)
     inside = set(graph.blocks[number])
-    edges = [edge for edge in graph.edges if edge.dst in inside]
-    kept = inside.union(edge.src for edge in edges)
-    return ss.OpGraph([op for op in graph.operators if op.name in kept], edges, f"{name} block {number}")
+    return part(graph, inside.union(edge.src for edge in graph.edges if edge.dst in inside))
 
 
 def time_behind(schedule: ss.Schedule, gpu: str) -> float:
@@ -191,10 +179,3 @@ def time_behind(schedule: ss.Schedule, gpu: str) -> float:
     trace = ss.simulate(schedule, device(gpu))
     (entry,) = schedule.graph.inputs
     return trace.makespan - trace.operator_times()[entry][1]
-
-
-def unit(graph: ss.OpGraph, names: Sequence[str]) -> ss.OpGraph:
-    """Return some operators of a graph as a graph of their own."""
-    inside = set(names)
-    edges = [edge for edge in graph.edges if edge.src in inside and edge.dst in inside]
-    return ss.OpGraph([op for op in graph.operators if op.name in inside], edges, graph.name)

@@ -4,160 +4,169 @@ Times are those of the preset "rtx3080", batch 1, eight streams, networks by IOS
 choose at random (the operator, the stream, both) is our reading: the text was not at hand.
 """
 
-from math import inf
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from statistics import fmean, median
+from timeit import repeat
+from typing import Any, Final
 
-from validation.papers.claims import ACROSS_HARDWARE, EXACT, ORDER, Between, Claim
-from validation.papers.lios_runs import (
-    ABLATIONS,
-    CLAIMED_TO_GAIN,
-    NETWORKS,
-    ahead_of,
-    example,
-    gain_on_squeezenet,
-    gains,
-    latencies,
-    misprint,
-    range_of_gains,
-    scatter,
-    search_ratios,
-    simulated_search_ratios,
-    sizes,
-    to_inception,
-)
+import numpy as np
 
-_MS: Final = dict(zip(NETWORKS, (0.75, 3.64, 6.71, 13.62), strict=True))
-_SIZES: Final = dict(zip(NETWORKS, ((50, 65), (119, 153), (120, 260), (374, 576)), strict=True))
-_SEARCH_S: Final = dict(zip(NETWORKS, ((0.34, 0.05), (38.28, 0.27), (3775.94, 0.41), (2782.66, 1.79)), strict=True))
-_RATIOS: Final = {name: ios / lios for name, (ios, lios) in _SEARCH_S.items()}
-_TENSORRT: Final = dict(zip(NETWORKS, (0.67, 3.79, 6.83, 18.93), strict=True))
-_APOLLO: Final = dict(zip(NETWORKS, (3.16, 10.85, 51.11, 52.0), strict=True))
-_SMALL: Final = "SqueezeNet"
-_SEQUENTIAL_MS: Final = 0.769  # of SqueezeNet
-_GAINS: Final = dict.fromkeys(CLAIMED_TO_GAIN, 1.0)
-_SIGN: Final = "no values collected, the sign alone: 1 stands for no difference"
-_TABLE: Final = "printed in the table"
-_TIMED: Final = "wall times here, so not the same twice; medians of several searches, side by side in one run"
+import simsched as ss
+import workloads
+from simsched.base.units import MS
+from simsched.schedulers.stage_costs import StageFormula
+from validation.papers.claims import Measures, Run, Values
+
+GPU: Final = "rtx3080"
+_SMALL, _BASE = "SqueezeNet", "Inception-v3"
+NETWORKS: Final[Mapping[str, str]] = {
+    _SMALL: "squeezenet", _BASE: "inception_v3", "RandWire": "randwire", "NASNet-A": "nasnet_a_large"
+}  # fmt: skip
+_STREAMS: Final = 8
+_FEWER_WARPS: Final = 4.0  # that fill an SM; the preset's prior is 24
+_DEARER: Final = 5.0
+_JITTER: Final = 0.02
 
 
-def _behind(name: str, because: str = "") -> Claim:
-    return Claim(
-        f"lios-fig8-{name.removeprefix('lios-')}", "LIOS", "Fig. 8",
-        f"RTX 3080, batch 1: LIOS is faster than with {ABLATIONS[name]} at random ({name}), mean makespan of 20 draws "
-        f"over LIOS's",
-        dict.fromkeys(NETWORKS, 1.0), _SIGN, Between(1.0, inf), lambda run: ahead_of(name, run), unit="x",
-        because=because,
-    )  # fmt: skip
+def example() -> ss.OpGraph:
+    """Return the worked example of Table III; the latency of v6 follows from the sequential time of 73."""
+    latencies = (3, 5, 5, 5, 8, 15, 10, 7, 13, 2)
+    edges = ((1, 2), (1, 3), (1, 4), (1, 5), (3, 6), (4, 7), (5, 8), (2, 9), (6, 9), (7, 9), (8, 9), (9, 10))
+    return ss.OpGraph(
+        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(latencies, 1)],
+        [ss.Edge(f"v{a}", f"v{b}") for a, b in edges],
+    )
 
 
-CLAIMS: Final = (
-    Claim(
-        "lios-table2", "LIOS", "Table II", "NASNet-A: operators, and those that vary by more than 1 % from run to run",
-        {"operators": 139.0, "above 1 %": 102.0}, "quoted in this project's requirements",
-        missing="not reproducible here: how operators vary is an input of the simulator (jitter), to be measured on a "
-        "GPU; what else the table holds was not collected",
-    ),
-    Claim(
-        "lios-table3", "LIOS", "Table III",
-        "worked example of ten operators: end one after the other and by LIOS on 3 streams, and when v6 starts",
-        {"sequential": 73.0, "LIOS": 38.0, "v6 starts": 8.0}, _TABLE, EXACT, lambda _: example(),
-    ),
-    Claim(
-        "lios-table3-step6", "LIOS", "Table III, step 6",
-        "worked example of ten operators, LIOS on 3 streams: when v6 ends",
-        {"v6 ends": 13.0}, _TABLE, EXACT, lambda _: misprint(),
-        because="a misprint: v6 starts at 8 and takes 15; if it took the 5 that 13 needs, the ten operators would add "
-        "up to 63, not to the 73 that is printed",
-    ),
-    Claim(
-        "lios-table4", "LIOS", "Table IV", "vertices (V) and edges (E) of the four networks",
-        {f"{name}, {what}": float(n) for name, size in _SIZES.items() for what, n in zip("VE", size, strict=True)},
-        _TABLE, EXACT, lambda _: sizes(),
-    ),
-    Claim(
-        "lios-table5-faster", "LIOS", "Table V",
-        f"LIOS searches faster than IOS: search time of IOS over LIOS's, stages simulated; {_TIMED}",
-        _RATIOS, _TABLE, Between(1.0, inf), simulated_search_ratios, unit="x",
-    ),
-    Claim(
-        "lios-table5-order", "LIOS", "Table V",
-        f"order of the networks by search time of IOS over LIOS's, stages simulated; {_TIMED}",
-        _RATIOS, _TABLE, ORDER, simulated_search_ratios, unit="x",
-    ),
-    Claim(
-        "lios-table5-ratio", "LIOS", "Table V", "search time of IOS over LIOS's (text: 7 to 9,210 times). Ours with "
-        f"stages simulated and, as 'formula', with stages that cost next to nothing to ask about; {_TIMED}",
-        _RATIOS, _TABLE, ACROSS_HARDWARE, search_ratios, unit="x",
-        because="neither time is alike. IOS's is mostly measuring on a GPU: its released search without that takes "
-        "0.5 to 3 % of the times printed, and 38.28 s are 7 ms for each of our 5,397 stages of Inception-v3, which "
-        "take us about 0.02 ms each. LIOS, in machine code here, takes 1 ms at most, not 0.05 to 1.8 s",
-    ),
-    Claim(
-        "lios-table6", "LIOS", "Table VI", "search time ratios", {}, "not collected",
-        missing="source not available: the body of the table is not in the text that was collected",
-    ),
-    Claim(
-        "lios-table7-order", "LIOS", "Table VII", "RTX 3080, batch 1: order of the networks by latency under LIOS", _MS,
-        _TABLE, ORDER, lambda _: latencies(), unit="ms",
-    ),
-    Claim(
-        "lios-table7-ratio", "LIOS", "Table VII",
-        "RTX 3080, batch 1: latency under LIOS over that of Inception-v3 under LIOS",
-        {name: ms / _MS["Inception-v3"] for name, ms in _MS.items()}, _TABLE, ACROSS_HARDWARE,
-        lambda _: to_inception(), unit="x",
-        because="beside Inception-v3, RandWire and NASNet-A, of separable convolutions, are still 27 and 16 % too "
-        "quick here, and SqueezeNet, of small kernels, 33 % too slow",
-    ),
-    Claim(
-        "lios-table7-tensorrt", "LIOS", "Table VII", "RTX 3080, batch 1: latency under TensorRT over that under LIOS",
-        {name: _TENSORRT[name] / ms for name, ms in _MS.items()}, _TABLE, unit="x",
-        missing="not reproducible here: a closed framework with kernels of its own",
-    ),
-    Claim(
-        "lios-table7-apollo", "LIOS", "Table VII", "RTX 3080, batch 1: latency under Apollo over that under LIOS",
-        {name: _APOLLO[name] / ms for name, ms in _MS.items()}, _TABLE, unit="x",
-        missing="not reproducible here: another framework's kernels",
-    ),
-    Claim(
-        "lios-fig7-speedup", "LIOS", "Fig. 7", "RTX 3080, batch 1: least and greatest speedup over one stream, without "
-        "SqueezeNet, whose 1.03 by text and Table VII is below the printed range. Ours also if 4 warps filled an SM",
-        {"least": 1.13, "greatest": 1.59}, "printed in the text", Between(1.13, 1.59), lambda _: range_of_gains(),
-        unit="x",
-        because="likely our kernels leave each other too much room: if 4 warps filled an SM, for which the "
-        "preset's prior is 24, it would be 1.14 to 1.46",
-    ),
-    Claim(
-        "lios-fig7-gain", "LIOS", "Fig. 7",
-        "RTX 3080, batch 1: speedup of LIOS over one stream, a gain on all networks but SqueezeNet", _GAINS, _SIGN,
-        Between(1.0, inf), lambda _: gains(), unit="x",
-    ),
-    Claim(
-        "lios-fig7-squeezenet", "LIOS", "Fig. 7 and Table VII",
-        "SqueezeNet on RTX 3080, batch 1: speedup over one stream, 0.769 ms of the text over 0.75 ms of the table "
-        "(ours also with events of five times the cost)",
-        {_SMALL: _SEQUENTIAL_MS / _MS[_SMALL]}, "printed in text and table", ACROSS_HARDWARE,
-        lambda _: gain_on_squeezenet(), unit="x",
-    ),
-    Claim(
-        "lios-fig7-loses", "LIOS", "Fig. 7", "SqueezeNet on RTX 3080: LIOS loses to one stream for its synchronisation "
-        "(the paper's own 0.769 over 0.75 ms says that it does not). Ours also with events of five times the cost",
-        {_SMALL: 1.0}, "said in the text; 1 stands for no difference", Between(0.0, 1.0),
-        lambda _: gain_on_squeezenet(), unit="x",
-        because="events may be too cheap in the preset (record 1, wait 1.3, hop 2 us): at five times that LIOS "
-        "gains 1.10x, not 1.22x",
-    ),
-    _behind("lios-rand1", "over eight streams the order hardly matters here: by LIOS's own estimate every draw is as "
-        "fast as LIOS on three of the four networks, and what is left is contention, of which it knows nothing"),
-    _behind("lios-rand2"),
-    _behind("lios-rand"),
-    Claim(
-        "lios-fig8-variance", "LIOS", "Fig. 8",
-        "RTX 3080, batch 1: random choices scatter more than LIOS. Standard deviation of the makespan over 20 draws of "
-        "rand, each run with a jitter of 2 %, over that of 20 such runs of LIOS",
-        dict.fromkeys(NETWORKS, 1.0), _SIGN, Between(1.0, inf), scatter, unit="x",
-    ),
-    Claim(
-        "lios-fig7-boxes", "LIOS", "Fig. 7 and 8", "latencies by network and ablation, and how they vary",
-        {}, "not collected", missing="source not available: boxes and bars of the figures were not collected",
-    ),
-)  # fmt: skip
+def _table_3(_run: Run) -> Values:
+    """Return what the table says of the whole and of v6."""
+    cluster = ss.Cluster.preset(GPU).without_overheads()
+    trace = ss.simulate(ss.schedule(example(), cluster, "lios", streams=3), cluster)
+    one = ss.simulate(ss.schedule(example(), cluster, "sequential"), cluster).makespan
+    start, end = trace.operator_times()["v6"]
+    return {"sequential": one, "LIOS": trace.makespan, "v6 starts": start, "v6 ends": end}
+
+
+def _misprint(run: Run) -> Values:
+    """Return when v6 ends, and the sequential time if it took so much less that it ended as printed."""
+    shorter = [replace(op, time=5.0) if op.name == "v6" else op for op in example().operators]
+    return {"v6 ends": _table_3(run)["v6 ends"], "sequential, v6 of 5": sum(op.time or 0.0 for op in shorter)}
+
+
+@cache
+def _graph(name: str) -> ss.OpGraph:
+    return workloads.load(NETWORKS[name], device=GPU)
+
+
+def _sizes(_run: Run) -> Values:
+    """Return vertices and edges of each network."""
+    graphs = {name: _graph(name) for name in NETWORKS}
+    found = {f"{name}, V": float(len(graph)) for name, graph in graphs.items()}
+    return found | {f"{name}, E": float(len(graph.edges)) for name, graph in graphs.items()}
+
+
+def _plan(name: str, scheduler: str, cluster: ss.Cluster, **options: Any) -> ss.Schedule:
+    if scheduler.startswith("lios"):
+        options["streams"] = _STREAMS
+    return ss.schedule(_graph(name), cluster, scheduler, **options)
+
+
+def _makespan(name: str, scheduler: str, cluster: ss.Cluster | None = None, **options: Any) -> float:
+    """Return the makespan of a schedule in us."""
+    cluster = cluster or ss.Cluster.preset(GPU)
+    return ss.simulate(_plan(name, scheduler, cluster, **options), cluster).makespan
+
+
+def _each(value: Callable[[str], float]) -> Values:
+    return {name: value(name) for name in NETWORKS}
+
+
+def _gain(name: str, cluster: ss.Cluster | None = None) -> float:
+    """Return the speedup of LIOS over one stream."""
+    return _makespan(name, "sequential", cluster) / _makespan(name, "lios", cluster)
+
+
+def _range_of_gains(_run: Run) -> Values:
+    """Return the least and the greatest speedup where there is said to be one; also with SMs that fewer warps fill."""
+    fewer = ss.Cluster.preset(GPU).replace_devices(saturating_warps=_FEWER_WARPS)
+    found: dict[str, float] = {}
+    for suffix, cluster in (("", None), (f", {_FEWER_WARPS:g} warps", fewer)):
+        gains = [_gain(name, cluster) for name in NETWORKS if name != _SMALL]
+        found |= {f"least{suffix}": min(gains), f"greatest{suffix}": max(gains)}
+    return found
+
+
+def _gain_on_squeezenet(_run: Run) -> Values:
+    """Return the speedup of LIOS over one stream, also with dearer records, waits and hops."""
+    cluster = ss.Cluster.preset(GPU)
+    costs = {name: _DEARER * getattr(cluster.devices[0], name) for name in ("record", "wait", "hop")}
+    return {_SMALL: _gain(_SMALL), f"{_SMALL}, events {_DEARER:g} x": _gain(_SMALL, cluster.replace_devices(**costs))}
+
+
+def _draws(run: Run) -> range:
+    return range(5 if run.quick else 20)
+
+
+def _behind(ablation: str, run: Run) -> Values:
+    """Return the mean makespan of draws of an ablation over that of LIOS."""
+    return _each(
+        lambda name: fmean(_makespan(name, ablation, rng=seed) for seed in _draws(run)) / _makespan(name, "lios")
+    )
+
+
+def _scatter(run: Run) -> Values:
+    """Return the standard deviation of makespans of random draws over that of LIOS, each run with jitter."""
+    cluster = ss.Cluster.preset(GPU)
+
+    def deviation(*runs: tuple[ss.Schedule, int, int]) -> float:
+        found = [ss.simulate_many(plan, cluster, n, jitter=_JITTER, rng=seed).values for plan, n, seed in runs]
+        return float(np.std(np.concatenate(found)))
+
+    return _each(
+        lambda name: (
+            deviation(*((_plan(name, "lios-rand", cluster, rng=seed), 1, seed) for seed in _draws(run)))
+            / deviation((_plan(name, "lios", cluster), len(_draws(run)), 0))
+        )
+    )
+
+
+@cache
+def _search_ratios(run: Run) -> Values:
+    """Return the time of IOS's search over that of LIOS, with stages simulated or by a formula."""
+    found, times = {}, 1 if run.quick else 3
+    for name in NETWORKS:
+        lios = _seconds(name, "lios", 3 if run.quick else 15)
+        found[name] = _seconds(name, "ios", times) / lios
+        found[f"{name}, formula"] = _seconds(name, "ios", times, stage_latency=StageFormula()) / lios
+    return found
+
+
+def _seconds(name: str, scheduler: str, times: int, **options: Any) -> float:
+    """Return the median wall time of scheduling a network, in s; what is compiled is compiled before."""
+    cluster = ss.Cluster.preset(GPU)
+    _plan(_SMALL, scheduler, cluster, **options)
+    return median(repeat(lambda: _plan(name, scheduler, cluster, **options), number=1, repeat=times))
+
+
+def _simulated_ratios(run: Run) -> Values:
+    return _each(lambda name: _search_ratios(run)[name])
+
+
+MEASURES: Final[Measures] = {
+    "lios-table3": _table_3,
+    "lios-table3-step6": _misprint,
+    "lios-table4": _sizes,
+    "lios-table5-faster": _simulated_ratios,
+    "lios-table5-order": _simulated_ratios,
+    "lios-table5-ratio": _search_ratios,
+    "lios-table7-order": lambda _: _each(lambda name: _makespan(name, "lios") / MS),
+    "lios-table7-ratio": lambda _: _each(lambda name: _makespan(name, "lios") / MS / (_makespan(_BASE, "lios") / MS)),
+    "lios-fig7-speedup": _range_of_gains,
+    "lios-fig7-gain": lambda _: _each(_gain),
+    "lios-fig7-squeezenet": _gain_on_squeezenet,
+    "lios-fig7-loses": _gain_on_squeezenet,
+    **{f"lios-fig8-{name}": partial(_behind, f"lios-{name}") for name in ("rand1", "rand2", "rand")},
+    "lios-fig8-variance": _scatter,
+}

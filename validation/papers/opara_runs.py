@@ -13,42 +13,33 @@ SM efficiency is that of NVIDIA's profilers: the part of the SMs that hold at le
 which is `Trace.sm_efficiency`. (`Trace.sm_utilization` is of issue slots.)
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import simsched as ss
 import workloads
 from simsched.base.units import MS
-from validation.papers.claims import Between, Run, Values
 
-NETWORKS: Final = MappingProxyType(
-    {
-        "GoogLeNet": ("googlenet", "rtx2080super"),
-        "Inception-v3": ("inception_v3", "rtx2080super"),
-        "DeepFM": ("deepfm", "rtx2080super"),
-        "NASNet": ("nasnet_a_large", "a100"),
-        "T5": ("t5_small_encoder", "a100"),
-        "BERT": ("bert_base", "a100"),
-    }
-)
+NETWORKS: Final[Mapping[str, tuple[str, str]]] = {
+    "GoogLeNet": ("googlenet", "rtx2080super"),
+    "Inception-v3": ("inception_v3", "rtx2080super"),
+    "DeepFM": ("deepfm", "rtx2080super"),
+    "NASNet": ("nasnet_a_large", "a100"),
+    "T5": ("t5_small_encoder", "a100"),
+    "BERT": ("bert_base", "a100"),
+}
 """Name in the paper -> our workload, and the preset of the GPU on which it was measured at batch 1."""
-
 PYTORCH, GRAPH, NIMBLE, OPARA = "PyTorch", "CUDA Graph", "Nimble", "Opara"
-READ_OFF: Final = "bars of the figure"
-EAGER: Final = "eager PyTorch, whose time per operator is that of Python and its dispatcher"
-GAIN: Final = Between(1.005, 10.0)
-"""Faster, by half a percent at least."""
 CONFERENCE, DEPTH_FIRST = "conference", "depth first"
-_OPTIONS: Final = MappingProxyType(
-    {
-        NIMBLE: ("nimble", {"mode": "impl"}),
-        OPARA: ("opara", {}),
-        CONFERENCE: ("opara", {"allocation": "conference", "classes": "none"}),
-        DEPTH_FIRST: ("opara", {"order": "graph"}),
-    }
-)
+_SCHEDULED: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    PYTORCH: ("sequential", {}),
+    GRAPH: ("sequential", {}),
+    NIMBLE: ("nimble", {"mode": "impl"}),
+    OPARA: ("opara", {}),
+    CONFERENCE: ("opara", {"allocation": "conference", "classes": "none"}),
+    DEPTH_FIRST: ("opara", {"order": "graph"}),
+}
 
 
 class Ran(NamedTuple):
@@ -74,12 +65,9 @@ def network(name: str, gpu: str | None, batch: int = 1) -> ss.OpGraph:
 
 def planned(graph: ss.OpGraph, cluster: ss.Cluster, framework: str) -> ss.Schedule:
     """Return what stands for a framework."""
-    if framework in (PYTORCH, GRAPH):
-        plan = ss.schedule(graph, cluster, "sequential")
-        return plan if framework == PYTORCH else executed(plan, "graph")
-    scheduler, options = _OPTIONS[framework]
-    chosen: dict[str, Any] = dict(options)
-    return ss.schedule(graph, cluster, scheduler, **chosen)
+    scheduler, options = _SCHEDULED[framework]
+    plan = ss.schedule(graph, cluster, scheduler, **options)
+    return executed(plan, "graph") if framework == GRAPH else plan
 
 
 def executed(plan: ss.Schedule, execution: str) -> ss.Schedule:
@@ -128,8 +116,3 @@ def what_if(
         plans = [executed(plan, "events") for plan in plans]
     slower, faster = (ss.simulate(plan, cluster).makespan for plan in plans)
     return slower / faster
-
-
-def fixed(values: Callable[[], Values]) -> Callable[[Run], Values]:
-    """Return a measurement that is the same in a quick run."""
-    return lambda _run: values()

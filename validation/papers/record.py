@@ -1,25 +1,18 @@
-"""Outcomes of claims: run one after the other, kept in a JSON file, printed as a Markdown table."""
+"""Outcomes of claims: kept in a JSON file, printed as Markdown tables."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import isfinite
 from time import perf_counter
-from typing import Any, Final
+from typing import ClassVar, Final
 
+from simsched.base.codec import Document
 from simsched.base.errors import FormatError
-from simsched.base.io import document, dump_json, read_json
 from validation.papers.claims import Claim, Run, Values
-
-PAPERS: Final = ("ios", "lios", "hios", "opara", "nimble", "autograph")
-"""Modules of this package with a tuple ``CLAIMS``."""
 
 DEVIATION: Final = "± "
 """What the name of a standard deviation begins with; that of its mean follows."""
-
-_FORMAT: Final = "simsched.papers"
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +23,25 @@ class Outcome:
     ----------
     ours
         Our values by name; None where there is nothing to run.
+    verdict
+        See `Claim.verdict`.
     seconds
         Wall time of measuring, in s; claims share work, and the first of them pays for it.
     """
 
-    ours: Values | None
+    ours: Mapping[str, float] | None
+    verdict: str
     seconds: float = 0.0
 
 
-def claims_of(papers: Iterable[str]) -> list[Claim]:
-    """Return the claims of papers, in their order.
+@dataclass(frozen=True)
+class Outcomes(Document):
+    """Outcomes by key of the claim, and the version of the library that they are of."""
 
-    Raises
-    ------
-    FormatError
-        If two have the same key.
-    """
-    claims = [claim for paper in papers for claim in import_module(f"validation.papers.{paper}").CLAIMS]
-    keys = [claim.key for claim in claims]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise FormatError(f"two claims have the key {key!r}")
-    return claims
+    FORMAT: ClassVar[str] = "simsched.papers"
+
+    simsched: str
+    claims: Mapping[str, Outcome]
 
 
 def measure(claim: Claim, run: Run) -> Outcome:
@@ -63,75 +53,45 @@ def measure(claim: Claim, run: Run) -> Outcome:
         If a published name has no value, or one that is no number.
     """
     if claim.measure is None:
-        return Outcome(None)
+        return Outcome(None, claim.missing)
     start = perf_counter()
     ours = {name: float(value) for name, value in claim.measure(run).items()}
     for name in claim.published:
         if not isfinite(ours.get(name, float("nan"))):
             raise FormatError(f"claim {claim.key!r} has no value of its own for {name!r}")
-    return Outcome(ours, round(perf_counter() - start, 2))
-
-
-def read(path: str) -> dict[str, Outcome]:
-    """Return the outcomes that a file holds, by key of the claim."""
-    record = document(read_json(path), _FORMAT, _VERSION, path)
-    record.take("simsched", str)
-    rows: Mapping[str, Any] = record.take("claims", dict)
-    record.done()
-    return {key: Outcome(row["ours"], row["seconds"]) for key, row in rows.items()}
-
-
-def dump(outcomes: Mapping[str, Outcome], claims: Sequence[Claim]) -> str:
-    """Return the outcomes of claims as the text of a file, with the verdict of each."""
-    import simsched
-
-    kept = {
-        claim.key: {
-            "ours": None if (found := outcomes[claim.key]).ours is None else dict(found.ours or {}),
-            "verdict": claim.verdict(found.ours),
-            "seconds": found.seconds,
-        }
-        for claim in claims
-        if claim.key in outcomes
-    }
-    return dump_json({"format": _FORMAT, "version": _VERSION, "simsched": simsched.__version__, "claims": kept})
+    return Outcome(ours, claim.verdict(ours), round(perf_counter() - start, 2))
 
 
 def table(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
     """Return a Markdown table per paper: every claim, its outcome, and what the verdict is."""
-    parts: list[str] = []
-    for paper in dict.fromkeys(claim.paper for claim in claims):
-        heading = "| where | claim | published (how read) | ours | agrees if | verdict |"
-        lines = [f"## {paper}", "", heading, "|---" * 6 + "|"]
-        for claim in (each for each in claims if each.paper == paper):
-            found = outcomes.get(claim.key)
-            ours = verdict = "not run"
-            if found is not None:
-                ours, verdict = values_text(found.ours, claim), claim.verdict(found.ours)
-            rule = "" if claim.measure is None else str(claim.rule)
-            published = f"{values_text(claim.published, claim)} ({claim.read})"
-            cells = (claim.where, claim.what, published, ours, rule, verdict)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+    lines: list[str] = []
+    for claim in claims:
+        if f"## {claim.paper}" not in lines:
+            heading = "| where | claim | published (how read) | ours | agrees if | verdict |"
+            lines += ["", f"## {claim.paper}", "", heading, "|---" * 6 + "|"]
+        found = outcomes.get(claim.key)
+        ours, verdict = (values_text(found.ours, claim), found.verdict) if found else ("not run", "not run")
+        published = f"{values_text(claim.published, claim)} ({claim.read})"
+        cells = (claim.where, claim.what, published, ours, claim.rule if claim.measure else "", verdict)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines[1:])
 
 
 def values_text(values: Values | None, claim: Claim) -> str:
     """Return values as a table shows them: a number, or numbers by name."""
     if not values:
         return "-"
-    unit = f" {claim.unit}" if claim.unit else ""
     shown = []
     for name, value in values.items():
         if not name.startswith(DEVIATION):
             spread = values.get(f"{DEVIATION}{name}")
             shown.append(f"{name} {value:.4g}{'' if spread is None else f' ± {spread:.2g}'}".strip())
-    return ", ".join(shown) + unit
+    return f"{', '.join(shown)} {claim.unit}".strip()
 
 
 def verdicts(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> dict[str, int]:
     """Return how many claims came to which verdict."""
-    found = [claim.verdict(outcomes[claim.key].ours).partition(":")[0] for claim in claims if claim.key in outcomes]
+    found = [outcomes[claim.key].verdict.partition(":")[0] for claim in claims if claim.key in outcomes]
     return {verdict: found.count(verdict) for verdict in dict.fromkeys(found)}
 
 
