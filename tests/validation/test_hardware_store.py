@@ -73,14 +73,6 @@ def test_what_did_not_fit_leaves_nothing_behind(tmp_path, profile):
     assert Store(tmp_path)["second"] == store["second"]
 
 
-def test_the_size_that_is_counted_is_that_of_the_file(tmp_path, profile):
-    store = Store(tmp_path)
-    store.put("ü", {"text": "µs"})
-    store.put("p", {"profile": profile.to_dict()})
-    assert Store(tmp_path)._files[0]._nbytes == store._files[0]._nbytes
-    assert abs(store._files[0]._nbytes - (tmp_path / "measurements-1.json").stat().st_size) <= 8
-
-
 @settings(max_examples=30)
 @given(item=st.dictionaries(st.text(), st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,15 +7,15 @@ is needed and none is asked for. Ends with 1 if an error exceeds its bound in th
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import ceil
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from simsched.base.codec import write
+from simsched.base.codec import Document, brief, write
 from simsched.base.errors import FileError, FormatError, SimschedError, UnknownNameError
-from simsched.base.io import Record, document, dump_json, read_json, write_file
+from simsched.base.io import dump_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.experiments.accuracy.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, percent
 from simsched.experiments.accuracy.measurements import digest
@@ -23,15 +23,10 @@ from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.hardware.store import Store
 
-__all__ = ["EXPECTED", "breaches", "calibrations", "expectations", "read_bounds", "summarise", "tables"]
-
 Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]
-Bounds = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 EXPECTED: Final = "expected.json"
-FORMAT, VERSION = "simsched.expected", 1
-BOUNDED: Final = ("mean_error", "p90_error", "regret")
 FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
                   "kendall_tau", "regret")  # fmt: skip
 _LEAST_BOUND: Final = 0.005
@@ -59,17 +54,16 @@ def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None
         raise FileError(f"{store.folder} holds no measurements: campaign.json and measurements-1.json are wanted")
     found: dict[str, dict[str, Calibration]] = {}
     for backend in _backends(store) if wanted is None else wanted:
-        device = None
-        if f"microbenchmarks/{backend}" in store:
-            micro = _profile(store[f"microbenchmarks/{backend}"], "microbenchmarks")
+        device, key = None, f"microbenchmarks/{backend}"
+        if key in store:
+            micro = _profile(store, key)
             device = calibrate(micro.cluster, micro, held_out=0.0)
-        for subject, item in _items(store, f"profiles/{backend}/"):
+        for subject, known in _profiles(store, f"profiles/{backend}/"):
             if wanted is None or subject in wanted[backend]:
-                known = _profile(item, subject)
                 found.setdefault(backend, {})[subject] = (
-                    calibrate(known.cluster, known, known.graph, held_out=0.0)
-                    if device is None
-                    else recalibrate(device, known.runs)
+                    recalibrate(device, known.runs)
+                    if device
+                    else calibrate(known.cluster, known, known.graph, held_out=0.0)
                 )
     return found
 
@@ -102,15 +96,15 @@ def _backends(store: Store) -> list[str]:
     return list(dict.fromkeys(key.split("/")[1] for key in store))
 
 
-def _items(store: Store, prefix: str) -> Iterator[tuple[str, Json]]:
-    """Yield what is measured under a prefix, by the rest of its key."""
+def _profile(store: Store, key: str) -> Profile:
+    return Profile.from_dict(store[key]["profile"], key)
+
+
+def _profiles(store: Store, prefix: str) -> Iterator[tuple[str, Profile]]:
+    """Yield the profiles that are measured under a prefix, by the rest of their keys."""
     for key in store:
         if key.startswith(prefix):
-            yield key.removeprefix(prefix), store[key]
-
-
-def _profile(item: Json, key: str) -> Profile:
-    return Profile.from_dict(item["profile"], key)
+            yield key.removeprefix(prefix), _profile(store, key)
 
 
 def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], again: bool) -> Json:
@@ -118,12 +112,8 @@ def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], aga
     rounds: list[Round] = []
     later: list[Round] = []
     for subject, calibration in fitted.items():
-        profile = _profile(store[f"profiles/{backend}/{subject}"], subject)
-        found = [
-            run
-            for name, held in _items(store, f"held-out/{backend}/{subject}/")
-            for run in _profile(held, f"{subject}/{name}").runs
-        ]
+        profile = _profile(store, f"profiles/{backend}/{subject}")
+        found = [run for _, held in _profiles(store, f"held-out/{backend}/{subject}/") for run in held.runs]
         seen = [digest(run.program) for run in profile.runs]
         rounds.append(_round(calibration, found, seen))
         graphs[subject] = write(rounds[-1]) | {"operators": len(profile.operators)}
@@ -136,7 +126,7 @@ def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], aga
     pooled, relearned = (Round(tuple(row for one in many for row in one.schedules)) for many in (rounds, later))
     figures = {name: getattr(pooled, name) for name in FIGURES[:4]} | {"recalibrated_error": relearned.mean_error}
     for name in FIGURES[5:]:
-        known = [getattr(one, name) for one in rounds if getattr(one, name) is not None]
+        known = [value for one in rounds if (value := getattr(one, name)) is not None]
         figures[name] = mean(known) if known else None
     return figures | {"held_out": len(pooled.held_out), "graphs": graphs}
 
@@ -163,12 +153,10 @@ def _round(calibration: Calibration, runs: Sequence[Replay], seen: Sequence[str]
 
 
 def _checks(store: Store, backend: str) -> Json:
-    checks = [item["check"] for _, item in _items(store, f"kernels/{backend}/")]
-    failed = {
-        key.removeprefix(f"kernels/{backend}/"): reason
-        for key, reason in store.header.get("unmeasured", {}).items()
-        if key.startswith(f"kernels/{backend}/")
-    }
+    prefix = f"kernels/{backend}/"
+    checks = [store[key]["check"] for key in store if key.startswith(prefix)]
+    unmeasured = store.header.get("unmeasured", {}).items()
+    failed = {key.removeprefix(prefix): reason for key, reason in unmeasured if key.startswith(prefix)}
     worst = {
         key: max((check[key] for check in checks if check.get(key) is not None), default=None)
         for key in ("max_relative_error", "reference_error")
@@ -179,8 +167,8 @@ def _checks(store: Store, backend: str) -> Json:
 def _pairs(store: Store, prefix: str) -> list[Json]:
     """Return for each pair of operators how long both take, one after the other and side by side, in us."""
     rows = []
-    for name, item in _items(store, prefix):
-        runs = {run.name: run.median for run in _profile(item, name).runs}
+    for name, profile in _profiles(store, prefix):
+        runs = {run.name: run.median for run in profile.runs}
         for execution in dict.fromkeys(key.partition("/")[0] for key in runs):
             one, two = (runs[f"{execution}/{what}"] for what in ("sequential", "parallel"))
             row = {"pair": name, "execution": execution, "sequential_us": one, "parallel_us": two, "ratio": two / one}
@@ -188,8 +176,44 @@ def _pairs(store: Store, prefix: str) -> list[Json]:
     return rows
 
 
-def expectations(summary: Json, graphs: Sequence[str] = ()) -> Json:
-    """Return the document of bounds for what was found, each a quarter larger and rounded up to a tenth per cent.
+@dataclass(frozen=True)
+class Bound:
+    """The most that errors of predictions should be; None: any.
+
+    Parameters
+    ----------
+    mean_error, p90_error
+        Of makespans.
+    regret
+        Of the schedule that the simulator chooses.
+    """
+
+    mean_error: float | None = brief(None)
+    p90_error: float | None = brief(None)
+    regret: float | None = brief(None)
+
+
+@dataclass(frozen=True)
+class Expected(Document):
+    """What the error of predictions should stay below.
+
+    Parameters
+    ----------
+    bounds
+        By backend and graph.
+    """
+
+    FORMAT: ClassVar[str] = "simsched.expected"
+
+    bounds: Mapping[str, Mapping[str, Bound]]
+
+    def __post_init__(self) -> None:
+        if all(bound == Bound() for graphs in self.bounds.values() for bound in graphs.values()):
+            raise FormatError("field 'bounds' bounds nothing; analyse --expect writes such a file")
+
+
+def expectations(summary: Json, graphs: Sequence[str] = ()) -> Expected:
+    """Return bounds for what was found, each a quarter larger and rounded up to a tenth per cent.
 
     Parameters
     ----------
@@ -211,49 +235,28 @@ def expectations(summary: Json, graphs: Sequence[str] = ()) -> Json:
     for name in graphs:
         if name not in known:
             raise UnknownNameError("graph", name, known)
-    bounds: Json = {}
+
+    def above(found: float | None) -> float | None:
+        return None if found is None else max(_LEAST_BOUND, ceil(1000 * _MARGIN * found) / 1000)
+
+    bounds: dict[str, dict[str, Bound]] = {}
     for name, found in summary["accuracy"].items():
         for subject, row in found["graphs"].items():
             if not graphs or subject in graphs:
-                figures = {key: row[key] for key in BOUNDED if row[key] is not None}
-                bounds.setdefault(name, {})[subject] = {
-                    key: max(_LEAST_BOUND, ceil(1000 * _MARGIN * figure) / 1000) for key, figure in figures.items()
-                }
-    return {"format": FORMAT, "version": VERSION, "bounds": bounds}
+                figures = {each.name: above(row[each.name]) for each in fields(Bound)}
+                bounds.setdefault(name, {})[subject] = Bound(**figures)
+    return Expected(bounds)
 
 
-def read_bounds(path: Path) -> Bounds:
-    """Return the bounds that a file holds, by backend, graph and figure.
-
-    Raises
-    ------
-    FileError, FormatError
-        If it cannot be read, is something else, or bounds nothing.
-    """
-    top = document(read_json(path), FORMAT, VERSION, str(path))
-    given = top.take("bounds", dict)
-    top.done()
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for name, graphs in given.items():
-        for subject, row in graphs.items() if isinstance(graphs, dict) else ():
-            record = Record(row, f"{path}: bounds of {name}, {subject}")
-            found.setdefault(name, {})[subject] = {key: record.take(key, float) for key in BOUNDED if key in row}
-            record.done()
-    if not any(row for graphs in found.values() for row in graphs.values()):
-        raise FormatError(f"{path}: field 'bounds' bounds nothing; analyse --expect writes such a file")
-    return found
-
-
-def breaches(summary: Json, bounds: Bounds) -> list[str]:
+def breaches(summary: Json, expected: Expected) -> list[str]:
     """Return a line for each bound that is exceeded, or of which nothing is known."""
     lines = []
-    for name, graphs in bounds.items():
-        known = summary["accuracy"].get(name, {}).get("graphs", {})
-        for subject, row in graphs.items():
-            for key, bound in row.items():
-                found = known.get(subject, {}).get(key)
-                if found is None or not found <= bound:
-                    lines.append(f"{name}, {subject}: {key} is {percent(found)}, bound {percent(bound)}")
+    for name, graphs in expected.bounds.items():
+        for subject, bounds in graphs.items():
+            row = summary["accuracy"].get(name, {}).get("graphs", {}).get(subject, {})
+            for key, bound in asdict(bounds).items():
+                if bound is not None and not (row.get(key) is not None and row[key] <= bound):
+                    lines.append(f"{name}, {subject}: {key} is {percent(row.get(key))}, bound {percent(bound)}")
     return lines
 
 
@@ -313,9 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = summarise(store, calibrations(store), again=options.recalibrate)
         write_file(options.json or options.folder / "summary.json", dump_json(summary))
         if options.expect is not None:
-            write_file(options.folder / EXPECTED, dump_json(expectations(summary, options.expect)))
+            expectations(summary, options.expect).save(options.folder / EXPECTED)
         path = options.folder / EXPECTED
-        exceeded = breaches(summary, read_bounds(path)) if path.exists() else []
+        exceeded = breaches(summary, Expected.load(path)) if path.exists() else []
     except SimschedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

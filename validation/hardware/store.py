@@ -8,7 +8,8 @@ documents have its number.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +22,11 @@ MOST_FILES: Final = 5  # of items: with the header and what is written besides, 
 MOST_NBYTES: Final = 1_900_000  # of a file
 
 _NANOSECONDS: Final = 3  # digits after the point of a time in us; no clock that is used here resolves more
-_ONCE: Final = ("graph", "cluster", "operators")
-_EACH: Final = ("graphs", "clusters")
+_TIMES: Final = (
+    "operators.*.samples", "operators.*.kernels.*.samples", "runs.*.latency", "runs.*.launches", "runs.*.copies",
+)  # fmt: skip
+_REPEATED: Final = ("graph", "cluster", "operators", "graphs.*", "clusters.*")
+_REPEATED_IN_RUNS: Final = ("environment.*", "program.threads.*.*")
 _PRELUDE: Final = '{"format":"%s","version":%d,"shared":[' % (ITEMS_FORMAT, VERSION)  # noqa: UP031  # full of braces
 Json = dict[str, Any]
 
@@ -82,14 +86,13 @@ class Store:
             If the file cannot be written, or all files are full.
         """
         item = json.loads(json.dumps(item, allow_nan=False))  # a copy, lists for tuples
-        for file in (*self._files[-1:], None):
-            last = file is None
-            into = file or _File(self._next())
-            if into.add(key, item, self._most, forced=last):
-                if last:
-                    self._files.append(into)
-                self._home[key] = into
-                return
+        if not (self._files and self._files[-1].add(key, item, self._most)):
+            if len(self._files) == MOST_FILES:
+                raise FileError(f"no room for more in {self.folder}: its {MOST_FILES} files are full")
+            file = _File(self._paths()[len(self._files)])
+            file.add(key, item, inf)
+            self._files.append(file)
+        self._home[key] = self._files[-1]
 
     def save_header(self) -> None:
         """Write `header`."""
@@ -99,34 +102,26 @@ class Store:
     def _paths(self) -> list[Path]:
         return [self.folder / f"measurements-{i}.json" for i in range(1, MOST_FILES + 1)]
 
-    def _next(self) -> Path:
-        if len(self._files) == MOST_FILES:
-            raise FileError(f"no room for more in {self.folder}: its {MOST_FILES} files are full")
-        return self._paths()[len(self._files)]
-
 
 class _File:
-    """One file: texts of what is shared, by number, and of the items, by key."""
+    """One file: values that are shared, and the number of each by its text, and texts of the items, by key."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shared: Iterable[Any] = (), items: Mapping[str, Any] | None = None) -> None:
         self.path = path
-        self.shared: dict[str, int] = {}
-        self.items: dict[str, str] = {}
+        self.items = {key: _text(item) for key, item in (items or {}).items()}
         self._values: list[Any] = []
-        self._nbytes = len(_PRELUDE) + len('\n],"items":{\n}}\n')
+        self._numbers: dict[str, int] = {}
+        for value in shared:
+            self._number(value)
 
     @classmethod
     def read(cls, path: Path) -> "_File":
-        file = cls(path)
         top = document(read_json(path), ITEMS_FORMAT, VERSION, str(path))
         shared, items = top.take("shared", list), top.take("items", dict)
         top.done()
-        for value in shared:
-            file._number(value)
-        if len(file.shared) != len(shared):
+        file = cls(path, shared, items)
+        if len(file._values) != len(shared):
             raise FormatError(f"{path}: field 'shared' holds a value twice")
-        for key, item in items.items():
-            file._insert(key, _text(item))
         return file
 
     def get(self, key: str) -> Json:
@@ -134,94 +129,68 @@ class _File:
         item: Json = json.loads(self.items[key])
         if "profile" in item:
             try:
-                item["profile"] = _unfolded(item["profile"], self._values.__getitem__)
-            except (IndexError, KeyError, TypeError, AttributeError) as error:
+                profile = _swapped(item["profile"], self._values.__getitem__)
+                item["profile"] = _at(profile, "runs.*.environment", dict)
+            except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise FormatError(f"{self.path}: item {key!r} is damaged: {error!r}") from error
         return item
 
-    def add(self, key: str, item: Json, most: int, *, forced: bool) -> bool:
-        """Add an item and write the file, unless that makes it larger than `most` and is not `forced`."""
+    def add(self, key: str, item: Json, most_nbytes: float) -> bool:
+        """Add an item and write the file, unless that makes it larger than it may be."""
         before = len(self._values)
         if "profile" in item:
-            item = item | {"profile": _folded(item["profile"], self._number)}
-        self._insert(key, _text(item))
-        if self._nbytes > most and not forced:
-            self._forget(key, before)
+            profile = _at(item["profile"], "runs.*.environment", lambda words: list(words.items()))
+            for path in _TIMES:
+                profile = _at(profile, path, _rounded)
+            item = item | {"profile": _swapped(profile, self._number)}
+        self.items[key] = _text(item)
+        shared = ",".join(f"\n{text}" for text in self._numbers)
+        items = ",".join(f"\n{_text(name)}:{text}" for name, text in self.items.items())
+        content = f'{_PRELUDE}{shared}\n],"items":{{{items}\n}}}}\n'.encode()
+        if len(content) > most_nbytes:
+            del self.items[key], self._values[before:]
+            self._numbers = {text: number for text, number in self._numbers.items() if number < before}
             return False
-        write_file(self.path, self._content())
+        write_file(self.path, content)
         return True
 
     def _number(self, value: Any) -> int:
+        """Return which of the shared values one is, added if it is new."""
         text = _text(value)
-        if text not in self.shared:
-            self.shared[text] = len(self._values)
+        if text not in self._numbers:
+            self._numbers[text] = len(self._values)
             self._values.append(value)
-            self._nbytes += len(text.encode()) + 2
-        return self.shared[text]
-
-    def _insert(self, key: str, text: str) -> None:
-        self.items[key] = text
-        self._nbytes += len(text.encode()) + len(_text(key).encode()) + 3
-
-    def _forget(self, key: str, n_shared: int) -> None:
-        text = self.items.pop(key)
-        self._nbytes -= len(text.encode()) + len(_text(key).encode()) + 3
-        for text in [text for text, number in self.shared.items() if number >= n_shared]:
-            del self.shared[text]
-            self._nbytes -= len(text.encode()) + 2
-        del self._values[n_shared:]
-
-    def _content(self) -> str:
-        shared = ",".join(f"\n{text}" for text in self.shared)
-        items = ",".join(f"\n{_text(key)}:{text}" for key, text in self.items.items())
-        return f'{_PRELUDE}{shared}\n],"items":{{{items}\n}}}}\n'
+        return self._numbers[text]
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _folded(profile: Json, number: Callable[[Any], int]) -> Json:
-    """Return a profile document with numbers in place of what is shared."""
+def _swapped(profile: Json, swap: Callable[[Any], Any]) -> Json:
+    """Return a profile document with what documents repeat swapped: for its number, or the number for it."""
 
     def run(row: Json) -> Json:
-        program = row["program"]
-        return row | {
-            **{key: _rounded(row[key]) for key in ("latency", "launches", "copies")},
-            "environment": [number([key, value]) for key, value in row["environment"].items()],
-            "program": program | {"threads": [[number(step) for step in thread] for thread in program["threads"]]},
-        }
+        for path in _REPEATED_IN_RUNS:
+            row = _at(row, path, swap)
+        return row
 
-    operators = [_rounded_operator(op) for op in profile["operators"]]
-    return _with_runs(profile | {"operators": operators}, number, run)
-
-
-def _unfolded(profile: Json, value: Callable[[int], Any]) -> Json:
-    """Return a profile document with what is shared in place of its numbers."""
-
-    def run(row: Json) -> Json:
-        program = row["program"]
-        return row | {
-            "environment": dict(value(number) for number in row["environment"]),
-            "program": program | {"threads": [[value(number) for number in thread] for thread in program["threads"]]},
-        }
-
-    return _with_runs(profile, value, run)
+    for path in _REPEATED:
+        profile = _at(profile, path, swap)
+    swapped: Json = _at(profile, "runs.*", run)
+    return swapped
 
 
-def _with_runs(profile: Json, swap: Callable[[Any], Any], run: Callable[[Json], Json]) -> Json:
-    found = profile | {key: swap(profile[key]) for key in _ONCE if key in profile}
-    found |= {key: [swap(part) for part in profile[key]] for key in _EACH if key in profile}
-    return found | {key: [run(row) for row in profile[key]] for key in ("runs",) if key in profile}
+def _at(value: Any, path: str, swap: Callable[[Any], Any]) -> Any:
+    """Return JSON with what lies at a path swapped: a key, ``*`` for every element, and so on, if it is there."""
+    if not path:
+        return swap(value)
+    key, _, rest = path.partition(".")
+    if key == "*":
+        return [_at(part, rest, swap) for part in value]
+    return value | {key: _at(value[key], rest, swap)} if key in value else value
 
 
 def _rounded(times: Any) -> Any:
     """Return times in us to a nanosecond, however deep they stand in lists."""
     return [_rounded(part) for part in times] if isinstance(times, list) else round(times, _NANOSECONDS)
-
-
-def _rounded_operator(op: Json) -> Json:
-    rounded = op | {"samples": _rounded(op["samples"])}
-    if "kernels" in op:
-        rounded["kernels"] = [kernel | {"samples": _rounded(kernel["samples"])} for kernel in op["kernels"]]
-    return rounded

@@ -17,7 +17,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 
 def _graph(times: str, edges: str) -> ss.OpGraph:
-    """Return a graph of operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2" with a transfer of 2 us."""
+    """Return a graph of operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2" with a transfer of 2."""
     rows = [edge.replace(":", "-").split("-") for edge in edges.split()]
     return ss.OpGraph(
         [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times.split(), 1)],
