@@ -1,13 +1,14 @@
 """What the measurement campaign runs: networks and parts of them, random DAGs, single kernels, pairs of kernels."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import workloads
 from simsched.base.errors import GraphError
-from simsched.model.graph import OpGraph
-from workloads.models.network import Network, Tensor
+from simsched.model.graph import Edge, Operator, OpGraph
+from workloads.models.network import Network
 
 BATCHES: Final = (1, 16)
 RANDOM_SEEDS: Final = (1, 2, 3)
@@ -16,6 +17,13 @@ HIOS_SIZES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
 OPARA_SIZES: Final = (28, 56, 112, 224)
 
 Build = Callable[[Network], object]
+
+
+def part(graph: OpGraph, names: Iterable[str], name: str = "graph") -> OpGraph:
+    """Return some operators of a graph as a graph of their own."""
+    inside = set(names)
+    edges = [edge for edge in graph.edges if edge.src in inside and edge.dst in inside]
+    return OpGraph([op for op in graph.operators if op.name in inside], edges, name)
 
 
 def block_of(graph: OpGraph, label: str) -> OpGraph:
@@ -29,18 +37,14 @@ def block_of(graph: OpGraph, label: str) -> OpGraph:
         If there is no such block, or an operator reads both from it and from elsewhere: which of its inputs
         stands for which edge would not be known any more.
     """
-    operators = [op for op in graph.operators if op.block == label]
-    if not operators:
+    block = part(graph, [op.name for op in graph.operators if op.block == label], f"{graph.name}.{label}")
+    if not len(block):
         raise GraphError(f"graph {graph.name!r} has no block {label!r}")
-    inside = {op.name: None for op in operators}
-    edges = [edge for edge in graph.edges if edge.src in inside and edge.dst in inside]
-    reads = dict.fromkeys(inside, 0)
-    for edge in edges:
-        reads[edge.dst] += 1
-    torn = [op.name for op in operators if reads[op.name] not in (0, len(op.input_shapes))]
-    if torn:
-        raise GraphError(f"operator {torn[0]!r} reads both from block {label!r} of {graph.name!r} and from outside")
-    return OpGraph(operators, edges, f"{graph.name}.{label}")
+    reads = Counter(edge.dst for edge in block.edges)
+    for op in block.operators:
+        if reads[op.name] not in (0, len(op.input_shapes)):
+            raise GraphError(f"operator {op.name!r} reads both from block {label!r} of {graph.name!r} and from outside")
+    return block
 
 
 def workload(name: str, batch: int) -> OpGraph:
@@ -56,82 +60,61 @@ RANDOM: Final = tuple(f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:20
 
 def subjects() -> dict[str, tuple[str, int]]:
     """Return what is profiled, most important first: its name, then the workload and the batch."""
-    first, *more = BATCHES
-    at_batch = {f"{name}@{batch}": (name, batch) for batch in (first, *more) for name in NETWORKS}
-    return dict(list(at_batch.items())[: len(NETWORKS)]) | {name: (name, 1) for name in RANDOM} | at_batch
-
-
-def _images(net: Network, batch: int, channels: int, height: int, width: int | None = None) -> Tensor:
-    return net.input(batch, channels, height, width or height)
+    one, many = ({f"{name}@{batch}": (name, batch) for name in NETWORKS} for batch in BATCHES)
+    return one | {name: (name, 1) for name in RANDOM} | many
 
 
 def _separable(net: Network) -> None:
-    x = _images(net, 1, 24, 30)
+    x = net.input(1, 24, 30, 30)
     with net.unit("unit", "sequential"):
         net.separable("unit", net.activation("unit.relu", x), 36, 5, stride=2)
 
 
 def _joined(net: Network) -> None:
-    x = _images(net, 2, 9, 17)
+    x, y = net.input(2, 9, 17, 17), net.input(2, 9, 17, 17)
     with net.unit("unit", "identity"):
-        total = net.add("unit.sum", [x, _images(net, 2, 9, 17)])
-        net.concat("unit.join", [total, _images(net, 2, 4, 17)])
+        net.concat("unit.join", [net.add("unit.sum", [x, y]), net.input(2, 4, 17, 17)])
 
 
-def _conv(
-    channels: int, out: int, window: int | tuple[int, int], height: int, width: int | None = None, *, batch: int = 1,
-    stride: int = 1, padding: int | tuple[int, int] = 0, groups: int = 1, activation: str | None = "relu",
-) -> Build:  # fmt: skip
-    def build(net: Network) -> None:
-        x = _images(net, batch, channels, height, width)
-        net.conv("op", x, out, window, stride=stride, padding=padding, groups=groups, activation=activation)
-
-    return build
+def _conv(shape: tuple[int, ...], out: int, window: int | tuple[int, int], **options: Any) -> Build:
+    return lambda net: net.conv("op", net.input(*shape), out, window, **options)
 
 
-def _pool(kind: str, window: int, height: int, width: int, *, stride: int, padding: int = 0, up: bool = False) -> Build:
-    def build(net: Network) -> None:
-        x = _images(net, 2, 19, height, width)
-        net.pool("op", x, kind, window, stride=stride, padding=padding, ceil_mode=up)
-
-    return build
+def _pool(kind: str, height: int, width: int, **options: Any) -> Build:
+    return lambda net: net.pool("op", net.input(2, 19, height, width), kind, 3, **options)
 
 
 def _sum(n: int, *shape: int) -> Build:
     return lambda net: net.add("op", [net.input(*shape) for _ in range(n)], activation="relu")
 
 
-def _matmul(batch: int, m: int, k: int, n: int) -> Build:
-    return lambda net: net.matmul("op", net.input(batch, m, k), net.input(batch, k, n))
-
-
 KERNELS: Final[Mapping[str, Build]] = {
-    "conv 1x1": _conv(64, 96, 1, 28),
-    "conv 3x3": _conv(48, 64, 3, 35, padding=1, batch=2),
-    "conv 5x5, stride 2": _conv(17, 33, 5, 41, 37, padding=2, stride=2),
-    "conv 1x7": _conv(32, 40, (1, 7), 17, padding=(0, 3), activation=None),
-    "conv 7x7, 3 channels": _conv(3, 64, 7, 112, padding=3, stride=2),
-    "conv in groups": _conv(32, 64, 3, 14, padding=1, groups=8),
-    "conv depthwise": _conv(40, 40, 5, 23, padding=2, groups=40, activation=None),
-    "conv of one pixel": _conv(256, 512, 1, 1),
+    "conv 1x1": _conv((1, 64, 28, 28), 96, 1),
+    "conv 3x3": _conv((2, 48, 35, 35), 64, 3, padding=1),
+    "conv 5x5, stride 2": _conv((1, 17, 41, 37), 33, 5, padding=2, stride=2),
+    "conv 1x7": _conv((1, 32, 17, 17), 40, (1, 7), padding=(0, 3), activation=None),
+    "conv 7x7, 3 channels": _conv((1, 3, 112, 112), 64, 7, padding=3, stride=2),
+    "conv in groups": _conv((1, 32, 14, 14), 64, 3, padding=1, groups=8),
+    "conv depthwise": _conv((1, 40, 23, 23), 40, 5, padding=2, groups=40, activation=None),
+    "conv of one pixel": _conv((1, 256, 1, 1), 512, 1),
     "separable": _separable,
-    "pool max": _pool("max", 3, 35, 33, stride=2),
-    "pool max, rounded up": _pool("max", 3, 34, 34, stride=2, up=True),
-    "pool average, padded": _pool("avg", 3, 17, 19, stride=1, padding=1),
-    "pool global": lambda net: net.global_pool("op", _images(net, 2, 130, 8)),
+    "pool max": _pool("max", 35, 33, stride=2),
+    "pool max, rounded up": _pool("max", 34, 34, stride=2, ceil_mode=True),
+    "pool average, padded": _pool("avg", 17, 19, stride=1, padding=1),
+    "pool global": lambda net: net.global_pool("op", net.input(2, 130, 8, 8)),
     "linear": lambda net: net.linear("op", net.input(3, 768), 1000),
     "linear and gelu": lambda net: net.linear("op", net.input(2, 50, 96), 384, activation="gelu"),
-    "matmul": _matmul(12, 65, 64, 70),
-    "matmul of one row": _matmul(1, 1, 300, 500),
+    "matmul": lambda net: net.matmul("op", net.input(12, 65, 64), net.input(12, 64, 70)),
+    "matmul of one row": lambda net: net.matmul("op", net.input(1, 1, 300), net.input(1, 300, 500)),
     "add 2": _sum(2, 2, 64, 28, 28),
     "add 5": _sum(5, 1, 7, 13, 13),
     "add and concat": _joined,
-    "concat": lambda net: net.concat("op", [_images(net, 2, c, 15) for c in (3, 64, 17)]),
+    "concat": lambda net: net.concat("op", [net.input(2, c, 15, 15) for c in (3, 64, 17)]),
     "multiply": lambda net: net.elementwise("op", "mul", [net.input(1000, 3), net.input(1000, 3)]),
-    "relu": lambda net: net.activation("op", _images(net, 1, 64, 56)),
+    "relu": lambda net: net.activation("op", net.input(1, 64, 56, 56)),
     "gelu": lambda net: net.activation("op", net.input(3, 333), "gelu"),
     "sigmoid": lambda net: net.activation("op", net.input(70000), "sigmoid"),
-    "batch norm": lambda net: net.batch_norm("op", _images(net, 2, 24, 27)),
+    "batch norm": lambda net: net.batch_norm("op", net.input(2, 24, 27, 27)),
     "softmax": lambda net: net.softmax("op", net.input(12, 77, 77)),
     "softmax of long rows": lambda net: net.softmax("op", net.input(2, 5000)),
     "layer norm": lambda net: net.layer_norm("op", net.input(2, 77, 768)),
@@ -152,18 +135,14 @@ WHOLE: Final = (
 
 def kernel_graph(name: str) -> OpGraph:
     """Return two independent operators of one of `KERNELS`, so that they can run at the same time."""
-    graphs = []
+    operators, edges = list[Operator](), list[Edge]()
     for copy in ("a", "b"):
         net = Network(name)
         KERNELS[name](net)
-        graphs.append(_renamed(net.graph(), copy))
-    return OpGraph([op for g in graphs for op in g.operators], [e for g in graphs for e in g.edges], name)
-
-
-def _renamed(graph: OpGraph, suffix: str) -> OpGraph:
-    operators = [replace(op, name=f"{op.name}.{suffix}") for op in graph.operators]
-    edges = [replace(e, src=f"{e.src}.{suffix}", dst=f"{e.dst}.{suffix}") for e in graph.edges]
-    return OpGraph(operators, edges, graph.name)
+        graph = net.graph()
+        operators += [replace(op, name=f"{op.name}.{copy}") for op in graph.operators]
+        edges += [replace(edge, src=f"{edge.src}.{copy}", dst=f"{edge.dst}.{copy}") for edge in graph.edges]
+    return OpGraph(operators, edges, name)
 
 
 def convolutions(size: int) -> OpGraph:
@@ -180,7 +159,7 @@ def convolutions(size: int) -> OpGraph:
     """
     net = Network(f"convolutions-{size}")
     for name in ("first", "second"):
-        net.conv(name, _images(net, 1, 48, size), 48, 5, padding=2, activation=None)
+        net.conv(name, net.input(1, 48, size, size), 48, 5, padding=2, activation=None)
     return net.graph()
 
 
@@ -194,8 +173,8 @@ def unequal(other: str, size: int) -> OpGraph:
     .. [1] Opara: exploiting operator parallelism for expediting DNN inference on GPUs, arXiv:2312.10351.
     """
     net = Network(f"relu-{other}-{size}")
-    net.activation("relu", _images(net, 1, 64, size))
-    x = _images(net, 1, 64, size)
+    net.activation("relu", net.input(1, 64, size, size))
+    x = net.input(1, 64, size, size)
     if other == "conv":
         net.conv("conv", x, 64, 3, padding=1, activation=None)
     else:

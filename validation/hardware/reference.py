@@ -11,6 +11,7 @@ from simsched.model.graph import Operator
 
 Array = npt.NDArray[Any]
 Given = Mapping[str, Any]
+Own = Mapping[str, Array]
 Parameters = Mapping[tuple[int | None, str], Array]
 """By part of a unit (None for an operator of one part) and name: "weight", "bias", "scale", "shift", "table"."""
 
@@ -63,43 +64,15 @@ def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Arr
     return made[-1]
 
 
-def _computed(kind: str, xs: Sequence[Array], given: Given, own: Mapping[str, Array], output: tuple[int, ...]) -> Array:
-    x = xs[0]
-    if kind == "conv":
-        value = _convolution(x, own["weight"], given)
-        value = value + own["bias"].reshape(1, -1, 1, 1) if "bias" in own else value
-    elif kind == "linear":
-        value = np.einsum("...i,oi->...o", x, own["weight"]) + own.get("bias", 0.0)
-    elif kind == "matmul":
-        value = np.einsum("...ik,...kj->...ij", x, xs[1])
-    elif kind == "pool":
-        value = _pool(x, given, output)
-    elif kind in ("add", "mul"):
-        value = np.sum(xs, axis=0) if kind == "add" else np.prod(xs, axis=0)
-    elif kind == "concat":
-        value = np.concatenate(xs, axis=given["axis"])
-    elif kind == "batch_norm":
-        value = x * own["scale"].reshape(1, -1, 1, 1) + own["shift"].reshape(1, -1, 1, 1)
-    elif kind in ("layer_norm", "rms_norm"):
-        centred = x - x.mean(axis=-1, keepdims=True) if kind == "layer_norm" else x
-        value = centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + _EPSILON)
-        value = value * own["scale"] + own.get("shift", 0.0)
-    elif kind == "softmax":
-        powers = np.exp(x - x.max(axis=-1, keepdims=True))
-        value = powers / powers.sum(axis=-1, keepdims=True)
-    elif kind == "reduce_sum":
-        value = x.sum(axis=-1, keepdims=True)
-    elif kind == "embedding":
-        rows = np.floor(np.abs(x.astype(np.float32)) * np.float32(1024.0)).astype(np.int64)
-        value = own["table"][rows % given["rows"]]
-    elif kind == "copy":
-        value = x
+def _computed(kind: str, xs: Sequence[Array], given: Given, own: Own, output: tuple[int, ...]) -> Array:
+    if kind in _VALUES:
+        value = _VALUES[kind](xs, given, own, output)
     elif kind in _ACTIVATIONS:
-        value = _ACTIVATIONS[kind](x)
+        value = _ACTIVATIONS[kind](xs[0])
     else:
         raise BackendError(f"there is no reference for operators of kind {kind!r}")
     activation = given.get("activation")
-    return value if activation is None else _ACTIVATIONS[activation](value)
+    return np.asarray(value if activation is None else _ACTIVATIONS[activation](value))
 
 
 def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output: Sequence[int]) -> Array:
@@ -113,22 +86,56 @@ def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output:
     return np.asarray(seen)
 
 
-def _convolution(x: Array, weight: Array, given: Given) -> Array:
-    groups, kernel = given["groups"], weight.shape[2:]
-    sizes = [
-        (n + 2 * pad - k) // step + 1
-        for n, pad, k, step in zip(x.shape[2:], given["padding"], kernel, given["stride"], strict=True)
-    ]
-    seen = _windows(x, kernel, given, 0.0, sizes)
+def _convolution(xs: Sequence[Array], given: Given, own: Own, output: tuple[int, ...]) -> Array:
+    x, weight, groups = xs[0], own["weight"], given["groups"]
+    seen = _windows(x, weight.shape[2:], given, 0.0, output[2:])
     seen = seen.reshape(seen.shape[0], groups, -1, *seen.shape[2:])
     weights = weight.reshape(groups, -1, *weight.shape[1:])
     found = np.einsum("ngchwij,gocij->ngohw", seen, weights, optimize=True)
-    return np.asarray(found.reshape(x.shape[0], -1, *sizes))
+    return np.asarray(found.reshape(x.shape[0], -1, *output[2:]) + _by_channel(own.get("bias", np.zeros(1))))
 
 
-def _pool(x: Array, given: Given, output: Sequence[int]) -> Array:
+def _pool(xs: Sequence[Array], given: Given, _own: Own, output: tuple[int, ...]) -> Array:
     if given["pool"].startswith("global"):
-        return np.asarray(x.mean(axis=(2, 3), keepdims=True))
+        return np.asarray(xs[0].mean(axis=(2, 3), keepdims=True))
     largest = given["pool"] == "max"
-    seen = _windows(x, given["kernel"], given, -np.inf if largest else 0.0, output[2:])
+    seen = _windows(xs[0], given["kernel"], given, -np.inf if largest else 0.0, output[2:])
     return np.asarray(seen.max(axis=(4, 5)) if largest else seen.mean(axis=(4, 5)))
+
+
+def _by_channel(values: Array) -> Array:
+    return values.reshape(1, -1, 1, 1)
+
+
+def _normed(x: Array, own: Own) -> Array:
+    value = x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + _EPSILON)
+    return np.asarray(value * own["scale"] + own.get("shift", 0.0))
+
+
+def _softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def _embedding(x: Array, own: Own, rows: int) -> Array:
+    found = np.floor(np.abs(x.astype(np.float32)) * np.float32(1024.0)).astype(np.int64)
+    return np.asarray(own["table"][found % rows])
+
+
+_VALUES: Final[Mapping[str, Callable[[Sequence[Array], Given, Own, tuple[int, ...]], Array]]] = {
+    "conv": _convolution,
+    "pool": _pool,
+    "linear": lambda xs, _given, own, _: np.einsum("...i,oi->...o", xs[0], own["weight"]) + own.get("bias", 0.0),
+    "matmul": lambda xs, _given, _own, _: np.einsum("...ik,...kj->...ij", *xs),
+    "add": lambda xs, _given, _own, _: np.sum(xs, axis=0),
+    "mul": lambda xs, _given, _own, _: np.prod(xs, axis=0),
+    "concat": lambda xs, given, _own, _: np.concatenate(xs, axis=given["axis"]),
+    "batch_norm": lambda xs, _given, own, _: xs[0] * _by_channel(own["scale"]) + _by_channel(own["shift"]),
+    "layer_norm": lambda xs, _given, own, _: _normed(xs[0] - xs[0].mean(axis=-1, keepdims=True), own),
+    "rms_norm": lambda xs, _given, own, _: _normed(xs[0], own),
+    "softmax": lambda xs, _given, _own, _: _softmax(xs[0]),
+    "reduce_sum": lambda xs, _given, _own, _: xs[0].sum(axis=-1, keepdims=True),
+    "embedding": lambda xs, given, own, _: _embedding(xs[0], own, given["rows"]),
+    "copy": lambda xs, _given, _own, _: xs[0],
+}
+"""Of each kind, the value of what is read, attributes, parameters, and the shape of the output."""

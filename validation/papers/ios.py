@@ -13,6 +13,7 @@ from typing import Any, Final
 import simsched as ss
 import workloads
 from simsched.schedulers.stage_costs import StageFormula
+from validation.hardware.graphs import part
 from validation.papers.claims import Measures, Run, Values
 from validation.papers.ios_runs import (
     ALL,
@@ -22,7 +23,6 @@ from validation.papers.ios_runs import (
     ios_plan,
     milliseconds,
     network,
-    part,
     piece,
     plan,
     searched,

@@ -1,6 +1,5 @@
 """The networks of IOS under its schedules, in simulation: stages valued as its engine measures them."""
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from simsched.base.units import MS
 from simsched.model.costmodel import default_cost
 from simsched.rewriting import Draft, merge, merged_operators
 from simsched.schedulers.stage_costs import Groups
+from validation.hardware.graphs import part
 
 NETWORKS: Final = {
     "inception_v3": "Inception-v3", "randwire": "RandWire", "nasnet_a_large": "NASNet-A", "squeezenet": "SqueezeNet"
@@ -157,13 +157,6 @@ def carried(schedule: ss.Schedule, original: ss.OpGraph, graph: ss.OpGraph) -> s
         for name in group
     ]
     return ss.Schedule(rewritten, rows, execution="stages", scheduler=schedule.scheduler)
-
-
-def part(graph: ss.OpGraph, names: Iterable[str]) -> ss.OpGraph:
-    """Return some operators of a graph as a graph of their own."""
-    inside = set(names)
-    edges = [edge for edge in graph.edges if edge.src in inside and edge.dst in inside]
-    return ss.OpGraph([op for op in graph.operators if op.name in inside], edges, graph.name)
 
 
 @cache
