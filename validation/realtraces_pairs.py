@@ -8,8 +8,9 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import isfinite, prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -116,15 +117,8 @@ def _twins(row: Mapping[str, str]) -> Pair:
 def _unlike(row: Mapping[str, str]) -> Pair:
     first, second = (_kernel(row, [f"{name}{k}" for name in ("grid", "block", "reg", "smem")]) for k in (1, 2))
     dur1, dur2, ready, start = (_number(row, name) for name in ("dur1", "dur2", "ready2", "start2"))
-    return Pair(
-        device_named(row["trace"]),
-        class_of(row["kernel1"]),
-        (first, second),
-        (dur1, dur2),
-        ready,
-        start,
-        {"start": _START},
-    )
+    device, kind = device_named(row["trace"]), class_of(row["kernel1"])
+    return Pair(device, kind, (first, second), (dur1, dur2), ready, start, {"start": _START})
 
 
 def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
@@ -139,35 +133,33 @@ def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
 
 
 def _dispatch_row(of: str, pairs: Sequence[Pair]) -> Row:
-    start, first, second = dispatch_errors(pairs, {})
-    beside: dict[str, dict[str, float]] = {
-        "no contention": {"contention": False},
-        "interleave 0.5": {"interleave": 0.5},
-    }
+    start, first, second = dispatch_errors(pairs)
     return Row(
         "start and durations of two kernels", of, len(pairs), "%",
         {"start": start, "first": first, "second": second},
-        {name: dispatch_errors(pairs, changes)[0] for name, changes in beside.items()},
+        {
+            "no contention": dispatch_errors(pairs, contention=False)[0],
+            "interleave 0.5": dispatch_errors(pairs, interleave=0.5)[0],
+        },
         pairs[0].targets,
     )  # fmt: skip
 
 
-def dispatch_errors(pairs: Sequence[Pair], changes: Mapping[str, float]) -> tuple[float, float, float]:
+def dispatch_errors(pairs: Sequence[Pair], **changes: Any) -> tuple[float, float, float]:
     """Return mean errors in per cent: of the second start, over its mean, and of the durations of both."""
     off, durations = [], []
     for pair in pairs:
-        device = replace(pair.device, **changes)  # type: ignore[arg-type]
-        (a, b), (first, second) = pair.durations, pair.kernels
-        intensity = INTENSITIES.get(pair.kind)
-        ops = [
-            Operator("first", time=a, kernels=(first,), intensity=intensity),
-            Operator("second", time=b, kernels=(second,), intensity=intensity),
-        ]
-        spans = side_by_side(device, ops, (0.0, max(0.0, pair.ready)))
+        rows = zip(("first", "second"), pair.durations, pair.kernels, strict=True)
+        ops = [_operator(name, us, kernel, pair.kind) for name, us, kernel in rows]
+        spans = side_by_side(replace(pair.device, **changes), ops, (0.0, max(0.0, pair.ready)))
         off.append(abs(spans[1].start - pair.start))
         durations.append([abs((s.end - s.start) / time - 1) for s, time in zip(spans, pair.durations, strict=True)])
     one, two = (100 * np.mean(durations, 0)).tolist()
     return float(100 * np.mean(off) / np.mean([pair.start for pair in pairs])), one, two
+
+
+def _operator(name: str, us: float, kernel: Kernel | None, kind: str) -> Operator:
+    return Operator(name, time=us, kernels=() if kernel is None else (kernel,), intensity=INTENSITIES.get(kind))
 
 
 def fair_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
@@ -182,12 +174,12 @@ def fair_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
     small = sorted((pair for pair in pairs if pair.kind == _SETS["cmp_cmp"]), key=lambda pair: pair.kernels[0].blocks)
     if len(small) < _FEWEST_SMALL:
         return
-    fair = [min(p.durations[0] for p in small if 1 <= p.kernels[0].blocks / n <= _AS_LARGE) for n in _blocks(small)]
+    fair = [
+        min(p.durations[0] for p in small if 1 <= p.kernels[0].blocks / pair.kernels[0].blocks <= _AS_LARGE)
+        for pair in small
+    ]
     fitted, asked = ([(small[i], fair[i]) for i in range(k, len(small), 2)] for k in (0, 1))
-    latency, spread = min(
-        ((latency, spread) for latency in _LATENCIES for spread in _SPREADS),
-        key=lambda tried: _span_error(fitted, *tried),
-    )
+    latency, spread = min(product(_LATENCIES, _SPREADS), key=lambda tried: _span_error(fitted, *tried))
     yield Row(
         "span of two small kernels, fair time alone", "GTX 950, every second one held out",
         len(asked), "%", {"span": _span_error(asked, latency, spread)},
@@ -196,16 +188,12 @@ def fair_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _blocks(pairs: Sequence[Pair]) -> list[int]:
-    return [pair.kernels[0].blocks for pair in pairs]
-
-
 def _span_error(pairs: Sequence[tuple[Pair, float]], latency: float, spread: float) -> float:
     """Return the mean error in per cent of when the later of two kernels ends."""
     off = []
     for pair, alone in pairs:
         device = replace(pair.device, kernel_latency=latency, block_spread=spread)
-        ops = [Operator(f"k{i}", time=alone, kernels=(kernel,)) for i, kernel in enumerate(pair.kernels)]
+        ops = [_operator(f"k{i}", alone, kernel, "unknown") for i, kernel in enumerate(pair.kernels)]
         end = max(span.end for span in side_by_side(device, ops, (0.0, pair.start)))
         off.append(abs(end / max(pair.durations[0], pair.start + pair.durations[1]) - 1))
     return float(100 * np.mean(off))
@@ -280,13 +268,8 @@ def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
 def slowdown(group: Group, *, is_first: bool) -> float:
     """Return by what a kernel is predicted to take longer that is issued before or after one that runs throughout."""
     ops = [
-        Operator(
-            "other",
-            time=_LASTING * group.solo,
-            kernels=() if group.other is None else (group.other,),
-            intensity=INTENSITIES.get(group.other_kind),
-        ),
-        Operator("mine", time=group.solo, kernels=(group.kernel,), intensity=INTENSITIES.get(group.kind)),
+        _operator("other", _LASTING * group.solo, group.other, group.other_kind),
+        _operator("mine", group.solo, group.kernel, group.kind),
     ]
     span = side_by_side(group.device, ops[::-1] if is_first else ops, (0.0, 0.0))[not is_first]
     return (span.end - span.start) / group.solo

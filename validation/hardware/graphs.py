@@ -37,9 +37,10 @@ def block_of(graph: OpGraph, label: str) -> OpGraph:
         If there is no such block, or an operator reads both from it and from elsewhere: which of its inputs
         stands for which edge would not be known any more.
     """
-    block = part(graph, [op.name for op in graph.operators if op.block == label], f"{graph.name}.{label}")
-    if not len(block):
+    names = [op.name for op in graph.operators if op.block == label]
+    if not names:
         raise GraphError(f"graph {graph.name!r} has no block {label!r}")
+    block = part(graph, names, f"{graph.name}.{label}")
     reads = Counter(edge.dst for edge in block.edges)
     for op in block.operators:
         if reads[op.name] not in (0, len(op.input_shapes)):
