@@ -127,7 +127,7 @@ def test_the_evidence_is_that_of_the_records():
     assert f"{len(verdicts)} claims" in text
     assert f"{reproduced} reproduced, {differ} differ, {rest} could not be tested" in text
     measured = [path for path in (ROOT / "validation/hardware/measurements").iterdir() if path.is_dir()]
-    assert bool(measured) != ("No GPU has been measured for this project yet" in text)
+    assert bool(measured) != ("This project has not measured a GPU yet" in text)
 
 
 def test_the_glossary_has_the_vocabulary():
