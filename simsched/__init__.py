@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simsched.base.errors import SimschedError
     from simsched.bounds import lower_bound
     from simsched.calibration import Calibration, calibrate, recalibrate
+    from simsched.experiments.advise import Advice, advise
     from simsched.experiments.comparison import Comparison, compare
     from simsched.experiments.study import Results, Study, run_study
     from simsched.experiments.whatif import (
@@ -48,6 +49,7 @@ _HOME = {
     "base.errors": ("SimschedError",),
     "bounds": ("lower_bound",),
     "calibration": ("Calibration", "calibrate", "recalibrate"),
+    "experiments.advise": ("Advice", "advise"),
     "experiments.comparison": ("Comparison", "compare"),
     "experiments.study": ("Results", "Study", "run_study"),
     "experiments.whatif": (
@@ -79,6 +81,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "SCHEDULERS",
+    "Advice",
     "Calibration",
     "Cluster",
     "Comparison",
@@ -106,6 +109,7 @@ __all__ = [
     "Trace",
     "WhatIf",
     "absolute",
+    "advise",
     "breakeven",
     "calibrate",
     "compare",

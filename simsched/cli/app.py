@@ -9,7 +9,7 @@ from simsched.cli.options import expanded
 
 _HOME: Final = {
     "schedule": ("compare", "schedule", "simulate"),
-    "ask": ("whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
+    "ask": ("advise", "whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
     "report": ("report",),
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),
     "graph": ("show", "convert"),

@@ -53,9 +53,9 @@ class Question(opt.Plan):
 
         if self.shape:
             return None
-        if split_path(self.graph)[0] is not None:
-            return partial(load_kind, self.graph)
-        name, *settings = (part.strip() for part in self.graph.split(","))
+        if split_path(self.spec)[0] is not None:
+            return partial(load_kind, self.spec)
+        name, *settings = (part.strip() for part in self.spec.split(","))
         pairs = (setting.partition("=") for setting in settings)
         return partial(load_kind, name, **{key.strip(): text.strip() for key, _, text in pairs})
 
@@ -116,6 +116,23 @@ def whatif(
         answer, answer.table, shares, name="answer",
         data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
     )  # fmt: skip  # schedules and clusters are for files
+
+
+def advise(
+    graph: opt.Graph,
+    target: opt.Target,
+    result: out.Result,
+    schedulers: opt.Schedulers = "fast",
+    plan: Annotated[Text, file("Write the recommended schedule to a JSON file.")] = None,
+) -> None:
+    """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
+    check_outputs(graph.graph, result.output, plan)
+    cluster, dag = target.read(graph), graph.read()
+    names = opt.Compare(schedulers).names(graph, dag, plain=True)
+    found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
+    facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
+    files = [("schedule", plan, lambda path: found.plan.save(path))]
+    result.tell(found, found.table, "", facts, files=files, data=found.to_dict, name="advice")
 
 
 def _shares(blame: Mapping[str, float]) -> str:

@@ -54,7 +54,7 @@ def _to_draw(
 ) -> "ss.OpGraph | ss.Schedule":
     """Return the graph, or the schedule of it that is given or to be made."""
     name = source.graph
-    found = read_plan(name, source.shape)
+    found = read_plan(source.spec, source.shape)
     if isinstance(found, ss.Program):
         raise FormatError(f"{name}: a program is not drawn; give the schedule that it was made from")
     if (scheduler or option) and (plan is not None or isinstance(found, ss.Schedule)):

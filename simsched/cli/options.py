@@ -3,6 +3,7 @@
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
@@ -100,6 +101,8 @@ Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [defaul
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=4096)]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
+Dtype = Annotated[Text, option("Number format of the model: fp32, tf32, fp16 or bf16; by default its own, else fp32.",
+                               metavar="NAME")]  # fmt: skip
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
@@ -122,19 +125,25 @@ class Graph:
     graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
                                    ".dot, ...; - is stdin."), READ]  # fmt: skip
     shape: Shape = None
+    dtype: Dtype = None
+
+    @property
+    def spec(self) -> str:
+        """What names the graph, with its number format."""
+        return self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
         """The program of a profiler trace; None of anything else."""
         from workloads.registry import read_traced
 
-        return None if self.shape else read_traced(self.graph)
+        return None if self.shape else read_traced(self.spec)
 
     def read(self) -> "ss.OpGraph":
         """Return the graph."""
         from workloads import from_spec
 
-        return from_spec(self.graph, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
+        return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ class Plan(Scheduled):
 
     def found(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
         """Return what there is: a program, too; `anew`, if that can be asked for, says whether it is scheduled anew."""
-        found = read_plan(self.graph, self.shape)
+        found = read_plan(self.spec, self.shape)
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -215,6 +224,11 @@ class Target:
 
         return self._widened(read_target(self.cluster), self.cluster)
 
+    def text(self) -> str:
+        """Return the options that name it, as they were typed."""
+        given = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
+        return shlex.join(each for name, value in given if value is not None for each in (f"--{name}", str(value)))
+
     def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
         from simsched.model.calibrated import bare
@@ -243,6 +257,10 @@ class Compare:
         f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
     workers: Annotated[int, option("Samples drawn at a time.", min=1, max=256)] = 1
 
+    def names(self, source: Graph, graph: "ss.OpGraph", *, plain: bool = False) -> "list[str | ss.Scheduler]":
+        """Return the schedulers; `plain`: without what a profiler trace ran."""
+        return read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
+
     def compare(self, source: Graph, cluster: "calibrated.Target", *, plain: bool = False) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
 
@@ -257,7 +275,7 @@ class Compare:
             If none of them finds a schedule.
         """
         graph = source.read()
-        asked = read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
+        asked = self.names(source, graph, plain=plain)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
         given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples, "workers": self.workers}
         with progress(len(asked)) as tell:
@@ -266,6 +284,12 @@ class Compare:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
         return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
+
+    def advise(self, source: Graph, cluster: "calibrated.Target", options: str) -> "ss.Advice":
+        """Return what to deploy, with the comparison of the schedulers."""
+        compared, graph = self.compare(source, cluster), source.read()
+        names = self.names(source, graph, plain=True)
+        return ss.advise(graph, cluster, names, comparison=compared, source=source.spec, options=options)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ def report(
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,
     shape: opt.Shape = None,
+    dtype: opt.Dtype = None,
 ) -> None:  # fmt: skip
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
@@ -31,24 +32,23 @@ def report(
     --link or --cluster say. With --cluster a replay stands beside what is
     predicted of it.
     """
-    from simsched.show.report import recommended
     from simsched.show.report.page import library
 
-    graphs = [opt.Graph(source, shape) for source in sources]
+    graphs = [opt.Graph(source, shape, dtype) for source in sources]
     cluster = target.read(graphs[0])
     results: list[Any] = []
     for graph in graphs:
         found = read_results(graph.graph, cluster, predicts=target.cluster is not None)
         if found is None:
             library()  # what is missing is said before the schedulers run
-            found = [draws.compare(graph, cluster)]
+            found = [draws.advise(graph, cluster, target.text())]
         results += found
     text = ss.write_report(results, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
     print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for result in results:
-        row = recommended(result) if isinstance(result, ss.Comparison) else None
-        if row is not None:
-            print(f"recommended for {result.graph.name} on {result.cluster.name}: {row.scheduler}")
+        if isinstance(result, ss.Advice):
+            out.print_pairs([(f"{result.graph} on {result.cluster}", result.best), *result.commands.items()])
+            print("\n".join(result.verdict))
     for line in (line for graph in graphs for line in out.traced_lines(graph)):
         print(line)
 

@@ -24,6 +24,7 @@ DOCUMENTS: Final = Imported[type[Document]](
         "simsched.breakeven": "simsched.experiments.whatif:BreakEven",
         "simsched.explanation": "simsched.experiments.whatif:Explanation",
         "simsched.robustness": "simsched.experiments.whatif:Robustness",
+        "simsched.advice": "simsched.experiments.advise:Advice",
         "simsched.throughput": "simsched.experiments.whatif:Throughput",
     }
 )

@@ -1,7 +1,7 @@
 """`throughput`: how many requests per second a plan serves, several of them in flight."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -171,15 +171,11 @@ def throughput(
     if least * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
-    alone = simulate(program, bare, cost).makespan
-    times = placed_operator_times(program, bare, cost)
-    starts = np.arange(in_flight) * alone / in_flight
-    captured = program.execution == "graph" and bare.devices[program.device[0]].graph_launch > 0
+    alone, many = _in_flight(program, bare, in_flight, cost)
     requests, most = max(_LEAST, _ROUNDS * in_flight), max(least, _ENOUGH // len(program))
     while True:
         requests = min(requests, most)
-        many = repeated(program, times, starts, requests, _launch_time(program, bare) if captured else None)
-        trace = simulate(many, bare)
+        trace = simulate(many(requests), bare)
         ends = _ends(trace, requests, len(program.graph))[: requests - in_flight + 1]
         period, first, settled = steady_period(ends, in_flight)
         if settled or requests == most:
@@ -196,6 +192,43 @@ def throughput(
         program.graph.name, bare.name, int(in_flight), SECOND / period, period, in_flight * period, alone,
         _bound_by(shares, program.execution), shares, requests, settled, trace,
     )  # fmt: skip
+
+
+def requests_per_s(
+    plan: Schedule | Program, cluster: Target, in_flight: int = 1, cost: CostModel | None = None
+) -> float:
+    """Return about what `throughput` does, many times as quickly.
+
+    Parameters
+    ----------
+    plan, cluster, in_flight, cost
+        As in `throughput`.
+
+    Returns
+    -------
+    float
+        Requests per s: of five requests for each in flight, and twelve at least, those after the first two of each,
+        over the time that they add.
+    """
+    asked, bare = upon(cluster, plan)
+    program = program_for(asked, bare)
+    _, many = _in_flight(program, bare, in_flight, cost)
+    few, all_ = max(4, 2 * in_flight), max(12, 5 * in_flight)
+    added = simulate(many(all_), bare).makespan - simulate(many(few), bare).makespan
+    if not added > 0:
+        raise WhatIfError(f"requests of graph {program.graph.name!r} take no time: there is no throughput to speak of")
+    return SECOND * (all_ - few) / added
+
+
+def _in_flight(
+    program: Program, cluster: Cluster, in_flight: int, cost: CostModel | None
+) -> tuple[float, Callable[[int], Program]]:
+    """Return the makespan of one request in us, and what makes the program of many of them."""
+    alone = simulate(program, cluster, cost).makespan
+    times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
+    captured = program.execution == "graph" and cluster.devices[program.device[0]].graph_launch > 0
+    launch = _launch_time(program, cluster) if captured else None
+    return alone, lambda requests: repeated(program, times, starts, requests, launch)
 
 
 def _launch_time(program: Program, cluster: Cluster) -> float:

@@ -15,13 +15,13 @@ from simsched.show.chart import Axis, Chart, named, timed
 from simsched.show.report.describe import parameters, run_facts
 from simsched.show.report.figures import figure_of, figures_of
 from simsched.show.report.printed import printed
-from simsched.show.report.recommend import recommended, why
 from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
 from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:
     from simsched.experiments.accuracy import Accuracy
-    from simsched.experiments.comparison import Comparison
+    from simsched.experiments.advise import Advice
+    from simsched.experiments.comparison import Comparison, Row
     from simsched.experiments.study import Results
     from simsched.experiments.whatif import Answer
 
@@ -73,15 +73,14 @@ def _comparison(found: "Comparison") -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
     from simsched.experiments.whatif.explain import explain
 
-    title, chosen = f"{found.graph.name} on {found.cluster.name}", recommended(found)
+    title, best = f"{found.graph.name} on {found.cluster.name}", found.best()
     about = parameters(found.graph, found.cluster)
-    if chosen is None:
+    if best is None:
         text = Text("No scheduler found a schedule; the table says why.", "warning")
         return (Section(title, (text, printed(found.table()))), about)
-    table = printed(found.table(), best=chosen.scheduler, mark="recommended", sort=1)
-    blocks: list[Block] = [Text(why(found, chosen), "lead"), table]
-    rows = sorted((row for row in found.rows if row.scheduler in found.traces),
-                  key=lambda row: (row is not chosen, row.makespan_us))  # fmt: skip
+    table = printed(found.table(), best=best.scheduler, mark="fastest", sort=1)
+    blocks: list[Block] = [Text(_lead(found, best), "lead"), table]
+    rows = sorted((row for row in found.rows if row.scheduler in found.traces), key=lambda row: row.makespan_us or 0.0)
     speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
     if speedups:
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
@@ -92,10 +91,34 @@ def _comparison(found: "Comparison") -> Sequence[Section]:
         blocks += figures_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}"))
     sections = [Section(title, tuple(blocks)), _runs(traces, "Schedulers")]
     try:
-        sections += _finding(explain(found.plans[chosen.scheduler], found.cluster, found.cost))
+        sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
     except SimschedError as error:
-        _logger.warning("%s is not explained: %s", chosen.scheduler, error)
+        _logger.warning("%s is not explained: %s", best.scheduler, error)
     return (*sections, about)
+
+
+def _lead(found: "Comparison", best: "Row") -> str:
+    """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
+    text = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
+    if best.speedup is not None and best.scheduler != "sequential":
+        text += f", {best.speedup:.2f} times as fast as one operator after the other"
+        if found.doubt is not None and best.speedup_low is not None:
+            text += f" ({best.speedup_low:.1f}-{best.speedup_high:.1f} with 90 %, {found.doubt.basis})"
+    if best.over_bound is not None:
+        text += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
+    alike = [row for row in found.rows if row.place == 1 and row is not best]
+    alike.sort(key=lambda row: row.makespan_us or 0.0)
+    named = ", ".join(row.scheduler for row in alike[:3]) + (f" and {len(alike) - 3} more" if len(alike) > 3 else "")
+    return f"{text}." + (f" Not told apart at 90 % from {named}: measure them." if alike else "")
+
+
+def _advice(found: "Advice") -> Sequence[Section]:
+    """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
+    blocks: list[Block] = [Text(" ".join(found.verdict), "lead"), printed(found.table())]
+    blocks += [Pairs("What to type next", tuple(found.commands.items())),
+               Pairs("What was assumed", tuple(found.assumed.items()))]  # fmt: skip
+    section = Section(f"What to deploy: {found.graph} on {found.cluster}", tuple(blocks))
+    return (section, *(() if found.comparison is None else _comparison(found.comparison)))
 
 
 def _blames(traces: Mapping[str, Trace]) -> Figure:
@@ -247,7 +270,7 @@ def _accuracy(found: "Accuracy") -> Sequence[Section]:
 
 # by the names of classes: none of their packages is imported for nothing
 _MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
-    "Comparison": _comparison, "Results": _study, "Accuracy": _accuracy,
+    "Comparison": _comparison, "Advice": _advice, "Results": _study, "Accuracy": _accuracy,
     "WhatIf": lambda asked: _answer(asked.answer()), "Answer": _answer, "Trace": _trace, "Replay": replay_sections,
     "Result": _finding,
 }  # fmt: skip

@@ -1,0 +1,369 @@
+"""`advise`: what to deploy: one stream or several, launched one by one or captured, on one GPU or on more."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from simsched.base.codec import Checked, aside
+from simsched.base.errors import WhatIfError
+from simsched.base.kinds import Amount, Count
+from simsched.base.units import format_bytes
+from simsched.experiments.comparison import Comparison, compare
+from simsched.experiments.comparison.row import Doubt
+from simsched.experiments.ranges import Ranged, ranges
+from simsched.experiments.result import table_of, unit_of
+from simsched.experiments.whatif.finding import Finding
+from simsched.experiments.whatif.rewiring import like
+from simsched.experiments.whatif.throughput import requests_per_s
+from simsched.model.calibrated import Target, bare, upon
+from simsched.model.cluster.widening import widened
+from simsched.model.costmodel import CostModel
+from simsched.model.graph import OpGraph
+from simsched.model.schedule import Schedule
+from simsched.model.trace import Trace
+from simsched.schedulers import Scheduler
+from simsched.simulator import simulate
+
+IN_FLIGHT: Final = (1, 2, 4, 8)
+"""Requests under way at a time, for which throughputs are told."""
+WORTH: Final = 1.05
+"""How many times as fast something has to be to be worth deploying: less is within what runs and models vary."""
+_AS_GOOD: Final = 1.01
+_ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # what parts of schedulers are worth
+_ONE, _CAPTURED, _STREAMS, _BOTH = "one stream", "one stream, CUDA graph", "streams", "streams, CUDA graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment(Checked):
+    """One way to run a model.
+
+    Parameters
+    ----------
+    name
+        Such as ``"streams, CUDA graph"``.
+    scheduler
+        Who made the schedule.
+    latency_us
+        Simulated makespan of one request in us; None where there is no schedule.
+    latency_low_us, latency_high_us
+        Between what it lies with 90 %; None where that was not found.
+    speedup, speedup_low, speedup_high
+        Of one request over one stream as a CUDA graph.
+    place
+        One more than the number of deployments that are faster with 90 %.
+    requests_per_s
+        With 1, 2, 4 and 8 requests in flight.
+    peak_memory_bytes
+        On the GPU that needs most.
+    host_share
+        Part of the critical path, in [0, 1], on which the host launches and synchronises.
+    reason
+        Why there is no schedule; None if there is one.
+    """
+
+    SUBJECT, ERROR = "deployment {0.name!r}", WhatIfError
+    name: str
+    scheduler: str = ""
+    latency_us: Amount | None = None
+    latency_low_us: Amount | None = None
+    latency_high_us: Amount | None = None
+    speedup: Amount | None = None
+    speedup_low: Amount | None = None
+    speedup_high: Amount | None = None
+    place: Count | None = None
+    requests_per_s: tuple[Amount, ...] = ()
+    peak_memory_bytes: Amount | None = None
+    host_share: Amount | None = None
+    reason: str | None = None
+
+    def gain(self, basis: str) -> str:
+        """Return how many times as fast it is, with the range."""
+        low, high = self.speedup_low, self.speedup_high
+        return f"{self.speedup:.2f} times" + ("" if low is None else f" ({low:.1f}-{high:.1f}, {basis})")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Advice(Finding):
+    """What to deploy; prints as a table with two sentences above.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what runs, and on what.
+    rows
+        The ways to run it.
+    best
+        Name of the one that is recommended for the least latency.
+    verdict
+        Two sentences: what pays, by how much, and when not.
+    assumed
+        What the answer rests on: number formats, shapes, device, calibration, by name.
+    commands
+        What to type next, and what each line is for.
+    doubt
+        What ranges come from, and what they hang on.
+    plans
+        The schedule of each way, by name; none once read from a file.
+    comparison
+        All schedulers on the cluster; None once read from a file.
+    """
+
+    FORMAT = "simsched.advice"
+    rows: tuple[Deployment, ...]
+    best: str
+    verdict: tuple[str, ...]
+    assumed: Mapping[str, str]
+    commands: Mapping[str, str]
+    doubt: Doubt | None = None
+    plans: Mapping[str, Schedule] | None = aside()
+    comparison: Comparison | None = aside()
+
+    @property
+    def plan(self) -> Schedule:
+        """The schedule of the way that is recommended, of one that was not read from a file."""
+        if self.plans is None:
+            raise WhatIfError("advice that was read from a file has no schedules: ask for it anew")
+        return self.plans[self.best]
+
+    def table(self) -> Any:
+        """Return the ways as a `rich.table.Table`, with the sentences below."""
+        unit, name = unit_of(row.latency_us for row in self.rows)
+        headings = ("deployment", "scheduler", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
+                    *(f"at {n}" for n in IN_FLIGHT[1:]), "memory/GPU", "host")  # fmt: skip
+        title = f"{self.graph} on {self.cluster}: {self.assumed['number format']}, {self.assumed['calibration']}"
+        best = next((i for i, row in enumerate(self.rows) if row.name == self.best), -1)
+        notes = [*self.verdict, *(f"{row.name}: {row.reason}" for row in self.rows if row.reason)]
+        notes += [] if self.doubt is None else [f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}."]
+        return table_of(title, headings, [_cells(row, unit) for row in self.rows], note="\n".join(notes), best=best)
+
+
+def _commands(best: Deployment, rewrites: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
+    """Give what to type next, with what each line is for; `torch.compile` runs no graph that a scheduler rewrote."""
+    if not rewrites:
+        how = 'mode="reduce-overhead"' if best.name in (_ONE, _CAPTURED) else (
+            f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
+        )  # fmt: skip
+        yield "run it in PyTorch", f"torch.compile(model, {how})"
+    yield "keep the schedule", " ".join(("simsched advise", source, *([options] * bool(options)), "--plan plan.json"))
+    yield "measure it", "simsched replay plan.json --backend cupy"
+    yield "measure the GPU", f"simsched profile {source} --backend cupy -o profile.json"
+    yield "calibrate", "simsched calibrate profile.json -o calibration.json"
+    yield "ask again, surer", f"simsched advise {source} --cluster calibration.json"
+
+
+def _cells(row: Deployment, unit: float) -> Sequence[str]:
+    if row.reason is not None:
+        return (row.name,)
+    low, high = row.latency_low_us, row.latency_high_us
+    latency = "" if low is None or high is None else f" ({low / unit:.3g}-{high / unit:.3g})"
+    gain = "" if row.speedup_low in (None, row.speedup_high) else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
+    return (
+        row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", f"{row.speedup:.2f}x{gain}",
+        str(row.place or "-"), *(f"{each:,.0f}" for each in row.requests_per_s),
+        format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.host_share or 0.0):.0f} %",
+    )  # fmt: skip
+
+
+def advise(
+    graph: OpGraph,
+    cluster: Target,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None,
+    *,
+    comparison: Comparison | None = None,
+    source: str = "MODEL",
+    options: str = "",
+) -> Advice:
+    """Say which way to run a model pays: streams, a captured graph, several GPUs.
+
+    Parameters
+    ----------
+    graph, cluster, schedulers, cost
+        As in `compare`.
+    comparison
+        What `compare` found of them, where that is known.
+    source, options
+        What the command line calls the graph, and the options that name the cluster, for the lines to type next.
+
+    Returns
+    -------
+    Advice
+        One stream launched by the host, and as a CUDA graph, which is what others are measured against; the best
+        streams, launched and captured; and on several GPUs of one kind a request split over all of them, and a copy
+        of the model on each.
+
+    Raises
+    ------
+    SimschedError
+        As `compare` does, and if no operators can run one after the other.
+
+    Notes
+    -----
+    Of the schedules within 1 % of the least makespan that with the fewest streams is taken; ablations of schedulers
+    are left out. One GPU is the first. Replicas have the schedule that is best on one: with k requests in flight on n
+    GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds common to all rows. Throughputs
+    are those of `simsched.experiments.whatif.throughput.requests_per_s`.
+
+    >>> import simsched as ss
+    >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
+    >>> found = advise(ss.OpGraph(ops, name="three"), ss.Cluster.preset("a100"))
+    >>> found.best, found.plan.n_streams
+    ('streams, CUDA graph', 3)
+    """
+    graph, whole = upon(cluster, graph)
+    n = len(whole)
+    if comparison is None:
+        comparison = compare(graph, cluster, schedulers, cost)
+    alone = comparison if n == 1 else compare(graph, _first(cluster), schedulers, cost, ranges=False)
+    found: dict[str, tuple[Schedule, Trace]] = {}
+    one = compare(graph, _first(cluster), "sequential", cost, ranges=False)
+    if not one.plans:
+        raise WhatIfError(f"graph {graph.name!r} cannot run on one stream: {one.rows[0].reason}")
+    for names, plans in (((_ONE, _CAPTURED), one.plans), ((_STREAMS, _BOTH), alone.plans)):
+        kept = [plan for name, plan in plans.items() if name not in _ABLATIONS]
+        for name, execution in zip(names, (None, "graph"), strict=True):
+            found[name] = _best(kept, whole, cluster, cost, execution)
+    lone = min(found, key=lambda name: found[name][1].makespan)
+    split, copies = f"{n} GPUs, split", f"{n} GPUs, replicas"
+    wide = [plan for name, plan in comparison.plans.items() if len(plan.devices_used) > 1 and name not in _ABLATIONS]
+    if wide:
+        found[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
+    programs = {name: trace.program for name, (_, trace) in found.items()}
+    ranged = ranges(programs, cluster, cost, reference=programs[_CAPTURED])
+    base = found[_CAPTURED][1].makespan
+    rows = [_row(name, *each, base, cluster, cost, ranged and ranged[0][name]) for name, each in found.items()]
+    if n > 1 and not wide:
+        rows.append(Deployment(split, reason="no scheduler uses more than one GPU"))
+    if n > 1 and len(whole.kinds) == 1:
+        single = rows[list(found).index(lone)]
+        rates = dict(zip(IN_FLIGHT, single.requests_per_s, strict=True))
+        rows.append(replace(single, name=copies, requests_per_s=tuple(_on_copies(rates, n, k) for k in IN_FLIGHT)))
+        found[copies] = found[lone]
+    doubt = None if ranged is None else ranged[1]
+    best, verdict = _verdict(rows, n, "" if doubt is None else doubt.basis)
+    rewrites = len(found[best][0].graph) != len(found[_ONE][0].graph)
+    commands = dict(_commands(next(row for row in rows if row.name == best), rewrites, source, options))
+    return Advice(
+        graph.name, whole.name, tuple(rows), best, verdict, dict(_assumptions(graph, cluster)), commands, doubt,
+        {name: plan for name, (plan, _) in found.items()}, comparison,
+    )  # fmt: skip
+
+
+def _first(cluster: Target) -> Target:
+    """Return the first device of a cluster."""
+    one = widened(bare(cluster), 1)
+    return one if cluster is bare(cluster) else cast(Target, replace(cast(Any, cluster), cluster=one))
+
+
+def _makespan(each: tuple[Schedule, Trace]) -> float:
+    return each[1].makespan
+
+
+def _best(
+    plans: Sequence[Schedule], whole: Any, cluster: Target, cost: CostModel | None, execution: str | None
+) -> tuple[Schedule, Trace]:
+    """Return the simplest of the plans that are as good as the best, and what it does.
+
+    `execution` None: launched by the host; a plan that is a captured graph then has events.
+    """
+    made = []
+    for plan in plans:
+        how = execution or ("events" if plan.execution == "graph" else plan.execution)
+        plan = plan if plan.execution == how else like(plan, plan.graph, plan.op, execution=how)
+        made.append((plan, simulate(plan.lower(whole), cluster, cost)))
+    least = min(map(_makespan, made))
+    near = [each for each in made if each[1].makespan <= _AS_GOOD * least]
+    return min(near, key=lambda each: (each[0].n_streams, each[1].program.n_syncs, each[1].makespan))
+
+
+def _row(
+    name: str, plan: Schedule, trace: Trace, base: float, cluster: Target, cost: CostModel | None, found: Ranged | None
+) -> Deployment:
+    shares = trace.critical_path().shares
+    low, high = (None, None) if found is None else found.makespan
+    slow, fast = (None, None) if found is None else found.speedup or (None, None)
+    return Deployment(
+        name, plan.scheduler, trace.makespan, low, high, base / trace.makespan if trace.makespan else 1.0, slow, fast,
+        None if found is None else found.place,
+        tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
+        max(trace.peak_memory().values()), shares["launch"] + shares["sync"],
+    )  # fmt: skip
+
+
+def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:
+    """Return the requests per s of n copies with k requests in flight, spread evenly; between rates that are known.
+
+    >>> _on_copies({1: 100.0, 2: 150.0, 4: 200.0, 8: 200.0}, 2, 4), _on_copies({1: 100.0, 2: 150.0}, 4, 2)
+    (300.0, 200.0)
+    """
+    each, more = divmod(k, n)
+    return (n - more) * _at(rates, each) + more * _at(rates, each + 1)
+
+
+def _at(rates: Mapping[int, float], k: int) -> float:
+    if k == 0:
+        return 0.0
+    low, high = max(x for x in rates if x <= k), min(x for x in rates if x >= k)
+    part = 0.0 if low == high else (k - low) / (high - low)
+    return rates[low] + part * (rates[high] - rates[low])
+
+
+def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple[str, ...]]:
+    """Return what to run, and in two sentences why."""
+    by_name = {row.name: row for row in rows if row.reason is None}
+    captured = by_name[_CAPTURED]
+    lone = [by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)]
+    best = min(lone, key=lambda row: row.latency_us or 0.0)
+    gain = best.speedup or 1.0
+    against = "as fast as one stream that is captured as a CUDA graph"
+    loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
+    when = f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
+    who = f"{best.scheduler}{', captured' if best.name == _BOTH else ''}"
+    certain = best.speedup_low is not None and best.speedup_low > 1.0
+    if gain < WORTH:
+        first = f"One stream that is captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
+        first += "" if best is captured else f" ({best.name} is {best.gain(basis)} {against})"
+        best = captured
+    elif certain:
+        first = f"Streams pay: {who}, is {best.gain(basis)} {against}{when}"
+    else:
+        first = f"Streams may pay: {who}, is {best.gain(basis)} {against}: measure both{when}"
+    if n == 1:
+        most = max(rows, key=lambda row: row.requests_per_s[-1])
+        ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
+        second = (
+            f"Under load no way serves {WORTH - 1:.0%} more requests than one stream that is captured"
+            if ratio < WORTH
+            else f"Under load, with {IN_FLIGHT[-1]} in flight, {most.name} serves most: {ratio:.2f} times as much"
+        )
+        return best.name, (f"{first}.", f"{second}.")
+    return best.name, (f"{first}.", f"{_on_several(by_name, best, n)}.")
+
+
+def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str:
+    """Return whether several GPUs pay."""
+    split, copies = rows.get(f"{n} GPUs, split"), rows.get(f"{n} GPUs, replicas")
+    said = []
+    if split is None:
+        said.append(f"splitting a request over {n} GPUs was not possible")
+    else:
+        ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)
+        sure = split.place is not None and best.place is not None and split.place < best.place
+        pays = "does not pay" if ratio < WORTH else "pays" if sure else "may pay, measure both"
+        said.append(f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}")
+    if copies is not None:
+        ratio = copies.requests_per_s[-1] / best.requests_per_s[-1]
+        said.append(f"a copy of the model on each serves {ratio:.2f} times the requests with {IN_FLIGHT[-1]} in flight")
+    text = "; ".join(said)
+    return text[0].upper() + text[1:]
+
+
+def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
+    codes, texts = graph.labels("dtype")
+    yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
+    made = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
+    yield "shapes", "not known" if made is None else f"as read: {made[0]} makes {' x '.join(map(str, made[1]))}"
+    device = bare(cluster).devices[0]
+    yield "device", f"{device.model}, {device.sms} SMs"
+    date = getattr(cluster, "provenance", {}).get("date", "")[:10] if cluster is not bare(cluster) else None
+    yield "calibration", "uncalibrated: priors and data sheets" if date is None else f"calibrated {date}".strip()
