@@ -130,6 +130,7 @@ DOCUMENTS = {
     "simsched.breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER).to_dict(),
     "simsched.explanation": lambda: asked().explain().to_dict(),
     "simsched.robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0).to_dict(),
+    "simsched.advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]).to_dict(),
     "simsched.throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2).to_dict(),
 }
 

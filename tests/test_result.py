@@ -39,6 +39,7 @@ RESULTS = {
     "BreakEven": lambda _: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
     "Explanation": lambda _: asked().explain(),
     "Robustness": lambda _: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
+    "Advice": lambda _: ss.advise(plan().graph, CLUSTER, ["lios"]),
     "Throughput": lambda _: ss.throughput(plan(), CLUSTER, in_flight=2),
 }
 each = pytest.mark.parametrize("name", RESULTS)

@@ -123,10 +123,9 @@ def advise(
     target: opt.Target,
     result: out.Result,
     schedulers: opt.Schedulers = "fast",
-    plan: Annotated[Text, file("Write the recommended schedule to a JSON file.")] = None,
+    plan: Annotated[Text, file("Write the recommended schedule to a JSON file."), opt.WRITTEN] = None,
 ) -> None:
     """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
-    check_outputs(graph.graph, result.output, plan)
     cluster, dag = target.read(graph), graph.read()
     names = opt.Compare(schedulers).names(graph, dag, plain=True)
     found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())

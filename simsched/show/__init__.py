@@ -12,6 +12,7 @@ _RESULTS = (
     "accuracy",
     "whatif",
     "answer",
+    "advice",
 )
 VIEWS.add(
     {

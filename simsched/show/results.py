@@ -14,6 +14,7 @@ from simsched.show.paper import draw
 
 if TYPE_CHECKING:
     from simsched.experiments.accuracy import Accuracy
+    from simsched.experiments.advise import Advice
     from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
     from simsched.experiments.whatif.answer import Outcome
 
@@ -68,6 +69,12 @@ def _explanation(found: "Explanation") -> Chart:
 def _throughput(found: "Throughput") -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
     return Chart("bar", named(found.shares), y=Axis("busy"), title=title, reference=1.0)
+
+
+def _advice(found: "Advice") -> Chart:
+    speedups = {row.name: row.speedup for row in found.rows if row.speedup is not None}
+    title = f"{found.graph} on {found.cluster}"
+    return Chart("bar", named(speedups), y=Axis("speedup over one stream, CUDA graph"), title=title, reference=1.0)
 
 
 def _sweep(found: "Sweep") -> Chart:
@@ -145,4 +152,5 @@ def _accuracy(found: "Accuracy") -> Chart:
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "robustness": _robustness, "breakeven": _breakeven, "explanation": _explanation, "throughput": _throughput,
     "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy, "whatif": _outcome, "answer": _outcome,
+    "advice": _advice,
 }  # fmt: skip

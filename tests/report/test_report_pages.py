@@ -1,4 +1,4 @@
-"""Pages as text: what each kind of result says, what is recommended, how names are escaped, what can be read."""
+"""Pages as text: what each kind of result says, what is how names are escaped, what can be read."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from simsched.experiments.comparison import Comparison, Row
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart
 from simsched.show.looks import luminance
-from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, recommended, write_report
+from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, write_report
 from simsched.show.report.figures import figure_of
 from simsched.show.report.gantt import critical_spans, gantt_data
 from simsched.show.report.html import Writer, json_text
@@ -40,28 +40,8 @@ def text_of(page):
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
-def rows(*given):
-    made = tuple(Row(name, us, devices=d, streams=s, syncs=y) for name, us, d, s, y in given)
-    return Comparison(fork().graph, CLUSTER, made, {}, {})
-
-
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ([("quick", 100.0, 2, 8, 9), ("simple", 100.9, 1, 4, 9)], "simple"),  # within 1 %: fewer devices
-        ([("quick", 100.0, 1, 8, 9), ("simple", 101.1, 1, 4, 9)], "quick"),  # beyond it
-        ([("more", 100.0, 1, 4, 9), ("fewer", 100.5, 1, 4, 3)], "fewer"),  # of equal streams: fewer waits
-        ([("slower", 100.5, 1, 4, 3), ("quicker", 100.0, 1, 4, 3)], "quicker"),
-        ([("first", 100.0, 1, 4, 3), ("second", 100.0, 1, 4, 3)], "first"),
-    ],
-)
-def test_the_simplest_of_those_within_a_percent_is_recommended(given, name):
-    assert recommended(rows(*given)).scheduler == name
-
-
-def test_nothing_is_recommended_where_nothing_ran():
+def test_a_comparison_where_nothing_ran_says_so():
     refused = Comparison(fork().graph, CLUSTER, (Row("ios", reason="too large"),), {}, {})
-    assert recommended(refused) is None
     page = text_of(write_report(refused))
     assert "No scheduler found a schedule" in page
     assert "ios: no schedule: too large" in page
@@ -71,9 +51,8 @@ def test_a_comparison_names_its_choice_and_says_why():
     found = ss.compare(fork().graph, CLUSTER, ["sequential", "lios"], jitter=0.1, rng=0, samples=20)
     page = write_report(found, title="Mine", command="simsched report fork.json")
     said = text_of(page)
-    chosen = recommended(found).scheduler
-    assert f"Run {chosen}:" in said
-    assert said.count("\u2605 recommended") == 1
+    assert "lios is simulated fastest:" in said
+    assert said.count("\u2605 fastest") == 1
     for part in ("What bounds it", "20 samples, jitter 10 %, seed 0", "Workload", "simsched report fork.json", "Mine"):
         assert part in said
 
