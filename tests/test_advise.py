@@ -1,5 +1,7 @@
 """What to deploy: worked by hand on operators of given times, and held against direct simulations."""
 
+from itertools import pairwise
+
 import pytest
 
 import simsched as ss
@@ -16,7 +18,7 @@ def operators(n, us=100.0, share=0.3):
 
 def chain(n, share=0.3):
     ops = operators(n, share=share)
-    return ss.OpGraph(ops, [ss.Edge(a.name, b.name, nbytes=1000) for a, b in zip(ops, ops[1:], strict=False)])
+    return ss.OpGraph(ops, [ss.Edge(a.name, b.name, nbytes=1000) for a, b in pairwise(ops)])
 
 
 def by_name(advice):
