@@ -65,7 +65,7 @@ def refused(tmp_path, capsys):
         ("list schedulers", "unknown kind 'schedulers'; known are: workloads, gpus, formats, backends"),
         ("list gpus --schema simsched.graph", "schemas are of formats, not of gpus"),
         ("compare inception_v4", "unknown workload 'inception_v4'; closest of 34 known: inception_v3"),
-        ("compare random:layered,n_ops=0", "n_ops must be at least 3, not 0"),
+        ("compare random:layered,n_ops=0", "n_ops must be a whole number from 3 to 100,000,000, not 0"),
         ("compare graph.json,batch=2", "'graph.json' has no parameter 'batch'; known are: none"),
         ("compare graph.json --gpu b300", "unknown gpu 'b300'; known are: k80, v100"),
         ("compare graph.json --gpus 2 --link string", "unknown link 'string'; known are: "),
