@@ -55,6 +55,14 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 LARGEST_GRID: Final = 2**31 - 1
 """Thread blocks that a grid can have."""
 
+ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "hardmax": 2, "softmax": 5, "log_softmax": 6, "lp_normalization": 4, "rms_norm": 4, "layer_norm": 8,
+        "group_norm": 8, "instance_norm": 8, "mean_variance_normalization": 8,
+    }
+)  # fmt: skip
+"""FLOP per element of what has a block of threads for each row."""
+
 T = TypeVar("T")
 
 _PORTABLE_RIDGE: Final = 16.0  # FLOP per byte, as of a V100 or an A100 in fp32
@@ -83,6 +91,15 @@ _TILES: Final = (
 )
 _PORTABLE_TILE: Final = _TILES[2]
 _SHORTEST_PART: Final = 256  # of the inner dimension of a product
+
+
+def keyed(rows: Mapping[T, str]) -> dict[str, T]:
+    """Return a table by word of one that lists words.
+
+    >>> keyed({1: "add sub", 2: "clip"})
+    {'add': 1, 'sub': 1, 'clip': 2}
+    """
+    return {word: key for key, words in rows.items() for word in words.split()}
 
 
 @lru_cache(maxsize=10_000)  # the layers of a network repeat
@@ -142,12 +159,17 @@ class Costs:
         elif device is not None and not isinstance(device, Device):
             raise GraphError(f"device must be the name of a preset or a Device, not {shown(device)}")
         self.dtype = dtype
+        self.device = device
         self.width = DTYPE_NBYTES[dtype]
         self._sms = 0 if device is None else device.sms
         self._warps = 0.0 if device is None else device.sms * device.saturating_warps
         self._tiles = (_PORTABLE_TILE,) if device is None else _TILES
         self._on_a_device = device is not None
         self._ridge = _PORTABLE_RIDGE if device is None else device.peak_rate(dtype) / device.bandwidth
+
+    def of(self, dtype: str) -> "Costs":
+        """Return the rules for another number format on the same device."""
+        return self if dtype == self.dtype else Costs(dtype, self.device)
 
     def conv(
         self, output: Sequence[int], in_channels: int, window: Sequence[int], *, groups: int = 1, bias: bool = True
@@ -159,6 +181,17 @@ class Costs:
         batch, columns = (1, channels) if self._on_a_device else (groups, each)
         kernel = self._matrix_product(rows, columns, batch, counted=each if groups > 1 else 0)
         return Work(2.0 * prod(output) * per_output, channels * (per_output + bias), kernel)
+
+    def conv_transpose(
+        self, output: Sequence[int], image: Sequence[int], weights: Sequence[int], *, groups: int, bias: bool = True
+    ) -> Work:
+        """Return a transposed convolution's work: each pixel of the image goes through all weights of its channel.
+
+        Shapes are (N, C, spatial...) and that of the weights (C, channels of the output in a group, spatial...). The
+        kernel is the product that makes the output's pixels.
+        """
+        work = self.conv(output, image[1], weights[2:], groups=groups, bias=bias)
+        return work._replace(flops=2.0 * prod(image) * prod(weights[1:]))
 
     def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
         """Return the work of a product with a matrix of weights."""

@@ -15,22 +15,16 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator
-from workloads.costs import ACTIVATION_FLOPS, Costs, Work
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed
 from workloads.formats.onnx_products import PRODUCTS, Cost, sliding
 from workloads.formats.onnx_tensors import Step, Tensor
-
-
-def _table(rows: Mapping[Any, str]) -> dict[str, Any]:
-    """Return the key of each word."""
-    return {word: key for key, words in rows.items() for word in words.split()}
-
 
 _POOLS: Final = {
     "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
     "GlobalAveragePool": "global_avg", "GlobalLpPool": "global_lp", "GlobalMaxPool": "global_max",
 }  # fmt: skip
 # FLOP per element of the output; those of activations stand in `ACTIVATION_FLOPS`
-_FLOPS: Final[Mapping[str, int]] = _table(
+_FLOPS: Final[Mapping[str, int]] = keyed(
     {
         0: "ConstantOfShape EyeLike OneHot Range Where",
         1: """
@@ -44,16 +38,6 @@ _FLOPS: Final[Mapping[str, int]] = _table(
     }
 )
 _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than they have inputs, but at least one
-# Normalisations and the like: FLOP per element, a block of threads for each row
-_ROWS: Final[Mapping[str, int]] = _table(
-    {
-        2: "Hardmax",
-        4: "LpNormalization RMSNormalization",
-        5: "Softmax",
-        6: "LogSoftmax",
-        8: "GroupNormalization InstanceNormalization LayerNormalization MeanVarianceNormalization",
-    }
-)
 _READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # of other copies only what is written is read
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
 _NAMES: Final = {
@@ -159,7 +143,8 @@ def _rows(step: Step, costs: Costs) -> Cost:
         axis = step.axis(-1, len(shape))
         n_rows = prod(shape) // prod(shape[axis : axis + 1])
     work = costs.rows((n_rows, -(-prod(shape) // n_rows)))
-    return Cost(kind_of(op_type), work._replace(flops=float(prod(shape) * _ROWS[op_type])))
+    kind = kind_of(op_type)
+    return Cost(kind, work._replace(flops=float(prod(shape) * ROW_FLOPS[kind])))
 
 
 def _pool(step: Step, costs: Costs) -> Cost:
@@ -229,9 +214,8 @@ def _view(step: Step, _costs: Costs) -> Cost:
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     dict.fromkeys((*_FLOPS, *_NARY), _elementwise)
-    | dict.fromkeys(_ROWS, _rows)
     | dict.fromkeys(_POOLS, _pool)
-    | _table(
+    | keyed(
         {
             _elementwise: """
                 Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh
@@ -239,6 +223,10 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
             _copy: """
                 Cast CastLike CenterCropPad Compress DepthToSpace Expand Gather GatherElements GatherND Pad
                 ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split TensorScatter Tile Transpose Trilu
+            """,
+            _rows: """
+                GroupNormalization Hardmax InstanceNormalization LayerNormalization LogSoftmax LpNormalization
+                MeanVarianceNormalization RMSNormalization Softmax
             """,
             _view: "Dropout Flatten Identity Reshape Squeeze Unsqueeze",
             _reduce: """

@@ -55,10 +55,6 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
 
 
 def _conv(step: Step, costs: Costs) -> Cost:
-    """Slide a window; transposed, each pixel of the input adds to one of the output.
-
-    The kernel is the product that makes the output's pixels either way.
-    """
     transposed = step.op_type == "ConvTranspose"
     x, w, shape = step.shape_in(0), step.shape_in(_WEIGHTS_AT.get(step.op_type, 1)), step.shape_out()
     groups = step.attributes.get("group", 1)
@@ -68,10 +64,10 @@ def _conv(step: Step, costs: Costs) -> Cost:
     if groups < 1 or w[0] % groups or (read, made) != (x[1], shape[1]):
         raise FormatError(f"{step.where}: weights of shape {w} in {groups} groups do not fit {x[1]} channels")
     attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": made}
-    work = costs.conv(shape, x[1], w[2:], groups=groups)
     if transposed:
-        return Cost("conv_transpose", work._replace(flops=2.0 * prod(x) * prod(w[1:])), attributes)
-    return Cost("deform_conv" if step.op_type == "DeformConv" else "conv", work, attributes)
+        return Cost("conv_transpose", costs.conv_transpose(shape, x, w, groups=groups), attributes)
+    kind = "deform_conv" if step.op_type == "DeformConv" else "conv"
+    return Cost(kind, costs.conv(shape, x[1], w[2:], groups=groups), attributes)
 
 
 def _gemm(step: Step, costs: Costs) -> Cost:

@@ -82,17 +82,14 @@ class Formats:
     """
 
     def __init__(self, dtype: str | None, device: str | Device | None) -> None:
-        self._costs = {dtype or "fp32": Costs(dtype or "fp32", device)}
+        self._costs = Costs(dtype or "fp32", device)
         self._dtype = dtype
-        self._device = device
 
     def costs(self, elem: int) -> Costs:
         """Return the rules of cost for an element type."""
-        real = self._dtype is not None and (elem in _REAL_ELEMENTS or elem not in _ELEMENTS)
-        dtype = (self._dtype if real else None) or _ELEMENTS.get(elem, (0, "fp32"))[1]
-        if dtype not in self._costs:
-            self._costs[dtype] = Costs(dtype, self._device)
-        return self._costs[dtype]
+        if elem not in _ELEMENTS or (self._dtype is not None and elem in _REAL_ELEMENTS):
+            return self._costs
+        return self._costs.of(_ELEMENTS[elem][1])
 
     def nbytes(self, tensor: Tensor) -> float:
         """Return the bytes of a tensor, 0 if its shape or element type is not known."""

@@ -8,8 +8,9 @@ together, so each has one `Call.key`, such as ``"maxpool2d"``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+
+from workloads.costs import keyed
 
 Shape = tuple[int, ...]
 
@@ -70,17 +71,18 @@ def key_of(name: str) -> str:
     return _SAME.get(plain, plain)
 
 
-_SAME: Final = {
-    "iadd": "add", "radd": "add", "isub": "sub", "imul": "mul", "rmul": "mul", "itruediv": "div", "truediv": "div",
-    "maxpool1dwithindices": "maxpool1d", "maxpool2dwithindices": "maxpool2d", "maxpool3dwithindices": "maxpool3d",
-    "nativelayernorm": "layernorm", "nativegroupnorm": "groupnorm", "nativebatchnorm": "batchnorm",
-    "nativebatchnormlegitnotraining": "batchnorm", "cudnnbatchnorm": "batchnorm", "batchnorm1d": "batchnorm",
-    "batchnorm2d": "batchnorm", "batchnorm3d": "batchnorm", "syncbatchnorm": "batchnorm",
-    "instancenorm1d": "instancenorm", "instancenorm2d": "instancenorm", "instancenorm3d": "instancenorm",
-    "fusedrmsnorm": "rmsnorm", "concat": "cat", "concatenate": "cat", "hardtanh": "relu6", "swish": "silu",
-    "rnntanh": "rnn", "rnnrelu": "rnn", "softmax2d": "softmax", "unsafeview": "view", "reshapealias": "view",
-    "tocopy": "to", "imatmul": "matmul", "upsample": "interpolate",
-}  # fmt: skip
+_SAME: Final = keyed(
+    {
+        "add": "iadd radd", "sub": "isub", "mul": "imul rmul", "div": "itruediv truediv", "matmul": "imatmul",
+        "maxpool1d": "maxpool1dwithindices", "maxpool2d": "maxpool2dwithindices", "maxpool3d": "maxpool3dwithindices",
+        "batchnorm": """batchnorm1d batchnorm2d batchnorm3d syncbatchnorm cudnnbatchnorm nativebatchnorm
+                        nativebatchnormlegitnotraining""",
+        "layernorm": "nativelayernorm", "groupnorm": "nativegroupnorm", "rmsnorm": "fusedrmsnorm",
+        "instancenorm": "instancenorm1d instancenorm2d instancenorm3d", "cat": "concat concatenate",
+        "relu6": "hardtanh", "silu": "swish", "rnn": "rnntanh rnnrelu", "softmax": "softmax2d",
+        "view": "unsafeview reshapealias", "to": "tocopy", "interpolate": "upsample",
+    }
+)  # fmt: skip
 
 
 def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,41 +91,34 @@ def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any])
     >>> settings_of("linear", ["x"], {"bias": "b", "weight": "w"})
     {'input': 'x', 'weight': 'w', 'bias': 'b'}
     """
-    known = _PARAMETERS.get(key, ())
+    known = _PARAMETERS.get(key, "").split()
     names = [*known, *(f"argument {i}" for i in range(len(known), len(arguments)))]
     given = dict(zip(names, arguments, strict=False)) | dict(keywords)
     return {name: given[name] for name in (*known, *given) if name in given}
 
 
-_CONV: Final = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-_CONV_TRANSPOSE: Final = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-_MAX_POOL: Final = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
-_AVG_POOL: Final = ("input", "kernel_size", "stride", "padding", "ceil_mode")
-_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {f"conv{d}d": _CONV for d in (1, 2, 3)}
-    | {f"convtranspose{d}d": _CONV_TRANSPOSE for d in (1, 2, 3)}
-    | {f"maxpool{d}d": _MAX_POOL for d in (1, 2, 3)}
-    | {f"avgpool{d}d": _AVG_POOL for d in (1, 2, 3)}
-    | {
-        "cat": ("tensors", "dim"),
-        "stack": ("tensors", "dim"),
-        "softmax": ("input", "dim"),
-        "logsoftmax": ("input", "dim"),
-        "groupnorm": ("input", "num_groups"),
-        "layernorm": ("input", "normalized_shape"),
-        "rmsnorm": ("input", "normalized_shape"),
-        "einsum": ("equation",),
-        "linear": ("input", "weight", "bias"),
-        "embedding": ("input", "weight"),
-        "batchnorm": ("input", "running_mean", "running_var", "weight", "bias"),
-        "scaleddotproductattention": ("query", "key", "value"),
-        "matmul": ("input", "other"),
-        "bmm": ("input", "mat2"),
-        "mm": ("input", "mat2"),
-        "addmm": ("input", "mat1", "mat2"),
-        "baddbmm": ("input", "batch1", "batch2"),
+_PARAMETERS: Final = keyed(
+    {
+        "input weight bias stride padding dilation groups": "conv1d conv2d conv3d",
+        "input weight bias stride padding output_padding groups dilation":
+            "convtranspose1d convtranspose2d convtranspose3d",
+        "input kernel_size stride padding dilation ceil_mode": "maxpool1d maxpool2d maxpool3d",
+        "input kernel_size stride padding ceil_mode": "avgpool1d avgpool2d avgpool3d",
+        "tensors dim": "cat stack",
+        "input dim": "softmax logsoftmax",
+        "input num_groups": "groupnorm",
+        "input normalized_shape": "layernorm rmsnorm",
+        "equation": "einsum",
+        "input weight bias": "linear",
+        "input weight": "embedding",
+        "input running_mean running_var weight bias": "batchnorm",
+        "query key value": "scaleddotproductattention",
+        "input other": "matmul",
+        "input mat2": "bmm mm",
+        "input mat1 mat2": "addmm",
+        "input batch1 batch2": "baddbmm",
     }
-)
+)  # fmt: skip
 
 
 def _words(text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from workloads.costs import ACTIVATION_FLOPS, Costs, Work
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed
 from workloads.formats.torch_calls import (
     COPIED_IF_SCATTERED,
     ELEMENTWISE,
@@ -22,11 +22,11 @@ COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "l
 """Kinds whose intensity is "compute" on no device in particular."""
 
 _NOTHING: Final = Work(0.0, 0, None)
-_SOFTMAX_FLOPS: Final = 5  # per element, as of `Network.softmax`
-_NORM_FLOPS: Final = 8  # per element, as of `Network.layer_norm`
 _POOL = re.compile(r"(adaptive)?(max|avg)pool([123])d")
 _BY_KEY: Final = VIEWS | REDUCTIONS | ELEMENTWISE | FILLS | MOVES
-_ACTIVATIONS: Final = {kind.replace("_", ""): kind for kind in ACTIVATION_FLOPS}
+_FLOPS: Final = {"batch_norm": 2, **ACTIVATION_FLOPS}
+_KINDS: Final = {kind.replace("_", ""): kind for kind in _FLOPS}
+_CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
 
 
 class Cost(NamedTuple):
@@ -46,9 +46,9 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
     if key in VIEWS and not _copies(call):
         return Cost("dropout" if "drop" in key else key, _NOTHING, nbytes=0.0)
     shape = call.output.shape
-    if key in _ACTIVATIONS:
-        kind = _ACTIVATIONS[key]
-        return Cost(kind, costs.elementwise(shape, flops=ACTIVATION_FLOPS[kind]))
+    if key in _KINDS:
+        kind = _KINDS[key]
+        return Cost(kind, costs.elementwise(shape, flops=_FLOPS[kind]))
     if _POOL.fullmatch(key):
         return _pool(call, costs)
     if key in REDUCTIONS and (len(call.operands) == 1 or key not in ELEMENTWISE):
@@ -65,7 +65,7 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
 
 def is_known(key: str) -> bool:
     """Say whether there is a rule for the operations of a key."""
-    return key in _RULES or key in _ACTIVATIONS or key in _BY_KEY or _POOL.fullmatch(key) is not None
+    return key in _RULES or key in _KINDS or key in _BY_KEY or _POOL.fullmatch(key) is not None
 
 
 def unknown(call: Call, costs: Costs) -> Cost:
@@ -81,25 +81,21 @@ def _copies(call: Call) -> bool:
 def _move(call: Call, costs: Costs) -> Cost:
     """Make a copy, which reads what it writes; a cast to the format there is already is none."""
     read, out = call.operands[0] if call.operands else call.output, call.output
-    if call.key in ("to", "type", "typeas", "float", "half", "bfloat16", "double") and read.dtype == out.dtype:
+    if call.key in _CASTS and read.dtype == out.dtype:
         return Cost("view", _NOTHING, nbytes=0.0)
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None)
     nbytes = float(out.n * read.width) + out.nbytes + indices
-    kind = "copy" if call.key in VIEWS or call.key in ("clone", "to", "type", "typeas") else call.key
+    kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
     return Cost(kind, costs.elementwise(out.shape), nbytes=nbytes)
 
 
 def _conv(call: Call, costs: Costs) -> Cost | None:
-    if len(call.operands) < 2 or len(call.operands[1].shape) < 3:
-        return None
     x, weight = call.operands[:2]
-    n_axes = len(weight.shape) - 2
-    window = weight.shape[2:]
-    settings = call.settings
-    transposed = call.key.startswith("convtranspose") or settings.get("transposed") is True
-    output = _batched(call.output.shape, n_axes)
-    in_channels = _batched(x.shape, n_axes)[1]
-    groups = settings.get("groups", 1)
+    n_axes, window, settings = len(weight.shape) - 2, weight.shape[2:], call.settings
+    if n_axes < 1:
+        return None
+    output, image = _batched(call.output.shape, n_axes), _batched(x.shape, n_axes)
+    groups, bias = settings.get("groups", 1), len(call.operands) > 2
     attributes = {
         "kernel": window,
         "stride": _per_axis(settings.get("stride", 1), n_axes),
@@ -110,32 +106,29 @@ def _conv(call: Call, costs: Costs) -> Cost | None:
     dilation = _per_axis(settings.get("dilation", 1), n_axes)
     if dilation != (1,) * n_axes:
         attributes["dilation"] = dilation
-    bias = len(call.operands) > 2
-    work = costs.conv(output, in_channels, window, groups=groups, bias=bias)
-    if not transposed:
-        return Cost("conv", work, attributes)
-    # each pixel that is read goes through all the weights of its channel
-    flops = 2.0 * prod(_batched(x.shape, n_axes)) * weight.shape[1] * prod(window)
-    return Cost("conv_transpose", work._replace(flops=flops), attributes | {"bias": bias})
+    if call.key.startswith("convtranspose") or settings.get("transposed") is True:
+        work = costs.conv_transpose(output, image, weight.shape, groups=groups, bias=bias)
+        return Cost("conv_transpose", work, attributes | {"bias": bias})
+    return Cost("conv", costs.conv(output, image[1], window, groups=groups, bias=bias), attributes)
 
 
 def _linear(call: Call, costs: Costs) -> Cost:
-    features, out = call.operands[0].shape[-1], call.output.shape[-1:]
     bias = len(call.operands) > 2
-    rows = call.output.n // prod(out)
-    attributes = {"in_features": features, "out_features": prod(out), "bias": bias}
-    return Cost("linear", costs.linear(rows, features, prod(out), bias=bias), attributes)
+    return _by_weights(call, costs, call.operands[0].shape[-1], prod(call.output.shape[-1:]), bias=bias)
 
 
-def _product(call: Call, costs: Costs) -> Cost | None:
+def _by_weights(call: Call, costs: Costs, k: int, n: int, *, bias: bool) -> Cost:
+    attributes = {"in_features": k, "out_features": n, "bias": bias}
+    return Cost("linear", costs.linear(call.output.n // n, k, n, bias=bias), attributes)
+
+
+def _product(call: Call, costs: Costs) -> Cost:
     """Make a product of matrices; with a matrix of weights on the right it is "linear"."""
     a, b = call.operands[-2:]
     k = a.shape[-1]
     if b.is_weight and len(b.shape) == 2 and not a.is_weight:
         bias = len(call.operands) > 2 and call.operands[0].is_weight
-        n = b.shape[1]
-        attributes = {"in_features": k, "out_features": n, "bias": bias}
-        return Cost("linear", costs.linear(call.output.n // n, k, n, bias=bias), attributes)
+        return _by_weights(call, costs, k, b.shape[1], bias=bias)
     n = b.shape[-1] if len(b.shape) > 1 else 1
     m = a.shape[-2] if len(a.shape) > 1 else 1
     return Cost("matmul", costs.matmul(max(1, call.output.n // (m * n)), m, k, n))
@@ -164,7 +157,7 @@ def _attention(call: Call, costs: Costs) -> Cost | None:
 
 def _scores(costs: Costs, batch: int, m: int, n: int, depth: int, width: int) -> Cost:
     work = costs.matmul(batch, m, depth + width, n)
-    softmax = float(_SOFTMAX_FLOPS * batch * m * n)
+    softmax = float(ROW_FLOPS["softmax"] * batch * m * n)
     return Cost("attention", Work(work.flops + softmax, 0, costs.matmul(batch, m, n, width).kernel))
 
 
@@ -197,28 +190,21 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
     return Cost(call.key, Work(flops, 0, kernel), attributes)
 
 
-def _batch_norm(call: Call, costs: Costs) -> Cost:
-    return Cost("batch_norm", costs.elementwise(call.output.shape, flops=2))
-
-
 def _row_norm(call: Call, costs: Costs) -> Cost:
     """Make a normalisation over the last axes, or over the channels of each group."""
     shape, kind = call.output.shape, {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}.get(call.key, "group_norm")
     if kind == "group_norm":
-        groups = call.settings.get("num_groups", shape[1] if len(shape) > 1 else 1)
-        rows = shape[0] * groups
+        rows = shape[0] * call.settings.get("num_groups", shape[1] if len(shape) > 1 else 1)
     else:
-        normalized = call.settings.get("normalized_shape") or shape[-1:]
-        over = (normalized,) if isinstance(normalized, int) else tuple(normalized)
-        rows = call.output.n // prod(over)
-    flops = _NORM_FLOPS // 2 if kind == "rms_norm" else _NORM_FLOPS
-    return Cost(kind, costs.rows((rows, call.output.n // max(1, rows)), flops=flops))
+        over = call.settings.get("normalized_shape") or shape[-1:]
+        rows = call.output.n // (over if isinstance(over, int) else prod(over))
+    return Cost(kind, costs.rows((rows, call.output.n // max(1, rows)), flops=ROW_FLOPS[kind]))
 
 
 def _softmax(call: Call, costs: Costs) -> Cost:
     shape, axis = call.output.shape or (1,), call.settings.get("dim")
     length = shape[axis if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1]
-    return Cost("softmax", costs.rows((call.output.n // length, length), flops=_SOFTMAX_FLOPS))
+    return Cost("softmax", costs.rows((call.output.n // length, length), flops=ROW_FLOPS["softmax"]))
 
 
 def _embedding(call: Call, costs: Costs) -> Cost:
@@ -230,34 +216,33 @@ def _embedding(call: Call, costs: Costs) -> Cost:
 
 def _concat(call: Call, costs: Costs) -> Cost:
     axis = call.settings.get("dim", 0)
-    n_axes = len(call.output.shape)
-    where = axis + n_axes if isinstance(axis, int) and axis < 0 else axis
-    return Cost("concat", costs.elementwise(call.output.shape), {"axis": where})
+    if isinstance(axis, int) and axis < 0:
+        axis += len(call.output.shape)
+    return Cost("concat", costs.elementwise(call.output.shape), {"axis": axis})
 
 
 def _pool(call: Call, costs: Costs) -> Cost | None:
     found = _POOL.fullmatch(call.key)
     if found is None or not call.operands:
         return None
-    adaptive, pool, axes = found.groups()
-    n_axes = int(axes)
-    output, settings = call.output.shape, call.settings
-    attributes: dict[str, Any] = {"pool": pool}
+    (adaptive, pool, axes), settings, output = found.groups(), call.settings, call.output.shape
+    n_axes, stride, padding = int(axes), settings.get("stride"), settings.get("padding", 0)
     if adaptive:
-        before, after = call.operands[0].shape[-n_axes:], output[-n_axes:]
-        window = tuple(-(-a // b) for a, b in zip(before, after, strict=True))
-        if after == (1,) * n_axes:
-            attributes = {"pool": f"global_{pool}", "kernel": window}
-            attributes |= {"stride": (1,) * n_axes, "padding": (0,) * n_axes}
-        else:
-            step = tuple(a // b for a, b in zip(before, after, strict=True))
-            attributes |= {"kernel": window, "stride": step, "padding": (0,) * n_axes}
+        sizes = list(zip(call.operands[0].shape[-n_axes:], output[-n_axes:], strict=True))
+        window: Any = tuple(-(-before // after) for before, after in sizes)
+        whole = output[-n_axes:] == (1,) * n_axes
+        pool, padding = f"global_{pool}" if whole else pool, 0
+        stride = 1 if whole else tuple(before // after for before, after in sizes)
     else:
         window = _per_axis(settings.get("kernel_size", 1), n_axes)
-        attributes |= {"kernel": window, "stride": _per_axis(settings.get("stride") or window, n_axes)}
-        attributes["padding"] = _per_axis(settings.get("padding", 0), n_axes)
-        if settings.get("ceil_mode"):
-            attributes["ceil_mode"] = True
+    attributes = {
+        "pool": pool,
+        "kernel": window,
+        "stride": _per_axis(stride or window, n_axes),
+        "padding": _per_axis(padding, n_axes),
+    }
+    if settings.get("ceil_mode") and not adaptive:
+        attributes["ceil_mode"] = True
     return Cost("pool", costs.pool(output, window), attributes)
 
 
@@ -275,25 +260,22 @@ def _per_axis(value: Any, n_axes: int) -> Any:
 
 
 _RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(
-    {f"conv{d}d": _conv for d in (1, 2, 3)}
-    | {f"convtranspose{d}d": _conv for d in (1, 2, 3)}
-    | dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addbmm"), _product)
-    | dict.fromkeys(("layernorm", "rmsnorm", "groupnorm", "instancenorm", "localresponsenorm"), _row_norm)
-    | dict.fromkeys(("lstm", "gru", "rnn"), _recurrent)
-    | {
-        "convolution": _conv,
-        "linear": _linear,
-        "einsum": _einsum,
-        "scaleddotproductattention": _attention,
-        "scaleddotproductflashattention": _attention,
-        "scaleddotproductflashattentionforcpu": _attention,
-        "scaleddotproductefficientattention": _attention,
-        "multiheadattention": _multihead,
-        "batchnorm": _batch_norm,
-        "softmax": _softmax,
-        "logsoftmax": _softmax,
-        "embedding": _embedding,
-        "cat": _concat,
-        "stack": _concat,
-    }
+    keyed(
+        {
+            _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
+            _product: "matmul mm bmm mv dot addmm baddbmm addbmm",
+            _row_norm: "layernorm rmsnorm groupnorm instancenorm localresponsenorm",
+            _recurrent: "lstm gru rnn",
+            _linear: "linear",
+            _einsum: "einsum",
+            _attention: """
+                scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
+                scaleddotproductefficientattention
+            """,
+            _multihead: "multiheadattention",
+            _softmax: "softmax logsoftmax",
+            _embedding: "embedding",
+            _concat: "cat stack",
+        }
+    )
 )

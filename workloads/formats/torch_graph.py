@@ -4,7 +4,9 @@ Nothing here imports PyTorch: a node, a module and a tensor are what they are gi
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final
 
@@ -62,7 +64,7 @@ def graph_of(
     """
     if granularity not in GRANULARITIES:
         raise GraphError(f"{name}: granularity must be 'unit' or 'operator', not {granularity!r}")
-    importer = _Importer(name, values, weights, modules, device)
+    importer = _Importer(name, values, weights, modules, Costs(device=device))
     for node in nodes:
         importer.read(node)
     importer.warn()
@@ -72,33 +74,27 @@ def graph_of(
     return graph if include_io else without_io(graph)
 
 
+@dataclass
 class _Importer:
     """The operators and edges of the nodes read so far."""
 
-    def __init__(
-        self,
-        name: str,
-        values: Mapping[Any, Any],
-        weights: Mapping[Any, Any],
-        modules: Mapping[str, Any],
-        device: str | Device | None,
-    ) -> None:
-        self.operators: list[Operator] = []
-        self.edges: list[Edge] = []
-        self._name = name
-        self._modules = modules
-        self._values = values
-        self._costs = {"fp32": Costs("fp32", device)}
-        self._device = device
-        self._unknown: dict[str, int] = {}
-        self._made: dict[Any, tuple[Operand, ...]] = {}  # what each node makes, once: of a split all parts read it
-        self._weights: dict[Any, tuple[Operand, ...]] = {}
-        for node, tensor in weights.items():
-            self._weights[node] = self._operands(node, tensor, is_weight=True)
+    name: str
+    values: Mapping[Any, Any]
+    given_weights: Mapping[Any, Any]
+    modules: Mapping[str, Any]
+    costs: Costs
+    operators: list[Operator] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+    made: dict[Any, tuple[Operand, ...]] = field(default_factory=dict)  # what each node makes, weights too
+
+    def __post_init__(self) -> None:
+        self.weights = set(self.given_weights)
+        self.made.update({node: self._operands(node, self.given_weights[node], True) for node in self.given_weights})
 
     def read(self, node: Any) -> None:
         """Add what a node stands for."""
-        if node in self._weights:
+        if node in self.weights:
             return
         outputs = tuple(x for x in self._made_by(node) if x.n)
         if node.op in ("placeholder", "output"):
@@ -108,28 +104,27 @@ class _Importer:
             return
         call = self._call(node, outputs)
         if call.key in VIEWS and call.operands and all(x.is_weight for x in call.operands) and outputs:
-            self._weights[node] = tuple(x._replace(is_weight=True) for x in outputs)
+            self.weights.add(node)
+            self.made[node] = tuple(x._replace(is_weight=True) for x in outputs)
             return
         self._link(node, outputs, call.key)
         self._add(node, call)
 
     def warn(self) -> None:
         """Say once which operations were not known."""
-        if self._unknown:
-            listed = ", ".join(f"{key} ({n})" for key, n in self._unknown.items())
-            n = sum(self._unknown.values())
-            _logger.warning(
-                "%s: %d operators of unknown kinds count their bytes and no FLOP: %s", self._name, n, listed
-            )
+        if self.unknown:
+            listed = ", ".join(f"{key} ({n})" for key, n in self.unknown.items())
+            n = self.unknown.total()
+            _logger.warning("%s: %d operators of unknown kinds count their bytes and no FLOP: %s", self.name, n, listed)
 
     def _call(self, node: Any, outputs: tuple[Operand, ...]) -> Call:
         if node.op != "call_module":
             key, settings = self._function(node)
             return Call(key, self._reads(_read_by(settings), node, outputs), outputs, settings)
-        module = self._modules[node.target]
+        module = self.modules[node.target]
         settings = {key: getattr(module, key) for key in _MODULE_SETTINGS if hasattr(module, key)}
         buffers = (x for x in module.buffers() if x.dim() and x.is_floating_point())
-        weights = self._operands(node, [*module.parameters(), *buffers], is_weight=True)
+        weights = self._operands(node, [*module.parameters(), *buffers], True)
         operands = self._reads(_read_by((node.args, node.kwargs)), node, outputs)
         return Call(_module_key(module), (*operands, *weights), outputs, settings)
 
@@ -137,7 +132,7 @@ class _Importer:
         """Return the key of a function or method, and its arguments by name."""
         target = node.target
         key = key_of(target if isinstance(target, str) else _function_name(target))
-        if key == "getitem" and any(_tensors(self._values.get(index)) for index in _read_by(node.args[1:])):
+        if key == "getitem" and any(_tensors(self.values.get(index)) for index in _read_by(node.args[1:])):
             key = "index"  # elements picked by a tensor: a copy, where numbers and slices make a view
         schema = getattr(target, "_schema", None)
         if schema is None:
@@ -151,19 +146,15 @@ class _Importer:
             self.operators.append(Operator(node.name, call.key, time=0.0))
             return
         dtype = next((x.dtype for x in (*call.outputs, *call.operands) if x.dtype), "fp32")
-        if dtype not in self._costs:
-            self._costs[dtype] = Costs(dtype, self._device)
-        costs = self._costs[dtype]
+        costs = self.costs.of(dtype)
         cost = self._cost(node, call, costs)
         weight_nbytes = sum(x.nbytes for x in call.weights) if cost.work.kernel else 0.0
         read = [x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight]
-        nbytes = cost.nbytes
-        if nbytes is None:
-            nbytes = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
-        kernel = cost.work.kernel
+        everything = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
+        nbytes, kernel = everything if cost.nbytes is None else cost.nbytes, cost.work.kernel
         if kernel is not None and kernel.blocks > LARGEST_GRID:
             raise GraphError(
-                f"{self._name}: {node.name}: {kernel.blocks} thread blocks are more than a grid can have; use "
+                f"{self.name}: {node.name}: {kernel.blocks} thread blocks are more than a grid can have; use "
                 "smaller example inputs"
             )
         self.operators.append(
@@ -188,17 +179,17 @@ class _Importer:
         try:
             found = cost_of(call, costs)
         except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError):
-            _logger.debug("%s: %s: unexpected use of %s", self._name, node.name, call.key, exc_info=True)
+            _logger.debug("%s: %s: unexpected use of %s", self.name, node.name, call.key, exc_info=True)
             found = None
         if found is not None:
             return found
-        self._unknown[call.key] = self._unknown.get(call.key, 0) + 1
+        self.unknown[call.key] += 1
         return unknown(call, costs)
 
     def _link(self, node: Any, outputs: tuple[Operand, ...], key: str = "") -> None:
         """Add an edge for each operator that a node reads, in the order of its arguments."""
         for i, producer in enumerate(node.all_input_nodes):
-            if producer in self._weights:
+            if producer in self.weights:
                 continue
             sizes_only = (key in SIZES_ONLY and i > 0) or (not outputs and node.op != "output")
             nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
@@ -215,13 +206,11 @@ class _Importer:
 
     def _made_by(self, node: Any) -> tuple[Operand, ...]:
         """Return the tensors that a node makes, or the weights that it stands for."""
-        if node in self._weights:
-            return self._weights[node]
-        if node not in self._made:
-            self._made[node] = self._operands(node, self._values.get(node))
-        return self._made[node]
+        if node not in self.made:  # of a split all parts read it
+            self.made[node] = self._operands(node, self.values.get(node), False)
+        return self.made[node]
 
-    def _operands(self, node: Any, value: Any, *, is_weight: bool = False) -> tuple[Operand, ...]:
+    def _operands(self, node: Any, value: Any, is_weight: bool) -> tuple[Operand, ...]:
         return tuple(
             Operand(
                 self._sizes(node, tensor),
@@ -239,7 +228,7 @@ class _Importer:
             if type(size) is not int:
                 what = "input" if node.op == "placeholder" else "operator"
                 raise GraphError(
-                    f"{self._name}: {what} {node.name!r} has no fixed size on axis {axis} (it is {size}); give "
+                    f"{self.name}: {what} {node.name!r} has no fixed size on axis {axis} (it is {size}); give "
                     "example inputs of the sizes to schedule for (--shape on the command line)"
                 )
         return tuple(tensor.shape)
