@@ -43,11 +43,11 @@ def test_functions_of_the_caller_and_what_they_raise():
 )
 def test_a_scheduler_at_an_address_that_is_lost(monkeypatch, end, text):
     """It, or its workers, end after the first rows, and are not waited for long."""
-    for name, seconds in {"_PATIENCE": 2, "_COUNT_AGAIN": 0.2}.items():
+    for name, seconds in {"_PATIENCE": 2, "_GONE": 2, "_COUNT_AGAIN": 0.2}.items():
         monkeypatch.setattr(cluster, name, seconds)
     kept = []
     with served(2) as (local, pool):
-        assert pool.workers == 4  # two batches for each thread
+        assert pool.workers == 2
 
         def keep(rows):
             kept.extend(rows)

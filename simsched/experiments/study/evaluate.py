@@ -1,10 +1,9 @@
 """From what a row is of to the row: makes the graph, schedules it, simulates the schedule. Runs in workers."""
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,7 +15,7 @@ from simsched.base.jit import running_time
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, call_within
-from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
+from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 from simsched.experiments.study.targets import make_target
 from simsched.model.calibrated import Target, upon
@@ -49,42 +48,12 @@ def _require_importable(scheduler: str) -> None:
 
 
 @dataclass(slots=True)
-class _Measured:
-    """A graph as measured on a target, and what rows of it are measured by."""
-
-    yardstick: Yardstick
-    serial_us: float
-
-
-@dataclass(slots=True)
 class _Instance:
-    """A graph with its digest, and as measured on each target, by digest of the target."""
+    """A graph with its digest; and for each target, by digest, what rows are measured by and all times added up."""
 
     graph: OpGraph
     digest: str
-    on: dict[str, _Measured] = field(default_factory=dict)
-
-
-class _Kept:
-    """The last few values made, by key: rows of one unit that come in several batches share a graph."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the value of a key, made now if it is not kept."""
-        found = self._values.pop(key, None)
-        if found is None:
-            found = make()
-        self._values[key] = found
-        while len(self._values) > self._most:
-            self._values.popitem(last=False)
-        return found
-
-
-_instances = _Kept(_GRAPHS_KEPT)
-_targets = _Kept(_TARGETS_KEPT)
+    on: dict[str, tuple[Yardstick, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,35 +119,39 @@ class Evaluate:
 
     def _fill(self, spec: RowSpec, row: Row) -> bool:
         """Fill a row as far as it goes; return whether it is a new one."""
-        target, target_name = self._target(spec.cluster)
-        instance = self._instance(spec)
+        target, target_name = _target(self, tuple(spec.cluster.items()))
+        instance = _instance(self, spec.unit, tuple(spec.workload.items()), spec.root, spec.instance)
         row["key"] = row_key(spec, self.version, instance.digest, target_name)
         if row["key"] == spec.known:
             return False
         row |= {"graph": instance.digest, "ops": len(instance.graph), "edges": len(instance.graph.src)}
         measured = instance.on.get(target_name)
         if measured is None:
-            measured = instance.on[target_name] = _measure(instance.graph, target)
-        row |= _results(spec, measured)
+            graph, cluster = upon(target, instance.graph)
+            serial_us = float(operator_times(graph, cluster.devices[0]).sum())
+            measured = instance.on[target_name] = Yardstick(graph, target), serial_us
+        row |= _results(spec, *measured)
         return True
 
-    def _target(self, point: Point) -> tuple[Target, str]:
-        def make() -> tuple[Target, str]:
-            target = make_target(point, self.folder)
-            return target, target_digest(target)
 
-        found: tuple[Target, str] = _targets.get((self.run, tuple(point.items())), make)
-        return found
+@lru_cache(_TARGETS_KEPT)
+def _target(make: Evaluate, point: tuple[tuple[str, Any], ...]) -> tuple[Target, str]:
+    target = make_target(dict(point), make.folder)
+    return target, target_digest(target)
 
-    def _instance(self, spec: RowSpec) -> _Instance:
-        def make() -> _Instance:
-            parameters = dict(spec.workload)
-            kind = file_or_kind(parameters.pop("kind"), self.folder)
-            graph = self.load(kind, **{"seed": seed_of(spec.root, spec.instance, GRAPH), **parameters})
-            return _Instance(graph, graph_digest(graph))
 
-        found: _Instance = _instances.get((self.run, spec.unit), make)
-        return found
+@lru_cache(_GRAPHS_KEPT)  # rows of one unit that come in several batches share a graph
+def _instance(
+    make: Evaluate,
+    unit: str,  # noqa: ARG001 - tells 1 from 1.0
+    workload: tuple[tuple[str, Any], ...],
+    root: int,
+    instance: int,
+) -> _Instance:
+    parameters = dict(workload)
+    kind = file_or_kind(parameters.pop("kind"), make.folder)
+    graph = make.load(kind, **{"seed": seed_of(root, instance, GRAPH), **parameters})
+    return _Instance(graph, graph_digest(graph))
 
 
 def _names_a_file(spec: RowSpec) -> bool:
@@ -194,14 +167,9 @@ def _is_path(kind: str) -> bool:
     return bool(Path(kind).suffix) or Path(kind).name != kind
 
 
-def _measure(graph: OpGraph, target: Target) -> _Measured:
-    measured, cluster = upon(target, graph)
-    return _Measured(Yardstick(measured, target), float(operator_times(measured, cluster.devices[0]).sum()))
-
-
-def _results(spec: RowSpec, measured: _Measured) -> Row:
+def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     """Return the columns of results and of wall times."""
-    scheduler, options, yardstick = spec.choice.scheduler, dict(spec.choice.options), measured.yardstick
+    scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
     _require_importable(scheduler)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
@@ -215,7 +183,7 @@ def _results(spec: RowSpec, measured: _Measured) -> Row:
     results = row_of("", found, yardstick.sequential(conditions, itself))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = found.bound_us
-    row["estimate_speedup"] = measured.serial_us / plan.estimate if plan.estimate else None
+    row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
     row["stages"] = _n_stages(plan)
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Final
 
@@ -12,18 +12,14 @@ from simsched.model.lowering.lowering import OPTIONS
 
 Value = str | int | float | bool
 Table = dict[str, Any]
+Rule = tuple[Callable[[Any], bool], str]  # whether a value holds, and what it must be
 
 _MOST_BITS: Final = 128  # of whole numbers
 _MOST_SECONDS: Final = 10_000_000
-ENGINES: Final = ("compiled", "reference")
 NESTED: Final = ("device", "links")  # tables inside
-CLUSTER_FIELDS: Final = ("gpu", "gpus", "link", "gpus_per_node", "file", "overheads", *NESTED)
-SIMULATION_FIELDS: Final = ("engine", "jitter", "samples", "threads", "transfers", "events", "bound")
-EXECUTION_FIELDS: Final = ("time_limit",)
 SIMULATION_DEFAULTS: Final[Mapping[str, Value]] = {
     "engine": "compiled", "threads": "device", "transfers": "async", "bound": True,
 }  # fmt: skip
-_CHOICES: Final[Mapping[str, Sequence[str]]] = {"engine": ENGINES, **OPTIONS}
 
 
 def known_only(source: str, table: Mapping[str, Any], known: Sequence[str], of: str = "") -> None:
@@ -57,17 +53,13 @@ def swept(source: str, field: str, given: Any) -> Any:
     if isinstance(given, list | tuple):
         if not given:
             raise StudyError(f"{source}: {field} is an empty list; give at least one value, or leave it out")
-        found = [list(map(_checked(source, field), v)) if isinstance(v, list | tuple) else _value(source, field, v)
-                 for v in given]  # fmt: skip
+        found = [[_value(source, field, each) for each in v] if isinstance(v, list | tuple)
+                 else _value(source, field, v) for v in given]  # fmt: skip
         value, times = Counter(map(json.dumps, found)).most_common(1)[0]
         if times > 1:
             raise StudyError(f"{source}: {field} has {value} twice, so its rows would count twice; remove one")
         return found
     return _value(source, field, given)
-
-
-def _checked(source: str, field: str) -> Any:
-    return lambda value: _value(source, field, value)
 
 
 def _value(source: str, field: str, given: Any) -> Any:
@@ -97,59 +89,34 @@ def workload_table(source: str, given: Mapping[str, Any]) -> Table:
     """Return a ``[workload]`` as checked."""
     if "kind" not in given:
         raise StudyError(f"{source}: [workload] has no 'kind'; give a random family, a network or a file")
-    table = {key: swept(source, f"{key!r} of [workload]", value) for key, value in given.items()}
-    bad = next((kind for kind in values(table, "kind") if not isinstance(kind, str) or not kind), None)
-    if bad is not None:
-        raise StudyError(f"{source}: 'kind' of [workload] must be a text such as \"layered\", not {bad!r}")
-    return table
+    return _checked(source, "workload", given, {"kind": (_is_text, 'a text such as "layered"')})
 
 
 def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
     """Return a ``[cluster]`` as checked: a preset, or a file."""
     from simsched.model.cluster import DEVICES, LINKS
 
-    known_only(source, given, CLUSTER_FIELDS, " of [cluster]")
-    table: Table = {}
-    for key, value in given.items():
-        if key not in NESTED:
-            table[key] = swept(source, f"{key!r} of [cluster]", value)
-            continue
-        if not isinstance(value, Mapping):
-            raise StudyError(f"{source}: {key!r} of [cluster] must be a table such as {{launch = 0.0}}, not {value!r}")
-        require_names(source, f"'{key}'", value)
-        table[key] = {name: swept(source, f"'{key}.{name}' of [cluster]", v) for name, v in value.items()}
-    if ("gpu" in table) == ("file" in table):
+    known_only(source, given, _CLUSTER, " of [cluster]")
+    if ("gpu" in given) == ("file" in given):
         raise StudyError(f"{source}: [cluster] needs either 'gpu', a preset, or 'file', a cluster or calibration")
-    if "file" in table:
-        preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in table), None)
-        if preset is not None:
-            raise StudyError(f"{source}: {preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
-    else:
-        table.setdefault("gpus", 1)
+    preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in given and "file" in given), None)
+    if preset is not None:
+        raise StudyError(f"{source}: {preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
+    table = _checked(source, "cluster", given, _CLUSTER)
     for key, known in (("gpu", DEVICES), ("link", LINKS)):
-        asked = values(table, key) if key in table else []
-        unknown = next((name for name in asked if not isinstance(name, str) or name not in known), None)
+        unknown = next((name for name in values(table, key) if name not in known), None) if key in table else None
         if unknown is not None:
-            raise StudyError(f"{source}: {UnknownNameError(key, str(unknown), list(known))}")
-    _each(source, "cluster", table, "overheads", lambda v: isinstance(v, bool), "true or false")
-    _each(source, "cluster", table, "file", lambda v: isinstance(v, str) and v, "the path of a file")
-    for key in ("gpus", "gpus_per_node"):
-        _each(source, "cluster", table, key, lambda v: is_count(v, 1), "a whole number of at least 1")
-    return table
+            raise StudyError(f"{source}: {UnknownNameError(key, unknown, list(known))}")
+    return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
 
 
 def simulation_table(source: str, given: Any) -> Table:
     """Return the ``[simulation]`` as checked, defaults written out."""
     if not isinstance(given, Mapping):
         raise StudyError(f"{source}: 'simulation' must be a table, [simulation]")
-    known_only(source, given, SIMULATION_FIELDS, " of [simulation]")
+    known_only(source, given, _SIMULATION, " of [simulation]")
     full = {**SIMULATION_DEFAULTS, **given}
-    table = {key: swept(source, f"{key!r} of [simulation]", full[key]) for key in SIMULATION_FIELDS if key in full}
-    for key, known in _CHOICES.items():
-        _each(source, "simulation", table, key, lambda v, known=known: v in known, f"one of: {', '.join(known)}")
-    _each(source, "simulation", table, "bound", lambda v: isinstance(v, bool), "true or false")
-    _each(source, "simulation", table, "samples", lambda v: is_count(v, 1), "a whole number of at least 1")
-    _each(source, "simulation", table, "jitter", _is_amount, "a number of at least 0, such as 0.02")
+    table = _checked(source, "simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
     if "samples" in table and "jitter" not in table:
         raise StudyError(f"{source}: [simulation] has 'samples' but no 'jitter', so all would be alike; give one")
     if "samples" in table and "reference" in values(table, "engine"):
@@ -161,7 +128,7 @@ def execution_table(source: str, given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
     if not isinstance(given, Mapping):
         raise StudyError(f"{source}: 'execution' must be a table, [execution]")
-    known_only(source, given, EXECUTION_FIELDS, " of [execution]")
+    known_only(source, given, ("time_limit",), " of [execution]")
     limit = given.get("time_limit")
     if limit is not None and not (_is_amount(limit) and 0 < limit <= _MOST_SECONDS):
         raise StudyError(
@@ -171,12 +138,58 @@ def execution_table(source: str, given: Any) -> Table:
     return {key: value for key, value in given.items() if value is not None}
 
 
+def _checked(source: str, name: str, given: Mapping[str, Any], rules: Mapping[str, Rule]) -> Table:
+    """Return a table whose fields may be swept, each value as its rule says; tables inside have none."""
+    table: Table = {}
+    for key, value in given.items():
+        if key in NESTED and name == "cluster":
+            if not isinstance(value, Mapping):
+                raise StudyError(
+                    f"{source}: {key!r} of [{name}] must be a table such as {{launch = 0.0}}, not {value!r}"
+                )
+            require_names(source, f"'{key}'", value)
+            table[key] = {inner: swept(source, f"'{key}.{inner}' of [{name}]", v) for inner, v in value.items()}
+            continue
+        table[key] = swept(source, f"{key!r} of [{name}]", value)
+        holds, phrase = rules.get(key, (_anything, ""))
+        for each in values(table, key):
+            if not holds(each):
+                raise StudyError(f"{source}: {key!r} of [{name}] must be {phrase}, not {each!r}")
+    return table
+
+
+def _anything(value: Any) -> bool:  # noqa: ARG001 - whatever it is
+    return True
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
+    return is_count(value, 1)
+
+
 def _is_amount(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _each(source: str, name: str, table: Table, key: str, holds: Any, phrase: str) -> None:
-    """Refuse a value of a field that does not hold."""
-    for value in values(table, key) if key in table else ():
-        if isinstance(value, list) or not holds(value):
-            raise StudyError(f"{source}: {key!r} of [{name}] must be {phrase}, not {value!r}")
+def _one_of(known: Sequence[str]) -> Rule:
+    return (lambda value: value in known), f"one of: {', '.join(known)}"
+
+
+_TRUTH: Final = (_is_truth, "true or false")
+_POSITIVE: Final = (_is_positive, "a whole number of at least 1")
+_CLUSTER: Final[Mapping[str, Rule]] = {
+    "gpu": (_is_text, "the name of a preset"), "gpus": _POSITIVE, "link": (_is_text, "the name of a link"),
+    "gpus_per_node": _POSITIVE, "file": (_is_text, "the path of a file"), "overheads": _TRUTH,
+    **dict.fromkeys(NESTED, (_anything, "")),
+}  # fmt: skip
+_SIMULATION: Final[Mapping[str, Rule]] = {
+    "engine": _one_of(("compiled", "reference")), "jitter": (_is_amount, "a number of at least 0, such as 0.02"),
+    "samples": _POSITIVE, **{option: _one_of(known) for option, known in OPTIONS.items()}, "bound": _TRUTH,
+}  # fmt: skip

@@ -24,6 +24,7 @@ _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to
 _FETCH: Final = 10.0  # s until a result whose worker may have died is given up
 _CLOSE: Final = 10  # s
 _SILENT: Final = "30 s"  # after which a worker is dead whose process lives on: a scheduler closed its files
+_GONE: Final = 90.0  # s without workers after which none are expected any more: longer than silent ones are waited for
 _COUNT_AGAIN: Final = 5.0  # s after which the workers of a scheduler are counted again
 _LOOK_AGAIN: Final = 0.01  # s; callbacks are not called for all that is cancelled when a scheduler is lost
 _hooked: list[bool] = []
@@ -55,6 +56,7 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
             stack.enter_context(dask.config.set({
                 "distributed.scheduler.allowed-failures": 0,  # a batch whose worker dies comes back at once
                 "distributed.scheduler.worker-ttl": _SILENT,
+                "distributed.deploy.lost-worker-timeout": "1 day",  # or one that is just being started again is closed
                 "distributed.worker.multiprocessing-method": start_method(),
             }))  # fmt: skip
             where = LocalCluster(
@@ -106,11 +108,11 @@ class _Dask:
             threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE)
         except Exception as error:
             raise is_lost(self._place, error) from None
-        self.workers = max(1, 2 * sum(threads.values()))  # the next is there when one is done
+        self.workers = max(1, sum(threads.values()))  # of two batches of a thread that dies nobody knows which ended it
         self._counted = monotonic()
         if threads:
             self._seen = self._counted
-        elif self._counted - self._seen > _PATIENCE:
+        elif self._counted - self._seen > _GONE:
             raise StudyError(f"{self._place} has no workers (dask worker ADDRESS starts one); what was done is kept")
 
     def submit(self, batch: Batch) -> None:
@@ -126,10 +128,9 @@ class _Dask:
         end = monotonic() + timeout
         while not (done := [future for future in self._flying if future.status != "pending"]) and monotonic() < end:
             sleep(_LOOK_AGAIN)
-        found = [(self._flying.pop(future), self._outcome(future)) for future in done]
         if timeout and monotonic() - self._counted > _COUNT_AGAIN:
             self._count()
-        return found
+        return [(self._flying.pop(future), self._outcome(future)) for future in done]
 
     def _outcome(self, future: Any) -> Outcome:
         from distributed import KilledWorker
@@ -137,9 +138,11 @@ class _Dask:
 
         try:
             outcome: Outcome = pickle.loads(future.result(timeout=_FETCH))
-        except (KilledWorker, Late):  # what its worker did not hand over is run again
-            future.cancel()
+        except KilledWorker:
             return WorkerDiedError()
+        except Late:  # its worker died before it handed this over
+            future.cancel()
+            return WorkerDiedError(0)
         except Exception as error:
             return is_lost(self._place, error)
         return outcome

@@ -10,7 +10,7 @@ from simsched.base.signals import interrupt_later
 from simsched.experiments.study.execution.batch import Batch, Function, Pool, Rows, WorkerDiedError
 
 _LOOK_AGAIN: Final = 1.0  # s
-_ENDED_BY_LIMIT: Final = 1  # exit code
+_ENDED_BY_LIMIT: Final = (None, 1)  # exit codes; None: it is not known
 _AIM: Final = 0.25  # s of a batch: long beside what sending it costs, short beside what a kill may lose
 _FIRST: Final = 0.1  # s of a batch about which nothing is known
 _GUESS: Final = 0.05  # s that an item takes of whose group nothing is known
@@ -150,10 +150,11 @@ class Batches:
             self._single.extend(batch.positions)
             return
         (position,) = batch.positions
-        late = self.time_limit is not None and monotonic() - batch.begun >= self.time_limit
+        limit = self.time_limit
+        timed_out = limit is not None and monotonic() - batch.begun >= limit and exit_code in _ENDED_BY_LIMIT
         self._deaths[position] += 1
-        if (late and exit_code == _ENDED_BY_LIMIT) or self._deaths[position] > 1:
-            self._rows += self.died(self.items[position], late and exit_code in (None, _ENDED_BY_LIMIT))
+        if timed_out or self._deaths[position] > 1:
+            self._rows += self.died(self.items[position], timed_out)
             self._done += 1
         else:
             self._alone.append(position)
