@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ SIMULATION_DEFAULTS: Final[Mapping[str, Value]] = {
 }  # fmt: skip
 
 
-def known_only(source: str, table: Mapping[str, Any], known: Sequence[str], of: str = "") -> None:
+def known_only(source: str, table: Mapping[str, Any], known: Collection[str], of: str = "") -> None:
     """Refuse fields that are none of the known."""
     unknown = [key for key in table if key not in known]
     if unknown:
