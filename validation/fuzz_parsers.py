@@ -110,7 +110,8 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "hios": Parser(documents.hios, "json", "net.json", _of("hios", _IOS)),
     "kineto": Parser(
         documents.kinetos, "json", "net.json",
-        _of("kineto", {"level": "leaf", "duration": "span"}, {"graph": _NAMES}, {"captured": ["a", "b"], "skip": 0}),
+        (*_of("kineto", {"level": "leaf", "duration": "span"}, {"graph": _NAMES}, {"captured": ["a", "b"], "skip": 0}),
+         partial(read_graph, format="kineto"), partial(read_graph, format="kineto", step="all", order="waits")),
         (bytes, bytes, bytes, partial(gzip.compress, mtime=0)),
     ),
     "onnx": Parser(

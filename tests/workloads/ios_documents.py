@@ -1,11 +1,8 @@
-"""Documents in the form of IOS and HIOS, by hand and drawn, and what may go wrong with them."""
+"""Documents in the form of IOS and HIOS, by hand and drawn,"""
 
-import copy
 import json
 
 from hypothesis import strategies as st
-
-from simsched.base.errors import SimschedError
 
 
 def placeholder(channels, size, name="0"):
@@ -184,66 +181,3 @@ def _drawn_stages(draw, nodes):
         else:
             stages[-1].append([one["name"]])
     return stages
-
-
-WEIRD = [None, True, -1, 0, 1, 2**31, 10**400, 1.5, 1e300, "", "0", "1", "x", [], {}, [[]], [[["0", 0, 1]]], [["1"]]]
-
-
-@st.composite
-def spoiled(draw, document):
-    """A document with a few fields or elements dropped, replaced, repeated or exchanged, anywhere in it."""
-    found = copy.deepcopy(document)
-    for _ in range(draw(st.integers(1, 3))):
-        places = list(_places(found))
-        if not places:
-            break
-        holder, key = places[draw(st.integers(0, len(places) - 1))]
-        change = draw(st.sampled_from(["drop", "replace", "repeat", "exchange"]))
-        if change == "drop":
-            del holder[key]
-        elif change == "replace":
-            holder[key] = copy.deepcopy(draw(st.sampled_from(WEIRD)))
-        elif change == "repeat" and isinstance(holder, list):
-            holder.insert(key, copy.deepcopy(holder[key]))
-        else:
-            other, at = places[draw(st.integers(0, len(places) - 1))]
-            holder[key] = copy.deepcopy(other[at])
-    return found
-
-
-def _places(value):
-    for key in value if isinstance(value, dict) else range(len(value)):
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from _places(value[key])
-
-
-@st.composite
-def spoiled_bytes(draw, text):
-    """The bytes of a text, cut off, overwritten, or with others put in between."""
-    data = bytearray(text.encode())
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(data)))
-        change = draw(st.sampled_from(["cut", "overwrite", "insert"]))
-        if change == "cut":
-            del data[at:]
-        else:
-            put = draw(
-                st.sampled_from([b"\xff", b"9" * 5000, b"[" * 3000, b"-1", b"NaN", b"\x00", b"\r\n", b'"', b"}"])
-            )
-            data[at : at + len(put) * (change == "overwrite" and len(put) < 10)] = put
-    return bytes(data)
-
-
-def outcome(read, path):
-    """The error that a reader refuses a file with, which must be one of ours, or None if it reads it."""
-    try:
-        read(path)
-    except SimschedError as error:
-        return error
-    return None
-
-
-def of_one_line(error, path):
-    """Whether an error, if there is one, names the file in one line."""
-    return error is None or ("\n" not in str(error) and str(path) in str(error))

@@ -1,6 +1,5 @@
 """DOT as data: worked examples of the grammar, round trips, and what is refused."""
 
-import contextlib
 import json
 import re
 from dataclasses import fields
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
+from simsched.base.errors import FormatError, GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads.formats.dot import parse_dot, read_dot, to_dot, write_dot
 
@@ -112,10 +111,8 @@ def test_grammar(text, names):
     [
         ("", "line 1: expected 'digraph', not the end"),
         ("graph { a -- b }", "undirected graph"),
-        ("strict graph { a }", "undirected graph"),
         ("digraph { a -- b }", "write '->'"),
         ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
-        ("digraph { a -> ; }", "after '->', not ';'"),
         ("digraph { -> a }", "not '->'"),
         ("digraph { a -> b", "not the end"),
         ("digraph { a } digraph { b }", "a file holds one graph"),
@@ -124,18 +121,15 @@ def test_grammar(text, names):
         ("digraph { a [time=1e5] }", "stands in quotes"),
         ('digraph { "a', "cannot be read"),
         ("digraph { <a", "no '>' closes"),
-        ("digraph { /* a }", "cannot be read"),
         ('digraph { "a" + b }', "string in quotes after '+'"),
         ("digraph { node -> a }", "expected '['"),
         ("digraph { subgraph s; a }", "expected '{'"),
         ("digraph { a -> b -> node [x=y] }", "after '->'"),
         ("digraph " + "{" * 200, "nested more than 100 deep"),
         ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
-        ("digraph { a [time=nan] }", "must be a number"),
         ('digraph { a [time="1_0"] }', "must be a number"),
         ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
         ('digraph { a [kernels="[{}]"] }', "'a', attribute 'kernels'[0]: field 'blocks' is missing"),
-        ('digraph { a [kernels="[7]"] }', "'a', attribute 'kernels'[0]: expected an object, not a whole number"),
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
         ('digraph { a [kernels="3"] }', "'a', attribute 'kernels' must be a list"),
         ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
@@ -157,7 +151,6 @@ def test_what_is_no_dot_is_refused(text, message):
         ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
         ("digraph { a [time=-1] }", "operator 'a': time must be finite and not negative"),
         (f"digraph {{ a [flops={'9' * 5000}] }}", "operator 'a': flops must be finite"),
-        ("digraph { a [utilization=2] }", "operator 'a': utilization"),
         ("digraph { a [dtype=int3] }", "dtype must be one of fp64"),
         ('digraph { "" }', "name must be a text"),
         ("digraph { a -> b [nbytes=-1] }", "edge a -> b: nbytes"),
@@ -229,47 +222,7 @@ def test_networkx_writes_the_same_graph_as_we_read():
     assert parse_dot("digraph graph_ {" + ";".join(lines) + "}").edges == graph.edges
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"digraph { \x80 }", b"\x00" * 10])
-def test_bytes_that_are_no_text(tmp_path, content):
-    path = tmp_path / "g.dot"
-    path.write_bytes(content)
-    with pytest.raises(FormatError, match=r"g\.dot"):
-        read_dot(path)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    for path in (tmp_path, tmp_path / "none.dot", "nul\0.dot"):
-        with pytest.raises(FileError, match="cannot read"):
-            read_dot(path)
-
-
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "g.dot"
     path.write_bytes(b"\xef\xbb\xbfdigraph { a }")
     assert read_dot(path).names == ("a",)
-
-
-tokens = st.sampled_from(
-    [
-        *("digraph", "strict", "graph", "subgraph", "node", "edge", "a", "b", "time", "nbytes", "kernels", "1", "-2.5"),
-        *("{", "}", "[", "]", "->", "--", ";", ",", "=", ":", "+", '"c"', '"[1]"', "<x>", "é"),
-        *('"', "<", "\\", "/*", "*/", "//", "\n#", "\n", "\0"),
-    ]
-)
-
-
-@given(st.lists(tokens, max_size=30), st.booleans())
-def test_any_tokens_read_or_raise_our_error(parts, framed):
-    text = f"digraph {{ a; {' '.join(parts)} }}" if framed else " ".join(parts)
-    with contextlib.suppress(SimschedError):
-        assert len(parse_dot(text)) >= 1
-
-
-@settings(max_examples=20)
-@given(graphs(max_ops=3), st.data())
-def test_a_damaged_file_reads_or_raises_our_error(graph, data):
-    text = to_dot(graph)
-    at = data.draw(st.integers(0, len(text)))
-    until = data.draw(st.integers(at, min(len(text), at + 5)))
-    with contextlib.suppress(SimschedError):
-        assert len(parse_dot(text[:at] + data.draw(st.text(max_size=3)) + text[until:])) >= 1

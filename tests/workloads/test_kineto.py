@@ -10,8 +10,6 @@ from kineto_traces import A100, KinetoTrace, small_network
 
 from simsched import Operator, OpGraph
 from simsched.base.errors import FormatError
-from simsched.model.profile import Profile
-from workloads.formats import kineto_match
 from workloads.formats.kineto import read_kineto
 
 KINDS = {"conv1": "conv", "relu": "relu", "flatten": "flatten", "fc": "linear"}
@@ -232,46 +230,6 @@ def test_reformatted_trace_says_the_same(tmp_path):
     expected = read(trace, tmp_path)
     (tmp_path / "trace.json").write_text(json.dumps(json.loads(trace.text()), sort_keys=True, separators=(",", ":")))
     assert read_kineto(tmp_path / "trace.json") == expected
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        {"Ev Idx": 4, "External id": 50},
-        {"Inputs": {"External id": 77}, "External id": 50},
-        {"External id": 50},
-        {"External id": 50, "Inputs": {"x": "\n    }\n  }"}},
-        {"External id": 50, "Input Dims": [[1, 3], []], "text": 'a, "b": } ] {'},
-    ],
-)
-def test_arguments_of_an_operator_in_any_order(args, tmp_path):
-    """The first operator's id is 50 wherever it stands; the second has none, but another event follows it."""
-    trace = KinetoTrace()
-    trace.event("cpu_op", "aten::a", 0.0, 10.0, 1, 1, args)
-    trace.event("cpu_op", "aten::b", 0.0, 10.0, 1, 2, {})
-    trace.event("cpu_op", "aten::c", 0.0, 10.0, 1, 3, {"External id": 51, "Ev Idx": 7})
-    for k, external in enumerate((50, 51, 50)):
-        trace.kernel(900 + k, 100.0 + 10 * k, 1.0 + k, external=external)
-    assert samples(read(trace, tmp_path)) == {"aten::a#0": (4.0,), "aten::c#0": (2.0,)}
-
-
-def test_profile_of_a_trace_is_saved_and_loaded(tmp_path):
-    profile = read(small_network(), tmp_path, graph=GRAPH)
-    profile.save(tmp_path / "profile.json")
-    assert Profile.load(tmp_path / "profile.json") == profile
-
-
-def test_views_that_nothing_ran_for_are_passed_over_at_once(tmp_path, monkeypatch):
-    """One operator ran behind 1,000 views: each is looked at once or twice, not once for each before it."""
-    trace = KinetoTrace()
-    trace.launched("aten::relu", 0.0, 30.0, [(40.0, 3.0, {})])
-    asked = []
-    fits = kineto_match._fits
-    monkeypatch.setattr(kineto_match, "_fits", lambda kind, name: asked.append(kind) or fits(kind, name))
-    graph = OpGraph([Operator(f"view{i}", "view") for i in range(1000)] + [Operator("relu", "relu")])
-    profile = read_kineto(trace.write(tmp_path / "trace.json"), graph=graph)
-    assert [profile["relu"].median, profile["view0"].median, profile["view999"].median] == [3.0, 0.0, 0.0]
-    assert asked.count("view") <= 2000
 
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', "{"])

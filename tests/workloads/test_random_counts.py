@@ -101,18 +101,6 @@ def test_lu_counts():
     assert {op.kind: op.time for op in graph.operators} == {"getrf": 1 / 3, "trsm": 0.5, "gemm": 1.0}
 
 
-@pytest.mark.parametrize("t", [1, 2, 7, 12])
-def test_factorization_formulas(t):
-    assert (len(random_cholesky(t, **EVEN)), len(random_cholesky(t, **EVEN).src)) == (
-        t * (t + 1) * (t + 2) // 6,
-        t * (t - 1) * (t + 1) // 2,
-    )
-    assert (len(random_lu(t, **EVEN)), len(random_lu(t, **EVEN).src)) == (
-        t * (t + 1) * (2 * t + 1) // 6,
-        t * (t - 1) * (2 * t + 1) // 2,
-    )
-
-
 # Fourier transform, wavefront --------------------------------------------------------------------
 
 

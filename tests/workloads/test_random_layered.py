@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections import Counter
-from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -67,82 +66,10 @@ def refused_at(n_ops, n_layers, n_edges, seed):
     return int(str(caught.value).split("must be at ")[1].split()[1].rstrip(","))
 
 
-@given(
-    seed=seeds,
-    time=st.tuples(st.floats(0, 100), st.floats(100, 1000)),
-    utilization=st.tuples(st.floats(0.01, 0.5), st.floats(0.5, 1)),
-    comm_ratio=st.floats(0, 10),
-    min_transfer=st.floats(0, 1000),
-)
-def test_ranges(seed, time, utilization, comm_ratio, min_transfer):
-    graph = random_layered(
-        40, 5, comm_ratio=comm_ratio, rng=seed, time=time, utilization=utilization, min_transfer=min_transfer
-    )
-    assert ((time[0] <= graph.time) & (graph.time <= time[1])).all()
-    assert ((utilization[0] <= graph.utilization) & (graph.utilization <= utilization[1])).all()
-    assert (graph.edge_transfer == np.maximum(min_transfer, comm_ratio * graph.time[graph.src])).all()
-    assert (graph.edge_nbytes == 0).all()
-
-
-@given(seed=seeds)
-def test_equal_seeds_equal_graphs(seed):
-    graph = random_layered(30, 5, rng=seed)
-    assert random_layered(30, 5, rng=seed) == graph
-    assert random_layered(30, 5, rng=np.random.default_rng(seed)) == graph
-
-
-def test_a_generator_moves_on():
-    rng = np.random.default_rng(0)
-    first = random_layered(30, 5, rng=rng)
-    assert first == random_layered(30, 5, rng=0)
-    assert random_layered(30, 5, rng=rng) != first
-
-
-def test_one_thing_varies_at_a_time():
-    """Of one seed, the ranges and the ratio leave the edges as they are; times 100..200 become 1000..2000."""
-    base = random_layered(50, 6, rng=7, time=(100.0, 200.0))
-    for other in (
-        random_layered(50, 6, rng=7, time=(1000.0, 2000.0)),
-        random_layered(50, 6, rng=7, utilization=None, comm_ratio=0.0),
-    ):
-        assert (other.src == base.src).all()
-        assert (other.dst == base.dst).all()
-    assert random_layered(50, 6, rng=7, time=(1000.0, 2000.0)).time == pytest.approx(10 * base.time)
-    assert (random_layered(50, 6, 150, rng=7, time=(100.0, 200.0)).time == base.time).all()
-
-
-def test_golden():
-    """Seed 0 at the default setting; what is recorded here may not change without a note in the changelog."""
-    graph = random_layered(rng=0)
-    assert (len(graph), len(graph.edges), graph.name) == (200, 400, "layered-200")
-    assert list(zip(graph.src[:6].tolist(), graph.dst[:6].tolist(), strict=True)) == GOLDEN_EDGES
-    assert graph.time[:3] == pytest.approx(GOLDEN_TIMES, rel=1e-12)
-    assert np.bincount(layers_of(graph)).tolist() == GOLDEN_LAYERS
-    assert sha256(np.stack([graph.src, graph.dst]).astype("<i8").tobytes()).hexdigest()[:16] == GOLDEN_HASH
-
-
-GOLDEN_EDGES = [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6)]
-GOLDEN_TIMES = [3468.1963519577453, 3926.6606562587426, 3833.1197004827577]
-GOLDEN_LAYERS = [1, 21, 10, 11, 14, 19, 14, 18, 15, 21, 16, 19, 20, 1]
-GOLDEN_HASH = "e10e6df140b283f8"
-
-
 def test_smallest():
     """Three operators in three layers are a chain; two edges are all there can be, and four were the default."""
     graph = random_layered(3, 3, rng=0)
     assert [(e.src, e.dst) for e in graph.edges] == [("op0", "op1"), ("op1", "op2")]
-
-
-def test_transfer_follows_the_producer():
-    """All times 500 us: 0.8 * 500 = 400 us; at ratio 0.1, 50 us, the least, 100 us, takes over."""
-    assert set(random_layered(20, 4, rng=0, time=(500.0, 500.0)).edge_transfer) == {400.0}
-    assert set(random_layered(20, 4, comm_ratio=0.1, rng=0, time=(500.0, 500.0)).edge_transfer) == {100.0}
-
-
-def test_no_utilization():
-    graph = random_layered(20, 4, rng=0, utilization=None)
-    assert graph.operators[0].utilization is None
-    assert random_layered(20, 4, rng=0).operators[0].utilization is not None
 
 
 def test_layer_sizes():
@@ -184,12 +111,6 @@ def test_distant_edges_by_either_way_have_one_distribution():
     assert set(tried) == set(weighted)
     assert len({round(count / 500) for count in tried.values()}) > 1, "edges to the sink are drawn more often"
     assert all(abs(tried[edge] - weighted[edge]) < 4 * 45 for edge in tried)
-
-
-def test_a_hundred_thousand_operators():
-    graph = random_layered(100_000, 100, rng=0)
-    assert (len(graph), len(graph.edges)) == (100_000, 200_000)
-    assert len(graph.inputs) == len(graph.outputs) == 1
 
 
 def as_released(**options):
