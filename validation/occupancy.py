@@ -21,37 +21,6 @@ from simsched.model.cluster import Cluster, Device, occupancy
 from simsched.model.graph import Kernel
 
 MODELS = {"3.7": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8.6": "a40", "9.0": "h100"}
-_ORACLE = r"""
-#include <cstdio>
-#include <cuda_occupancy.h>
-int main() {
-    cudaOccDeviceProp device = {};
-    cudaOccFuncAttributes kernel = {};
-    cudaOccDeviceState state = {};
-    device.maxThreadsPerBlock = kernel.maxThreadsPerBlock = 1024;
-    device.regsPerBlock = 65536;
-    device.warpSize = 32;
-    device.sharedMemPerBlock = 49152;
-    device.numSms = 1;
-    kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
-    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
-    kernel.numBlockBarriers = 1;
-    state.cacheConfig = CACHE_PREFER_NONE;
-    state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
-    int threads, registers, shared;
-    while (scanf("%d %d %d %d", &device.computeMajor, &device.computeMinor,
-                 &device.maxThreadsPerMultiprocessor, &device.regsPerMultiprocessor) == 4
-           && scanf("%zu %zu %zu", &device.sharedMemPerMultiprocessor,
-                    &device.sharedMemPerBlockOptin, &device.reservedSharedMemPerBlock) == 3
-           && scanf("%d %d %d", &threads, &registers, &shared) == 3) {
-        kernel.numRegs = registers;
-        kernel.maxDynamicSharedSizeBytes = device.sharedMemPerBlockOptin;
-        cudaOccResult result;
-        int error = cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, shared);
-        printf("%d\n", error ? -1 : result.activeBlocksPerMultiprocessor);
-    }
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -101,8 +70,7 @@ def find_header() -> Path | None:
 def oracle(cases: list[Case], header: Path) -> list[int]:
     """Return NVIDIA's blocks per SM for each case."""
     with tempfile.TemporaryDirectory() as folder:
-        source, binary = Path(folder, "oracle.cpp"), Path(folder, "oracle")
-        source.write_text(_ORACLE)
+        source, binary = Path(__file__).with_suffix(".cpp"), Path(folder, "oracle")
         subprocess.run(["g++", "-O1", f"-I{header.parent}", str(source), "-o", str(binary)], check=True)
         lines = "\n".join(case.line() for case in cases)
         answer = subprocess.run([str(binary)], input=lines, capture_output=True, text=True, check=True)

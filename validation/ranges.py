@@ -8,15 +8,15 @@ times by how much it misses; beside it stands the best constant range around the
 """
 
 import argparse
-import json
 from itertools import cycle, islice, product
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import hwbackend
 import simsched as ss
 import workloads
+from simsched.base.io import dump_json, write_file
 from simsched.experiments.ranges import SURE, ranges
 
 _GPUS = ("a40", "v100", "a100", "k80", "h100", "rtx2080ti", "rtx3080")
@@ -57,7 +57,7 @@ def main() -> None:
     rng = np.random.default_rng(given.seed)
     chosen = islice(cycle(product(_GPUS, _NETWORKS, _SCHEDULERS)), given.cases)
     rows = np.array([case(*each, int(rng.integers(1_000_000))) for each in chosen])  # (cases, 2, 4)
-    found = {"cases": given.cases, "seed": given.seed, "simsched": ss.__version__}
+    found: dict[str, Any] = {"cases": given.cases, "seed": given.seed, "simsched": ss.__version__}
     for i, name in enumerate(("makespan", "speedup")):
         truth, said, low, high = rows[:, i].T
         ends = np.quantile(truth - said, [(1 - SURE) / 2, (1 + SURE) / 2])
@@ -67,10 +67,9 @@ def main() -> None:
             "score of the best constant": score(truth, said + ends[0], said + ends[1]),
             "bias of ln": float(np.mean(said - truth)),
         }
-    text = json.dumps(found, indent=1) + "\n"
-    print(text, end="")
+    print(dump_json(found), end="")
     if given.log:
-        Path(given.log).write_text(text)
+        write_file(given.log, dump_json(found))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ noise. There the simulator is given the device's true parameters, and as the tim
 stream.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import mean
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -58,36 +58,25 @@ def fitted_sixteenth() -> Device:
     return min(devices, key=lambda d: sum((cycle_pair(pair, d) / MEASURED[pair] - 1) ** 2 for pair in FITTED))
 
 
-class Mix(NamedTuple):
-    """Kernels (blocks, threads, registers a thread, FLOP and bytes a block) of each stream, one after the other."""
+Kernel = tuple[int, int, int, float, float]
+"""Blocks, threads, registers a thread, FLOP and bytes a block."""
+Mix = Sequence[Sequence[Kernel]]
+"""The kernels of each stream, one after the other."""
 
-    name: str
-    streams: tuple[tuple[tuple[int, int, int, float, float], ...], ...]
-
-
-def _full(blocks: int) -> tuple[int, int, int, float, float]:
-    return blocks, 256, 64, 2e7, 4.0
-
-
-MICRO: Final = tuple(
-    Mix(name, tuple((_full(blocks),) for blocks in streams))
-    for name, streams in {
-        "2 full": (336,) * 2, "4 full": (336,) * 4, "8 full": (336,) * 8, "a half and an eighth": (168, 42),
-        "three quarters and an eighth": (252, 42), "4 of one and a half waves": (504,) * 4,
-    }.items()
-)  # fmt: skip
-"""336 blocks fill the 84 SMs of an A40, four each."""
+# Full kernels beside each other, parts of a device, one and a half waves: 336 blocks fill the 84 SMs of an A40.
+MICRO: Final[Sequence[Mix]] = [
+    [[(blocks, 256, 64, 2e7, 4.0)] for blocks in streams]
+    for streams in ((336,) * 2, (336,) * 4, (336,) * 8, (168, 42), (252, 42), (504,) * 4)
+]
 
 
-def random_mixes(count: int, seed: int) -> Iterator[Mix]:
-    """Yield mixes of two to five streams of one to three kernels, a third of which read DRAM."""
+def random_mixes(count: int, seed: int) -> list[Mix]:
+    """Return mixes of two to five streams of one to three kernels, a third of which read DRAM."""
     rng = np.random.default_rng(seed)
-    for i in range(count):
-        streams = tuple(tuple(_drawn(rng) for _ in range(rng.integers(1, 4))) for _ in range(rng.integers(2, 6)))
-        yield Mix(f"mix {i}", streams)
+    return [[[_drawn(rng) for _ in range(rng.integers(1, 4))] for _ in range(rng.integers(2, 6))] for _ in range(count)]
 
 
-def _drawn(rng: np.random.Generator) -> tuple[int, int, int, float, float]:
+def _drawn(rng: np.random.Generator) -> Kernel:
     threads, registers = int(rng.choice([128, 256, 256, 512])), int(rng.choice([32, 40, 64]))
     blocks, work = round(float(np.exp(rng.uniform(np.log(20), np.log(1500))))), threads / 256 * rng.uniform(0.5, 1.5)
     if rng.random() < 0.35:
@@ -103,11 +92,11 @@ def errors(mixes: Sequence[Mix], seed: int) -> list[float]:
     )
     found = []
     for mix in mixes:
-        streams = [[f"s{s}k{i}" for i in range(len(kernels))] for s, kernels in enumerate(mix.streams)]
+        streams = [[f"s{s}k{i}" for i in range(len(kernels))] for s, kernels in enumerate(mix)]
         ops = [
             ss.Operator(f"s{s}k{i}", "synth", flops=flops * blocks, nbytes=nbytes * blocks,
                         kernels=(ss.Kernel(blocks, threads, registers, 4),))
-            for s, kernels in enumerate(mix.streams)
+            for s, kernels in enumerate(mix)
             for i, (blocks, threads, registers, flops, nbytes) in enumerate(kernels)
         ]  # fmt: skip
         alone = backend.replay(_plan(ops, [[op.name for op in ops]]), repeats=5, warmup=1).trace.operator_times()
@@ -141,8 +130,8 @@ def main() -> None:
     for pair, measured in MEASURED.items():
         error = 100 * (cycle_pair(pair, device) / measured - 1)
         print(f"{pair:8} {measured:.2f} {error:+6.1f} %{'' if pair in FITTED else '  held out'}")
-    draws = {f"60 random mixes, draw {draw}": list(random_mixes(60, draw)) for draw in (5, 6, 7)}
-    for name, mixes in {"micro-cases": list(MICRO), **draws}.items():
+    draws = {f"60 random mixes, draw {draw}": random_mixes(60, draw) for draw in (5, 6, 7)}
+    for name, mixes in {"micro-cases": MICRO, **draws}.items():
         for seed in (0, 1):
             off = [100 * part for part in errors(mixes, seed)]
             size, worst = mean(map(abs, off)), max(map(abs, off))

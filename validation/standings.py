@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from concurrent.futures import as_completed
 from functools import partial
+from math import nan
 from pathlib import Path
 from statistics import mean, stdev
 from time import perf_counter
@@ -73,7 +74,7 @@ def gain(row: dict[str, Any]) -> float:
 def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of the tables, in Markdown."""
     dags = [row for case, row in done.items() if case.startswith("random:")]
-    networks = [case for case in done if not case.startswith("random:")]
+    networks = {case: row for case, row in done.items() if not case.startswith("random:")}
     yield f"| scheduler | {len(dags)} DAGs on 4 a40 | won | " + " | ".join(networks) + " |"
     yield "|---" * (3 + len(networks)) + "|"
     best = [min(found["makespan"] for found in row.values() if "makespan" in found) for row in dags]
@@ -81,21 +82,19 @@ def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
         values = speedups(dags, name)
         cell = f"{mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else "-"
         won = sum(row[name].get("makespan", 0.0) == least for row, least in zip(dags, best, strict=True) if name in row)
-        ratios = [speedups([done[case]], name) for case in networks]
-        yield f"| {name} | {cell} | {won} | " + " | ".join(f"{r[0]:.2f}" if r else "-" for r in ratios) + " |"
-    gains = {case: gain(row) for case, row in done.items() if "makespan" in row.get("search", {})}
+        cells = [f"{ratio:.2f}" for row in networks.values() for ratio in speedups([row], name) or [nan]]
+        yield f"| {name} | {cell} | {won} | {' | '.join(cells).replace('nan', '-')} |"
     yield ""
-    if gains:
-        above = sum(g > 0 for g in gains.values())
-        of_dags = [g for case, g in gains.items() if case.startswith("random:")]
-        average = 100 * mean(gains.values())
+    if gains := {case: 100 * gain(row) for case, row in done.items() if "makespan" in row.get("search", {})}:
+        above, average = sum(g > 0 for g in gains.values()), mean(gains.values())
         yield f"search beats the best of the others in {above} of {len(gains)} cases, by {average:.2f} % on average"
-        if of_dags:
-            yield f"(DAGs: {sum(g > 0 for g in of_dags)} of {len(of_dags)}, {100 * mean(of_dags):.2f} %;"
-        yield "networks: " + ", ".join(f"{case} {100 * gains[case]:.2f} %" for case in networks if case in gains) + ")."
+        if of_dags := [g for case, g in gains.items() if case not in networks]:
+            yield f"(DAGs: {sum(g > 0 for g in of_dags)} of {len(of_dags)}, {mean(of_dags):.2f} %;"
+        yield "networks: " + ", ".join(f"{case} {gains[case]:.2f} %" for case in networks if case in gains) + ")."
+    by_formula = {name: speedups(dags, name, "hios-sim") for name in BY_STAGES}
     yield ""
     yield 'Under `stage_latency="hios-sim"`, by their own estimate: ' + ", ".join(
-        f"{name} {mean(values):.2f}x" for name in BY_STAGES if (values := speedups(dags, name, "hios-sim"))
+        f"{name} {mean(values):.2f}x" for name, values in by_formula.items() if values
     )
 
 

@@ -1,9 +1,11 @@
-"""The rules of sharing against what was measured of it, where that takes seconds."""
+"""The rules of sharing against what was measured of it, and occupancy against NVIDIA's own calculator."""
 
+import shutil
 from statistics import mean
 
 import pytest
 
+from validation.occupancy import find_header, oracle, random_cases
 from validation.sharing import FITTED, MEASURED, MICRO, cycle_pair, errors, fitted_sixteenth
 
 
@@ -22,3 +24,9 @@ def test_micro_cases_of_the_synthetic_device(seed):
     off = [abs(error) for error in errors(MICRO, seed)]
     assert mean(off) <= 0.03
     assert max(off) <= 0.03
+
+
+@pytest.mark.skipif(find_header() is None or shutil.which("g++") is None, reason="needs a CUDA toolkit and g++")
+def test_occupancy_is_nvidias():
+    cases = random_cases(2_000, rng=7)
+    assert [case.ours() for case in cases] == oracle(cases, find_header())
