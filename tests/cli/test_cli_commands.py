@@ -2,13 +2,11 @@
 
 import json
 import re
-import sys
 
 import pytest
 
 import simsched
 from simsched.cli import schedule
-from simsched.cli.run import run
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.schedulers import SCHEDULERS
@@ -19,25 +17,6 @@ ROW = {
     "p50_us", "p95_us", "p99_us", "estimate_us", "speedup", "over_bound", "streams",
     "devices", "syncs", "peak_memory_bytes", "sm_utilization", "sm_efficiency", "search_s", "warning", "reason",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))  # a scheduler of the user's adds the folder
-
-
-@pytest.fixture
-def said(capsys):
-    """Run a command that succeeds in silence on stderr; return what it printed."""
-
-    def say(*arguments):
-        status = run(list(arguments))
-        out, err = capsys.readouterr()
-        assert (status, err) == (0, "")
-        return out
-
-    return say
 
 
 @pytest.fixture
@@ -57,13 +36,9 @@ def makespan(said, *arguments):
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_help_names_the_commands(said, arguments):
     out = said(*arguments)
-    for command in ("compare", "schedule", "simulate", "show", "list"):
+    for command in ("compare", "schedule", "simulate", "whatif", "calibrate", "study", "report", "list"):
         assert command in out
-
-
-@pytest.mark.parametrize("command", ["compare", "schedule", "simulate", "show", "list"])
-def test_every_command_has_help(said, command):
-    assert f"simsched {command}" in said(command, "--help")
+        assert f"simsched {command}" in said(f"{command} --help")
 
 
 def test_version_runs_no_command(said):
@@ -80,12 +55,6 @@ def test_fast_is_the_default_and_at_least_four(said):
     assert [r["scheduler"] for r in json.loads(said("compare", SMALL, "--schedulers", "fast", "--json"))["rows"]] == [
         r["scheduler"] for r in rows
     ]
-
-
-@pytest.mark.usefixtures("quick_search")
-def test_all_is_every_scheduler(said):
-    rows = json.loads(said("compare", SMALL, "--schedulers", "all", "--json"))["rows"]
-    assert [row["scheduler"] for row in rows] == list(SCHEDULERS)
 
 
 @pytest.mark.usefixtures("quick_search")
@@ -155,19 +124,6 @@ def test_json_alone_is_printed_with_pictures(said, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.pdf", "t.svg"]
 
 
-def test_a_device_file_is_written_to_and_stays(said):
-    said("simulate", SMALL, "--perfetto", "/dev/null")
-    with open("/dev/null", "rb") as file:  # noqa: PTH123
-        assert file.read() == b""
-
-
-def test_a_picture_behind_a_link_is_written_where_the_link_points(said, tmp_path):
-    (tmp_path / "link.json").symlink_to("target.json")
-    said("simulate", SMALL, "--perfetto", "link.json")
-    assert (tmp_path / "link.json").is_symlink()
-    assert json.loads((tmp_path / "target.json").read_text())["traceEvents"]
-
-
 def test_schedule_prints_what_it_writes(said, tmp_path):
     printed = said("schedule", SMALL, "--scheduler", "lios", "--option", "streams=2")
     told = said("schedule", SMALL, "--scheduler", "lios", "--option", " streams = 2", "-o", "plan.json")
@@ -177,11 +133,10 @@ def test_schedule_prints_what_it_writes(said, tmp_path):
     assert (plan.scheduler, plan.n_streams, len(plan)) == ("lios", 2, 12)
 
 
-@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+@pytest.mark.parametrize("scheduler", ["hios-lp", "opara", "search"])
 def test_plans_and_programs_give_the_same_makespan_as_the_graph(said, scheduler):
     two = ("--gpus", "2")
-    options = {"autograph": ("--option", "rules=()"), "search": ("--option", "evaluations=50")}
-    given = ("--scheduler", scheduler, *options.get(scheduler, ()), *two)
+    given = ("--scheduler", scheduler, *(("--option", "evaluations=50") if scheduler == "search" else ()), *two)
     said("schedule", SMALL, *given, "-o", "plan.json", "--program", "program.json")
     assert isinstance(Program.load("program.json"), Program)
     direct = makespan(said, SMALL, *given)
@@ -220,28 +175,6 @@ def test_simulate_in_brief(said, diamond):
     assert "not made; --full makes them" in lines[5]
 
 
-def test_simulate_in_brief_tells_of_the_steps_there_were(said, diamond):
-    said("schedule", diamond, "-o", "plan.json", "--program", "program.json")
-    for name, missing in (("plan.json", ["scheduling"]), ("program.json", ["scheduling", "lowering"])):
-        found = json.loads(said("simulate", name, "--brief", "--json"))
-        assert set(found) == BRIEF
-        assert [key for key, value in found.items() if value is None] == [f"{step}_s" for step in missing]
-        out = said("simulate", name, "--brief")
-        assert [step for step in ("scheduling", "lowering", "simulating") if step not in out] == missing
-
-
-def test_simulate_in_brief_makes_no_spans_unless_they_are_drawn(said, diamond, monkeypatch):
-    def fail(*arguments):
-        raise AssertionError("spans are made")
-
-    out = said("simulate", diamond, "--brief", "--gantt", "t.svg")
-    assert "not made" not in out
-    assert out.endswith("trace written to t.svg\n")
-    monkeypatch.setattr(simsched.Trace, "_fill", fail)
-    said("simulate", diamond, "--brief")
-    said("simulate", diamond, "--brief", "--json")
-
-
 def test_large_programs_are_summed_up_in_brief(said, diamond, monkeypatch):
     """From a million instructions on, here from four; not if a picture needs the spans anyway."""
     assert set(json.loads(said("simulate", diamond, "--json"))) == FULL
@@ -257,26 +190,15 @@ def test_large_programs_are_summed_up_in_brief(said, diamond, monkeypatch):
     assert set(json.loads(said("simulate", diamond, "--json", "--brief"))) == BRIEF
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--threads", "one"], ["--transfers", "blocking"], ["--events", "literal"], ["--jitter", "0.2", "--seed", "3"]],
-)
-def test_other_ways_of_running_are_slower_or_equal_in_compute(said, diamond, options):
-    assert makespan(said, diamond, "--gpus", "2", "--scheduler", "round-robin", *options) > 20.0
-
-
-def test_jitter_is_drawn_from_the_seed(said):
-    runs = [makespan(said, SMALL, "--jitter", "0.3", "--seed", seed) for seed in ("1", "1", "2")]
-    assert runs[0] == runs[1] != runs[2]
-    assert runs[0] != makespan(said, SMALL)
-
-
-def test_the_link_matters(said, diamond):
-    fast, slow = (
-        makespan(said, diamond, "--gpus", "2", "--scheduler", "round-robin", "--link", link)
-        for link in ("nvlink3", "pcie3")
-    )
-    assert fast < slow
+def test_options_of_lowering_and_jitter(said, diamond):
+    """As the library has them."""
+    line = f"simulate {diamond} --gpus 2 --scheduler round-robin --threads one --transfers blocking --events literal"
+    graph, cluster = simsched.OpGraph.load(diamond), simsched.Cluster.preset("a100", 2)
+    plan = simsched.schedule(graph, cluster, "round-robin")
+    program = plan.lower(cluster, threads="one", transfers="blocking", events="literal")
+    expected = simsched.simulate(program, cluster, jitter=0.2, rng=3).makespan
+    assert json.loads(said(f"{line} --jitter 0.2 --seed 3 --json"))["makespan_us"] == expected
+    assert expected != simsched.simulate(plan, cluster, jitter=0.2, rng=3).makespan
 
 
 def test_show(said, diamond):
@@ -289,16 +211,6 @@ def test_show(said, diamond):
     out = said("show", diamond)
     assert "parallelism bound       1.33x" in out
     assert "operators without load  4" in out
-
-
-def test_show_inception(said):
-    facts = json.loads(said("show", "inception_v3", "--json"))
-    assert (facts["operators"], facts["edges"]) == (119, 153)
-
-
-def test_the_seed_of_a_random_graph_is_0_by_default(said):
-    assert said("schedule", SMALL) == said("schedule", f"{SMALL},seed=0")
-    assert said("schedule", SMALL) != said("schedule", f"{SMALL},seed=1")
 
 
 def test_workloads_are_listed_as_they_are_typed(said):

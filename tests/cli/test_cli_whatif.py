@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,6 @@ CHAIN = ss.OpGraph(
 )
 FORK = ss.OpGraph([ss.Operator("a", time=50.0), ss.Operator("b", time=50.0)], name="fork")
 FREE = ss.Cluster.preset("a100").without_overheads()
-NEW = ("whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput", "report")
 
 
 @pytest.fixture(scope="module")
@@ -48,48 +46,8 @@ def asked_about(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch, asked_about):
+def _files(_folder, tmp_path, asked_about):
     shutil.copytree(asked_about, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-
-
-@pytest.fixture
-def said(capsys):
-    """Run a command that succeeds in silence on stderr; return what it printed."""
-
-    def say(line):
-        status = run(line.split())
-        out, err = capsys.readouterr()
-        assert (status, err) == (0, "")
-        return out
-
-    return say
-
-
-@pytest.fixture
-def refused(tmp_path, capsys):
-    """Run a command that must fail and write nothing; return its error line."""
-
-    def refuse(line, printed=False):
-        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-        status = run(line.split())
-        out, err = capsys.readouterr()
-        assert (status, err.count("\n")) == (2, 1), err
-        assert err.startswith("error: ")
-        assert not err.startswith("error: unexpected")
-        assert printed or out == ""
-        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-        return err
-
-    return refuse
-
-
-@pytest.mark.parametrize("command", NEW)
-def test_every_command_has_help(said, command):
-    assert f"simsched {command}" in said(f"{command} --help")
-    assert command in said("--help")
 
 
 def results(out):
@@ -230,7 +188,7 @@ def test_a_comparison_in_a_file(said):
     out = said(line)
     assert out.endswith("comparison written to c.json\n")
     printed = json.loads(said(f"{line} --json"))
-    assert printed.keys() == {"graph", "cluster", "sampling", "rows"}
+    assert printed.keys() == {"graph", "cluster", "sampling", "doubt", "rows"}
     found = Comparison.load("c.json")
     assert found.summary() == printed
     assert {name: trace.makespan for name, trace in found.traces.items()} == {
@@ -238,56 +196,22 @@ def test_a_comparison_in_a_file(said):
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("whatif chain.json --set nothing=3", "unknown parameter 'nothing'"),
-        ("whatif chain.json --set batch=3", "unknown parameter 'batch'"),
-        ("whatif chain.json --fuse a", "at least 2 operators"),
-        ("whatif plan.json --scheduler lios", "is scheduled already: --scheduler and --option are for --reschedule"),
-        ("whatif chain.json --scheduler nobody", "unknown scheduler 'nobody'"),
-        ("whatif program.json", "a program cannot be asked about"),
-        ("whatif chain.json -o chain.json", "this command already uses the file"),
-        ("sweep chain.json overhead.launch 1,,2", "one is empty"),
-        ("sweep chain.json gpus 1,2 overhead.launch", "PARAMETER2 'overhead.launch' has no values"),
-        ("sweep chain.json gpus 1 --plot p.jpg", "cannot draw 'p.jpg'"),
-        ("sensitivity chain.json --tornado t.txt", "cannot draw 't.txt'"),
-        ("explain plan.json --option streams=2", "is scheduled already"),
-        ("breakeven chain.json overhead lios chain.json", "give a schedule, as `simsched schedule -o` writes one"),
-        ("breakeven chain.json overhead lios plan.json -o plan.json", "this command already uses the file"),
-        ("robust chain.json --samples 0", "--samples"),
-        ("robust chain.json --schedulers math:pi", "pi"),
-        ("throughput chain.json --in-flight 0", "--in-flight"),
-        ("compare chain.json -o c.json --gantt c.json", "must end in one of"),
-    ],
-)
-def test_refusals(refused, line, message):
-    assert message in refused(line)
-
-
-settings_of_change = st.builds(
-    lambda name, sign, value: f"{name}{sign}{value}",
-    st.sampled_from(["gpus", "device", "execution", "link.bandwidth", "overhead", "overhead.launch", "device.sms",
-                     "interference", "contention", "operators.conv.speed", "operator.b.speed", "rebuild.x", "batch",
-                     "fuse", "remove", "operators..speed", "", "x"]),
+changed = st.tuples(
+    st.sampled_from(["gpus", "device", "execution", "link.bandwidth", "overhead", "device.sms", "contention",
+                     "operators.conv.speed", "operator.b.speed", "rebuild.x", "batch", "fuse", "remove", "", "x"]),
     st.sampled_from(["=", "*=", "", "=="]),
-    st.sampled_from(["0", "1", "2", "4", "0.5", "-1", "nan", "1e308", "1e-300", "x", "", "5us", "600GB/s", "h100",
-                     "graph", "stages", "a,b", "a,c", "b", "a,b,c", "true"]),
-)  # fmt: skip
+    st.sampled_from(["0", "2", "0.5", "-1", "nan", "1e308", "x", "", "5us", "600GB/s", "h100", "graph", "a,b", "true"]),
+).map("".join)  # fmt: skip
 
 
 @settings(max_examples=12)
-@given(
-    changes=st.lists(settings_of_change, max_size=3),
-    source=st.sampled_from(["chain.json", "plan.json", "fork.json"]),
-    more=st.sampled_from([[], ["--reschedule"], ["--json"], ["--gpus", "2", "--reschedule"]]),
-)
-def test_any_changes(asked_about, changes, source, more):
+@given(changes=st.lists(changed, max_size=3), more=st.sampled_from([[], ["--json"], ["--gpus", "2", "--reschedule"]]))
+def test_any_changes(asked_about, changes, more):
     """Exit status 0, or 2 and one line, whatever is asked."""
     out, err = io.StringIO(), io.StringIO()
-    arguments = [part for text in changes for part in ("--set", text)]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = run(["whatif", str(asked_about / source), *arguments, *more])
+        asked = [part for text in changes for part in ("--set", text)]
+        status = run(["whatif", str(asked_about / "chain.json"), *asked, *more])
     text = err.getvalue()
     assert (status, text.count("\n")) in ((0, 0), (2, 1)), text
     assert not text.startswith("error: unexpected"), text

@@ -1,0 +1,51 @@
+"""What tests of the command line share: a folder of their own, and commands that succeed or are refused."""
+
+import sys
+
+import pytest
+
+from simsched.cli.run import run
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a scheduler of the user's adds the folder
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the folder is to stay as it was
+
+
+@pytest.fixture
+def said(capsys):
+    """Run a command, given as a line or in parts, that succeeds; return what it printed.
+
+    It has nothing to say on stderr, unless it is loud.
+    """
+
+    def say(*parts, loud=False):
+        status = run(parts[0].split() if len(parts) == 1 else list(map(str, parts)))
+        out, err = capsys.readouterr()
+        assert status == 0, err
+        assert err == "" or (loud and "error" not in err)
+        return out
+
+    return say
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Run a command that must fail and change no file; return its only line without ``error: ``."""
+
+    def contents():
+        return {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+
+    def refuse(*parts):
+        before = contents()
+        status = run(parts[0].split() if len(parts) == 1 else list(map(str, parts)))
+        out, err = capsys.readouterr()
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith("error: ")
+        assert not err.startswith("error: unexpected "), err  # what nobody thought of
+        assert contents() == before
+        return err.removeprefix("error: ").rstrip("\n")
+
+    return refuse
