@@ -11,13 +11,6 @@ from simsched.calibration.parameters import ParameterRow
 from simsched.calibration.targets import read_target
 
 __all__ = [
-    "ALONE",
-    "MICROBENCHMARKS",
-    "Calibration",
-    "Error",
-    "ParameterRow",
-    "Residual",
-    "calibrate",
-    "read_target",
+    "ALONE", "MICROBENCHMARKS", "Calibration", "Error", "ParameterRow", "Residual", "calibrate", "read_target",
     "recalibrate",
-]
+]  # fmt: skip

@@ -74,16 +74,9 @@ def calibrate(
     unseen = _held_out(in_place, held_out, rng)
     rows, residuals = microbenchmarked(micro, cluster)
     start = Calibration(
-        cluster=cluster,
-        prior=cluster,
-        graph=measured,
-        times=_profiled_times(profiles, measured),
-        scales={},
-        parameters=rows,
-        residuals=residuals,
-        microbenchmarked=rows,
+        cluster, cluster, measured, _profiled_times(profiles, measured), {}, rows, residuals, microbenchmarked=rows,
         provenance=_provenance(profiles, len(runs)),
-    )
+    )  # fmt: skip
     return _in_place(start, in_place, unseen)
 
 
@@ -148,14 +141,8 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
     rows = updated(rows, found)
     cluster = with_rows(start.prior, rows)
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
-    fitted = replace(
-        start,
-        cluster=cluster,
-        graph=graph,
-        times=times,
-        scales=scales_of(graph, times, cluster.devices[0]),
-        parameters=rows,
-    )
+    scales = scales_of(graph, times, cluster.devices[0])
+    fitted = replace(start, cluster=cluster, graph=graph, times=times, scales=scales, parameters=rows)
     return _with_runs(fitted, runs, unseen)
 
 

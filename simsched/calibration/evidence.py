@@ -265,10 +265,7 @@ def _times(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Times:
     return Times(float(max(launches[:, 1].max(initial=0.0), copies[:, 1].max(initial=0.0))), launches, copies)
 
 
-Weights = npt.NDArray[np.float64]
-
-
-def weighted_median(values: Floats, weights: Weights) -> float:
+def weighted_median(values: Floats, weights: Floats) -> float:
     """Return the value at which half of the weight lies below; between two that meet there their mean.
 
     >>> weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 5.0]))

@@ -5,15 +5,6 @@ from simsched.rewriting.merging import merge, merge_key, merged_operators, mergi
 from simsched.rewriting.rules import RULES, Rule
 
 __all__ = [
-    "RULES",
-    "Draft",
-    "Read",
-    "Row",
-    "Rule",
-    "Source",
-    "merge",
-    "merge_key",
-    "merged_operators",
-    "merging_lacks",
+    "RULES", "Draft", "Read", "Row", "Rule", "Source", "merge", "merge_key", "merged_operators", "merging_lacks",
     "why_not_mergeable",
-]
+]  # fmt: skip

@@ -21,7 +21,7 @@ from simsched.rewriting.splitting import (
     resolved,
     sole_input,
 )
-from simsched.rewriting.works import WEIGHTS, made_from, recipe_of, tensor_nbytes
+from simsched.rewriting.works import WEIGHTS, made_from, recipe_of, shape_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
 _COMBINING: Final = ("add", "sub", "mul", "square")
@@ -63,10 +63,9 @@ def _fused(op: Operator, then: Operator) -> Operator:
             added = float(conv.out_channels * width)
     else:
         attributes["activation"] = then.kind
-    assert op.output_shape is not None
     return made_from(
         (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
-        attributes=attributes, input_shapes=op.input_shapes, output_shape=op.output_shape, like=op,
+        attributes=attributes, input_shapes=op.input_shapes, output_shape=shape_of(op), like=op,
     )  # fmt: skip
 
 
@@ -95,11 +94,8 @@ def _chained(draft: Draft, match: Match) -> Draft | None:
 @remembered
 def _chain(op: Operator, then: Operator, position: int) -> Operator:
     """Return the operator that does `then`, whose input `position` is what `op` writes, and `op` before it."""
-    shape = op.output_shape
-    assert shape is not None
-    sums = all(
-        x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in (op, then)
-    )
+    shape, both = shape_of(op), (op, then)
+    sums = all(x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in both)
     return made_from(
         (op, then), then.name, kind="add" if sums else FUSED,
         nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
@@ -231,7 +227,7 @@ def _renamed(op: Operator, name: str) -> Operator:
 
 @remembered
 def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
-    shape = joined_shape([op.output_shape for op in ops if op.output_shape is not None], axis)
+    shape = joined_shape([*map(shape_of, ops)], axis)
     return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
 
 

@@ -40,6 +40,7 @@ from simsched.rewriting.works import (
     made_from_sum,
     recipe_of,
     recipe_text,
+    shape_of,
     sum_of,
     tensor_nbytes,
 )  # fmt: skip
@@ -179,13 +180,12 @@ def _by_weights(draft: Draft) -> Mapping[str, Hashable]:
 
 @remembered
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
-    shapes = [op.output_shape for op in ops if op.output_shape is not None]
     shared = ops[0].weight_nbytes
     return made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
         attributes=conv_attributes(ops, **{WEIGHTS: recipe_of(ops[0])}),
         input_shapes=(joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
-        output_shape=joined_shape(shapes, _BATCH),
+        output_shape=joined_shape([*map(shape_of, ops)], _BATCH),
     )  # fmt: skip
 
 
@@ -285,8 +285,8 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
     if sole_input(draft, first) == sole_input(draft, second):
         read = Read(match[0], None, total.reads[0].nbytes)
         return draft.replace(match[1:], [Row(_doubled(total.operator), (read,))])
-    shape, out = first.operator.input_shapes[0], total.operator.output_shape
-    flops = total.operator.flops * prod(shape) / prod(out or shape)
+    shape = first.operator.input_shapes[0]
+    flops = total.operator.flops * prod(shape) / prod(shape_of(total.operator))
     inner = sum_of(total.operator, new_name(draft, f"{match[2]}.input"), shape, flops)
     before = Row(inner, (first.reads[0], second.reads[0]))
     return replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
@@ -294,19 +294,17 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
 
 @remembered
 def _doubled(total: Operator) -> Operator:
-    assert total.output_shape is not None
     return copy_of(
         (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
-        input_shapes=total.input_shapes[:1], output_shape=total.output_shape, flops=total.flops,
+        input_shapes=total.input_shapes[:1], output_shape=shape_of(total), flops=total.flops,
     )  # fmt: skip
 
 
 @remembered
 def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
-    assert first.output_shape is not None
     return made_from(
         (first, second, total), total.name, flops=first.flops, nbytes=first.nbytes, weight_nbytes=0.0,
-        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=first.output_shape, like=first,
+        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=shape_of(first), like=first,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.slices import compose, is_contiguous, remembered, slice_made, sliced_shape
-from simsched.rewriting.works import Shape, concat_of, slice_of, tensor_nbytes
+from simsched.rewriting.works import Shape, concat_of, shape_of, slice_of, tensor_nbytes
 
 
 def new_name(draft: Draft, name: str) -> str:
@@ -56,16 +56,13 @@ def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple
 
     The parts have the sizes that these operators' outputs have along the axis, in their order.
     """
-    op, shape = whole.operator, whole.operator.output_shape
-    assert shape is not None
+    op, shape = whole.operator, shape_of(whole.operator)
     free = is_contiguous(shape, axis)
     nbytes, begin = tensor_nbytes(shape, op.dtype), 0
     rows: list[Row] = []
     redirect: dict[str, Source] = {}
     for name in names:
-        part = draft.rows[name].operator.output_shape
-        assert part is not None
-        end = begin + part[axis]
+        end = begin + shape_of(draft.rows[name].operator)[axis]
         direct = free and draft.can_be_sliced(name, axis)
         if direct and name in draft.readers:
             redirect[name] = Source(op.name, (axis, begin, end))
@@ -167,8 +164,7 @@ def joined(draft: Draft, name: str) -> Draft | None:
         return None
     reads: list[Read] = []
     for source, members in _runs(draft, row, axis):
-        shape = draft.operator(source.producer).output_shape
-        assert shape is not None
+        shape = shape_of(draft.operator(source.producer))
         complete = source.slice is None or source.slice[1:] == (0, shape[axis])
         if len(members) > 1 and (complete or is_contiguous(shape, axis)):
             nbytes = sum(row.reads[i].nbytes for i in members)
@@ -199,17 +195,12 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
     remove = [name, *_without_reader(draft, row, reads)]
     first = reads[0]
     if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
-        shapes = []
-        for read in reads:
-            shape = draft.operator(read.producer).output_shape
-            assert shape is not None
-            shapes.append(sliced_shape(shape, read.slice))
-        return draft.replace(remove, [Row(_reading(row.operator, tuple(shapes)), reads)])
+        shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
+        return draft.replace(remove, [Row(_reading(row.operator, shapes), reads)])
     if name not in draft.kept:
         return draft.replace(remove, redirect={name: Source(first.producer, first.slice)})
     producer = draft.operator(first.producer)
-    assert producer.output_shape is not None
-    _, begin, end = first.slice or (axis, 0, producer.output_shape[axis])
+    _, begin, end = first.slice or (axis, 0, shape_of(producer)[axis])
     return draft.replace(remove, [Row(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])
 
 

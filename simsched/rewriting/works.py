@@ -87,6 +87,12 @@ _REGISTERS: Final = 32
 _WORD: Final = 4  # bytes that a thread of a copy handles
 
 
+def shape_of(op: Operator) -> Shape:
+    """Return the shape of what an operator writes, which is known."""
+    assert op.output_shape is not None
+    return op.output_shape
+
+
 def tensor_nbytes(shape: Sequence[int], dtype: str) -> float:
     """Return the bytes of a tensor."""
     return float(prod(shape) * DTYPE_NBYTES[dtype])
@@ -158,10 +164,9 @@ def copy_of(
 @remembered
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
-    assert op.output_shape is not None
-    shape = sliced_shape(op.output_shape, (axis, begin, end))
-    cut = {"axis": axis, "begin": begin, "end": end}
-    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(op.output_shape,), output_shape=shape)
+    whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
+    shape = sliced_shape(whole, (axis, begin, end))
+    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
 
 

@@ -18,16 +18,8 @@ from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
 
 __all__ = [
-    "FAST_UP_TO",
-    "SCHEDULERS",
-    "Scheduler",
-    "Tools",
-    "equipped",
-    "resolve",
-    "schedule",
-    "scheduler_name",
-    "takes",
-]
+    "FAST_UP_TO", "SCHEDULERS", "Scheduler", "Tools", "equipped", "resolve", "schedule", "scheduler_name", "takes",
+]  # fmt: skip
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

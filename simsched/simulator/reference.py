@@ -31,8 +31,6 @@ _BLOCKING = (WAIT, SYNC, BARRIER)
 class _Mark:
     """A CUDA event: recorded by a host, then reached by its stream. `time` and `cause` say when and why."""
 
-    __slots__ = ("cause", "issue", "issued", "lane", "reached", "time")
-
     def __init__(self, env: Instants) -> None:
         self.issued = simpy.Event(env)
         self.reached = simpy.Event(env)
@@ -45,8 +43,6 @@ class _Mark:
 class _Connection:
     """A hardware queue: of the streams that share it, items pass in the order in which they were issued."""
 
-    __slots__ = ("changed", "queue")
-
     def __init__(self, env: Instants) -> None:
         self.queue: deque[int] = deque()
         self.changed = simpy.Event(env)
@@ -58,8 +54,6 @@ class _Lane:
     `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
     starts no earlier than `free`, a gap behind the one before it.
     """
-
-    __slots__ = ("cause", "connection", "device", "free", "free_cause", "number", "queue", "row", "time", "wake")
 
     def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
         self.number, self.row, self.device, self.connection = number, row, row.device, connection
@@ -141,13 +135,13 @@ class Reference:
                     yield blocked_by
                     blocked_by = self._blocker(action, i)
             if env.now > began:
-                cause = self._wait_span(i, -1, began, self._unblocked_by(action, i))
+                cause = self._span(kinds.WAIT, i, device, began, self._unblocked_by(action, i))
             cost = costs[i]
             if cost > 0 or env.now > began:
                 start = env.now
                 yield At(env, start + cost, HOST)
                 if cost > 0:
-                    cause = self._span(kinds.HOST, i, self._subject(i), device, -1, start, start, 0.0, cause)
+                    cause = self._span(kinds.HOST, i, device, start, cause, op=self._subject(i))
             self._issue(i, cause)
         self._host_at[t] = int(ptr[t + 1])
 
@@ -173,7 +167,7 @@ class Reference:
         cause = -1
         if cost > 0:
             yield At(self._env, cost, HOST)
-            cause = self._span(kinds.HOST, 0, -1, self._device[0], -1, 0.0, 0.0, 0.0, -1)
+            cause = self._span(kinds.HOST, 0, self._device[0], 0.0, -1)
         for i in range(len(self._action)):
             self._issue(i, cause)
         self._host_at[0] = len(self._action)
@@ -264,7 +258,7 @@ class Reference:
             lane.cause = mark.cause
         lane.time = max(lane.time, release)
         if env.now > began:
-            self._wait_span(-1, lane.row.stream, began, mark.cause, lane.device, i)
+            self._span(kinds.WAIT, i, lane.device, began, mark.cause, stream=lane.row.stream)
         if lane.connection is not None:
             yield from self._pass_connection(lane.connection, i)
 
@@ -305,29 +299,18 @@ class Reference:
             return int(self._program.copies.op[self._argument[i]])
         return -1
 
-    def _span(
-        self,
-        kind: int,
-        item: int,
-        op: int,
-        device: int,
-        stream: int,
-        start: float,
-        ready: float,
-        solo: float,
-        cause: int,
-    ) -> int:
-        self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))
+    def _span(self, kind: int, item: int, device: int, start: float, cause: int, **more: Any) -> int:
+        row = {"op": -1, "stream": -1, "ready": start, "solo": 0.0} | more
+        self._rows.append(
+            (kind, item, row["op"], device, row["stream"], start, self._env.now, row["ready"], row["solo"], cause)
+        )
         return len(self._rows) - 1
 
     def _work_span(
         self, kind: int, item: int, op: int, lane: _Lane, start: float, ready: float, solo: float, cause: int
     ) -> int:
         """Record the kernel or copy that a lane has been at."""
-        span = self._span(kind, item, op, lane.device, lane.row.stream, start, ready, solo, cause)
+        about = {"op": op, "stream": lane.row.stream, "ready": ready, "solo": solo}
+        span = self._span(kind, item, lane.device, start, cause, **about)
         lane.time, lane.cause, lane.free_cause = self._env.now, span, span
         return span
-
-    def _wait_span(self, item: int, stream: int, began: float, cause: int, device: int = -1, i: int = -1) -> int:
-        place = self._device[item] if device < 0 else device
-        return self._span(kinds.WAIT, max(item, i), -1, place, stream, began, began, 0.0, cause)

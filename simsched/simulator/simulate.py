@@ -11,8 +11,8 @@ from simsched.model.costmodel import CostModel
 from simsched.model.program import Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.prepared import Plan, launches_of, simulate_compiled
-from simsched.simulator.workload import Jitter
+from simsched.simulator.compiled.prepared import Plan, simulate_compiled
+from simsched.simulator.workload import Jitter, demand
 
 ENGINES: Final = ("auto", "compiled", "reference")
 
@@ -83,8 +83,7 @@ def simulate(
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        plan = Plan(program, cluster)
-        return Reference(plan, launches_of(plan, cost, jitter, rng)).run()
+        return Reference(Plan(program, cluster), demand(program, cluster, cost, jitter, rng)).run()
     return simulate_compiled(program, cluster, cost, jitter, rng)
 
 

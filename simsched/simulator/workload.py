@@ -25,17 +25,9 @@ LARGEST_VARIATION: Final = 1e3
 
 
 def demand(
-    program: Program,
-    cluster: Cluster,
-    cost: CostModel | None,
-    jitter: Jitter | None = None,
-    rng: np.random.Generator | int | None = None,
-    *,
-    refuse_unfit: bool = True,
+    program: Program, cluster: Cluster, cost: CostModel | None = None, jitter: Jitter | None = None, rng: Any = None
 ) -> Column:
     """Return what each launch of a program asks of its device, as rows of `Launch`.
-
-    A kernel of which no block fits on an SM is an error; with `refuse_unfit` false it has residency 0.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Which of the two a roofline
@@ -47,7 +39,7 @@ def demand(
     graph, device = program.graph, launch_devices(program)
     times = placed_times(graph, cluster, program.launch_op, device, cost)
     drawn = None if jitter is None else factors(graph, jitter, rng)
-    return demand_of(graph, cluster, device, times, drawn, priority=program.priority, refuse_unfit=refuse_unfit)
+    return demand_of(graph, cluster, device, times, drawn, priority=program.priority)
 
 
 def launch_devices(program: Program) -> Ints:
@@ -80,6 +72,8 @@ def demand_of(
         Factor of the time of each operator, or None.
     priority
         Of each operator; None for 0.
+    refuse_unfit
+        Whether a kernel of which no block fits on an SM is an error; else it has residency 0.
     """
     kernels = np.diff(graph.kernel_ptr)
     op = np.repeat(np.arange(len(graph)), np.maximum(1, kernels))

@@ -14,7 +14,7 @@ from simsched.model.cluster import footprint, occupancy
 from simsched.model.costmodel import operator_times, placed_times, times_by_device
 from simsched.simulator.contention import most_dram_share
 from simsched.simulator.state import Launch
-from simsched.simulator.workload import _distinct, demand, factors, solo_units
+from simsched.simulator.workload import _distinct, demand, demand_of, factors, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
 MIXED = ss.Cluster(
@@ -162,7 +162,8 @@ def test_the_first_that_does_not_fit_is_named():
 
 def test_what_does_not_fit_may_be_let_through():
     """No residency, no end; of the rest of the row what an operator without a grid would have."""
-    found = demand(unfit(), ss.Cluster.preset("a100"), None, refuse_unfit=False)
+    program, cluster = unfit(), ss.Cluster.preset("a100")
+    found = demand_of(program.graph, cluster, np.zeros(4, int), np.full(4, 8.0), refuse_unfit=False)
     assert (
         found["residency"][[1, 3]].tolist()
         == found["blocks"][[1, 3]].tolist()

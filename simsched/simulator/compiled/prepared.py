@@ -225,17 +225,13 @@ def plan_of(program: Program, cluster: Cluster) -> Plan:
     return cast(Plan, plan)
 
 
-def launches_of(
-    plan: Plan, cost: CostModel | None, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None
-) -> Array:
-    """Return the launches of a plan; those with the default cost model and without jitter are kept."""
-    is_kept = (cost is None or cost is default_cost) and jitter is None
-    if is_kept and plan.launches is not None:
-        return plan.launches
-    launches = demand(plan.program, plan.cluster, cost, jitter, rng)
-    if is_kept:
-        plan.launches = launches
-    return launches
+def launches_of(plan: Plan, cost: CostModel | None) -> Array:
+    """Return the launches of a plan; those with the default cost model are kept."""
+    if cost is not None and cost is not default_cost:
+        return demand(plan.program, plan.cluster, cost)
+    if plan.launches is None:
+        plan.launches = demand(plan.program, plan.cluster)
+    return plan.launches
 
 
 def simulate_compiled(
