@@ -160,34 +160,34 @@ def wirings() -> tuple[bytes, ...]:
 def onnxes() -> tuple[bytes, ...]:
     """Return ONNX models, each valid and small."""
     make = _of_tests("onnx_makers")
-    parse = import_module("onnx.parser").parse_model
     models = [make.MODELS[name]() for name in ("conv_norm_relu", "branches", "mlp", "attention", "with_if")]
-    made = make.Maker(domains=("com.example",))
-    x = made.op("Custom", [made.input("x", [1, 4])], "custom", domain="com.example", depth=3)
-    made.info("custom", [1, 4])
-    made.op("MatMul", [x, made.external("w", 4, 8)], "product")
-    models += [made.model(made.op("Softmax", ["product"], "out", axis=-1)), parse(_CONSTANTS)]
-    made = make.Maker(opset=18)
-    x = made.input("x", [1, 4, 8, 8])
-    parts = made.op(
-        "Split", [made.op("HardSwish", [x], "act"), made.numbers("parts", [3, 1])], ["left", "right"], axis=1
-    )
-    made.op("Concat", [parts, "right"], "joined", axis=1)
-    made.op("MaxPool", ["joined"], "small", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
-    made.op("ConvTranspose", ["small", made.weight("w", 4, 2, 2, 2)], "wide", strides=[2, 2], kernel_shape=[2, 2])
-    made.op("Resize", ["wide", "", made.numbers("scales", [1, 1, 2, 0.5], "float32")], "sized", mode="nearest")
-    made.op("Pad", ["sized", made.numbers("pads", [0, 0, 1, 1, 0, 0, 1, 1])], "padded")
-    made.op("ReduceMean", ["padded", made.numbers("axes", [2])], "mean", keepdims=0)
-    made.op("Transpose", ["mean"], "turned", perm=[2, 0, 1])
-    recurrent = [made.weight("lstm.w", 1, 12, 2), made.weight("lstm.r", 1, 12, 3)]
-    made.op("LSTM", ["turned", *recurrent], ["sequence", "state"], hidden_size=3, direction="forward")
-    made.op("Einsum", ["sequence", "sequence"], "pairs", equation="sdbh,sdbh->bh")
-    models.append(made.model(made.op("Flatten", ["pairs"], "y", axis=1)))
+    models.append(make.model(_CUSTOM, w=make.external(1, 4, 8)))
+    models.append(make.model(_CONSTANTS))
+    weights = {"w": (4, 2, 2, 2), "lstm_w": (1, 12, 2), "lstm_r": (1, 12, 3)}
+    models.append(make.model(_OPERATORS, 18, parts=[3, 1], pads=[0, 0, 1, 1, 0, 0, 1, 1], axes=[2], **weights))
     return tuple(model.SerializeToString() for model in models)
 
 
-_CONSTANTS: Final = """<ir_version: 8, opset_import: ["" : 17]>
-shapes (float[2, 6, 32] x) => (float[a, b] y)
+_CUSTOM: Final = """(float[1, 4] x) => (out) <float[1, 4] custom> {
+  custom = com.acme.Custom <depth = 3> (x)
+  product = MatMul(custom, w)
+  out = Softmax <axis = -1> (product)
+}"""
+_OPERATORS: Final = """(float[1, 4, 8, 8] x) => (y) <float[4] scales = {1, 1, 2, 0.5}> {
+  act = HardSwish(x)
+  left, right = Split <axis = 1> (act, parts)
+  joined = Concat <axis = 1> (left, right)
+  small = MaxPool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (joined)
+  wide = ConvTranspose <strides = [2, 2], kernel_shape = [2, 2]> (small, w)
+  sized = Resize <mode = "nearest"> (wide, , scales)
+  padded = Pad(sized, pads)
+  mean = ReduceMean <keepdims = 0> (padded, axes)
+  turned = Transpose <perm = [2, 0, 1]> (mean)
+  sequence, state = LSTM <hidden_size = 3, direction = "forward"> (turned, lstm_w, lstm_r)
+  pairs = Einsum <equation = "sdbh,sdbh->bh"> (sequence, sequence)
+  y = Flatten <axis = 1> (pairs)
+}"""
+_CONSTANTS: Final = """(float[2, 6, 32] x) => (float[a, b] y)
 <int64[1] zero = {0}, int64[1] two = {2}, int64 one = {1}, int64 six = {6}, int64[1] all = {-1}> {
   shape = Shape(x)
   last = Gather(shape, two)

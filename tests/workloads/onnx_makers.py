@@ -1,143 +1,144 @@
-"""ONNX models made by hand, a call per node."""
+"""ONNX models made by hand, in ONNX's text format."""
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 
-FLOAT = TensorProto.FLOAT
+
+def model(text, opset=17, **weights):
+    """A model; weights by name are shapes of zeros, or numbers, or as they stand in a file."""
+    made = parse_model(f'<ir_version: 8, opset_import: ["": {opset}, "com.acme": 1]> by_hand {text}')
+    for name, given in weights.items():
+        if not isinstance(given, TensorProto):
+            given = numpy_helper.from_array(
+                np.zeros(given, np.float32) if isinstance(given, tuple) else np.array(given)
+            )
+        given.name = name
+        made.graph.initializer.append(given)
+    return made
 
 
-class Maker:
-    """Collects the parts of a model; every call returns the name of a tensor."""
+def external(elem, *shape):
+    """Weights that are said to stand in a file that does not exist."""
+    proto = TensorProto(data_type=elem, dims=shape, data_location=TensorProto.EXTERNAL)
+    proto.external_data.add(key="location", value="there is no such file")
+    return proto
 
-    def __init__(self, opset=17, domains=()):
-        self.nodes, self.inputs, self.weights, self.infos = [], [], [], []
-        self.opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
 
-    def input(self, name, shape, elem=FLOAT):
-        self.inputs.append(helper.make_tensor_value_info(name, elem, shape))
-        return name
+def operator(op_type, *shapes, weights=(), opset=17, n_outputs=1, **attributes):
+    """A model of one operator, `y0`, that reads inputs of such shapes and then weights, None for what is left out."""
+    reads = [f"x{i}" for i in range(len(shapes))]
+    named = {f"w{i}": given for i, given in enumerate(weights)}
+    made = model(
+        f"({', '.join(f'float{list(shape)} x{i}' for i, shape in enumerate(shapes))}) => (y0) {{}}",
+        opset,
+        **{name: given for name, given in named.items() if given is not None},
+    )
+    reads += [name if given is not None else "" for name, given in named.items()]
+    made.graph.node.append(helper.make_node(op_type, reads, [f"y{i}" for i in range(n_outputs)], **attributes))
+    return made
 
-    def info(self, name, shape, elem=FLOAT):
-        """Declare the shape of a tensor that inference cannot size."""
-        self.infos.append(helper.make_tensor_value_info(name, elem, shape))
 
-    def weight(self, name, *shape, elem=FLOAT):
-        """Weights of zeros."""
-        return self.numbers(name, np.zeros(shape), helper.tensor_dtype_to_np_dtype(elem))
-
-    def external(self, name, *shape, elem=FLOAT):
-        """Weights that are said to stand in a file that does not exist."""
-        proto = TensorProto(name=name, data_type=elem, dims=shape, data_location=TensorProto.EXTERNAL)
-        proto.external_data.add(key="location", value="there is no such file")
-        self.weights.append(proto)
-        return name
-
-    def numbers(self, name, values, kind=np.int64):
-        self.weights.append(numpy_helper.from_array(np.array(values, kind), name))
-        return name
-
-    def op(self, op_type, inputs, output, *, name=None, domain="", **attributes):
-        outputs = output if isinstance(output, list) else [output]
-        name = outputs[0] if name is None else name
-        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, domain=domain, **attributes))
-        return outputs[0]
-
-    def conv(self, name, x, channels, out_channels, kernel=1, *, norm=False, relu=False):
-        """A convolution of a square window as exporters write it: with bias, or normalisation; and activation."""
-        weights = [self.weight(f"{name}.w", out_channels, channels, kernel, kernel)]
-        weights += [] if norm else [self.weight(f"{name}.b", out_channels)]
-        x = self.op("Conv", [x, *weights], name, kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
-        if norm:
-            statistics = [self.weight(f"{name}.norm.{i}", out_channels) for i in range(4)]
-            x = self.op("BatchNormalization", [x, *statistics], f"{name}.norm")
-        return self.op("Relu", [x], f"{name}.relu") if relu else x
-
-    def model(self, *outputs):
-        results = [helper.make_value_info(name, helper.make_tensor_type_proto(FLOAT, None)) for name in outputs]
-        graph = helper.make_graph(self.nodes, "by hand", self.inputs, results, self.weights, value_info=self.infos)
-        return helper.make_model(graph, opset_imports=self.opsets, ir_version=8)
+def _conv(x, name, shape, weights):
+    """Write a convolution, its normalisation and activation."""
+    pads = [shape[2] // 2] * 4
+    weights |= {f"{name}.w": shape} | {f"{name}.norm.{i}": shape[:1] for i in range(4)}
+    statistics = ", ".join(f'"{name}.norm.{i}"' for i in range(4))
+    return f"""
+        "{name}" = Conv <pads = {pads}> ("{x}", "{name}.w")
+        "{name}.norm" = BatchNormalization ("{name}", {statistics})
+        "{name}.relu" = Relu ("{name}.norm")"""
 
 
 def conv_norm_relu():
     """A convolution of 3 channels to 16 on 8 x 8 pixels, normalised, with activation."""
-    made = Maker()
-    return made.model(made.conv("conv", made.input("x", [1, 3, 8, 8]), 3, 16, 3, norm=True, relu=True))
+    weights = {}
+    return model(f'(float[1, 3, 8, 8] x) => ("conv.relu") {{{_conv("x", "conv", (16, 3, 3, 3), weights)} }}', **weights)
 
 
 def branches():
     """Two convolutions of one input, the first with activation, and their concatenation."""
-    made = Maker()
-    x = made.input("x", [2, 8, 4, 4])
-    parts = [made.conv("left", x, 8, 16, relu=True), made.conv("right", x, 8, 24, 3)]
-    return made.model(made.op("Concat", parts, "both", axis=1))
+    return model(
+        """(float[2, 8, 4, 4] x) => (both) {
+            left = Conv (x, v)  active = Relu (left)  right = Conv <pads = [1, 1, 1, 1]> (x, w)
+            both = Concat <axis = 1> (active, right)
+        }""",
+        v=(16, 8, 1, 1),
+        w=(24, 8, 3, 3),
+    )
 
 
 def mlp():
     """Three Gemm of a batch of 5 rows of 10 features, with 20, 30 and 4 outputs."""
-    made = Maker()
-    x = made.input("x", [5, 10])
-    for i, (n, m) in enumerate([(10, 20), (20, 30), (30, 4)]):
-        x = made.op("Gemm", [x, made.weight(f"w{i}", m, n), made.weight(f"b{i}", m)], f"fc{i}", transB=1)
-        x = made.op("Relu", [x], f"{x}.relu") if i < 2 else x
-    return made.model(x)
+    return model(
+        """(float[5, 10] x) => (fc2) {
+            fc0 = Gemm <transB = 1> (x, w0, b0)            "fc0.relu" = Relu (fc0)
+            fc1 = Gemm <transB = 1> ("fc0.relu", w1, b1)   "fc1.relu" = Relu (fc1)
+            fc2 = Gemm <transB = 1> ("fc1.relu", w2, b2)
+        }""",
+        w0=(20, 10), b0=(20,), w1=(30, 20), b1=(30,), w2=(4, 30), b2=(4,),
+    )  # fmt: skip
 
 
 def attention():
     """Self-attention of 2 sequences of 6 tokens in 4 heads of 8, the shapes worked out in the graph."""
-    made = Maker()
-    x = made.input("x", ["batch", 6, 32])
-    made.op("Shape", [x], "shape")
-    made.numbers("zero", 0), made.numbers("one", 1), made.numbers("axis", [0])
-    for place in ("zero", "one"):
-        made.op("Gather", ["shape", place], f"size_{place}")
-        made.op("Unsqueeze", [f"size_{place}", "axis"], f"list_{place}")
-    made.numbers("heads", [4, 8]), made.numbers("all", [32])
-    made.op("Concat", ["list_zero", "list_one", "heads"], "split", axis=0)
-    made.op("Concat", ["list_zero", "list_one", "all"], "joined", axis=0)
-    for part in "qkv":
-        made.op("MatMul", [x, made.weight(f"w{part}", 32, 32)], f"{part}.product")
-        made.op("Add", [f"{part}.product", made.weight(f"b{part}", 32)], f"{part}.bias")
-        made.op("Reshape", [f"{part}.bias", "split"], f"{part}.heads")
-        order = [0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]
-        made.op("Transpose", [f"{part}.heads"], f"{part}.turned", perm=order)
-    made.op("MatMul", ["q.turned", "k.turned"], "scores")
-    made.op("Div", ["scores", made.numbers("scale", 8.0**0.5, np.float32)], "scaled")
-    made.op("Softmax", ["scaled"], "weights", axis=-1)
-    made.op("MatMul", ["weights", "v.turned"], "mixed")
-    made.op("Transpose", ["mixed"], "mixed.turned", perm=[0, 2, 1, 3])
-    made.op("Reshape", ["mixed.turned", "joined"], "mixed.joined")
-    return made.model(made.op("MatMul", ["mixed.joined", made.weight("wo", 32, 32)], "out"))
+    heads = "".join(
+        f"""
+            {part} = MatMul (x, w{part})  {part}_bias = Add ({part}, b{part})
+            {part}_heads = Reshape ({part}_bias, split)
+            {part}_turned = Transpose <perm = {[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]}> ({part}_heads)"""
+        for part in "qkv"
+    )
+    return model(
+        f"""(float[batch, 6, 32] x) => (out)
+        <int64 zero = {{0}}, int64 one = {{1}}, int64[1] axis = {{0}}, int64[2] each = {{4, 8}}, int64[1] all = {{32}},
+         float scale = {{2.8}}> {{
+            shape = Shape (x)
+            batch = Gather (shape, zero)  batches = Unsqueeze (batch, axis)
+            length = Gather (shape, one)  lengths = Unsqueeze (length, axis)
+            split = Concat <axis = 0> (batches, lengths, each)
+            joined = Concat <axis = 0> (batches, lengths, all){heads}
+            scores = MatMul (q_turned, k_turned)  scaled = Div (scores, scale)
+            weights = Softmax <axis = -1> (scaled)  mixed = MatMul (weights, v_turned)
+            mixed_turned = Transpose <perm = [0, 2, 1, 3]> (mixed)
+            mixed_joined = Reshape (mixed_turned, joined)  out = MatMul (mixed_joined, wo)
+        }}""",
+        **{f"w{part}": (32, 32) for part in "qkvo"},
+        **{f"b{part}": (32,) for part in "qkv"},
+    )
 
 
 def inception_block():
     """The first block with a 5x5 branch of Inception v3 (35 x 35 pixels), as an exporter writes it."""
-    made = Maker()
-    x = made.input("x", [1, 192, 35, 35])
-
-    def conv(name, x, channels, out_channels, kernel=1):
-        return made.conv(name, x, channels, out_channels, kernel, norm=True, relu=True)
-
-    one = conv("branch1x1", x, 192, 64)
-    five = conv("branch5x5_2", conv("branch5x5_1", x, 192, 48), 48, 64, 5)
-    double = conv("branch3x3dbl_2", conv("branch3x3dbl_1", x, 192, 64), 64, 96, 3)
-    double = conv("branch3x3dbl_3", double, 96, 96, 3)
-    made.op("AveragePool", [x], "pool", kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4, count_include_pad=1)
-    last = conv("branch_pool", "pool", 192, 32)
-    return made.model(made.op("Concat", [one, five, double, last], "concat", axis=1))
+    weights = {}
+    layers = [
+        _conv("x", "branch1x1", (64, 192, 1, 1), weights),
+        _conv("x", "branch5x5_1", (48, 192, 1, 1), weights),
+        _conv("branch5x5_1.relu", "branch5x5_2", (64, 48, 5, 5), weights),
+        _conv("x", "branch3x3dbl_1", (64, 192, 1, 1), weights),
+        _conv("branch3x3dbl_1.relu", "branch3x3dbl_2", (96, 64, 3, 3), weights),
+        _conv("branch3x3dbl_2.relu", "branch3x3dbl_3", (96, 96, 3, 3), weights),
+        "pool = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x)",
+        _conv("pool", "branch_pool", (32, 192, 1, 1), weights),
+        'concat = Concat <axis = 1> ("branch1x1.relu", "branch5x5_2.relu", "branch3x3dbl_3.relu", "branch_pool.relu")',
+    ]
+    return model(f"(float[1, 192, 35, 35] x) => (concat) {{{' '.join(layers)} }}", **weights)
 
 
 def with_if():
     """A choice between two ways to go on, in graphs of their own that read a tensor from around them."""
-    made = Maker()
-    made.conv("conv", made.input("x", [1, 4, 8, 8]), 4, 4)
-    made.input("choice", [], TensorProto.BOOL)
-    ways = []
-    for op_type in ("Relu", "Sigmoid"):
-        out = helper.make_tensor_value_info(op_type, FLOAT, [1, 4, 8, 8])
-        ways.append(helper.make_graph([helper.make_node(op_type, ["conv"], [op_type])], op_type, [], [out]))
-    made.info("chosen", [1, 4, 8, 8])
-    made.op("If", ["choice"], "chosen", then_branch=ways[0], else_branch=ways[1])
-    return made.model(made.conv("after", "chosen", 4, 8))
+    return model(
+        """(float[1, 4, 8, 8] x, bool choice) => (after) <float[1, 4, 8, 8] chosen> {
+            conv = Conv (x, v)
+            chosen = If (choice) <
+                then_branch = one () => (float[1, 4, 8, 8] a) { a = Relu (conv) },
+                else_branch = other () => (float[1, 4, 8, 8] b) { b = Sigmoid (conv) }
+            >
+            after = Conv (chosen, w)
+        }""",
+        v=(4, 4, 1, 1),
+        w=(8, 4, 1, 1),
+    )
 
 
 MODELS = {make.__name__: make for make in (conv_norm_relu, branches, mlp, attention, inception_block, with_if)}

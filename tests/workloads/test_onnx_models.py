@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
-from onnx_makers import MODELS, Maker, attention, branches, conv_norm_relu, with_if
+from onnx_makers import MODELS, attention, branches, conv_norm_relu, external, model, with_if
 
 import simsched as ss
 from simsched.base.errors import FormatError
@@ -14,6 +14,7 @@ from workloads.formats.onnx_models import from_onnx, read_onnx
 from workloads.models.network import Network
 
 SEQUENCES = {"x": (2, 6, 32)}  # what `attention` needs
+SCALE = {"s": np.float32(0.5), "z": np.int8(0)}
 
 
 def edges(graph):
@@ -28,7 +29,7 @@ def test_convolution_normalisation_and_activation_are_one_unit():
 
 
 def _conv_norm_relu(net):
-    net.conv("conv", net.input(1, 3, 8, 8), 16, 3, padding=1, norm=True)
+    net.conv("conv", net.input(1, 3, 8, 8), 16, 3, padding=1, norm=True, bias=False)
 
 
 def _mlp(net):
@@ -41,7 +42,7 @@ def _inception_block(net):
     x = net.input(1, 192, 35, 35)
 
     def conv(name, x, channels, kernel=1):
-        return net.conv(name, x, channels, kernel, padding=kernel // 2, norm=True)
+        return net.conv(name, x, channels, kernel, padding=kernel // 2, norm=True, bias=False)
 
     one = conv("branch1x1", x, 64)
     five = conv("branch5x5_2", conv("branch5x5_1", x, 48), 64, 5)
@@ -75,19 +76,17 @@ def test_attention_with_its_arithmetic_on_shapes():
     """
     graph = from_onnx(attention(), shapes=SEQUENCES)
     assert [(op.name, op.kind, op.flops) for op in graph.operators] == [
-        ("q.product", "linear", 24576.0), ("q.turned", "transpose", 0.0),
-        ("k.product", "linear", 24576.0), ("k.turned", "transpose", 0.0),
-        ("v.product", "linear", 24576.0), ("v.turned", "transpose", 0.0),
+        ("q", "linear", 24576.0), ("q_turned", "transpose", 0.0), ("k", "linear", 24576.0),
+        ("k_turned", "transpose", 0.0), ("v", "linear", 24576.0), ("v_turned", "transpose", 0.0),
         ("scores", "matmul", 4608.0), ("scaled", "div", 288.0), ("weights", "softmax", 1440.0),
-        ("mixed", "matmul", 4608.0), ("mixed.turned", "transpose", 0.0), ("out", "linear", 24576.0),
+        ("mixed", "matmul", 4608.0), ("mixed_turned", "transpose", 0.0), ("out", "linear", 24576.0),
     ]  # fmt: skip
-    assert graph["q.product"].weight_nbytes == 33 * 32 * 4
-    assert graph["scaled"].weight_nbytes == 0.0
-    assert graph["k.turned"].output_shape == (2, 4, 8, 6)
-    assert edges(graph)[:2] == [("q.product", "q.turned", 1536.0), ("k.product", "k.turned", 1536.0)]
+    assert (graph["q"].weight_nbytes, graph["scaled"].weight_nbytes) == (33 * 32 * 4, 0.0)
+    assert graph["k_turned"].output_shape == (2, 4, 8, 6)
+    assert edges(graph)[:2] == [("q", "q_turned", 1536.0), ("k", "k_turned", 1536.0)]
     single = from_onnx(attention(), shapes=SEQUENCES, granularity="operator")
     assert len(single) == 12 + 3 + 4
-    assert (single["q.heads"].kind, single["q.heads"].time, single["q.heads"].kernels) == ("view", 0.0, ())
+    assert (single["q_heads"].kind, single["q_heads"].time, single["q_heads"].kernels) == ("view", 0.0, ())
 
 
 @pytest.mark.parametrize("granularity", ["unit", "operator"])
@@ -99,37 +98,40 @@ def test_import_schedule_simulate(granularity, caplog):
 
 def test_split_has_the_shape_of_the_whole():
     """A split copies 2 * 6 * 10 numbers; its parts of 2 * 2 * 10 and 2 * 4 * 10 numbers are the edges."""
-    made = Maker()
-    made.conv("conv", made.input("x", [2, 3, 10, 1]), 3, 6)
-    made.op("Split", ["conv", made.numbers("sizes", [2, 4])], ["small", "large"], axis=1)
-    made.op("Sigmoid", ["large"], "gate")
-    graph = from_onnx(made.model("gate", made.op("Tanh", ["small"], "state")))
+    text = """(float[2, 6, 10] x) => (gate, state) {
+        y = Exp (x)  small, large = Split <axis = 1> (y, sizes)  gate = Sigmoid (large)  state = Tanh (small)
+    }"""
+    graph = from_onnx(model(text, sizes=[2, 4]))
     split = graph["small"]
-    assert (split.kind, split.output_shape, split.nbytes) == ("split", (2, 6, 10, 1), 2 * 480.0)
-    assert split.attributes["output_shapes"] == [[2, 2, 10, 1], [2, 4, 10, 1]]
-    assert edges(graph) == [("conv", "small", 480.0), ("small", "gate", 320.0), ("small", "state", 160.0)]
+    assert (split.kind, split.output_shape, split.nbytes) == ("split", (2, 6, 10), 2 * 480.0)
+    assert split.attributes["output_shapes"] == [[2, 2, 10], [2, 4, 10]]
+    assert edges(graph) == [("y", "small", 480.0), ("small", "gate", 320.0), ("small", "state", 160.0)]
 
 
-def test_an_intermediate_that_is_returned_or_read_twice_is_not_fused():
-    """The convolution's output is a result here, and read twice there: two edges of 3 * 16 numbers."""
-    made = Maker()
-    made.conv("conv", made.input("x", [1, 3, 4, 4]), 3, 3, relu=True)
-    assert from_onnx(made.model("conv.relu")).names == ("conv",)
-    assert from_onnx(made.model("conv", "conv.relu")).names == ("conv", "conv.relu")
-    graph = from_onnx(made.model(made.op("Mul", ["conv", "conv"], "square")))
-    assert edges(graph) == [("conv", "conv.relu", 192.0), *[("conv", "square", 192.0)] * 2]
-    assert graph["square"].nbytes == 3 * 192.0
+@pytest.mark.parametrize(
+    ("results", "last", "names", "read"),
+    [
+        ("active", "", ["conv"], []),
+        ("conv, active", "", ["conv", "active"], [("conv", "active")]),  # an intermediate that is returned
+        ("active, both", "both = Mul (conv, active)", ["conv", "active", "both"],
+         [("conv", "active"), ("conv", "both"), ("active", "both")]),  # or is read twice
+        ("square", "square = Mul (conv, conv)", ["conv", "active", "square"],
+         [("conv", "active"), ("conv", "square"), ("conv", "square")]),  # even by one operator: two edges
+    ],
+)  # fmt: skip
+def test_what_is_read_twice_is_not_fused(results, last, names, read):
+    text = f"(float[1, 3, 4, 4] x) => ({results}) {{ conv = Conv (x, w)  active = Relu (conv)  {last} }}"
+    graph = from_onnx(model(text, w=(3, 3, 1, 1)))
+    assert list(graph.names) == names
+    assert edges(graph) == [(src, dst, 192.0) for src, dst in read]
 
 
 def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(caplog):
     """Two operators of another domain, one without a known output: 48 numbers read, 48 or none known written."""
-    made = Maker(domains=["com.acme"])
-    x = made.input("x", [1, 3, 4, 4])
-    made.info("first", [1, 3, 4, 4])
-    made.op("Foo", [x, made.weight("w", 5)], "first", domain="com.acme")
-    made.op("Foo", [made.conv("conv", "first", 3, 3)], "second", domain="com.acme")
-    made.op("NonZero", ["conv"], "places")
-    graph = from_onnx(made.model("second", "places"), source="acme.onnx")
+    text = """(float[1, 3, 4, 4] x) => (second, places) <float[1, 3, 4, 4] first> {
+        first = com.acme.Foo (x, v)  conv = Conv (first, w)  second = com.acme.Foo (conv)  places = NonZero (conv)
+    }"""
+    graph = from_onnx(model(text, v=(5,), w=(3, 3, 1, 1)), source="acme.onnx")
     assert [record.getMessage() for record in caplog.records] == [
         "acme.onnx: operators that are not supported count their bytes and no FLOP: com.acme.Foo (2), NonZero (1); "
         "2 of them write tensors of unknown size, which count nothing"
@@ -140,20 +142,24 @@ def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(cap
     assert edges(graph) == [("first", "conv", 192.0), ("conv", "second", 192.0), ("conv", "places", 192.0)]
 
 
-def test_what_an_operator_that_is_not_supported_writes_may_be_given():
-    """Without a declaration the next convolution asks; what is declared for a batch of 1 is not used for 2."""
-    made = Maker(domains=["com.acme"])
-    made.op("Foo", [made.input("x", [1, 3, 4, 4])], "foo", domain="com.acme")
-    model = made.model(made.conv("conv", "foo", 3, 5))
-    with pytest.raises(FormatError, match="'conv' \\(Conv\\): the shape of 'foo' cannot be inferred; give it too"):
-        from_onnx(model)
-    assert from_onnx(model, shapes={"foo": (1, 3, 4, 4)})["conv"].output_shape == (1, 5, 4, 4)
-    made.info("foo", [1, 3, 4, 4])
-    model = made.model("conv")
-    assert from_onnx(model)["conv"].output_shape == (1, 5, 4, 4)
-    with pytest.raises(FormatError, match="shape of 'foo' cannot be inferred"):
-        from_onnx(model, shapes={"x": (2, 3, 4, 4)})
-    assert from_onnx(model, shapes={"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)})["conv"].output_shape == (2, 5, 4, 4)
+@pytest.mark.parametrize(
+    ("declared", "shapes", "output"),
+    [
+        ("", {}, None),
+        ("", {"foo": (1, 3, 4, 4)}, (1, 5, 4, 4)),
+        ("<float[1, 3, 4, 4] foo>", {}, (1, 5, 4, 4)),
+        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4)}, None),  # what is declared for a batch of 1 is not used for 2
+        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)}, (2, 5, 4, 4)),
+    ],
+)
+def test_what_an_operator_that_is_not_supported_writes_may_be_given(declared, shapes, output):
+    text = f"(float[1, 3, 4, 4] x) => (conv) {declared} {{ foo = com.acme.Foo (x)  conv = Conv (foo, w) }}"
+    made = model(text, w=(5, 3, 1, 1))
+    if output is None:
+        with pytest.raises(FormatError, match="'conv' \\(Conv\\): the shape of 'foo' cannot be inferred; give it too"):
+            from_onnx(made, shapes=shapes)
+    else:
+        assert from_onnx(made, shapes=shapes)["conv"].output_shape == output
 
 
 def test_control_flow_is_one_operator_that_reads_what_its_graphs_read(caplog):
@@ -165,69 +171,58 @@ def test_control_flow_is_one_operator_that_reads_what_its_graphs_read(caplog):
 
 
 def test_functions_of_the_model_are_not_looked_into(caplog):
-    model = conv_norm_relu()
-    model.opset_import.append(helper.make_opsetid("mine", 1))
+    made = model("(float[4] x) => (z) { y = Exp (x)  z = com.acme.Act (y) }")
     body = [helper.make_node("Relu", ["a"], ["b"])]
-    model.functions.append(helper.make_function("mine", "Act", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
-    model.graph.node[-1].CopyFrom(helper.make_node("Act", ["conv.norm"], ["conv.relu"], domain="mine"))
-    assert [op.kind for op in from_onnx(model).operators] == ["conv", "mine.Act"]
-    assert "mine.Act (1)" in caplog.text
+    made.functions.append(helper.make_function("com.acme", "Act", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    assert [op.kind for op in from_onnx(made).operators] == ["exp", "com.acme.Act"]
+    assert "com.acme.Act (1)" in caplog.text
 
 
 def test_weights_in_other_files_are_counted_and_not_read(tmp_path):
     """A matrix of 30,000 x 25,000 numbers: 3 GB of weights in a file that is not there. Sizes in one are asked for."""
-    made = Maker()
-    made.op("MatMul", [made.input("x", [1, 30_000]), made.external("w", 30_000, 25_000)], "y")
+    made = model("(float[1, 30000] x) => (y) { y = MatMul (x, w) }", w=external(TensorProto.FLOAT, 30_000, 25_000))
     path = tmp_path / "large.onnx"
-    path.write_bytes(made.model("y").SerializeToString())
+    path.write_bytes(made.SerializeToString())
     graph = read_onnx(path)
     assert (graph.name, graph["y"].weight_nbytes, graph["y"].flops) == ("large", 3e9, 1.5e9)
-    made = Maker()
-    made.op("Reshape", [made.input("x", [2, 6]), made.external("sizes", 2, elem=TensorProto.INT64)], "flat")
-    model = made.model(made.op("Relu", ["flat"], "y"))
+    text = "(float[2, 6] x) => (y) { flat = Reshape (x, sizes)  y = Relu (flat) }"
+    made = model(text, sizes=external(TensorProto.INT64, 2))
     with pytest.raises(FormatError, match="shape of 'flat' cannot be inferred; give it too: --shape flat="):
-        from_onnx(model)
-    assert from_onnx(model, shapes={"flat": (3, 4)})["y"].output_shape == (3, 4)
+        from_onnx(made)
+    assert from_onnx(made, shapes={"flat": (3, 4)})["y"].output_shape == (3, 4)
 
 
 def test_a_number_format_in_place_of_the_models():
     """As fp16 every tensor and weight has half the bytes; whole numbers keep theirs."""
-    made = Maker()
-    ids = made.input("ids", [1, 7], TensorProto.INT64)
-    model = made.model(made.op("Gather", [made.weight("table", 100, 16), ids], "rows"))
-    half = from_onnx(model, dtype="fp16")["rows"]
+    made = model("(int64[1, 7] ids) => (rows) { rows = Gather (table, ids) }", table=(100, 16))
+    half = from_onnx(made, dtype="fp16")["rows"]
     assert (half.weight_nbytes, half.nbytes, half.dtype) == (3200.0, 448 + 56.0, "fp16")
     net = Network("net")
     net.embedding("rows", net.input(1, 7), 100, 16)
-    assert from_onnx(model)["rows"] == net.graph()["rows"]
-
-
-def test_tensors_have_their_own_formats():
-    """A half-precision input cast to single: 2 bytes read and 4 written for each of 10 numbers."""
-    made = Maker()
-    made.op("Cast", [made.input("x", [10], TensorProto.FLOAT16)], "wide", to=1)
-    made.op("ArgMax", ["wide"], "place", axis=0)
-    graph = from_onnx(made.model("place"))
-    assert (graph["wide"].nbytes, graph["wide"].dtype) == (60.0, "fp32")
-    assert (graph["place"].nbytes, graph["place"].output_nbytes, graph["place"].flops) == (48.0, 8.0, 10.0)
+    assert from_onnx(made)["rows"] == net.graph()["rows"]
 
 
 @pytest.mark.parametrize(
-    ("elem", "width"), [(TensorProto.BFLOAT16, 2), (TensorProto.INT32, 4), (TensorProto.DOUBLE, 8)]
+    ("text", "nbytes", "dtype"),
+    [
+        ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", 10 * (2 + 4), "fp32"),
+        ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", 10 * 4 + 8, "fp64"),
+        ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", 24 * 2, "bf16"),
+        ("(int32[8] a, int32[8] b) => (y) { y = Add (a, b) }", 24 * 4, "fp32"),
+        ("(double[8] a, double[8] b) => (y) { y = Add (a, b) }", 24 * 8, "fp64"),
+    ],
 )
-def test_formats_of_elements(elem, width):
-    made = Maker()
-    op = from_onnx(made.model(made.op("Add", [made.input("a", [8], elem), made.input("b", [8], elem)], "y")))["y"]
-    assert (op.nbytes, op.output_nbytes, op.flops) == (24.0 * width, 8.0 * width, 8.0)
+def test_tensors_have_their_own_formats(text, nbytes, dtype):
+    (op,) = from_onnx(model(text)).operators
+    assert (op.nbytes, op.dtype) == (nbytes, dtype)
 
 
 def test_quantised_products():
     """QLinearConv: bytes of 3 * 16 pixels, 5 * 3 weights and 5 * 16 pixels and its scales; 2 * 5 * 16 * 3 FLOP."""
-    made = Maker()
-    scale = made.numbers("s", 0.5, np.float32), made.numbers("z", 0, np.int8)
-    x = made.op("QuantizeLinear", [made.input("x", [1, 3, 4, 4]), *scale], "q")
-    made.op("QLinearConv", [x, *scale, made.weight("w", 5, 3, 1, 1, elem=TensorProto.INT8), *scale, *scale], "conv")
-    graph = from_onnx(made.model(made.op("DequantizeLinear", ["conv", *scale], "y")))
+    text = """(float[1, 3, 4, 4] x) => (y) {
+        q = QuantizeLinear (x, s, z)  conv = QLinearConv (q, s, z, w, s, z, s, z)  y = DequantizeLinear (conv, s, z)
+    }"""
+    graph = from_onnx(model(text, **SCALE, w=np.zeros((5, 3, 1, 1), np.int8)))
     assert [op.kind for op in graph.operators] == ["quantize", "conv", "dequantize"]
     conv = graph["conv"]
     assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.dtype) == (480.0, 15.0, 48 + 15 + 80.0, "int8")
@@ -235,33 +230,25 @@ def test_quantised_products():
 
 def test_weights_that_are_kept_quantised_count_as_kept():
     """12 x 8 weights of one byte, dequantised and turned before they are used: 96 bytes and not 384."""
-    made = Maker()
-    scale = made.numbers("s", 0.5, np.float32), made.numbers("z", 0, np.int8)
-    made.op("DequantizeLinear", [made.weight("w", 12, 8, elem=TensorProto.INT8), *scale], "wide")
-    made.op("Transpose", ["wide"], "turned")
-    graph = from_onnx(made.model(made.op("MatMul", [made.input("x", [2, 8]), "turned"], "y")))
-    assert (graph["y"].kind, graph["y"].weight_nbytes, graph["y"].flops) == ("linear", 96.0, 384.0)
+    text = "(float[2, 8] x) => (y) { wide = DequantizeLinear (w, s, z)  t = Transpose (wide)  y = MatMul (x, t) }"
+    (op,) = from_onnx(model(text, **SCALE, w=np.zeros((12, 8), np.int8))).operators
+    assert (op.kind, op.weight_nbytes, op.flops) == ("linear", 96.0, 384.0)
 
 
 def test_names_are_unique_and_do_not_depend_on_the_rest():
     """Nodes without a name have that of their output; the second of a name gets a number."""
-    made = Maker()
-    x = made.input("x", [4])
-    for i, name in enumerate(["", "act", "act", "act#2"]):
-        x = made.op("Relu", [x], f"t{i}", name=name)
-    assert from_onnx(made.model(x), granularity="operator").names == ("t0", "act", "act#3", "act#2")
+    made = model('(float[4] x) => (d) { a = Exp (x)  [act] b = Exp (a)  [act] c = Exp (b)  ["act#2"] d = Exp (c) }')
+    assert from_onnx(made).names == ("a", "act", "act#3", "act#2")
 
 
 def test_the_other_name_of_the_own_operator_set():
-    model = attention()
-    for node in model.graph.node:
+    made = attention()
+    for node in made.graph.node:
         node.domain = "ai.onnx"
-    assert from_onnx(model, shapes=SEQUENCES) == from_onnx(attention(), shapes=SEQUENCES)
+    assert from_onnx(made, shapes=SEQUENCES) == from_onnx(attention(), shapes=SEQUENCES)
 
 
 def test_an_initialiser_may_stand_among_the_inputs():
     """As in models of IR version 3."""
-    made = Maker()
-    made.conv("conv", made.input("x", [1, 3, 8, 8]), 3, 4)
-    made.input("conv.w", [4, 3, 1, 1])
-    assert from_onnx(made.model("conv"))["conv"].weight_nbytes == 64.0
+    made = model("(float[1, 3, 8, 8] x, float[4, 3, 1, 1] w) => (y) { y = Conv (x, w) }", w=(4, 3, 1, 1))
+    assert from_onnx(made)["y"].weight_nbytes == 48.0

@@ -5,27 +5,16 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from onnx import TensorProto
-from onnx_makers import Maker
+from onnx_makers import model, operator
 
 from simsched.base.errors import FormatError
 from workloads.formats.onnx_models import from_onnx
 from workloads.models.network import Network
 
 
-def one(op_type, *shapes, weights=(), opset=17, n_outputs=1, **attributes):
-    """The operator that an ONNX operator of inputs and then weights becomes.
-
-    Inputs are shapes, weights shapes, arrays or, for what is left out, None.
-    """
-    made = Maker(opset)
-    reads = [made.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
-    for i, given in enumerate(weights):
-        weight = made.weight if isinstance(given, tuple) else made.numbers
-        values = given if isinstance(given, tuple) else (given, getattr(given, "dtype", None))
-        reads.append("" if given is None else weight(f"w{i}", *values))
-    model = made.model(made.op(op_type, reads, [f"y{i}" for i in range(n_outputs)], **attributes))
-    (op,) = from_onnx(model, granularity="operator").operators
+def one(*described, **options):
+    """What a model of one operator becomes."""
+    (op,) = from_onnx(operator(*described, **options), granularity="operator").operators
     return op
 
 
@@ -140,11 +129,9 @@ def test_attention_in_one_operator():
 
 
 def test_a_clip_from_0_to_6_is_an_activation():
-    made = Maker()
-    bounds = made.numbers("low", 0.0, np.float32), made.numbers("high", 6.0, np.float32)
-    x = made.conv("conv", made.input("x", [1, 1, 2, 2]), 1, 1)
-    graph = from_onnx(made.model(made.op("Clip", [x, *bounds], "y")))
-    assert (graph.names, graph["conv"].attributes["activation"]) == (("conv",), "relu6")
+    text = "(float[1, 1, 2, 2] x) => (y) { conv = Conv (x, w)  y = Clip (conv, low, high) }"
+    (unit,) = from_onnx(model(text, w=(1, 1, 1, 1), low=np.float32(0), high=np.float32(6))).operators
+    assert (unit.kind, unit.attributes["activation"]) == ("conv", "relu6")
     assert one("Clip", [4], opset=10, min=0.0, max=6.0).kind == "relu6"
     assert one("Clip", [4], opset=10, min=-1.0, max=6.0).kind == "clip"
 
@@ -186,50 +173,41 @@ def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flop
 
 
 def test_a_gather_reads_the_rows_that_it_finds_and_their_numbers():
-    made = Maker()
-    made.op("Gather", [made.input("x", [9, 5]), made.input("i", [4], TensorProto.INT64)], "y")
-    assert (from_onnx(made.model("y"))["y"].kind, from_onnx(made.model("y"))["y"].nbytes) == ("gather", 4.0 * 40 + 32)
+    (op,) = from_onnx(model("(float[9, 5] x, int64[4] i) => (y) { y = Gather (x, i) }")).operators
+    assert (op.kind, op.nbytes) == ("gather", 4.0 * 40 + 32)
 
 
 def test_copies_that_change_nothing_are_views():
-    made = Maker()
-    x = made.op("Pad", [made.input("x", [2, 3]), made.numbers("pads", [0] * 4)], "padded")
-    x = made.op("Expand", [x, made.numbers("shape", [2, 3])], "expanded")
-    model = made.model(made.op("Relu", [made.op("Cast", [x], "same", to=1)], "y"))
-    assert from_onnx(model).names == ("y",)
-    views = from_onnx(model, granularity="operator").operators
+    text = """(float[2, 3] x) => (y) {
+        padded = Pad (x, pads)  expanded = Expand (padded, sizes)  same = Cast <to = 1> (expanded)  y = Relu (same)
+    }"""
+    made = model(text, pads=[0] * 4, sizes=[2, 3])
+    assert from_onnx(made).names == ("y",)
+    views = from_onnx(made, granularity="operator").operators
     assert [(op.kind, op.time) for op in views] == [("view", 0.0)] * 3 + [("relu", None)]
 
 
-@pytest.mark.parametrize("opset", [9, 17])
-def test_arithmetic_on_shapes_is_worked_out(opset):
+@pytest.mark.parametrize(
+    ("opset", "last"), [(17, "Slice (s, one, two, zero)"), (9, "Slice <starts = [1], ends = [2]> (s)")]
+)
+def test_arithmetic_on_shapes_is_worked_out(opset, last):
     """x of 2 x 12 becomes (2, 12 // 4, 4), after a division and a choice; older sets have attributes for inputs."""
-    made = Maker(opset)
-    x = made.input("x", ["n", 12])
-    made.op("Shape", [x], "s")
-    made.op("Constant", [], "four", value_ints=[4]) if opset > 11 else made.numbers("four", [4])
-    made.numbers("first", [0]), made.numbers("end", [2]), made.numbers("second", [1])
-    if opset > 9:
-        made.op("Slice", ["s", "second", "end", "first"], "width")
-    else:
-        made.op("Slice", ["s"], "width", starts=[1], ends=[2])
-    made.op("Div", ["width", "four"], "quarter")
-    made.op("Gather", ["s", "first"], "n")
-    made.op("Concat", ["n", "quarter", "four"], "sizes", axis=0)
-    made.op("Greater", ["sizes", "four"], "large")
-    made.op("Where", ["large", "four", "sizes"], "chosen")
-    made.op("Reshape", [x, made.op("Cast", ["chosen"], "wide", to=TensorProto.INT64)], "view")
-    graph = from_onnx(made.model(made.op("Relu", ["view"], "y")), shapes={"x": (2, 12)})
+    text = f"""(float[n, 12] x) => (y) {{
+        s = Shape (x)  width = {last}  quarter = Div (width, four)  n = Gather (s, zero)
+        sizes = Concat <axis = 0> (n, quarter, four)  large = Greater (sizes, four)
+        chosen = Where (large, four, sizes)  wide = Cast <to = 7> (chosen)  view = Reshape (x, wide)  y = Relu (view)
+    }}"""
+    graph = from_onnx(model(text, opset, zero=[0], one=[1], two=[2], four=[4]), shapes={"x": (2, 12)})
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 
 def test_what_has_no_elements_is_not_read():
     """A cache of length 0, as a slice that takes nothing, joined to 3 rows: a copy of 3 rows."""
-    made = Maker()
-    made.conv("conv", made.input("x", [1, 3, 1, 1]), 3, 3)
-    made.op("Slice", ["conv", *[made.numbers("zero", [0])] * 3], "nothing")
-    graph = from_onnx(made.model(made.op("Concat", ["nothing", "conv"], "y", axis=0)))
-    assert (graph.names, graph["y"].nbytes, graph["y"].input_shapes) == (("conv", "y"), 24.0, ((1, 3, 1, 1),))
+    text = """(float[1, 3] x) => (y) {
+        full = Exp (x)  nothing = Slice (full, zero, zero, zero)  y = Concat <axis = 0> (nothing, full)
+    }"""
+    graph = from_onnx(model(text, zero=[0]))
+    assert (graph.names, graph["y"].nbytes, graph["y"].input_shapes) == (("full", "y"), 24.0, ((1, 3),))
 
 
 @pytest.mark.parametrize(
