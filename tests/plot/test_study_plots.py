@@ -13,16 +13,7 @@ from matplotlib.figure import Figure
 from simsched.base.errors import FileError, StudyError
 from simsched.schedulers import SCHEDULERS
 from simsched.show.paper import HATCHES, MARKERS
-from simsched.show.plot import (
-    PowerLaw,
-    bar_plot,
-    box_plot,
-    heat_map,
-    line_plot,
-    looks_of,
-    power_law,
-    scaling_plot,
-)
+from simsched.show.plot import PowerLaw, bar_plot, box_plot, heat_map, line_plot, looks_of, power_law, scaling_plot
 
 SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}
 DRAWN = {

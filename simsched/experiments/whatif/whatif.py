@@ -60,11 +60,7 @@ class WhatIf(Question):
     # further questions
 
     def sweep(
-        self,
-        parameter: str,
-        values: Sequence[Any],
-        parameter2: str | None = None,
-        values2: Sequence[Any] | None = None,
+        self, parameter: str, values: Sequence[Any], parameter2: str | None = None, values2: Sequence[Any] | None = None
     ) -> Sweep:
         """Return the makespans for several values of one parameter or of two; see `sweep`."""
         return sweep(self, parameter, values, parameter2, values2)
