@@ -20,7 +20,7 @@ from simsched.show.drawing import to_dot, to_svg
 from simsched.show.drawing.picture import LARGEST
 from simsched.show.looks import PALETTE, ink, luminance, paint, tinted
 from simsched.show.svg import printable, shortened, text_width
-from workloads import load, random_layered
+from workloads import random_layered
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = ["<&\"'>", "a\x00b\x1b[31m", "]]>", "\\", 'x\\"', "&lt;&#0;", "\u202eabc", "日本" * 30, "w" * 5000]
@@ -306,12 +306,6 @@ def test_same_bytes_whatever_the_hash_seed():
     ]  # fmt: skip
     assert len(found[0]) == 65
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("name", ["inception_v3", "randwire"])
-def test_networks(name):
-    graph = load(name)
-    check_geometry(graph, to_svg(graph))
 
 
 def test_ink_has_contrast():

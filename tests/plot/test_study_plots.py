@@ -46,10 +46,6 @@ def test_lines_are_means_and_bands_deviations():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("operators", "speedup")
 
 
-def test_no_band_of_single_instances():
-    assert not line_plot({"lios": {1: 2.0, 2: [3.0]}}).collections
-
-
 def test_a_band_stays_on_a_logarithmic_axis():
     """Of 1 and 9: 5 +- 5.66 would pass 0; the band ends at 1."""
     ax = line_plot({"lios": {1: [1.0, 9.0], 10: [5.0, 5.0]}}, logx=True, logy=True)

@@ -4,7 +4,6 @@ import pytest
 from browser import Opened, launched
 
 import simsched as ss
-import workloads
 from simsched.model.trace import measured_trace
 from simsched.model.trace.timeline import COPY, KERNEL
 from simsched.show.chart import Axis, Chart
@@ -205,18 +204,6 @@ def test_tabs_by_arrow_and_theme_by_button(comparison):
     assert (opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")) == light
 
 
-def test_everything_is_printed_in_light_colours(comparison):
-    """Before printing all charts are drawn, those of shut tabs too; afterwards these are shut, and it is dark again."""
-    found, opened = comparison
-    opened.page.locator("button.theme").click()
-    opened.page.pdf(format="A4")
-    assert opened.ask("document.querySelectorAll('.gantt .plot[data-drawn]').length") == len(found.traces)
-    assert opened.ask("document.documentElement.dataset.theme") == "dark"
-    assert opened.page.locator("[role=tabpanel]:visible").count() == 1
-    opened.page.locator("button.theme").click()
-    assert opened.said == []
-
-
 def test_measured_rows_stand_below_simulated_ones(browser, tmp_path):
     """Two operators measured 1 us later than simulated: twice as many bars, and the hover says by how much."""
     graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=20.0)], [])
@@ -236,25 +223,6 @@ def test_measured_rows_stand_below_simulated_ones(browser, tmp_path):
     text = opened.page.locator(".hint").inner_text()
     assert "\u22120.5 us in duration, \u22121 us in start, against measured" in text
     assert opened.said == []
-    opened.context.close()
-
-
-def test_every_kind_of_figure_is_drawn(browser, tmp_path):
-    """A study's line, map, box, bars and search times are drawn when everything is printed, and nothing is said."""
-    figures = [{"kind": "line", "x": "n_ops"}, {"kind": "heatmap", "x": "n_ops", "by": "gpus"}, {"kind": "box"},
-               {"kind": "bar", "x": "gpus"}, {"kind": "search-time"}]  # fmt: skip
-    study = ss.Study("small", ["sequential", "lios"], {"kind": "layered", "n_ops": [12, 16], "n_layers": 4},
-                     {"gpu": "a40", "gpus": [1, 2]}, seeds=2, figure=figures)  # fmt: skip
-    rows = ss.run_study(study, tmp_path / "rows", load=workloads.load_kind, executor="serial")
-    write_report(rows, tmp_path / "study.html")
-    opened = Opened(browser, tmp_path / "study.html", color_scheme="dark")
-    opened.page.pdf()
-    assert opened.ask("document.querySelectorAll('.plot').length") == 6  # a map of each scheduler
-    assert opened.ask("[...document.querySelectorAll('.plot')].every((each) => each._fullLayout)")
-    assert opened.ask("document.querySelectorAll('path.box').length") == 2
-    assert opened.ask("document.querySelectorAll('.bars .point').length") == 4
-    assert opened.said == []
-    assert opened.asked == [opened.url]
     opened.context.close()
 
 

@@ -15,11 +15,9 @@ from simsched.show.study import (
     draw_study,
     in_units,
     matching,
-    named,
     of_schedulers,
     pick,
     resolve,
-    words,
 )
 
 
@@ -69,11 +67,6 @@ def test_names_of_columns():
 )
 def test_units_by_size(column, largest, unit, label):
     assert in_units(column, largest) == (unit, label)
-
-
-def test_names_of_values():
-    assert (named("scheduler", "lios"), named("cluster.gpus", 2)) == ("lios", "GPUs = 2")
-    assert words("workload.max_width") == "max width"
 
 
 def test_rows_without_a_result_are_counted():
@@ -296,12 +289,6 @@ def test_where_nothing_can_be_written(tmp_path):
         draw_study(grid(), [], [], tmp_path / "file")
     with pytest.raises(FileError, match="must end in one of"):
         draw_study(grid(), [], [], tmp_path, "gif")
-
-
-def test_all_that_suits_a_study_of_two_numbers():
-    charts = charts_of(grid(gpus=(2, 4)), [], ["workload.n_ops", "cluster.gpus"])
-    assert [name for name, _ in charts][-2:] == ["speedup-map", "search-time"]
-    assert len({name for name, _ in charts}) == 6
 
 
 def test_lists_are_categories():

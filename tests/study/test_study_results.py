@@ -55,13 +55,6 @@ def test_csv_does_not_depend_on_the_run(results, tmp_path):
     assert run_study(STUDY, tmp_path, load=fork, executor="serial", shard=(1, 1)).to_csv() == results.to_csv()
 
 
-def test_parquet(results):
-    pq = pytest.importorskip("pyarrow.parquet")
-    table = pq.read_table(io.BytesIO(results.to_parquet()))
-    assert table.column_names == list(results.columns)
-    assert table.column("makespan_us").to_pylist() == [row.get("makespan_us") for row in results.rows]
-
-
 def test_parquet_of_columns_of_several_kinds():
     """Whole numbers among floats are floats; numbers among texts are texts; too large ones are floats."""
     pq = pytest.importorskip("pyarrow.parquet")
@@ -85,14 +78,6 @@ def test_parquet_without_pyarrow(results, tmp_path, monkeypatch):
         results.to_parquet()
     results.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-
-
-def test_data_frame(results):
-    frame = results.to_pandas()
-    assert list(frame.columns) == list(results.columns)
-    ok = frame[frame.status == "ok"]
-    assert len(ok) == 8
-    assert ok.groupby("scheduler")["makespan_us"].mean().loc["lios"] == pytest.approx(30.0, rel=0.1)
 
 
 def test_means(results):

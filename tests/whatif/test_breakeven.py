@@ -103,22 +103,6 @@ def test_launches_end_the_use_of_streams_on_squeezenet():
         assert min(us, key=us.get) == better
 
 
-def test_a_link_makes_two_devices_pay_on_a_random_dag():
-    """Below some bandwidth one device is better than HEFT's plan for two, which was made for the link as it is."""
-    drawn, pair = workloads.random_layered(n_ops=60, n_layers=6, rng=1), ss.Cluster.preset("a40", 2)
-    wide = 50_000.0  # bytes per us
-    graph = ss.OpGraph.from_columns(
-        drawn.names, drawn.src, drawn.dst, time=drawn.time, utilization=1.0, edge_nbytes=drawn.edge_transfer * wide
-    )
-    one, two = ss.schedule(graph, ss.Cluster.preset("a40"), "lios"), ss.schedule(graph, pair, "heft")
-    (crossing,) = breakeven("link.bandwidth", one, two, pair).crossings
-    assert (crossing.better_below, crossing.better_above) == ("lios", "heft")
-    assert crossing.value < wide
-    for factor, better in ((0.99, one), (1.01, two)):
-        at = pair.replace_links(bandwidth=crossing.value * factor)
-        assert min((one, two), key=lambda plan: ss.simulate(plan, at).makespan) is better
-
-
 def test_what_cannot_be_asked():
     plan = sequential(FORK, TWO)
     for options in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")}):

@@ -71,11 +71,6 @@ def test_equal_plans_are_won_by_the_first_and_named_apart():
     assert [row.wins for row in found.rows] == [1, 0, 0]
 
 
-def test_boxes_are_drawn():
-    found = robust([plan(0, 1, 2)], CLUSTER, jitter=0.1, samples=20, rng=0)
-    assert found.box_plot().get_title(loc="left").startswith("graph on a100")
-
-
 def test_what_cannot_be_compared():
     with pytest.raises(WhatIfError, match="no plans to compare"):
         robust([], CLUSTER, jitter=0.1, samples=1, rng=0)

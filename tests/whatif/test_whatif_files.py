@@ -10,7 +10,7 @@ from rich.console import Console
 from strategies import graphs
 
 import workloads
-from simsched.base.errors import FormatError, UnknownNameError, WhatIfError
+from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.calibration import Calibration
 from simsched.experiments.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
 from simsched.model.cluster import Cluster
@@ -73,15 +73,10 @@ def test_numbers_in_texts(value, is_absolute):
         ("=3", WhatIfError, "expected PARAMETER"),
         ("gpus=", WhatIfError, "expected PARAMETER"),
         ("gpus*=2", WhatIfError, "gpus takes no factor; write gpus=VALUE"),
-        ("gpus=two", WhatIfError, "gpus: give a whole number"),
-        ("fuse=a", WhatIfError, "at least 2 operators"),
         ("link.bandwidth*=2GB/s", WhatIfError, "unit 'GB/s' does not suit; it takes none"),
         ("link.bandwidth=2us", WhatIfError, "unit 'us' does not suit; known are: B/us, GB/s"),
         ("link.bandwidth=fast", WhatIfError, "'fast' is no number"),
-        ("link.bandwidth=-2", WhatIfError, "not negative"),
-        ("link.bandwidth=1e999", WhatIfError, "finite"),
         ("link.width=2", UnknownNameError, "unknown parameter 'link.width'; closest of"),
-        ("device=b100", UnknownNameError, "unknown gpu 'b100'"),
     ],
 )
 def test_texts_that_are_no_changes(text, error, message):
@@ -205,19 +200,6 @@ def test_the_table():
     slow = text_of(what_if(pair(), A100).overhead(launch=1e3).device(sms=2.0).table())
     assert "ms before after difference" in slow
     assert "note: 2 of 2 operators have a time but neither FLOP nor bytes" in slow
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        ({"after": {}}, "whatif: after: field 'schedule' is missing"),
-        ({"notes": [1]}, r"notes\[0\] must be a text"),
-        ({"rescheduled": 1}, "rescheduled must be true or false"),
-    ],
-)
-def test_documents_that_are_no_answers(edit, message):
-    with pytest.raises(FormatError, match=message):
-        Answer.from_dict(what_if(pair(), A100).to_dict() | edit)
 
 
 def test_parameters_of_a_question():
