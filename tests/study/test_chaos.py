@@ -24,6 +24,8 @@ ROOT = HERE.parents[1]
 CASES = ("forks", "forks_and_stays", "hangs", "exits", "allocates", "fails", "closes", "threads", "clock_set_back")
 WAYS = ("processes", "dask", "dask apart")
 SEEDS = 6
+# of a scheduler apart, as a study sets it for its own: the usual ones let a worker be silent for five minutes
+PATIENCE = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30 s", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
 everyone = []  # processes that this one started
 BOUND = 240.0  # s that a run may take in the end, when nothing is killed any more
 STUDY = f"""
@@ -63,7 +65,7 @@ def kill(pids):
 
 def started(arguments, mark, output, **options):
     paths = os.pathsep.join([str(ROOT), str(HERE)])
-    environment = {**os.environ, "PYTHONPATH": paths, "CHAOS_MARK": mark}
+    environment = {**os.environ, **PATIENCE, "PYTHONPATH": paths, "CHAOS_MARK": mark}
     with output.open("ab") as file:
         process = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file, env=environment, **options)
     everyone.append(process)

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib.resources import files
 from itertools import count
+from string import Template
 from typing import Any, Final
 
 from simsched.base.errors import ReportError
@@ -17,6 +19,10 @@ MOST_ROWS: Final = 5000
 MOST_FIRST: Final = 20_000
 """Bars of a Gantt chart that is seen before the library is there."""
 _DEEPEST: Final = 6  # heading
+_HOSTS: Final = (
+    '<button type="button" data-do="host" title="Host threads" aria-label="Host threads" aria-pressed="false">'
+    "Host threads</button>"
+)
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
@@ -45,6 +51,11 @@ def json_text(value: Any) -> str:
     except ValueError:
         raise ReportError("a figure holds a number that is not finite; give None in its place") from None
     return text.translate(_ESCAPES)
+
+
+def read_resource(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (files(str(__package__)) / name).read_text(encoding="utf-8")
 
 
 class Writer:
@@ -131,29 +142,11 @@ class Writer:
         traces = [chart.trace, *([] if chart.measured is None else [chart.measured])]
         seen = self._open and n <= MOST_FIRST
         first = f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else ""
-        title = escape(chart.title)
-        summary = f"{len(found['rows'])} rows, {n} bars"
-        left_out = _note(found.pop("notes"))
-        tools = [("in", "Zoom in", "+", ""), ("out", "Zoom out", "\u2212", ""), ("left", "Earlier", "\u25c0", ""),
-                 ("right", "Later", "\u25b6", ""), ("all", "Whole run", "Reset", ""),
-                 ("path", "Critical path", "Critical path", ' aria-pressed="true"'),
-                 ("host", "Host threads", "Host threads", ' aria-pressed="false"')]  # fmt: skip
-        button = '<button type="button" data-do="{0}" title="{1}" aria-label="{1}"{3}>{2}</button>'
         hosts = any(row["what"] == "host" for row in found["rows"])
-        buttons = "".join(button.format(*tool) for tool in (tools if hosts else tools[:-1]))
-        return (
-            f'<figure class="chart gantt"><figcaption id="{name}-c">{title}</figcaption>'
-            f'<div class="tools" role="toolbar" aria-label="{title}: controls">'
-            f'{buttons}</div><ul class="legend">{swatches}</ul>'
-            f'<div class="plot" id="{name}" data-kind="gantt" data-bars="{n}" tabindex="0" role="application" '
-            f'aria-labelledby="{name}-c" aria-describedby="{name}-k"><p class="unseen">{summary}</p>{first}</div>'
-            f'{left_out}<p class="keys" id="{name}-k">Drag to zoom, or focus the chart and use '
-            "<kbd>+</kbd> <kbd>\u2212</kbd> to zoom, <kbd>\u2190</kbd> <kbd>\u2192</kbd> to move, <kbd>0</kbd> for the "
-            "whole run, <kbd>n</kbd> <kbd>p</kbd> for the next and the previous bar of a row, "
-            "<kbd>\u2191</kbd> <kbd>\u2193</kbd> for another row, <kbd>Esc</kbd> to put its details away.</p>"
-            f'<p class="spoken" aria-live="polite"></p>'
-            f'<script type="application/json" id="{name}-d">{json_text(found)}</script></figure>'
-        )
+        return Template(read_resource("gantt.html")).substitute(
+            name=name, title=escape(chart.title), n=n, rows=len(found["rows"]), first=first, swatches=swatches,
+            hosts=_HOSTS * hosts, note=_note(found.pop("notes")), data=json_text(found),
+        )  # fmt: skip
 
     def _tabs(self, tabs: Tabs, level: int) -> str:
         name = f"b{next(self._numbers)}"

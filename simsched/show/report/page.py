@@ -5,11 +5,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
+from string import Template
 from typing import Final
 
 from simsched.base.errors import MissingDependencyError
-from simsched.show.report.html import Writer
+from simsched.show.report.html import Writer, read_resource
 from simsched.show.report.sections import Section
 
 _SCRIPTS = ("page.js", "figures.js", "gantt.js")
@@ -34,44 +34,17 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """
     writer = Writer()
     body = "\n".join(writer.section(section) for section in sections)
-    own, drawing = "\n".join(_read(name) for name in _SCRIPTS), library() if writer.draws else ""
+    own, drawing = "\n".join(read_resource(name) for name in _SCRIPTS), library() if writer.draws else ""
     scripts = [own, drawing]
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     links = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in writer.contents)
     # not run as the page is read: texts and tables are there before it is
     later = f'<script type="text/plain" id="plotly">{drawing}</script>' if drawing else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="simsched">
-<title>{escape(title)}</title>
-<style>
-{_read("page.css")}</style>
-</head>
-<body>
-<a class="skip" href="#content">Skip to the content</a>
-<div class="page">
-<header><div><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></div>
-<button type="button" class="theme">Colours</button></header>
-<nav aria-label="Contents"><ul>{links}</ul></nav>
-<main id="content" tabindex="-1">
-<noscript><p>Figures and sorting need JavaScript; tables hold what they show.</p></noscript>
-{body}
-</main>
-</div>
-<script>{own}</script>
-{later}
-</body>
-</html>
-"""
-
-
-def _read(name: str) -> str:
-    return (files(str(__package__)) / name).read_text(encoding="utf-8")
+    return Template(read_resource("page.html")).substitute(
+        title=escape(title), subtitle=escape(subtitle), policy=policy, style=read_resource("page.css"), links=links,
+        body=body, own=own, later=later,
+    )  # fmt: skip
 
 
 def library() -> str:
