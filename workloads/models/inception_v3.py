@@ -73,93 +73,76 @@ def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGr
 
 def _stem(net: Network, x: Tensor) -> Tensor:
     net.block = "stem"
-    x = _conv(net, "stem.conv1", x, 32, 3, stride=2)
-    x = _conv(net, "stem.conv2", x, 32, 3)
-    x = _conv(net, "stem.conv3", x, 64, 3, padding=1)
+    x = net.conv("stem.conv1", x, 32, 3, stride=2, norm=True)
+    x = net.conv("stem.conv2", x, 32, 3, norm=True)
+    x = net.conv("stem.conv3", x, 64, 3, padding=1, norm=True)
     x = net.pool("stem.pool1", x, "max", 3, stride=2)
-    x = _conv(net, "stem.conv4", x, 80, 1)
-    x = _conv(net, "stem.conv5", x, 192, 3)
+    x = net.conv("stem.conv4", x, 80, 1, norm=True)
+    x = net.conv("stem.conv5", x, 192, 3, norm=True)
     return net.pool("stem.pool2", x, "max", 3, stride=2)
 
 
 def _block_a(net: Network, block: str, x: Tensor, pool_channels: int) -> Tensor:
     """Add a block with a 5x5 branch and one of two 3x3 in its place (35 x 35 pixels)."""
     net.block = block
-    one = _conv(net, f"{block}.branch1x1", x, 64, 1)
-    five = _conv(net, f"{block}.branch5x5_1", x, 48, 1)
-    five = _conv(net, f"{block}.branch5x5_2", five, 64, 5, padding=2)
-    double = _conv(net, f"{block}.branch3x3dbl_1", x, 64, 1)
-    double = _conv(net, f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
-    double = _conv(net, f"{block}.branch3x3dbl_3", double, 96, 3, padding=1)
-    pool = _pool_branch(net, block, x, pool_channels)
-    return net.concat(f"{block}.concat", [one, five, double, pool])
+    one = _chain(net, f"{block}.branch1x1", x, (64, 1))
+    five = _chain(net, f"{block}.branch5x5", x, (48, 1), (64, 5))
+    double = _chain(net, f"{block}.branch3x3dbl", x, (64, 1), (96, 3), (96, 3))
+    return net.concat(f"{block}.concat", [one, five, double, _pool_branch(net, block, x, pool_channels)])
 
 
 def _block_b(net: Network, block: str, x: Tensor) -> Tensor:
     """Add the reduction from 35 x 35 to 17 x 17 pixels."""
     net.block = block
-    three = _conv(net, f"{block}.branch3x3", x, 384, 3, stride=2)
-    double = _conv(net, f"{block}.branch3x3dbl_1", x, 64, 1)
-    double = _conv(net, f"{block}.branch3x3dbl_2", double, 96, 3, padding=1)
-    double = _conv(net, f"{block}.branch3x3dbl_3", double, 96, 3, stride=2)
-    pool = net.pool(f"{block}.pool", x, "max", 3, stride=2)
-    return net.concat(f"{block}.concat", [three, double, pool])
+    three = _chain(net, f"{block}.branch3x3", x, (384, 3, 2))
+    double = _chain(net, f"{block}.branch3x3dbl", x, (64, 1), (96, 3), (96, 3, 2))
+    return net.concat(f"{block}.concat", [three, double, net.pool(f"{block}.pool", x, "max", 3, stride=2)])
 
 
 def _block_c(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
     """Add a block whose 7x7 windows are split into 1x7 and 7x1 (17 x 17 pixels)."""
     net.block = block
-    row, column = ((1, 7), (0, 3)), ((7, 1), (3, 0))  # (kernel, padding)
-    one = _conv(net, f"{block}.branch1x1", x, 192, 1)
-    seven = _conv(net, f"{block}.branch7x7_1", x, channels, 1)
-    for i, (kernel, padding), out in ((2, row, channels), (3, column, 192)):
-        seven = _conv(net, f"{block}.branch7x7_{i}", seven, out, kernel, padding=padding)
-    double = _conv(net, f"{block}.branch7x7dbl_1", x, channels, 1)
-    for i, (kernel, padding), out in ((2, column, channels), (3, row, channels), (4, column, channels), (5, row, 192)):
-        double = _conv(net, f"{block}.branch7x7dbl_{i}", double, out, kernel, padding=padding)
-    pool = _pool_branch(net, block, x, 192)
-    return net.concat(f"{block}.concat", [one, seven, double, pool])
+    row, column, c = (1, 7), (7, 1), channels
+    one = _chain(net, f"{block}.branch1x1", x, (192, 1))
+    seven = _chain(net, f"{block}.branch7x7", x, (c, 1), (c, row), (192, column))
+    double = _chain(net, f"{block}.branch7x7dbl", x, (c, 1), (c, column), (c, row), (c, column), (192, row))
+    return net.concat(f"{block}.concat", [one, seven, double, _pool_branch(net, block, x, 192)])
 
 
 def _block_d(net: Network, block: str, x: Tensor) -> Tensor:
     """Add the reduction from 17 x 17 to 8 x 8 pixels."""
     net.block = block
-    three = _conv(net, f"{block}.branch3x3_1", x, 192, 1)
-    three = _conv(net, f"{block}.branch3x3_2", three, 320, 3, stride=2)
-    seven = _conv(net, f"{block}.branch7x7x3_1", x, 192, 1)
-    seven = _conv(net, f"{block}.branch7x7x3_2", seven, 192, (1, 7), padding=(0, 3))
-    seven = _conv(net, f"{block}.branch7x7x3_3", seven, 192, (7, 1), padding=(3, 0))
-    seven = _conv(net, f"{block}.branch7x7x3_4", seven, 192, 3, stride=2)
-    pool = net.pool(f"{block}.pool", x, "max", 3, stride=2)
-    return net.concat(f"{block}.concat", [three, seven, pool])
+    three = _chain(net, f"{block}.branch3x3", x, (192, 1), (320, 3, 2))
+    seven = _chain(net, f"{block}.branch7x7x3", x, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2))
+    return net.concat(f"{block}.concat", [three, seven, net.pool(f"{block}.pool", x, "max", 3, stride=2)])
 
 
 def _block_e(net: Network, block: str, x: Tensor) -> Tensor:
     """Add a block whose 3x3 branches fork into 1x3 and 3x1; the concatenation reads both (8 x 8 pixels)."""
     net.block = block
-    one = _conv(net, f"{block}.branch1x1", x, 320, 1)
-    three = _conv(net, f"{block}.branch3x3_1", x, 384, 1)
+    one = _chain(net, f"{block}.branch1x1", x, (320, 1))
+    three = net.conv(f"{block}.branch3x3_1", x, 384, 1, norm=True)
     three_fork = _fork(net, f"{block}.branch3x3_2", three)
-    double = _conv(net, f"{block}.branch3x3dbl_1", x, 448, 1)
-    double = _conv(net, f"{block}.branch3x3dbl_2", double, 384, 3, padding=1)
+    double = _chain(net, f"{block}.branch3x3dbl", x, (448, 1), (384, 3))
     double_fork = _fork(net, f"{block}.branch3x3dbl_3", double)
-    pool = _pool_branch(net, block, x, 192)
-    return net.concat(f"{block}.concat", [one, *three_fork, *double_fork, pool])
+    return net.concat(f"{block}.concat", [one, *three_fork, *double_fork, _pool_branch(net, block, x, 192)])
 
 
 def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, ...]:
     """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, if not that of the block."""
-    row = _conv(net, f"{name}a", x, 384, (1, 3), padding=(0, 1))
-    column = _conv(net, f"{name}b", x, 384, (3, 1), padding=(1, 0))
+    row, column = _chain(net, f"{name}a", x, (384, (1, 3))), _chain(net, f"{name}b", x, (384, (3, 1)))
     return (row, column) if net.by_units else (net.concat(f"{name}.concat", [row, column]),)
 
 
 def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
-    x = net.pool(f"{block}.pool", x, "avg", 3, padding=1)
-    return _conv(net, f"{block}.branch_pool", x, channels, 1)
+    return _chain(net, f"{block}.branch_pool", net.pool(f"{block}.pool", x, "avg", 3, padding=1), (channels, 1))
 
 
-def _conv(
-    net: Network, name: str, x: Tensor, out_channels: int, kernel: Pair, *, stride: int = 1, padding: Pair = 0
-) -> Tensor:
-    return net.conv(name, x, out_channels, kernel, stride=stride, padding=padding, norm=True)
+def _chain(net: Network, name: str, x: Tensor, *steps: tuple[int, Pair] | tuple[int, Pair, int]) -> Tensor:
+    """Add convolutions one behind the other: channels, window, and a stride where the size is not kept."""
+    for i, (channels, window, *strides) in enumerate(steps, 1):
+        label = name if len(steps) == 1 else f"{name}_{i}"
+        height, width = window if isinstance(window, tuple) else (window, window)
+        stride, padding = (strides[0], 0) if strides else (1, (height // 2, width // 2))
+        x = net.conv(label, x, channels, window, stride=stride, padding=padding, norm=True)
+    return x
