@@ -129,12 +129,12 @@ def test_grammar(text, names):
         ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
         ('digraph { a [time="1_0"] }', "must be a number"),
         ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
-        ('digraph { a [kernels="[{}]"] }', "'a', attribute 'kernels'[0]: field 'blocks' is missing"),
+        ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
-        ('digraph { a [kernels="3"] }', "'a', attribute 'kernels' must be a list"),
+        ('digraph { a [kernels="3"] }', "'a': kernels must be a list"),
         ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
-        ('digraph { a [attributes="7"] }', "'a', attribute 'attributes' must be an object"),
-        ('digraph { a [input_shapes="7"] }', "'a', attribute 'input_shapes' must be a list"),
+        ('digraph { a [attributes="7"] }', "'a': attributes must be an object"),
+        ('digraph { a [input_shapes="7"] }', "'a': input_shapes must be a list"),
     ],
 )  # fmt: skip
 def test_what_is_no_dot_is_refused(text, message):

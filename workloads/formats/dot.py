@@ -7,7 +7,6 @@ tens of seconds for 2,000 nodes and 4,000 edges, and pygraphviz is compiled agai
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -15,19 +14,14 @@ from typing import Any, Final, NoReturn
 from simsched.base.codec import read
 from simsched.base.errors import FormatError, shown
 from simsched.base.io import parse_json, read_text, write_file
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.reading import build, real
 
 Attributes = dict[str, str]
 
 _NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
-_STRUCTURES: Final[Mapping[str, type]] = {
-    "kernels": list,
-    "attributes": dict,
-    "input_shapes": list,
-    "output_shape": list,
-}
+_STRUCTURES: Final = ("kernels", "attributes", "input_shapes", "output_shape")
 _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
@@ -111,10 +105,12 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     reader = _Reader(text, source)
     reader.run()
     operators = [
-        build(source, Operator, name, **_values(source, (name,), row, _OF_NODES)) for name, row in reader.nodes.items()
+        read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {shown(name)}")
+        for name, row in reader.nodes.items()
     ]
     edges = [
-        build(source, Edge, src, dst, **_values(source, (src, dst), row, _OF_EDGES)) for src, dst, row in reader.edges
+        read(Edge, {"src": src, "dst": dst, **_values(source, f"{src} -> {dst}", row, _OF_EDGES)}, source)
+        for src, dst, row in reader.edges
     ]
     return build(source, OpGraph, operators, edges, reader.name)
 
@@ -157,34 +153,22 @@ def _attribute_list(row: dict[str, Any]) -> str:
     return f" [{', '.join(written)}]" if written else ""
 
 
-def _values(source: str, names: tuple[str, ...], row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
-    """Return the attributes of a node or of an edge between two as fields of an operator or an edge."""
+def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
+    """Return the attributes of a node or an edge as JSON values."""
     found: dict[str, Any] = {}
     for key, text in row.items():
         if key not in keys or not text:
             continue
-        if key in _TEXTS:
+        where = f"{source}: {shown(owner)}, attribute {key!r}"
+        if key in _STRUCTURES:
+            found[key] = parse_json(text, where)
+        elif key in _TEXTS:
             found[key] = text
-            continue
-        found[key] = real(text) if key in _NUMBERS else _structure(source, names, key, text)
-        if found[key] is None:
-            raise FormatError(f"{_where(source, names, key)} must be a number, not {shown(text)}")
+        else:
+            found[key] = number = real(text)
+            if number is None:
+                raise FormatError(f"{where} must be a number, not {shown(text)}")
     return found
-
-
-def _where(source: str, names: tuple[str, ...], key: str) -> str:
-    return f"{source}: {shown(' -> '.join(names))}, attribute {key!r}"
-
-
-def _structure(source: str, names: tuple[str, ...], key: str, text: str) -> Any:
-    where = _where(source, names, key)
-    value = parse_json(text, where)
-    fits = isinstance(value, _STRUCTURES[key])
-    if not fits:
-        raise FormatError(f"{where} must be {'an object' if key == 'attributes' else 'a list'}, not {shown(value)}")
-    if key == "kernels":
-        return tuple(read(Kernel, row, f"{where}[{i}]") for i, row in enumerate(value))
-    return value
 
 
 @dataclass(slots=True)
