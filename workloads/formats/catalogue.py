@@ -54,7 +54,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             "schedule", "hios:read_hios", None, (), ("rank",),
         ),
         "ios": Format(
-            "schedule", "ios:read_ios_file", None, (), ("inner_nodes", "enter_node"),
+            "schedule", "ios:read_ios", None, (), ("inner_nodes", "enter_node"),
             graph="ios:read_ios_graph",
         ),
         "hios-graph": Format("graph", "hios_graph:read_hios_graph", None, (".txt",)),

@@ -10,10 +10,8 @@ Operators
     it, with a kernel of its own (`attributes["parts"]`, see `workloads.models.network.Network.unit`).
     An `identity` is of kind "concat" or "add" if that is all it does, and "identity" if it copies or does
     both; `element` is "add" or "mul", `activation` goes by the name of its function. A `sequential` is one
-    operator with the kernels of its nodes. A convolution merged from several has their names in
-    `attributes["merged"]`. Where an operator reads some channels of another, or the input of the network
-    beside an operator, `attributes["reads"]` lists what it reads as [name, begin, end]. The name that the
-    file shows to people is kept as `attributes["hint_name"]` if it differs.
+    operator with the kernels of its nodes. The name that the file shows to people is kept as
+    `attributes["hint_name"]` if it differs: that of a convolution merged from several has all their names.
 
 Edges
     One for each value that an operator reads from another, of the bytes of its channels.
@@ -79,8 +77,8 @@ def read_ios(
     dtype: str = "fp32",
     device: str | Device | None = None,
     on: str = "gpu0",
-) -> Schedule:
-    """Read a schedule of IOS with its graph.
+) -> OpGraph | Schedule:
+    """Read what a file of IOS holds: a schedule with its graph, or the graph alone if no block has stages.
 
     Parameters
     ----------
@@ -91,15 +89,15 @@ def read_ios(
 
     Returns
     -------
-    Schedule
-        Of `execution` "stages". Stages are numbered through all blocks; the groups of a stage are
+    OpGraph or Schedule
+        The schedule is of `execution` "stages". Stages are numbered through all blocks; the groups of a stage are
         numbered as they stand, group j on stream j. The launch order is that of IOS's engine: stage
         by stage, group by group.
 
     Raises
     ------
     FileError, FormatError, GraphError
-        As for `read_ios_graph`; also if a block has no stages, or its stages name an operator that
+        As for `read_ios_graph`; also if a block has no stages where another has, or its stages name an operator that
         is not in the block, name one twice or leave one out.
 
     Notes
@@ -108,26 +106,9 @@ def read_ios(
     other tools write such that do not. `Schedule.check` names the first that is broken, and
     `simulate` refuses it.
     """
-    return _schedule(GraphReader(read_json(path), str(path), batch, dtype, device), on)
-
-
-def read_ios_file(
-    path: str | os.PathLike[str],
-    *,
-    batch: int = 1,
-    dtype: str = "fp32",
-    device: str | Device | None = None,
-    on: str = "gpu0",
-) -> OpGraph | Schedule:
-    """Read what a file of IOS holds: a schedule, or the graph alone if no block has stages.
-
-    Parameters and errors are those of `read_ios`.
-    """
     reader = GraphReader(read_json(path), str(path), batch, dtype, device)
-    return reader.graph if all(block.stages is None for block in reader.blocks) else _schedule(reader, on)
-
-
-def _schedule(reader: GraphReader, on: str) -> Schedule:
+    if all(block.stages is None for block in reader.blocks):
+        return reader.graph
     rows: list[Placement] = []
     stage = 0
     for block in reader.blocks:

@@ -19,6 +19,8 @@ LARGEST: Final = 2**31 - 1
 """Of any size in a file: products of a few of them are still floats."""
 
 Stages = list[list[list[str]]]
+Terms = Sequence[Sequence[Tensor]]
+"""What a node reads: tensors to be added within a term, the terms one behind the other."""
 
 
 class Block(NamedTuple):
@@ -27,15 +29,6 @@ class Block(NamedTuple):
     where: str
     names: tuple[str, ...]
     stages: Any
-
-
-class _Value(NamedTuple):
-    """A slice of channels that an operator reads."""
-
-    name: str
-    begin: int
-    end: int
-    tensor: Tensor
 
 
 class GraphReader:
@@ -72,8 +65,7 @@ class GraphReader:
         self._ranked = ranked
         self._net = Network(top.take("name", str), dtype, device=device)
         self._tensors: dict[str, Tensor] = {}
-        self._extra: dict[str, dict[str, Any]] = {}
-        self._reads: list[_Value] = []
+        self._shown: dict[str, str] = {}
         enter = self._placeholder(top.take("input", dict))
         blocks: list[Block] = []
         for i, row in enumerate(top.records("blocks")):
@@ -91,7 +83,12 @@ class GraphReader:
             raise FormatError(f"{source}: field 'blocks' is empty; a graph needs at least one operator")
         self.blocks = tuple(blocks)
         bare = self._net.graph()
-        operators = [replace(op, attributes={**op.attributes, **self._extra[op.name]}) for op in bare.operators]
+        operators = [
+            replace(op, attributes={**op.attributes, "hint_name": self._shown[op.name]})
+            if op.name in self._shown
+            else op
+            for op in bare.operators
+        ]
         self.graph = OpGraph(operators, bare.edges, bare.name)
 
     def _placeholder(self, data: dict[str, Any]) -> str:
@@ -112,26 +109,15 @@ class GraphReader:
         kind, hint = row.take("type", str), row.take("hint_name", str, name)
         if self._ranked:
             self.ranks[name] = row.take("rank", int)
-        self._reads = []
+        if hint != name:
+            self._shown[name] = hint
         try:
             with self._net.unit(name, kind):
                 found = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
         except GraphError as error:
             raise GraphError(f"{row.where}: {error}") from error
         self._tensors[name] = found
-        extra: dict[str, Any] = {}
-        if kind == "conv" and len(hint.split()) > 1:
-            extra["merged"] = hint.split()
-        elif hint != name:
-            extra["hint_name"] = hint
-        producers = [self._tensors[value.name].producer for value in self._reads]
-        if self._sliced() or (None in producers and any(producers)):
-            extra["reads"] = [[value.name, value.begin, value.end] for value in self._reads]
-        self._extra[name] = extra
         return name
-
-    def _sliced(self) -> bool:
-        return any(value.tensor.shape != self._tensors[value.name].shape for value in self._reads)
 
     def _compound(self, row: Record) -> Tensor:
         """Add the parts of a `sequential`, of which only the first reads what is outside."""
@@ -157,29 +143,25 @@ class GraphReader:
             raise FormatError(f"{row.where}: field 'type' is {kind!r}, which {what}")
         terms = self._terms(row, scope)
         found = _MAKERS[kind](self._net, row, terms)
-        if scope is self._tensors:  # in the order in which `_combined` has the network read them: sums first
-            self._reads += [value for term in terms if len(term) > 1 for value in term]
-            self._reads += [term[0] for term in terms if len(term) == 1]
         _check_shape(row, found)
         return found
 
-    def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> list[list[_Value]]:
+    def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> Terms:
         """Return what a node reads: the sum of the values of each term, the terms one behind the other."""
         terms = row.take("inputs", list)
         if not terms or not all(isinstance(term, list) and term for term in terms):
             raise FormatError(f"{row.where}: field 'inputs' must be a list of lists of values, none empty")
         found = [[self._value(value, row, scope) for value in term] for term in terms]
-        image = found[0][0].tensor.shape[2:]
         for term in found:
-            for value in term:
-                if value.tensor.shape[2:] != image or value.tensor.shape != term[0].tensor.shape:
+            for x in term:
+                other = term[0] if x.shape != term[0].shape else found[0][0]
+                if x.shape != term[0].shape or x.shape[2:] != other.shape[2:]:
                     raise FormatError(
-                        f"{row.where}: field 'inputs' puts {_channels(value)} together with "
-                        f"{_channels(term[0] if value.tensor.shape[2:] == image else found[0][0])}: their shapes differ"
+                        f"{row.where}: field 'inputs' puts {_size(x)} together with {_size(other)}: their shapes differ"
                     )
         return found
 
-    def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> _Value:
+    def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
         form = "[name, begin, end, height, width, rank, tag]" if self._ranked else "[name, begin, end]"
         if not isinstance(data, list) or len(data) != (7 if self._ranked else 3) or not isinstance(data[0], str):
             other = "" if self._ranked else "; values of seven are HIOS's"
@@ -199,12 +181,12 @@ class GraphReader:
             raise FormatError(f"{row.where}: field 'inputs' reads a slice of {name!r}; a part must be read whole")
         if self._ranked and data[3:5] != image:
             raise FormatError(f"{row.where}: field 'inputs' gives {name!r} the size {shown(data[3:5])}; it is {image}")
-        tensor = replace(whole_tensor, shape=(self._batch, end - begin, *image))
-        return _Value(name, begin, end, tensor)
+        return replace(whole_tensor, shape=(self._batch, end - begin, *image))
 
 
-def _channels(value: _Value) -> str:
-    return f"{value.name!r} ({' x '.join(str(size) for size in value.tensor.shape[1:])})"
+def _size(x: Tensor) -> str:
+    name = "the input" if x.producer is None else repr(x.producer)
+    return f"{name} ({' x '.join(map(str, x.shape[1:]))})"
 
 
 def _sizes(row: Record, key: str, length: int, *, least: int = 1) -> tuple[int, ...]:
@@ -243,20 +225,19 @@ def _check_shape(row: Record, found: Tensor) -> None:
         )
 
 
-def _combined(net: Network, terms: Sequence[Sequence[_Value]], kind: str = "add") -> Tensor:
+def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
     """Add the sums (or products) and the concatenation that stand in front of an operator, if there are any."""
-    tensors = [[value.tensor for value in term] for term in terms]
-    several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(tensors) if len(xs) > 1}
-    each = [several.get(i, xs[0]) for i, xs in enumerate(tensors)]
+    several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
+    each = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
     return each[0] if len(each) == 1 else net.concat("inputs", each)
 
 
-def _identity(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
     x = _combined(net, terms)
     return net.copy("copy", x, x.shape, kind=row.take("type", str)) if sum(map(len, terms)) == 1 else x
 
 
-def _element(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+def _element(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = _choice(row, "op_type", ("add", "mul"))
     if any(len(term) < 2 for term in terms):
         raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
@@ -269,7 +250,7 @@ def _window(row: Record) -> tuple[tuple[int, int], ...]:
     return tuple((height, width) for height, width in pairs)
 
 
-def _conv(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = _choice(row, "act", (*ACTIVATIONS, NO_ACTIVATION))
     kernel, stride, padding = _window(row)
     return net.conv(
@@ -284,7 +265,7 @@ def _conv(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tenso
     )
 
 
-def _pool(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
     pool = _choice(row, "pool_type", POOLS)
     x = _combined(net, terms)
     if pool == "global_avg":
@@ -297,12 +278,12 @@ def _pool(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tenso
     return net.pool("pool", x, pool, kernel, stride=stride, padding=padding)
 
 
-def _activation(net: Network, row: Record, terms: Sequence[Sequence[_Value]]) -> Tensor:
+def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = "relu" if row.take("type", str) == "relu" else _choice(row, "act_type", ACTIVATIONS)
     return net.activation(kind, _combined(net, terms), kind)
 
 
-_MAKERS: Final[Mapping[str, Callable[[Network, Record, Sequence[Sequence[_Value]]], Tensor]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Network, Record, Terms], Tensor]]] = {
     "conv": _conv,
     "pool": _pool,
     "relu": _activation,
