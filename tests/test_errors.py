@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simsched.base import errors
-from simsched.base.errors import FileError, GraphError, SimschedError, UnknownNameError
+from simsched.base.errors import FileError, SimschedError, UnknownNameError
 from simsched.model.graph import OpGraph
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SimschedError)]
@@ -38,11 +38,6 @@ def test_errors_of_worker_processes_come_back(kind):
     error = kind("preset", "x", ["y"], " or z") if kind is UnknownNameError else kind("text")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (kind, str(error))
-
-
-def test_of_a_long_text_the_middle_is_left_out():
-    """330 characters of the beginning, 150 of the end."""
-    assert str(GraphError("a" * 400 + "b" * 100)) == "a" * 330 + " ... " + "a" * 50 + "b" * 100
 
 
 def test_line_breaks_and_halves_of_characters_are_escaped():

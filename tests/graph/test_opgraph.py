@@ -1,7 +1,6 @@
 """`OpGraph`: what is refused, what cannot be changed, and what its shape says."""
 
-import copy
-import pickle
+import re
 from itertools import combinations, pairwise
 
 import networkx as nx
@@ -44,20 +43,6 @@ def test_empty():
         OpGraph.from_columns([], [], [])
 
 
-def test_one_operator():
-    graph = OpGraph([Operator("a", time=2.0)])
-    assert (len(graph), graph.order, graph.depth, graph.width, graph.inputs, graph.outputs) == (
-        1,
-        ("a",),
-        1,
-        1,
-        ("a",),
-        ("a",),
-    )
-    assert graph.blocks == (("a",),)
-    assert graph.longest_path() == (2.0, ("a",))
-
-
 def test_duplicate_name():
     """Of a, b, a, b the first that stands twice is a."""
     with pytest.raises(GraphError, match="operator 'a' stands twice; names must be unique"):
@@ -66,31 +51,46 @@ def test_duplicate_name():
         OpGraph.from_columns(["a", "b", "a"], [], [])
 
 
-@pytest.mark.parametrize(("src", "dst", "offender"), [("a", "x", "x"), ("x", "a", "x"), ("x", "y", "x")])
-def test_dangling_edge(src, dst, offender):
-    with pytest.raises(GraphError, match=rf"edge {src} -> {dst} names no operator: '{offender}'"):
-        OpGraph([Operator("a")], [Edge(src, dst)])
+ENDS = {"src": [0], "dst": [1]}
+REFUSED = [
+    ({"flops": [1.0, -1.0]}, "operator 'b': flops must be finite and not negative, not -1.0"),
+    ({"time": INF}, "operator 'a': time must be finite and not negative, not inf"),
+    ({"weight_nbytes": [0.0, NAN]}, "operator 'b': weight_nbytes must be finite and not negative, not nan"),
+    ({"utilization": 0.0}, "operator 'a': utilization must be in (0, 1], not 0.0"),
+    ({"flops": "many"}, "column 'flops' must hold numbers, not 'many'"),
+    ({"flops": 10**400}, "column 'flops' must hold numbers"),
+    ({"time": [1.0, 2.0, 3.0]}, "column 'time' must have 2 rows, not (3,)"),
+    ({"tiem": 1.0}, "unknown column 'tiem'; known are: flops"),
+    ({"edge_nbytes": NAN}, "edge a -> b: nbytes must be finite and not negative, not nan"),
+    ({"edge_transfer": [INF]}, "edge a -> b: transfer must be finite and not negative, not inf"),
+    ({"edge_nbytes": [1.0, 2.0]}, "column 'edge_nbytes' must have 1 rows"),
+    ({"src": [-1]}, "edge 0 (-1 -> 1) names no operator: there are 2"),
+    ({"dst": [2]}, "edge 0 (0 -> 2) names no operator: there are 2"),
+    ({"dst": [1, 1]}, "src and dst must have the same length"),
+    ({"src": [0.9]}, "src and dst must hold indices of operators, which are whole numbers"),
+    ({"names": ["", "b"]}, "an operator's name must be a text that is not empty, not ''"),
+    ({"names": [1, 2]}, "an operator's name must be a text that is not empty, not 1"),
+    ({"kind": ""}, "a kind must be a text that is not empty"),
+    ({"kind": (0, 5)}, "kind must be a text or a pair (codes, texts), not (0, 5)"),
+    ({"kind": ([0, 1], ["conv"])}, "operator 'b': code 1 is none of the 1 kinds"),
+    ({"kind": ([-1, 0], ["conv"])}, "operator 'a': code -1 is none of the 1 kinds"),
+    ({"kind": ([0], ["conv"])}, "the codes of kinds must be 2 whole numbers, one for each operator"),
+    ({"kind": ([0.0, 0.0], ["conv"])}, "the codes of kinds must be 2 whole numbers"),
+    ({"kernels": ([0, 1], [(Kernel(1),)])}, "operator 'b': code 1 is none of the 1 kernels"),
+    ({"attributes": ([0], [{"x": 1}])}, "the codes of attributes must be 2 whole numbers"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("src", "dst"), [([0], [2]), ([-1], [0]), ([2], [0])])
-def test_dangling_index(src, dst):
-    with pytest.raises(GraphError, match=rf"edge 0 \({src[0]} -> {dst[0]}\) names no operator: there are 2"):
-        OpGraph.from_columns(["a", "b"], src, dst)
+@pytest.mark.parametrize(("columns", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_columns_that_cannot_be(columns, message):
+    """As `Operator` and `Edge` refuse such values; cutting 0.9 to operator 0 would join the wrong ones."""
+    with pytest.raises(GraphError, match=re.escape(message)):
+        OpGraph.from_columns(**{"names": ["a", "b"]} | ENDS | columns)
 
 
-def test_self_loop():
-    with pytest.raises(GraphError, match="the edges form a cycle: a -> a"):
-        OpGraph([Operator("a"), Operator("b")], [Edge("a", "b"), Edge("a", "a")])
-
-
-def test_cycle_is_printed_and_closes():
-    """a -> b -> c -> d -> b: the cycle is b, c, d; a is not part of it."""
-    with pytest.raises(GraphError) as caught:
-        made("ab bc cd db")
-    shown = str(caught.value).removeprefix("the edges form a cycle: ").split(" -> ")
-    assert shown[0] == shown[-1]
-    assert sorted(shown[:-1]) == ["b", "c", "d"]
-    assert all(f"{u}{v}" in ("bc", "cd", "db") for u, v in pairwise(shown))
+def test_an_edge_of_no_operator():
+    with pytest.raises(GraphError, match="edge x -> a names no operator: 'x'"):
+        OpGraph([Operator("a")], [Edge("x", "a")])
 
 
 def test_a_long_cycle_is_cut_in_the_middle():
@@ -122,49 +122,10 @@ def test_a_graph_is_refused_if_and_only_if_networkx_finds_a_cycle(n, data):
 # Columns -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["flops", "nbytes", "weight_nbytes", "time"])
-@pytest.mark.parametrize("value", [INF, -INF, -1.0])
-def test_bad_cost_column(field, value):
-    with pytest.raises(GraphError, match=rf"operator 'b': {field} must be finite and not negative, not {value!r}"):
-        OpGraph.from_columns(["a", "b"], [], [], **{field: [1.0, value]})
-
-
 def test_nan_in_a_column_is_none_only_where_none_is_allowed():
     graph = OpGraph.from_columns(["a", "b"], [0], [1], time=[1.0, NAN], utilization=[NAN, 0.5], edge_transfer=[NAN])
     assert [(op.time, op.utilization) for op in graph.operators] == [(1.0, None), (None, 0.5)]
     assert graph.edges[0].transfer is None
-    for field in ("flops", "nbytes", "weight_nbytes"):
-        with pytest.raises(GraphError, match=f"operator 'a': {field} must be finite"):
-            OpGraph.from_columns(["a"], [], [], **{field: [NAN]})
-    with pytest.raises(GraphError, match="edge a -> b: nbytes must be finite"):
-        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=NAN)
-
-
-@pytest.mark.parametrize("value", [0.0, 1.5, -1.0, INF])
-def test_bad_utilization_column(value):
-    with pytest.raises(GraphError, match=r"operator 'a': utilization must be in \(0, 1\]"):
-        OpGraph.from_columns(["a"], [], [], utilization=value)
-
-
-def test_bad_edge_columns():
-    with pytest.raises(GraphError, match=r"edge a -> b: nbytes must be finite and not negative, not -1\.0"):
-        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=[-1.0])
-    with pytest.raises(GraphError, match="edge a -> b: transfer must be finite and not negative, not inf"):
-        OpGraph.from_columns(["a", "b"], [0], [1], edge_transfer=[INF])
-
-
-def test_columns_of_the_wrong_length():
-    with pytest.raises(GraphError, match=r"column 'time' must have 2 rows, not \(3,\)"):
-        OpGraph.from_columns(["a", "b"], [], [], time=[1.0, 2.0, 3.0])
-    with pytest.raises(GraphError, match=r"column 'edge_nbytes' must have 1 rows"):
-        OpGraph.from_columns(["a", "b"], [0], [1], edge_nbytes=[1.0, 2.0])
-    with pytest.raises(GraphError, match="same length"):
-        OpGraph.from_columns(["a", "b"], [0], [1, 1])
-
-
-def test_unknown_column():
-    with pytest.raises(GraphError, match="unknown column 'tiem'; known are: flops"):
-        OpGraph.from_columns(["a"], [], [], tiem=1.0)
 
 
 def test_columns_make_the_same_graph_as_rows():
@@ -175,35 +136,7 @@ def test_columns_make_the_same_graph_as_rows():
     )
 
 
-def test_an_empty_name_in_a_column():
-    """`Operator` refuses an empty name; a column of names must, too."""
-    with pytest.raises(GraphError, match="name"):
-        OpGraph.from_columns(["", "b"], [0], [1])
-
-
-def test_names_in_a_column_are_texts():
-    with pytest.raises(GraphError, match="name"):
-        OpGraph.from_columns([1, 2], [0], [1])
-
-
-@pytest.mark.parametrize("src", [[0.9], [NAN], ["0"]])
-def test_indices_in_a_column_are_whole(src):
-    """0.9 is no operator; cutting it to 0 would join the wrong ones."""
-    with pytest.raises(GraphError):
-        OpGraph.from_columns(["a", "b"], src, [1])
-
-
-def test_a_column_that_is_no_number():
-    with pytest.raises(GraphError, match="flops"):
-        OpGraph.from_columns(["a"], [], [], flops="many")
-
-
 # Immutability ------------------------------------------------------------------------------------
-
-
-def columns_of(graph):
-    """The public arrays of a graph."""
-    return {key: value for key, value in vars(graph).items() if isinstance(value, np.ndarray)}
 
 
 def test_attributes_cannot_be_set():
@@ -211,26 +144,6 @@ def test_attributes_cannot_be_set():
     for name in ("name", "time", "anything"):
         with pytest.raises(AttributeError, match="cannot be changed"):
             setattr(graph, name, None)
-
-
-def test_attributes_cannot_be_deleted():
-    graph = made("ab")
-    with pytest.raises(AttributeError):
-        del graph.name
-
-
-def test_columns_are_read_only():
-    graph = OpGraph([Operator("a", kernels=(Kernel(1),)), Operator("b")], [Edge("a", "b")])
-    assert len(columns_of(graph)) >= 15
-    for key, column in columns_of(graph).items():
-        assert not column.flags.writeable, key
-
-
-@pytest.mark.parametrize("make", [lambda g: pickle.loads(pickle.dumps(g)), copy.deepcopy], ids=["pickle", "deepcopy"])
-def test_columns_of_a_copy_are_read_only(make):
-    """A graph that has been to another process is as immutable as before."""
-    for key, column in columns_of(make(made("ab"))).items():
-        assert not column.flags.writeable, key
 
 
 def test_the_callers_arrays_stay_his():
@@ -262,15 +175,6 @@ def test_lookup():
 
 @settings(deadline=None, max_examples=50)
 @given(graph=graphs())
-def test_pickled_graphs_are_equal(graph):
-    _ = graph.width, graph.blocks, graph.outgoing  # what is cached must not stand in the way
-    again = pickle.loads(pickle.dumps(graph))
-    assert again == graph
-    assert again.order == graph.order
-
-
-@settings(deadline=None, max_examples=50)
-@given(graph=graphs())
 def test_rows_are_what_was_given(graph):
     """A graph made of the rows of a graph is that graph."""
     assert OpGraph(list(graph.operators), list(graph.edges), graph.name) == graph
@@ -284,20 +188,11 @@ def test_order_prefers_what_was_given_first():
     assert made("bd", names="dcba").order == ("c", "b", "d", "a")
 
 
-def test_order_of_operators_given_in_topological_order_is_theirs():
-    assert made("ac bd", names="abcd").order == ("a", "b", "c", "d")
-
-
 def test_inputs_and_outputs():
     """a -> c, b -> c, c -> d, c -> e, and f alone: read by none or reading none, in given order."""
     graph = made("ac bc cd ce", names="fedcba")
     assert graph.inputs == ("f", "b", "a")
     assert graph.outputs == ("f", "e", "d")
-
-
-def test_depth_counts_operators():
-    """a -> b -> d is a path of 3, a -> d one of 2."""
-    assert made("ab bd ad ac").depth == 3
 
 
 @pytest.mark.parametrize(
@@ -421,11 +316,6 @@ def test_labels_group_operators_wherever_they_are():
     assert labelled({"a": "x", "b": "y", "c": "x"}, "ab bc").blocks == (("a", "c"), ("b",))
 
 
-def test_operators_without_a_label_are_cut_by_dominators():
-    """A chain a b c d of which b is labelled: a, [b], c, d."""
-    assert labelled({"a": "-", "b": "x", "c": "-", "d": "-"}, "ab bc cd").blocks == (("a",), ("b",), ("c",), ("d",))
-
-
 def test_a_label_inside_a_fork():
     """The piece b c d loses b to its label; the rest of it stays together."""
     assert labelled({"a": "-", "b": "x", "c": "-", "d": "-"}, "ab ac bd cd").blocks == (("a",), ("b",), ("c", "d"))
@@ -485,12 +375,6 @@ def test_a_chain_of_a_thousand():
     n = 1000
     graph = OpGraph.from_columns([f"o{i}" for i in range(n)], np.arange(n - 1), np.arange(1, n), time=2.0)
     assert (graph.depth, graph.width, len(graph.blocks), graph.longest_path()[0]) == (n, 1, n, 2.0 * n)
-
-
-def test_a_chain_of_a_thousand_given_backwards():
-    n = 1000
-    graph = OpGraph.from_columns([f"o{i}" for i in range(n)], np.arange(1, n), np.arange(n - 1))
-    assert graph.order == tuple(f"o{i}" for i in reversed(range(n)))
 
 
 def test_a_fork_of_a_thousand():

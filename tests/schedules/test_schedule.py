@@ -35,11 +35,6 @@ def plan(graph, text, execution="events"):
 # Making ------------------------------------------------------------------------------------------
 
 
-def test_a_placement_of_no_operator():
-    with pytest.raises(ScheduleError, match="placement of 'x' names no operator of graph 'graph'"):
-        Schedule(made("ab"), [Placement("a"), Placement("x")])
-
-
 def test_an_operator_placed_twice_or_never():
     graph = made("ab")
     with pytest.raises(ScheduleError, match="operator 'b' is placed twice"):
@@ -67,11 +62,6 @@ def test_numbers_are_whole_and_of_32_bits(field):
 def test_a_negative_priority_is_allowed():
     """As in CUDA: the lower number is served first."""
     assert Schedule(made("ab"), [Placement("a", priority=-5), Placement("b")]).priority.tolist() == [-5, 0]
-
-
-def test_unknown_execution():
-    with pytest.raises(ScheduleError, match="unknown execution 'eager'; known are: stages, events, graph"):
-        Schedule(made("ab"), [Placement("a"), Placement("b")], "eager")
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "4"])
@@ -120,13 +110,6 @@ def test_a_schedule_cannot_be_changed():
         assert not getattr(schedule, key).flags.writeable
 
 
-def test_the_callers_arrays_stay_his():
-    op = np.array([0, 1])
-    schedule = Schedule.from_columns(made("ab"), op, ["gpu0"])
-    op[:] = 0
-    assert schedule.op.tolist() == [0, 1]
-
-
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_round_trips(data):
@@ -139,11 +122,6 @@ def test_round_trips(data):
     assert dump_json(again.to_dict()) == text
     assert pickle.loads(pickle.dumps(schedule)) == schedule
     assert Schedule(graph, list(schedule.placements), schedule.execution) == schedule
-
-
-def test_columns_of_a_pickled_schedule_are_read_only():
-    schedule = pickle.loads(pickle.dumps(Schedule(made("ab"), [Placement("a"), Placement("b")])))
-    assert not schedule.op.flags.writeable
 
 
 def test_columns_take_32_bits_and_equal_rows_one():
@@ -166,12 +144,6 @@ def test_streams_of_the_largest_numbers_are_told_apart():
     """Device and stream make one key: 2 x 2^31 does not fit into 32 bits."""
     placements = [Placement("a", "gpu0", 2**31 - 1), Placement("b", "gpu1", 2**31 - 1), Placement("c", "gpu1", 0)]
     assert Schedule(made("ab bc"), placements).n_streams == 3
-
-
-def test_save_and_load(tmp_path):
-    schedule = Schedule(made("ab"), [Placement("a"), Placement("b", "gpu1")], "stages", 21.0, "mine")
-    schedule.save(str(tmp_path / "plan.json"))
-    assert Schedule.load(str(tmp_path / "plan.json")) == schedule
 
 
 def test_a_schedule_says_its_event_plan_and_its_search(tmp_path):
@@ -218,12 +190,6 @@ def refusal(schedule, cluster=TRIO):
     return str(caught.value)
 
 
-def test_check_returns_the_schedule():
-    schedule = plan(made("ab"), "a 0 0, b 0 0")
-    assert schedule.check(TRIO) is schedule
-    assert schedule.check() is schedule
-
-
 def test_unknown_device():
     schedule = plan(made("ab"), "a 0 0, b 7 0")
     assert refusal(schedule) == "schedule of 'graph': operator 'b': unknown device 'gpu7'; known are: gpu0, gpu1, gpu2"
@@ -257,12 +223,6 @@ def test_a_cycle_between_devices_names_them():
 def test_a_cycle_through_streams_of_one_device_is_none():
     """In topological launch order any choice of streams runs."""
     plan(made("ac bc"), "a 0 0, b 0 1, c 0 2").check(TRIO)
-
-
-def test_a_cycle_through_three_devices():
-    """Each device launches first (c, e, a) what reads from the second operator of the next (d, f, b)."""
-    message = refusal(plan(made("dc fe ba"), "c 0 0, b 0 0, e 1 0, d 1 0, a 2 0, f 2 0"))
-    assert all(f"on gpu{d}" in message for d in range(3))
 
 
 def test_a_cycle_through_a_barrier():
@@ -368,40 +328,11 @@ def accepted(schedule):
     return True
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=400)
 @given(data=st.data())
 def test_check_refuses_what_cannot_run_and_nothing_else(data):
     schedule = data.draw(schedules(data.draw(graphs(max_ops=6))))
     assert accepted(schedule) == allowed(schedule, TRIO)
-
-
-def test_check_refuses_what_cannot_run_on_thousands_of_small_schedules():
-    """Six operators, one to four edges, up to three devices: orders drawn evenly, many of them cannot run."""
-    rng = np.random.default_rng(1)
-    refused = 0
-    for _ in range(1500):
-        pairs = {tuple(sorted(rng.choice(6, 2, replace=False).tolist())) for _ in range(rng.integers(1, 5))}
-        graph = OpGraph(
-            [Operator(f"o{i}", time=1.0) for i in range(6)], [Edge(f"o{i}", f"o{j}") for i, j in sorted(pairs)]
-        )
-        device = rng.integers(0, rng.integers(2, 4), 6)
-        stage = np.sort(rng.integers(0, 3, 6))
-        execution = ("events", "stages")[int(rng.integers(2))]
-        stream = rng.integers(0, 2, 6)
-        schedule = Schedule.from_columns(
-            graph,
-            rng.permutation(6),
-            ["gpu0", "gpu1", "gpu2"],
-            device=device,
-            stage=stage,
-            stream=stream,
-            group=stream,
-            execution=execution,
-        )
-        verdict = accepted(schedule)
-        refused += not verdict
-        assert verdict == allowed(schedule, TRIO), list(schedule.placements)
-    assert 300 < refused < 1400
 
 
 OPTIONS = [(t, c, e) for t in ("device", "one") for c in ("async", "blocking") for e in ("minimal", "literal")]

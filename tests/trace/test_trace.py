@@ -53,12 +53,6 @@ def test_what_needs_them_makes_them_once(deferred, name):
     assert calls == [1]
 
 
-def test_length_makes_them(deferred):
-    trace, calls = deferred
-    assert len(trace) == 2
-    assert calls == [1]
-
-
 def same(found, trace):
     assert found.spans == trace.spans
     assert found.makespan == trace.makespan
@@ -88,13 +82,6 @@ def test_unknown_names_are_attribute_errors(deferred, made):
     assert calls == [1] * made
 
 
-def test_an_empty_one_has_no_columns():
-    """As while it is unpickled: no recursion, no spans."""
-    bare = ss.Trace.__new__(ss.Trace)
-    with pytest.raises(AttributeError, match="a Trace has no attribute 'kind'"):
-        _ = bare.kind
-
-
 def test_spans_that_cannot_be_made_may_be_asked_for_again(deferred):
     trace, calls = deferred
 
@@ -108,12 +95,3 @@ def test_spans_that_cannot_be_made_may_be_asked_for_again(deferred):
             _ = stubborn.start
     assert calls == [1, 1]
     assert stubborn.makespan == 20.0
-
-
-def test_a_trace_of_columns_knows_its_makespan():
-    """The end of the last kernel, found when it is asked for."""
-    trace = simulated()
-    again = ss.Trace.from_columns(
-        trace.program, trace.cluster, {name: getattr(trace, name) for name in COLUMNS}, trace.loads
-    )
-    same(again, trace)
