@@ -52,9 +52,6 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 )  # fmt: skip
 """FLOP per element of each activation."""
 
-LARGEST_GRID: Final = 2**31 - 1
-"""Thread blocks that a grid can have."""
-
 ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "hardmax": 2, "softmax": 5, "log_softmax": 6, "lp_normalization": 4, "rms_norm": 4, "layer_norm": 8,
@@ -91,6 +88,7 @@ _TILES: Final = (
 )
 _PORTABLE_TILE: Final = _TILES[2]
 _SHORTEST_PART: Final = 256  # of the inner dimension of a product
+_LARGEST_GRID: Final = 2**31 - 1
 
 
 def keyed(rows: Mapping[T, str]) -> dict[str, T]:
@@ -108,6 +106,21 @@ def make_kernel(
 ) -> Kernel:
     """Return a kernel, the same object for the same values."""
     return Kernel(blocks, threads, registers, shared_memory, share, efficiency)
+
+
+def launched(name: str, *kernels: Kernel | None) -> tuple[Kernel, ...]:
+    """Return the kernels that there are of the operator `name`.
+
+    Raises
+    ------
+    GraphError
+        If one has more thread blocks than a grid can have.
+    """
+    found = tuple(kernel for kernel in kernels if kernel is not None)
+    blocks = max((kernel.blocks for kernel in found), default=0)
+    if blocks > _LARGEST_GRID:
+        raise GraphError(f"{name}: {blocks} thread blocks are more than a grid can have; use smaller inputs")
+    return found
 
 
 class Work(NamedTuple):

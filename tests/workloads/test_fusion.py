@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from workloads import load
 from workloads.costs import Work
 from workloads.formats.fusion import fuse, without_io
 from workloads.models.network import Network
@@ -50,18 +49,6 @@ def test_units_are_those_of_a_network_built_by_units():
     assert len(built("operator")) == len(units) + 2 + 1 + 1 + 1 + 1 + 1  # a and b, c, d, f, g
 
 
-def test_inception_v3_in_units():
-    """94 convolutions and the 12 pools and 2 + 11 pools and concatenations of the units, 2 concatenations, 1 linear.
-
-    314 single operators: 94 times normalisation and activation (188) and 2 views (dropout, flatten) go.
-    """
-    units, ours = fuse(load("inception_v3", granularity="operator")), load("inception_v3")
-    assert len(units) == 314 - 188 - 2
-    convolutions = [op for op in ours.operators if op.kind == "conv"]
-    assert len(convolutions) == 94
-    assert [op for op in units.operators if op.kind == "conv"] == convolutions
-
-
 def test_bytes_of_a_unit():
     """Input 10 + weights 32 + output 32 = 74 bytes; bias (32) added, the sum's own 64 + 32 bytes forgotten: 106."""
     units = fuse(
@@ -92,56 +79,56 @@ def test_a_normalisation_leaves_one_bias_per_channel(kind, flops, weights, bias)
     assert unit.attributes == ({"bias": True} if attributes else {})
 
 
+CONV, NORM = {"weight_nbytes": 96.0}, {"weight_nbytes": 128.0}
+LINKS = {  # what may stand in a chain: kind, weights and so on; 8 channels of 4 bytes
+    "conv": ("conv", CONV),
+    "norm": ("batch_norm", NORM),
+    "linear": ("linear", CONV | {"output_shape": (4, 8)}),
+    "bias": ("add", {"weight_nbytes": 32.0, "output_shape": (4, 8)}),
+    "sum": ("add", {"weight_nbytes": 32.0, "output_shape": (4, 8), "input_shapes": ((4, 8), (4, 8))}),
+    "number": ("add", {"output_shape": (4, 8)}),
+    "table": ("add", {"weight_nbytes": 128.0, "output_shape": (4, 8)}),  # a weight for each element
+    "flatconv": ("conv", CONV | {"output_shape": (8,)}),
+    "flatnorm": ("batch_norm", {"weight_nbytes": 4.0, "output_shape": (8,)}),
+    "unknown": ("conv", CONV | {"output_shape": None}),
+    "unknownbias": ("add", {"weight_nbytes": 4.0, "output_shape": None}),
+}
+
+
 @pytest.mark.parametrize(
     ("kinds", "units"),
     [
-        (("conv", "relu", "relu"), ("conv0", "relu2")),
-        (("conv", "relu", "batch_norm"), ("conv0", "batch_norm2")),
-        (("add", "relu"), ("add0",)),
-        (("mul", "sigmoid"), ("mul0",)),
-        (("pool", "relu"), ("pool0", "relu1")),
-        (("add", "batch_norm"), ("add0", "batch_norm1")),
-        (("matmul", "batch_norm", "relu"), ("matmul0", "batch_norm1", "relu2")),  # no weights to fold it into
+        ("conv relu relu", "conv0 relu2"),
+        ("conv relu norm", "conv0 norm2"),
+        ("conv norm relu", "conv0"),
+        ("add relu", "add0"),
+        ("mul sigmoid", "mul0"),
+        ("pool relu", "pool0 relu1"),
+        ("add norm", "add0 norm1"),
+        ("matmul norm relu", "matmul0 norm1 relu2"),  # no weights to fold it into
+        ("linear bias", "linear0"),
+        ("linear sum", "linear0 sum1"),
+        ("linear number", "linear0 number1"),
+        ("linear table", "linear0 table1"),
+        ("flatconv flatnorm relu", "flatconv0 flatnorm1 relu2"),  # without channels nothing but an activation
+        ("flatconv relu", "flatconv0"),
+        ("unknown unknownbias", "unknown0 unknownbias1"),
+        ("unknown relu", "unknown0"),
     ],
 )
 def test_what_takes_in_what(kinds, units):
-    weights = {"conv": 96.0, "batch_norm": 128.0}
-    rows = [op(f"{kind}{i}", kind, weight_nbytes=weights.get(kind, 0.0)) for i, kind in enumerate(kinds)]
-    assert fuse(chain(*rows)).names == units
-
-
-def test_a_sum_that_is_no_bias():
-    """It reads a second tensor, adds a constant without weights, or a weight per element instead of per channel."""
-    wide = {"output_shape": (4, 8)}
-    product = op("product", "linear", weight_nbytes=96.0, **wide)
-    for second in (
-        op("sum", "add", input_shapes=((4, 8), (4, 8)), weight_nbytes=32.0, **wide),
-        op("sum", "add", **wide),
-        op("sum", "add", weight_nbytes=128.0, **wide),
-    ):
-        assert fuse(chain(product, second)).names == ("product", "sum")
-    assert fuse(chain(product, op("sum", "add", weight_nbytes=32.0, **wide))).names == ("product",)
-
-
-@pytest.mark.parametrize("shape", [None, (), (8,)])
-def test_without_channels_nothing_but_an_activation_is_folded(shape):
-    conv = op("c", "conv", weight_nbytes=96.0, output_shape=shape)
-    for kind in ("add", "batch_norm"):
-        graph = chain(conv, op("n", kind, weight_nbytes=4.0, output_shape=shape))
-        assert fuse(graph) == graph
-    assert fuse(chain(conv, op("r", "relu", output_shape=shape))).names == ("c",)
+    links = [(f"{link}{i}", *LINKS.get(link, (link, {}))) for i, link in enumerate(kinds.split())]
+    assert fuse(chain(*(op(name, kind, **more) for name, kind, more in links))).names == tuple(units.split())
 
 
 def test_a_tensor_that_is_read_twice_stays():
+    """By two operators, or by one twice: then the product takes the activation behind it, and the convolution none."""
     graph = OpGraph(
-        [op("c", "conv", weight_nbytes=96.0), op("r", "relu"), op("s", "add")],
-        [Edge("c", "r"), Edge("r", "s"), Edge("c", "s")],
+        [op("c", "conv"), op("r", "relu"), op("s", "add")], [Edge("c", "r"), Edge("r", "s"), Edge("c", "s")]
     )
     assert fuse(graph) == graph
-    twice = OpGraph(
-        [op("c", "conv"), op("s", "mul"), op("r", "relu")], [Edge("c", "s"), Edge("c", "s"), Edge("s", "r")]
-    )
-    assert fuse(twice).names == ("c", "s")
+    edges = [Edge("c", "s"), Edge("c", "s"), Edge("s", "r")]
+    assert fuse(OpGraph([op("c", "conv"), op("s", "mul"), op("r", "relu")], edges)).names == ("c", "s")
 
 
 def test_a_tensor_that_is_returned_stays():
@@ -202,15 +189,16 @@ def networks(draw):
         y = tensors[draw(st.integers(0, len(tensors) - 1))]
         kind = draw(st.sampled_from(["conv", "norm", "relu", "add", "view", "bias"]))
         name = f"{kind}{i}"
-        made = {
-            "conv": lambda n=name, x=x: net.conv(n, x, 4, 1, activation=None),
-            "norm": lambda n=name, x=x: net.batch_norm(n, x),
-            "relu": lambda n=name, x=x: net.activation(n, x),
-            "add": lambda n=name, x=x, y=y: net.add(n, [x, y]),
-            "view": lambda n=name, x=x: net.view(n, x, x.shape),
-            "bias": lambda n=name, x=x: net.add_operator(n, "add", [x], x.shape, Work(0.0, 4, Kernel(1))),
-        }[kind]
-        tensors.append(made())
+        tensors.append(
+            {
+                "conv": lambda n, x, y: net.conv(n, x, 4, 1, activation=None),
+                "norm": lambda n, x, y: net.batch_norm(n, x),
+                "relu": lambda n, x, y: net.activation(n, x),
+                "add": lambda n, x, y: net.add(n, [x, y]),
+                "view": lambda n, x, y: net.view(n, x, x.shape),
+                "bias": lambda n, x, y: net.add_operator(n, "add", [x], x.shape, Work(0.0, 4, Kernel(1))),
+            }[kind](name, x, y)
+        )
     return net.graph()
 
 
@@ -236,8 +224,6 @@ def test_fusion_keeps_what_there_is_to_compute(graph):
 def reachable(graph):
     """Names that each operator leads to."""
     found = {name: set() for name in graph.names}
-    for name in reversed(graph.order):
-        for edge in graph.edges:
-            if edge.src == name:
-                found[name] |= {edge.dst} | found[edge.dst]
+    for edge in sorted(graph.edges, key=lambda edge: -graph.order.index(edge.src)):
+        found[edge.src] |= {edge.dst} | found[edge.dst]
     return found

@@ -12,7 +12,6 @@ from simsched.base.io import read_bytes
 from simsched.base.limits import limits
 from simsched.model.cluster import Device
 from simsched.model.graph import Edge, Operator, OpGraph
-from workloads.costs import LARGEST_GRID
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
@@ -178,12 +177,6 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
     operators, edges = [], []
     for name, step in zip(names, reader.steps, strict=False):
         operator, reads = build(source, operator_of, step, name)
-        blocks = max((kernel.blocks for kernel in operator.kernels), default=0)
-        if blocks > LARGEST_GRID:
-            raise FormatError(
-                f"{source}: operator {name!r}: {blocks} thread blocks are more than a grid can have; give it smaller "
-                "inputs"
-            )
         operators.append(operator)
         edges += [Edge(names[x.producer], name, step.nbytes(x)) for x in reads if x.producer is not None]
     _warn(source, reader.steps)

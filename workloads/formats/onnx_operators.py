@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed, launched
 from workloads.formats.onnx_products import PRODUCTS, Cost, sliding
 from workloads.formats.onnx_tensors import Step, Tensor
 
@@ -76,7 +76,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
     reads = step.read if cost.reads is None else cost.reads
     nbytes = step.nbytes(*reads, *step.written) + weight_nbytes if cost.nbytes is None else cost.nbytes
-    kernels = cost.kernels or (() if cost.work.kernel is None else (cost.work.kernel,))
+    kernels = launched(f"operator {name!r}", *cost.kernels, cost.work.kernel)
     operator = Operator(
         name,
         kind=cost.kind,

@@ -1,6 +1,6 @@
 """Convolutions, matrix products, attention and recurrent layers of ONNX: shapes to work."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -112,18 +112,17 @@ def _einsum(step: Step, costs: Costs) -> Cost:
         joined = [letter for letters in operands for letter in letters]
         output = tuple(letter for letter in sizes if letter.startswith(".") or joined.count(letter) == 1)
 
-    def size(letters: Sequence[str]) -> int:
-        return prod(sizes.get(letter, 1) for letter in letters)
-
     if len(operands) != 2:
-        flops = 2.0 * (len(operands) - 1) * size(tuple(sizes))
+        flops = 2.0 * (len(operands) - 1) * prod(sizes.values())
         return Cost("einsum", costs.elementwise(step.shape_out())._replace(flops=flops))
-    first, second = operands
-    stack = [x for x in dict.fromkeys(first) if x in second and x in output]
-    rows = [x for x in dict.fromkeys(first) if x not in second]
-    columns = [x for x in dict.fromkeys(second) if x not in first]
-    inner = [x for x in dict.fromkeys(first) if x in second and x not in output]
-    return Cost("matmul", costs.matmul(*map(size, (stack, rows, inner, columns))), {"equation": equation})
+    stack = rows = inner = columns = 1
+    for letter, n in sizes.items():
+        of_first, of_second = (letter in letters for letters in operands)
+        if of_first and of_second:
+            stack, inner = (stack * n, inner) if letter in output else (stack, inner * n)
+        else:
+            rows, columns = (rows * n, columns) if of_first else (rows, columns * n)
+    return Cost("matmul", costs.matmul(stack, rows, inner, columns), {"equation": equation})
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:

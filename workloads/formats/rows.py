@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import groupby, pairwise
 from math import isfinite, isnan, nan
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,28 +22,15 @@ from simsched.model.schedule import Schedule
 from simsched.model.trace import measured_trace
 from workloads.formats.reading import build
 
-NEEDED: Final = ("kernel", "begin_us", "end_us")
-WHOLE: Final = {"stream": 0, "device": 0, "blocks": 0, "threads": 0, "registers": 32, "shared_memory": 0}
-REAL: Final = {"begin_us": 0.0, "end_us": 0.0, "issued_us": nan, "flops": 0.0, "nbytes": 0.0}
+_NEEDED: Final = ("kernel", "begin_us", "end_us")
+_LAUNCH: Final = ("blocks", "threads", "registers", "shared_memory")
+_WHOLE: Final = {"stream": 0, "device": 0, "blocks": 0, "threads": 0, "registers": 32, "shared_memory": 0}
+_REAL: Final = {"begin_us": 0.0, "end_us": 0.0, "issued_us": nan, "flops": 0.0, "nbytes": 0.0}
 _RUN: Final = "rows"
 _PAIR: Final = "pair/"
 
-Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
-
-
-class _Row(NamedTuple):
-    run: str
-    kernel: str
-    whole: dict[str, int]
-    real: dict[str, float]
-
-    @property
-    def begin(self) -> float:
-        return self.real["begin_us"]
-
-    @property
-    def end(self) -> float:
-        return self.real["end_us"]
+Row = Mapping[str, Any]
+Rows = str | os.PathLike[str] | Iterable[Row]
 
 
 def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
@@ -96,12 +84,12 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     if not cluster:
         raise FormatError(f"{source}: rows do not say what they ran on; give cluster=, such as a100")
     if isinstance(cluster, str):
-        cluster = Cluster.preset(cluster, 1 + max(row.whole["device"] for row in rows))
+        cluster = Cluster.preset(cluster, 1 + max(row["device"] for row in rows))
     times: dict[str, list[float]] = {}
     for row in rows:
-        times.setdefault(row.kernel, []).append(row.end - row.begin)
-    rows.sort(key=lambda row: (row.run, row.begin))
-    runs = [_replay(name, list(members), cluster, source) for name, members in groupby(rows, lambda row: row.run)]
+        times.setdefault(row["kernel"], []).append(row["end_us"] - row["begin_us"])
+    rows.sort(key=itemgetter("run", "begin_us"))
+    runs = [_replay(name, list(members), cluster, source) for name, members in groupby(rows, itemgetter("run"))]
     measured = tuple(MeasuredOperator(name, tuple(us)) for name, us in times.items())
     return Profile(measured, provenance=Provenance(source=source), runs=tuple(runs), cluster=cluster)
 
@@ -118,78 +106,71 @@ def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
         raise FormatError(f"{source}: not a CSV file: {error}") from None
 
 
-def _row(row: Mapping[str, Any], where: str) -> _Row:
-    if not isinstance(row, Mapping):
-        raise FormatError(f"{where} must have keys, such as {', '.join(NEEDED)}")
-    missing = next((key for key in NEEDED if row.get(key) in (None, "")), None)
+def _row(given: Row, where: str) -> Row:
+    """Return a row with all its keys."""
+    if not isinstance(given, Mapping):
+        raise FormatError(f"{where} must have keys, such as {', '.join(_NEEDED)}")
+    missing = next((key for key in _NEEDED if given.get(key) in (None, "")), None)
     if missing is not None:
         raise FormatError(f"{where} has no {missing}")
-    real = {key: _number(row, key, default, where) for key, default in REAL.items()}
-    whole = {key: _number(row, key, default, where) for key, default in WHOLE.items()}
-    broken = next((key for key, value in whole.items() if value != int(value)), None)
-    if broken is not None:
-        raise FormatError(f"{where}: {broken} must be a whole number, not {row[broken]!r}")
-    if real["end_us"] < real["begin_us"]:
+    numbers = {key: _number(given, key, default, where) for key, default in (_REAL | _WHOLE).items()}
+    if numbers["end_us"] < numbers["begin_us"]:
         raise FormatError(f"{where} ends before it begins")
-    return _Row(str(row.get("run") or _RUN), str(row["kernel"]), {k: int(v) for k, v in whole.items()}, real)
+    return {"run": str(given.get("run") or _RUN), "kernel": str(given["kernel"]), **numbers}
 
 
-def _number(row: Mapping[str, Any], key: str, default: float, where: str) -> float:
+def _number(row: Row, key: str, default: float, where: str) -> float:
     given = row.get(key)
     if given in (None, ""):
         return default
     try:
         found = float(given)
     except (TypeError, ValueError, OverflowError):
-        found = float("nan")
+        found = nan
     if not isfinite(found) or found < 0:
         raise FormatError(f"{where}: {key} must be a number that is not negative, not {given!r:.40}")
-    return found
+    if key in _WHOLE and found != int(found):
+        raise FormatError(f"{where}: {key} must be a whole number, not {given!r}")
+    return int(found) if key in _WHOLE else found
 
 
-def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
+def _replay(run: str, rows: Sequence[Row], cluster: Cluster, source: str) -> Replay:
     """Return the replay of a run, whose rows are in the order of their begins."""
     device = cluster.devices[0]
-    issued = np.array([row.real["issued_us"] for row in rows])
+    issued = np.array([row["issued_us"] for row in rows])
     phase: list[int] = []
     end = -1.0
     for i, row in enumerate(rows):
-        if row.begin >= end:  # nothing runs any more
+        if row["begin_us"] >= end:  # nothing runs any more
             phase.append(phase[-1] + 1 if phase else 0)
-            issued[i] = row.begin - max(device.launch, device.launch_latency) if isnan(issued[i]) else issued[i]
+            before = row["begin_us"] - max(device.launch, device.launch_latency)
+            issued[i] = before if isnan(issued[i]) else issued[i]
         else:
             phase.append(phase[-1])
-        end = max(end, row.end)
+        end = max(end, row["end_us"])
     zero = float(np.nanmin(issued))  # when the host begins
     members = [[i for i, at in enumerate(phase) if at == number] for number in range(phase[-1] + 1)]
     alone = {group[0] for group in members if len(group) == 1}
-    kernels = {rows[i].kernel for i in alone}
-    is_pair = len(alone) < len(rows) and all(row.kernel in kernels for row in rows)
-    names = [f"{ALONE if is_pair and i in alone else row.kernel}{i}" for i, row in enumerate(rows)]
+    kernels = {rows[i]["kernel"] for i in alone}
+    is_pair = len(alone) < len(rows) and all(row["kernel"] in kernels for row in rows)
+    names = [f"{ALONE if is_pair and i in alone else row['kernel']}{i}" for i, row in enumerate(rows)]
     operators = [build(source, _operator, name, row) for name, row in zip(names, rows, strict=True)]
     edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
     name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
     graph = build(source, OpGraph, operators, edges, name)
     plan = build(source, Schedule.from_columns, graph, range(len(rows)), [each.name for each in cluster.devices],
-                 device=[row.whole["device"] for row in rows], stream=[row.whole["stream"] for row in rows],
+                 device=[row["device"] for row in rows], stream=[row["stream"] for row in rows],
                  scheduler=name)  # fmt: skip
     program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
-    launches = np.array([(row.begin - zero, row.end - zero) for row in rows])
+    launches = np.array([(row["begin_us"] - zero, row["end_us"] - zero) for row in rows])
     trace = build(source, measured_trace, program, cluster, launches)
     return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
 
 
-def _operator(name: str, row: _Row) -> Operator:
-    whole = row.whole
-    launch = [whole[key] for key in ("blocks", "threads", "registers", "shared_memory")]
-    return Operator(
-        name,
-        kind=row.kernel,
-        time=row.end - row.begin,
-        flops=row.real["flops"],
-        nbytes=row.real["nbytes"],
-        kernels=(Kernel(*launch),) if whole["blocks"] else (),
-    )
+def _operator(name: str, row: Row) -> Operator:
+    kernels = (Kernel(*(row[key] for key in _LAUNCH)),) if row["blocks"] else ()
+    time = row["end_us"] - row["begin_us"]
+    return Operator(name, kind=row["kernel"], time=time, flops=row["flops"], nbytes=row["nbytes"], kernels=kernels)
 
 
 def _issued(program: Program, issued: Sequence[float]) -> Program:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from simsched.base.errors import GraphError
 from simsched.model.cluster import Device
 from simsched.model.graph import Edge, Operator, OpGraph
-from workloads.costs import LARGEST_GRID, Costs
+from workloads.costs import Costs, launched
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch_costs import COMPUTES, Cost, cost_of, is_known, unknown
@@ -152,11 +152,6 @@ class _Importer:
         read = [x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight]
         everything = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
         nbytes, kernel = everything if cost.nbytes is None else cost.nbytes, cost.work.kernel
-        if kernel is not None and kernel.blocks > LARGEST_GRID:
-            raise GraphError(
-                f"{self.name}: {node.name}: {kernel.blocks} thread blocks are more than a grid can have; use "
-                "smaller example inputs"
-            )
         self.operators.append(
             Operator(
                 node.name,
@@ -165,7 +160,7 @@ class _Importer:
                 nbytes=nbytes,
                 weight_nbytes=weight_nbytes,
                 time=None if kernel else 0.0,
-                kernels=(kernel,) if kernel else (),
+                kernels=launched(f"{self.name}: {node.name}", kernel),
                 intensity=costs.intensity(cost.kind in COMPUTES, cost.work.flops, nbytes),
                 dtype=dtype,
                 attributes=cost.attributes,
