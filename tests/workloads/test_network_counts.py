@@ -263,7 +263,7 @@ def test_smallest_image(network, smallest, last):
     ("spec", "message"),
     [
         ({"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device holds"),
-        ({"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use a smaller batch"),
+        ({"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use smaller inputs"),
         ({"granularity": "layer"}, "inception_v3: granularity must be 'unit' or 'operator', not 'layer'"),
     ],
 )

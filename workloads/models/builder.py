@@ -10,7 +10,7 @@ from simsched.base.errors import GraphError
 from simsched.model.cluster import Device
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from workloads.checks import one_of, whole
-from workloads.costs import Costs, Work, make_kernel
+from workloads.costs import Costs, Work, launched, make_kernel
 
 Shape = tuple[int, ...]
 
@@ -19,7 +19,6 @@ _COMPUTES: Final = ("conv", "linear", "matmul")  # kinds whose intensity is "com
 LARGEST_SIZE: Final = 2**31 - 1
 """Of one axis of an input."""
 _MOST_ELEMENTS: Final = 2**40  # of an input: more than any device holds
-_LARGEST_GRID: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +122,7 @@ class Builder:
         width = self.costs.width
         if nbytes is None:
             nbytes = float((sum(prod(x.shape) for x in xs) + work.n_weights + prod(shape)) * width)
-        if work.kernel is not None and work.kernel.blocks > _LARGEST_GRID:
-            blocks = work.kernel.blocks
-            raise GraphError(
-                f"{name}: {blocks} thread blocks are more than a grid can have; use a smaller batch or image"
-            )
+        launched(name, work.kernel)
         for x in xs:
             if x.part is not None and x.part != self._output.get(x.producer, x.part):
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
