@@ -13,6 +13,8 @@ from stand_in import TINY, StandIn
 
 import hwbackend
 from simsched.base.errors import BackendError, FileError, FormatError
+from simsched.experiments.accuracy.measurements import digest
+from simsched.model.profile import Profile
 from simsched.model.program import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
 from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, sections_of
@@ -26,7 +28,7 @@ class Clock:
     """Seconds that pass only when an item takes them."""
 
     def __init__(self):
-        self.now, self.done = 1000.0, []
+        self.now, self.tried, self.done = 0.0, [], []
 
     def __call__(self):
         return self.now
@@ -34,6 +36,7 @@ class Clock:
     def item(self, key, seconds=1.0, error=None):
         def measure():
             self.now += seconds
+            self.tried.append(key)
             if error is not None:
                 raise error
             self.done.append(key)
@@ -41,9 +44,8 @@ class Clock:
 
         return Item(key, measure)
 
-
-def section(clock, name, n, share=1.0, seconds=1.0):
-    return Section(name, share, tuple(clock.item(f"{name}{i}", seconds) for i in range(n)))
+    def section(self, name, seconds, share=1.0):
+        return Section(name, share, tuple(self.item(f"{name}{i}", each) for i, each in enumerate(seconds)))
 
 
 def keys_of(sections):
@@ -60,90 +62,51 @@ def tiny(folder, backend=None, **options):
 # Order and time
 
 
-def test_all_is_measured_once_in_order_of_importance(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "seconds", "measured", "ended"),
+    [
+        ([("a", [1.0] * 3), ("b", [1.0] * 2)], 100.0, [3, 2], 5.0),
+        # shares 1, 1 and 2: a may take 20 * 1/4 = 5 s, b 15 * 1/3 = 5 s, c the 10 s that are left
+        ([("a", [1.0] * 99), ("b", [1.0] * 99), ("c", [1.0] * 99, 2.0)], 20.0, [5, 5, 10], 20.0),
+        # 10 s each, of which b needs 2: a gets the other 8 in the second turn
+        ([("a", [1.0] * 99), ("b", [1.0] * 2)], 20.0, [18, 2], 20.0),
+        # the third item of 4 s would end at 12 s
+        ([("a", [4.0] * 9)], 10.0, [2], 8.0),
+        # the second is begun at 9 + 9 <= 20, then half of all are quick: 11 fit in
+        ([("a", [9.0] + [1.0] * 30)], 20.0, [12], 20.0),
+    ],
+    ids=["all", "shares", "time given back", "too late", "one slow item"],
+)
+def test_sections_are_measured_in_order_each_in_its_share_of_the_time(tmp_path, given, seconds, measured, ended):
     clock = Clock()
-    sections = [section(clock, "a", 3), section(clock, "b", 2)]
-    Campaign(Store(tmp_path), sections, 100.0, clock=clock).run()
-    assert clock.done == ["a0", "a1", "a2", "b0", "b1"] == list(Store(tmp_path))
-    assert Store(tmp_path).header["unmeasured"] == {}
-    assert Store(tmp_path).header["seconds"] == {"a": 3.0, "b": 2.0}
-
-
-def test_the_first_sections_leave_the_others_their_share(tmp_path):
-    """20 s, shares 1, 1 and 2, items of 1 s without end.
-
-    a may take 20 * 1/4 = 5 s, b 15 * 1/3 = 5 s, c the 10 s that are left.
-    """
-    clock = Clock()
-    sections = [section(clock, "a", 99), section(clock, "b", 99), section(clock, "c", 99, share=2.0)]
-    Campaign(Store(tmp_path), sections, 20.0, clock=clock).run()
-    assert [sum(key.startswith(name) for key in clock.done) for name in "abc"] == [5, 5, 10]
-    assert clock.now == 1020.0
-    assert set(Store(tmp_path).header["unmeasured"].values()) == {"no time left"}
-    assert len(Store(tmp_path).header["unmeasured"]) == 3 * 99 - 20
-
-
-def test_time_that_later_sections_do_not_need_goes_back_to_the_first(tmp_path):
-    """20 s: a and b may take 10 s each; b needs 2, so a gets the other 8 in the second turn."""
-    clock = Clock()
-    Campaign(Store(tmp_path), [section(clock, "a", 99), section(clock, "b", 2)], 20.0, clock=clock).run()
-    assert [sum(key.startswith(name) for key in clock.done) for name in "ab"] == [18, 2]
-    assert clock.now == 1020.0
-
-
-def test_an_item_is_not_begun_that_would_likely_end_too_late(tmp_path):
-    """10 s and items of 4 s: the third would end at 12 s."""
-    clock = Clock()
-    Campaign(Store(tmp_path), [section(clock, "a", 9, seconds=4.0)], 10.0, clock=clock).run()
-    assert clock.now == 1008.0
-
-
-def test_one_slow_item_does_not_keep_out_the_quick_ones_behind_it(tmp_path):
-    """20 s: one of 9 s and many of 1 s. The second is begun at 9 + 9 <= 20, then half of all are quick: 11 fit in."""
-    clock = Clock()
-    items = (clock.item("slow", 9.0), *(clock.item(f"quick{i}") for i in range(30)))
-    Campaign(Store(tmp_path), [Section("a", 1.0, items)], 20.0, clock=clock).run()
-    assert len(clock.done) == 12
-    assert clock.now == 1020.0
+    sections = [clock.section(*each) for each in given]
+    Campaign(Store(tmp_path), sections, seconds, clock=clock).run()
+    assert [sum(key.startswith(name) for key in clock.done) for name, *_ in given] == measured
+    assert clock.now == ended
+    store = Store(tmp_path)
+    assert list(store) == clock.done
+    missing = [key for key in keys_of(sections) if key not in clock.done]
+    assert store.header["unmeasured"] == dict.fromkeys(missing, "no time left")
+    assert sum(store.header["seconds"].values()) == ended
 
 
 # Faults
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (BackendError("out of memory: 3 GiB"), "out of memory: 3 GiB"),
-        (ZeroDivisionError("oh"), "ZeroDivisionError: oh"),
-    ],
-)
-def test_an_item_that_fails_is_a_named_skip_and_the_rest_goes_on(tmp_path, error, reason):
+def test_a_failed_item_is_a_named_skip_tried_in_two_processes_and_the_rest_goes_on(tmp_path):
+    """What waits for another item is no attempt."""
     clock, lines = Clock(), []
-    sections = [Section("a", 1.0, (clock.item("bad", error=error), clock.item("good"))), section(clock, "b", 1)]
-    Campaign(Store(tmp_path), sections, 100.0, clock=clock, tell=lines.append).run()
-    assert clock.done == ["good", "b0"]
-    assert Store(tmp_path).header["unmeasured"] == {"bad": reason}
-    assert f"skipped bad: {reason}" in lines
-
-
-def test_an_item_is_tried_in_two_processes_and_no_more(tmp_path):
-    clock, tried = Clock(), []
-
-    def measure():
-        tried.append(1)
-        raise BackendError("no")
-
     for _ in range(4):
-        Campaign(Store(tmp_path), [Section("a", 1.0, (Item("bad", measure),))], 9.0, clock=clock).run()
-    assert len(tried) == MOST_ATTEMPTS == 2
-
-
-def test_an_item_that_waits_for_another_is_not_an_attempt(tmp_path):
-    clock = Clock()
-    for _ in range(3):
-        sections = [Section("a", 1.0, (clock.item("later", error=NotYetError("x has no profile")),))]
-        Campaign(Store(tmp_path), sections, 9.0, clock=clock).run()
-    assert Store(tmp_path).header["skipped"]["later"] == {"attempts": 0, "reason": "x has no profile"}
+        errors = {"bad": BackendError("out of memory"), "odd": ZeroDivisionError("oh"), "later": NotYetError("not yet")}
+        items = (*(clock.item(key, error=error) for key, error in errors.items()), clock.item("good"))
+        sections = [Section("a", 1.0, items), clock.section("b", [1.0])]
+        Campaign(Store(tmp_path), sections, 100.0, clock=clock, tell=lines.append).run()
+    assert clock.done == ["good", "b0"]
+    assert [clock.tried.count(key) for key in ("bad", "odd", "later")] == [MOST_ATTEMPTS, 2, 4]
+    reasons = {"bad": "out of memory", "odd": "ZeroDivisionError: oh", "later": "not yet"}
+    assert Store(tmp_path).header["unmeasured"] == reasons
+    assert {"skipped bad: out of memory", "skipped odd: ZeroDivisionError: oh"} <= set(lines)
+    assert Store(tmp_path).header["skipped"]["later"]["attempts"] == 0
 
 
 def test_a_device_that_no_longer_answers_ends_the_process(tmp_path):
@@ -155,7 +118,7 @@ def test_a_device_that_no_longer_answers_ends_the_process(tmp_path):
         raise RuntimeError("illegal address was encountered")
 
     with pytest.raises(DeviceLostError, match=r"does not answer after bad: illegal address was"):
-        Campaign(Store(tmp_path), [*sections, section(clock, "b", 3)], 99.0, check, clock=clock).run()
+        Campaign(Store(tmp_path), [*sections, clock.section("b", [1.0] * 3)], 99.0, check, clock=clock).run()
     assert list(Store(tmp_path)) == ["a0"] == clock.done
     assert Store(tmp_path).header["skipped"] == {"bad": {"attempts": 1, "reason": "illegal address"}}
 
@@ -172,33 +135,21 @@ def whole(tmp_path_factory):
 
 
 def test_the_tiny_plan_is_measured_whole(whole):
+    """In few and small files; no schedule at random that is held out is one of the training."""
     assert whole.header["unmeasured"] == {}
     sections = sections_of([Bench(StandIn(), whole, TINY)])
     assert list(whole) == keys_of(sections)
     assert [part.name.partition("/")[0] for part in sections] == ["kernels", "profiles", "held-out", "figures"]
-    run = whole["held-out/stand-in/dag/greedy/graph"]["profile"]["runs"][0]
-    assert (run["name"], run["program"]["execution"]) == ("greedy/graph", "graph")
-    assert len(run["latency"]) == TINY.repeats
-    held = [whole[key]["profile"]["runs"][0]["program"]["execution"] for key in whole if key.startswith("held-out/")]
-    assert {*held} == {*EXECUTIONS}
-    figure = whole["hios-fig1/stand-in/8"]["profile"]["runs"]
-    assert [row["name"] for row in figure] == [
+    runs = {key: Profile.from_dict(whole[key]["profile"]).runs for key in whole if "profile" in whole[key]}
+    held = {key.rpartition("dag/")[2]: run for key, (run, *_) in runs.items() if key.startswith("held-out/")}
+    assert (held["greedy/graph"].name, held["greedy/graph"].program.execution) == ("greedy/graph", "graph")
+    assert {len(run.latency) for run in held.values()} == {TINY.repeats}
+    assert {run.program.execution for run in held.values()} == {*EXECUTIONS}
+    seen = [digest(run.program) for run in runs["profiles/stand-in/dag"]]
+    assert not any(digest(run.program) in seen for way, run in held.items() if way.startswith("random-"))
+    assert [run.name for run in runs["hios-fig1/stand-in/8"]] == [
         "events/sequential", "events/parallel", "graph/sequential", "graph/parallel",
     ]  # fmt: skip
-
-
-def test_held_out_schedules_are_not_those_of_the_training(whole):
-    from simsched.experiments.accuracy.measurements import digest
-    from simsched.model.profile import Profile
-
-    seen = [digest(run.program) for run in Profile.from_dict(whole["profiles/stand-in/dag"]["profile"]).runs]
-    for key in whole:
-        if key.startswith("held-out/stand-in/dag/random-"):
-            (run,) = Profile.from_dict(whole[key]["profile"]).runs
-            assert digest(run.program) not in seen
-
-
-def test_files_are_small_and_few(whole):
     sizes = [path.stat().st_size for path in whole.folder.iterdir()]
     assert 2 <= len(sizes) <= 6
     assert max(sizes) < 2_000_000
@@ -281,18 +232,11 @@ def test_measurements_of_two_devices_are_not_mixed(tmp_path):
         prepare(Store(tmp_path), {"cupy": {"device": "H200"}}, "small")
 
 
-def test_a_second_backend_that_cannot_be_used_is_left_out():
-    lines = []
-    (found,) = opened(["stand_in:make", "no_such_module:make"], lines.append)
-    assert found[0].name == "stand-in"
-    assert len(lines) == 1
-    assert lines[0].startswith("skipped backend no_such_module:make: ")
-
-
-def test_a_second_backend_on_another_device_is_left_out_unless_asked_for():
-    lines, names = [], ["stand_in:make", "synthetic"]
+def test_a_second_backend_is_left_out_that_cannot_be_used_or_is_on_another_device_unasked():
+    lines, names = [], ["stand_in:make", "no_such_module:make", "synthetic"]
     assert [backend.name for backend, _ in opened(names, lines.append, alike=True)] == ["stand-in"]
-    assert lines == ["skipped backend synthetic: it runs on surrogate a40"]
+    assert lines[0].startswith("skipped backend no_such_module:make: ")
+    assert lines[1:] == ["skipped backend synthetic: it runs on surrogate a40"]
     assert [backend.name for backend, _ in opened(names, lines.append)] == ["stand-in", "synthetic"]
 
 
@@ -316,15 +260,10 @@ def test_a_lost_device_asks_for_another_process(tmp_path, monkeypatch, capsys):
 
 def script(folder, *words, **environment):
     """The script's command line and its environment."""
-    known = {
-        **os.environ,
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(HERE),
-        "WORK": str(folder / "work"),
-        **environment,
-    }
-    return {"args": [str(ROOT / "validation/hardware/run_all.sh"), str(folder / "out"), *words], "env": known,
-            "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}  # fmt: skip
+    here = {"PYTHON": sys.executable, "PYTHONPATH": str(HERE), "WORK": str(folder / "work")}
+    words = [str(ROOT / "validation/hardware/run_all.sh"), str(folder / "out"), *words]
+    pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return {"args": words, "env": {**os.environ, **here, **environment}} | pipes
 
 
 def test_without_a_gpu_the_script_says_so_in_one_line(tmp_path):

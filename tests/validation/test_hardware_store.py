@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +9,6 @@ from stand_in import StandIn
 
 import workloads
 from simsched.base.errors import FileError, FormatError
-from simsched.model.profile import Profile
 from validation.hardware.store import HEADER, MOST_FILES, Store
 
 
@@ -20,19 +18,24 @@ def profile():
     return StandIn().profile(graph, in_situ=3)
 
 
+def rounded(value):
+    """JSON with all its numbers to three digits after the point."""
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else _to_three(value)
+
+
+def _to_three(value):
+    return round(value, 3) if isinstance(value, float) else value
+
+
 def test_a_profile_comes_back_with_its_times_to_a_nanosecond(tmp_path, profile):
-    Store(tmp_path).put("p", {"profile": profile.to_dict()})
-    found = Profile.from_dict(Store(tmp_path)["p"]["profile"])
-    assert found.graph == profile.graph
-    assert found.cluster == profile.cluster
-    assert [run.name for run in found.runs] == [run.name for run in profile.runs]
-    for mine, theirs in zip(found.runs, profile.runs, strict=True):
-        assert mine.program.to_dict() == theirs.program.to_dict()
-        assert dict(mine.environment) == dict(theirs.environment)
-        assert np.allclose(mine.latency, theirs.latency, rtol=0.0, atol=5.01e-4)
-        assert np.allclose(mine.trace.end, theirs.trace.end, rtol=0.0, atol=5.01e-4)
-    for mine, theirs in zip(found.operators, profile.operators, strict=True):
-        assert np.allclose(mine.samples, theirs.samples, rtol=0.0, atol=5.01e-4)
+    document = json.loads(json.dumps(profile.to_dict()))
+    Store(tmp_path).put("p", {"profile": document})
+    found = Store(tmp_path)["p"]["profile"]
+    assert rounded(found) == rounded(document)
+    assert found["runs"][0]["latency"] == rounded(document["runs"][0]["latency"]) != document["runs"][0]["latency"]
+    assert found["operators"][0]["samples"] == rounded(document["operators"][0]["samples"])
 
 
 def test_what_documents_repeat_is_written_once(tmp_path, profile):
@@ -96,11 +99,8 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"format":"simsched.measurements","version":1,"shared":[', "not valid JSON"),
         ('{"format":"simsched.graph","version":1}', "expected 'simsched.measurements'"),
-        ('{"format":"simsched.measurements","version":2,"shared":[],"items":{}}', "reads simsched.measurements 1"),
         ('{"format":"simsched.measurements","version":1,"shared":[1,1],"items":{}}', "holds a value twice"),
-        ('{"format":"simsched.measurements","version":1,"shared":[],"items":[]}', "'items' must be an object"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, text, message):
@@ -110,21 +110,12 @@ def test_a_damaged_file_is_named(tmp_path, text, message):
     assert "measurements-1.json" in str(caught.value)
 
 
-def test_an_item_that_names_what_is_not_there_is_damaged(tmp_path):
+def test_what_is_damaged_inside_is_named(tmp_path):
     (tmp_path / "measurements-1.json").write_text(
         '{"format":"simsched.measurements","version":1,"shared":[],"items":{"a":{"profile":{"graph":3}}}}'
     )
     with pytest.raises(FormatError, match="item 'a' is damaged"):
         _ = Store(tmp_path)["a"]
-
-
-def test_a_damaged_header_is_named(tmp_path):
     (tmp_path / HEADER).write_text('{"format":"simsched.campaign","version":1}')
     with pytest.raises(FormatError, match="field 'header' is missing"):
         Store(tmp_path)
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot make folder"):
-        Store(tmp_path / "file" / "folder")
