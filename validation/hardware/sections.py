@@ -33,8 +33,6 @@ from validation.hardware.graphs import (
 from validation.hardware.reference import TOLERANCE, error_of
 from validation.hardware.store import Store
 
-__all__ = ["PLANS", "Bench", "Item", "NotYetError", "Plan", "Section", "pulse", "sections_of"]
-
 Json = dict[str, Any]
 RANDOM_HELD_OUT: Final = ("random-stages", "random-events", "random-graph")
 _OTHERWISE: Final = {"greedy/events": ("greedy", "events"), "greedy/graph": ("greedy", "graph"),
@@ -147,9 +145,9 @@ class Bench:
 def sections_of(benches: Sequence[Bench]) -> list[Section]:
     """Return all sections; the first backend goes before the others."""
     first, *others = benches
-    found = [*_of_graphs(first), *_figures(first)]
+    found = [*_of_graphs(first), _figures(first)]
     for other in others:
-        found += [*_figures(other), *_of_graphs(other)]
+        found += [_figures(other), *_of_graphs(other)]
     return found
 
 
@@ -160,43 +158,39 @@ def pulse(backend: Backend) -> Replay:
 
 
 def _of_graphs(bench: Bench) -> Iterator[Section]:
-    name, plan, check = bench.backend.name, bench.plan, partial(_check, bench.backend)
-    checks = [
-        Item(f"kernels/{name}/{kernel}", partial(check, partial(kernel_graph, kernel), "events"))
-        for kernel in plan.kernels
-    ]
-    checks += [
-        Item(f"kernels/{name}/{spec}/{execution}", partial(check, partial(workload, spec, 1), execution))
-        for spec in plan.whole
-        for execution in EXECUTIONS
-    ]
-    yield Section(f"kernels/{name}", 1.5, tuple(checks))
+    plan, check = bench.plan, partial(_check, bench.backend)
+
+    def section(what: str, share: float, items: Mapping[str, Callable[[], Json]], needs_code: bool = False) -> Section:
+        name = f"{what}/{bench.backend.name}"
+        found = (Item(f"{name}/{key}" if key else name, measure) for key, measure in items.items())
+        return Section(name, share, tuple(found), needs_code)
+
+    kernels = {kernel: partial(check, partial(kernel_graph, kernel), "events") for kernel in plan.kernels}
+    whole = {f"{spec}/{execution}": partial(check, partial(workload, spec, 1), execution)
+             for spec in plan.whole for execution in EXECUTIONS}  # fmt: skip
+    yield section("kernels", 1.5, kernels | whole)
     if plan.microbenchmarks:
-        yield Section(
-            f"microbenchmarks/{name}", 2.0, (Item(f"microbenchmarks/{name}", partial(_microbenchmarks, bench)),)
-        )
-    profiles = [Item(f"profiles/{name}/{subject}", partial(_profile, bench, subject)) for subject in plan.subjects]
-    yield Section(f"profiles/{name}", 4.0, tuple(profiles))
+        yield section("microbenchmarks", 2.0, {"": lambda: {"profile": bench.backend.microbenchmarks().to_dict()}})
+    yield section("profiles", 4.0, {subject: partial(_profile, bench, subject) for subject in plan.subjects})
     made = [*plan.schedulers, *(way for way, (by, _) in _OTHERWISE.items() if by in plan.schedulers), *RANDOM_HELD_OUT]
-    held_out = [
-        Item(f"held-out/{name}/{subject}/{way}", partial(_held_out, bench, subject, way))
+    held_out = {
+        f"{subject}/{way}": partial(_held_out, bench, subject, way)
         for slow in (False, True)
         for subject in plan.subjects
         for way in made
         if FAST_UP_TO.get(way, 1) and (way in FAST_UP_TO) == slow
-    ]
-    yield Section(f"held-out/{name}", 6.0, tuple(held_out), needs_code=True)
+    }
+    yield section("held-out", 6.0, held_out, needs_code=True)
 
 
-def _figures(bench: Bench) -> Iterator[Section]:
+def _figures(bench: Bench) -> Section:
     name, plan = bench.backend.name, bench.plan
     pairs = {f"hios-fig1/{name}/{size}": partial(convolutions, size) for size in plan.hios_sizes}
     for size in plan.opara_sizes:
         for other in ("conv", "relu"):
             pairs[f"opara-fig3/{name}/{other}/{size}"] = partial(unequal, other, size)
-    yield Section(
-        f"figures/{name}", 1.0, tuple(Item(key, partial(_pair, bench.backend, make)) for key, make in pairs.items())
-    )
+    items = (Item(key, partial(_pair, bench.backend, make)) for key, make in pairs.items())
+    return Section(f"figures/{name}", 1.0, tuple(items))
 
 
 def _check(backend: Backend, make: Callable[[], OpGraph], execution: str) -> Json:
@@ -255,10 +249,6 @@ def _on_streams(graph: OpGraph, cluster: Cluster, streams: int, execution: str) 
     return Schedule.from_columns(graph, order, devices, stream=np.arange(len(order)) % streams, execution=execution)
 
 
-def _microbenchmarks(bench: Bench) -> Json:
-    return {"profile": bench.backend.microbenchmarks().to_dict()}
-
-
 def _pair(backend: Backend, make: Callable[[], OpGraph]) -> Json:
     """Measure two operators one behind the other and side by side, launched one by one and as a captured graph."""
     graph = backend.realise(make())
@@ -267,15 +257,11 @@ def _pair(backend: Backend, make: Callable[[], OpGraph]) -> Json:
         for execution in ("events", "graph")
         for streams, what in ((1, "sequential"), (2, "parallel"))
     ]
-    return {"profile": Profile(_operators(runs[0]), runs=tuple(runs), graph=graph, cluster=backend.cluster).to_dict()}
-
-
-def _operators(run: Replay) -> tuple[MeasuredOperator, ...]:
-    """Return how long the kernels of each operator took in a run."""
-    trace, graph = run.trace, run.program.graph
+    trace = runs[0].trace
     rows = trace.kind == KERNEL
-    times = np.bincount(trace.op[rows], trace.end[rows] - trace.start[rows], len(graph))
-    return tuple(MeasuredOperator(name, (time,)) for name, time in zip(graph.names, times.tolist(), strict=True))
+    times = np.bincount(trace.op[rows], trace.end[rows] - trace.start[rows], len(graph)).tolist()
+    operators = tuple(MeasuredOperator(name, (us,)) for name, us in zip(graph.names, times, strict=True))
+    return {"profile": Profile(operators, runs=tuple(runs), graph=graph, cluster=backend.cluster).to_dict()}
 
 
 def _seed(*of: str) -> int:
