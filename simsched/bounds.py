@@ -9,10 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import WARP, Cluster, Device
-from simsched.model.costmodel import CostModel, default_cost, operator_times
-from simsched.model.graph import OpGraph
+from simsched.model import WARP, Cluster, CostModel, Device, OpGraph, Target, default_cost, operator_times, upon
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.launches import launch_ptr
 from simsched.schedulers.listing import place_of, ways

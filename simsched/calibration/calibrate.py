@@ -14,8 +14,7 @@ from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
 from simsched.calibration.microbenchmarks import microbenchmarked
 from simsched.calibration.parameter_rows import beliefs_of, identified, updated, with_rows
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Profile, Replay
 
 _FEWEST_TO_HOLD_OUT: Final = 3

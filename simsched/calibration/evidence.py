@@ -12,12 +12,10 @@ from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.kinds import Among
 from simsched.base.numeric import frozen
-from simsched.model.cluster import Cluster, Device
-from simsched.model.graph import Operator, OpGraph
+from simsched.model import LAUNCH, Cluster, Device, Operator, OpGraph, Program
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.launches import launch_ptr
 from simsched.model.profile import Replay
-from simsched.model.program import LAUNCH, Program
 from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator import simulate
 from simsched.simulator.compiled.prepared import Plan, launches_of

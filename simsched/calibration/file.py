@@ -11,12 +11,10 @@ from simsched.base.errors import CalibrationError
 from simsched.base.kinds import Among, Amount, Count, Gaps
 from simsched.calibration.evidence import MeasuredRun, Residual
 from simsched.calibration.parameters import ParameterRow
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
+from simsched.model import EXECUTIONS, Cluster, OpGraph, Program
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.launches import Copies
 from simsched.model.profile.measured import Times
-from simsched.model.program import EXECUTIONS, Program
 
 _COLUMNS = ("thread_ptr", "action", "device", "stream", "argument", "priority")
 

@@ -6,8 +6,7 @@ from typing import Final
 import numpy as np
 
 from simsched.calibration.evidence import MeasuredRun
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Operator, OpGraph
+from simsched.model import Cluster, Operator, OpGraph
 from simsched.model.graph.columns import Floats, Ints
 from simsched.simulator.workload import demand_of
 

@@ -7,8 +7,7 @@ from typing import Any
 from simsched.base.errors import FormatError
 from simsched.base.io import read_json
 from simsched.calibration.calibration import Calibration
-from simsched.model.calibrated import Target
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, Target
 
 
 def read_target(path: str | os.PathLike[str]) -> Target:

@@ -5,12 +5,8 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.errors import BackendError
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import operator_times
-from simsched.model.graph import OpGraph
+from simsched.model import EXECUTIONS, Cluster, OpGraph, Schedule, operator_times
 from simsched.model.graph.structure import longest_from
-from simsched.model.program import EXECUTIONS
-from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import place_of
 
 _MOST_STREAMS: Final = 32

@@ -15,11 +15,8 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError, SimschedError
 from simsched.bounds import Setting, areas, heads, longest_of_pairs, pairs_of, tails
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, times_by_device
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, times_by_device
 from simsched.model.graph.columns import Floats, Ints
-from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.workload import demand_of

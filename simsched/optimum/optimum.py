@@ -11,11 +11,7 @@ import numpy as np
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.base.jit import running_time
 from simsched.base.kinds import Size
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, upon
 from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, whole_of
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of

@@ -40,9 +40,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
-from simsched.model.cluster import Cluster, Device
-from simsched.model.costmodel import roofline
-from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, roofline
 from simsched.rewriting.slices import joined_shape, remembered, sliced_shape
 
 WEIGHTS: Final = "weights"

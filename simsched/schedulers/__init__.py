@@ -9,11 +9,7 @@ from typing import Any, Final, cast
 
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.imported import Imported
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, default_cost
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
 

@@ -1,10 +1,7 @@
 """ETF: always the operator that can start first."""
 
 from simsched.base.kinds import Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 
 

@@ -1,10 +1,7 @@
 """Every operator that is ready runs in the next stage."""
 
 from simsched.base.kinds import Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.listing import readers, sources
 
 

@@ -5,10 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from simsched.base.kinds import Among, Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.options import Rng
 

@@ -9,11 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, operator_times
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, operator_times
 from simsched.model.graph.columns import Floats, Indices, Ints, distinct
-from simsched.model.schedule import Schedule
 
 
 def require_finite(scheduler: str, makespan: float) -> float:

@@ -7,11 +7,8 @@ import numpy as np
 
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.columns import Ints
-from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import captured, place_of, pooled, reduced
 from simsched.schedulers.options import Mode
 

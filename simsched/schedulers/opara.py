@@ -10,11 +10,8 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
-from simsched.model.cluster import WARP, Cluster, Device, occupancy
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import INTENSITIES, Kernel, OpGraph
+from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Kernel, OpGraph, Schedule, occupancy
 from simsched.model.graph.columns import Floats
-from simsched.model.schedule import Schedule
 from simsched.schedulers.listing import captured, pooled, readers, sources
 from simsched.schedulers.options import Mode
 

@@ -1,10 +1,7 @@
 """PEFT: HEFT that looks ahead, by a table of what is left at best."""
 
 from simsched.base.kinds import Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 
 

@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 
 if TYPE_CHECKING:
     from simsched.simulator import Evaluator

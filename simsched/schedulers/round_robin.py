@@ -3,10 +3,7 @@
 import numpy as np
 
 from simsched.base.kinds import Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 
 
 def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size = 1) -> Schedule:  # noqa: ARG001

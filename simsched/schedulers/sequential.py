@@ -1,9 +1,6 @@
 """One operator after the other."""
 
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, operator_times
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, operator_times
 
 
 def sequential(graph: OpGraph, cluster: Cluster, cost: CostModel) -> Schedule:

@@ -11,9 +11,7 @@ from simsched.base.codec import Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
 from simsched.base.kinds import Amount
 from simsched.base.numeric import is_number
-from simsched.model.cluster import Cluster, Device
-from simsched.model.costmodel import CostModel, operator_times
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, CostModel, Device, OpGraph, operator_times
 from simsched.schedulers.protocol import Tools
 
 Groups = tuple[tuple[str, ...], ...]

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, placed_times
+from simsched.model import LAUNCH, Cluster, CostModel, Program, Schedule, placed_times
 from simsched.model.graph.columns import Floats
 from simsched.model.graph.derived import with_times
-from simsched.model.program import LAUNCH, Program
-from simsched.model.schedule import Schedule
 
 
 def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: CostModel | None) -> Floats:

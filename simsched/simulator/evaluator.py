@@ -8,11 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
-from simsched.model.calibrated import Target, upon
-from simsched.model.costmodel import CostModel, default_cost, placed_times
+from simsched.model import CostModel, Program, Schedule, Target, default_cost, placed_times, upon
 from simsched.model.lowering import Lowering
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.simulator.compiled.prepared import Plan, simulate_compiled
 from simsched.simulator.workload import demand_of

@@ -4,9 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from simsched.model.cluster import Cluster, Device
+from simsched.model import COPY, LAUNCH, Cluster, Device, Program
 from simsched.model.graph.columns import Floats
-from simsched.model.program import COPY, LAUNCH, Program
 
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
+from simsched.model import COPY, Cluster, Program
 from simsched.model.cluster.routing import Routes
 from simsched.model.graph.columns import Ints
 from simsched.model.launches import Small
-from simsched.model.program import COPY, Program
 
 
 class CopyRoutes(NamedTuple):

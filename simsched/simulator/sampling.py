@@ -12,11 +12,8 @@ from simsched.base.codec import Checked
 from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
 from simsched.base.shown import as_html
-from simsched.model.calibrated import Target, upon
-from simsched.model.costmodel import CostModel
+from simsched.model import CostModel, Program, Schedule, Target, upon
 from simsched.model.graph.columns import Floats
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import Plan, launches_of, plan_of
 from simsched.simulator.simulate import program_for

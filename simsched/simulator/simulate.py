@@ -5,11 +5,7 @@ from typing import Final
 import numpy as np
 
 from simsched.base.errors import MissingDependencyError, SimulationError, UnknownNameError
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
 from simsched.simulator.compiled.prepared import Plan, simulate_compiled
 from simsched.simulator.workload import Jitter, demand

@@ -7,12 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from simsched.base.errors import SimulationError, UnknownNameError
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, placed_times
-from simsched.model.graph import OpGraph
+from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, placed_times, upon
 from simsched.model.launches import launch_ptr
-from simsched.model.program import LAUNCH
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import platform_of
 from simsched.simulator.state import Connection, Lane, State

@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, SimulationError
 from simsched.base.units import TIE
-from simsched.model.cluster import Cluster, Device, footprint, occupancy
-from simsched.model.costmodel import CostModel, placed_times
-from simsched.model.graph import Kernel, OpGraph
+from simsched.model import Cluster, CostModel, Device, Kernel, OpGraph, footprint, occupancy, placed_times
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.program import LAUNCH, Program
 from simsched.simulator.contention import Solo, find_units

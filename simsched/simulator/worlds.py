@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
+from simsched.model import Cluster, CostModel, Program
 from simsched.model.graph.columns import Floats
-from simsched.model.program import Program
 from simsched.simulator.compiled.prepared import Plan
 from simsched.simulator.workload import Column, demand, launch_devices
 

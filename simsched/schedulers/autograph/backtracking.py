@@ -8,9 +8,7 @@ from math import fsum
 from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import GraphError
-from simsched.model.cluster import Device
-from simsched.model.costmodel import CostModel, operator_times
-from simsched.model.graph import Operator, OpGraph
+from simsched.model import CostModel, Device, Operator, OpGraph, operator_times
 from simsched.rewriting import Draft, Read, Row, Rule, Source
 from simsched.rewriting.slices import compose
 from simsched.rewriting.splitting import new_name

@@ -8,10 +8,7 @@ from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
 from simsched.base.kinds import Among, Amount, Range, Size
 from simsched.base.numeric import is_number
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.backtracking import Backtracking, MixedCost
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten

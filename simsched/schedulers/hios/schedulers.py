@@ -3,10 +3,7 @@
 import numpy as np
 
 from simsched.base.kinds import Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.hios.placement import Mapping, map_edges, map_paths, record
 from simsched.schedulers.hios.stages import Instance, scheduled
 from simsched.schedulers.options import Mode

@@ -7,13 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, default_cost, times_by_device
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost, times_by_device
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.graph.ordering import grouped
 from simsched.model.graph.structure import longest_from
-from simsched.model.schedule import Schedule
 from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
 from simsched.schedulers.listing import linked_devices, place_of, require_finite, ways
 from simsched.schedulers.protocol import Tools

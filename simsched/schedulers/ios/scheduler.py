@@ -6,10 +6,7 @@ from typing import Annotated, Any, Final
 
 from simsched.base.jit import running_time
 from simsched.base.kinds import Among, Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits

@@ -6,8 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model.cluster import Cluster
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Schedule
 from simsched.schedulers.listing import place_of, readers, sources
 
 Columns = npt.NDArray[np.int64]

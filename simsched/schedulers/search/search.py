@@ -11,11 +11,7 @@ import numpy.typing as npt
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.base.kinds import Among, Size
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.program import EXECUTIONS
-from simsched.model.schedule import Schedule
+from simsched.model import EXECUTIONS, Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, renamed
 from simsched.schedulers.options import Rng, Seconds

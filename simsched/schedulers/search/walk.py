@@ -13,9 +13,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model.cluster import Cluster, Device, occupancy
-from simsched.model.costmodel import CostModel, default_cost, operator_times
-from simsched.model.graph import Kernel, OpGraph
+from simsched.model import Cluster, CostModel, Device, Kernel, OpGraph, default_cost, occupancy, operator_times
 from simsched.schedulers.listing import ways
 from simsched.schedulers.search.candidate import Candidate
 
