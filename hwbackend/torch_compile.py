@@ -17,6 +17,8 @@ from hwbackend.torch_nodes import is_weight, launches_nothing, traced_by_dynamo
 from simsched.base.errors import UnknownNameError
 from simsched.base.io import read_json
 from simsched.calibration import Calibration
+from simsched.experiments.advise import WORTH
+from simsched.experiments.ranges import ranges
 from simsched.model.calibrated import Target
 from simsched.model.cluster import Cluster
 from simsched.model.schedule import Schedule
@@ -38,15 +40,23 @@ class Prediction:
     ----------
     scheduled, sequential
         Makespans in us of the schedule and of one stream with the same execution.
+    low, high
+        Between what the gain lies with 90 %, see `simsched.experiments.ranges`; None where that was not found.
     """
 
     scheduled: float
     sequential: float
+    low: float | None = None
+    high: float | None = None
 
     @property
     def gain(self) -> float:
         """How many times as fast the schedule is."""
         return self.sequential / self.scheduled if self.scheduled else 1.0
+
+    def __str__(self) -> str:
+        between = "" if self.low is None else f", {self.low:.2f}-{self.high:.2f} with 90 %"
+        return f"{self.gain:.3f} times as fast{between}"
 
 
 def simsched_backend(
@@ -77,18 +87,26 @@ def simsched_backend(
             of the current device, or a core of the CPU.
         ``always`` (False)
             Run the schedule whatever is predicted.
-        ``least_gain`` (1.0)
-            How many times as fast as one stream the schedule has to be predicted to be, to be run.
+        ``least_gain`` (1.05)
+            How many times as fast as one stream the schedule has to be predicted to be, to be run; with 90 % it has
+            to be faster at all, too.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such option.
 
     Notes
     -----
-    Nothing that fails here breaks the model: it is run as it is, and a warning says why. So is, with the reason in the
-    log at level INFO, a graph that autograd has to look into, one that draws random numbers, and one whose sizes are
-    not fixed: dynamo makes a graph of each size at first, and of any size when there have been several
-    (``dynamic=False`` keeps it from that). The prediction is logged at level INFO too.
+    Nothing else that fails here breaks the model: it is run as it is, and a warning says why. So is, with the reason in
+    the log at level INFO, a graph that autograd has to look into, one that draws random numbers, and one whose sizes
+    are not fixed: dynamo makes a graph of each size at first, and of any size when there have been several
+    (``dynamic=False`` keeps it from that). The prediction is logged at level INFO too. It is against the same kernels
+    on one stream: what Inductor would make of the graph is not compared.
     """
     name = f"dynamo-{next(_number)}"
     plain: Callable[..., Any] = gm.forward
+    given = _known({**(options or {}), **more})
     try:
         reason = _why_plain(gm, example_inputs)
         if reason is not None:
@@ -96,7 +114,7 @@ def simsched_backend(
             return plain
         if mode is not None:
             _logger.info("%s: mode %r of torch.compile has no meaning here", name, mode)
-        return _compiled(name, gm, example_inputs, _known({**(options or {}), **more}))
+        return _compiled(name, gm, example_inputs, given)
     except Exception as error:  # whatever goes wrong here is no reason for the model to fail
         _warn(name, "could not be scheduled", error)
         return plain
@@ -113,11 +131,12 @@ def _compiled(name: str, gm: Any, inputs: Sequence[Any], options: Mapping[str, A
     target = _target(where, options.get("calibration"))
     plan = schedule(graph, target, options.get("scheduler", "opara"))
     prediction = predict(plan, target)
-    runs = bool(options.get("always", False)) or prediction.gain > float(options.get("least_gain", 1.0))
+    pays = prediction.gain >= float(options.get("least_gain", WORTH)) and (prediction.low or 1.0) >= 1.0
+    runs = bool(options.get("always", False)) or pays
     _logger.info(
-        "%s: %d operators, predicted %.1f us by %s on %d streams against %.1f us one after the other (%.3f times as "
-        "fast); runs %s",
-        name, len(graph), prediction.scheduled, plan.scheduler, plan.n_streams, prediction.sequential, prediction.gain,
+        "%s: %d operators, predicted %.1f us by %s on %d streams against %.1f us one after the other (%s); runs %s; "
+        "not compared with Inductor",
+        name, len(graph), prediction.scheduled, plan.scheduler, plan.n_streams, prediction.sequential, prediction,
         "under the schedule" if runs else "as it is",
     )  # fmt: skip
     if not runs:
@@ -150,7 +169,10 @@ def predict(plan: Schedule, target: Target) -> Prediction:
     """
     execution = "graph" if plan.execution == "graph" else "events"
     one = Schedule.from_columns(plan.graph, plan.graph.order_index, plan.devices_used[:1], execution=execution)
-    return Prediction(simulate(plan, target).makespan, simulate(one, target).makespan)
+    made, base = (simulate(each, target) for each in (plan, one))
+    found = ranges({"plan": made.program}, target, reference=base.program)
+    low, high = (None, None) if found is None else found[0]["plan"].speedup or (None, None)
+    return Prediction(made.makespan, base.makespan, low, high)
 
 
 def _warn(name: str, what: str, error: Exception) -> None:

@@ -227,6 +227,20 @@ class Calibration(Checked, Document):
                 lines.append(f"{row.name} is fitted as {row.value:.4g}, but the device is said to have {row.prior:.4g}")
         return lines
 
+    def verdict(self) -> str:
+        """Return in a sentence or two what it is good for, and what to measure next."""
+        error, missing = self.error, [row.name for row in self.parameters if not row.identified]
+        if error is None:
+            said = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
+        elif error.p90 <= _MISSED:
+            apart, off = 2 * error.mean, error.p90
+            said = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
+        else:
+            said = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
+        doubts = [*(["see the warnings"] * bool(self.warnings())),
+                  *([f"not measured: {', '.join(missing)}"] * bool(missing))]  # fmt: skip
+        return "; ".join([said, *doubts])
+
     def to_file(self) -> CalibrationFile:
         """Return it as its file has it."""
         own = {name: getattr(self, name) for name in _KEPT}

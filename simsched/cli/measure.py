@@ -99,6 +99,7 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
         ("runs", f"{len(found.residuals)}"),
         ("error", told),
         *(("warning", line) for line in found.warnings()),
+        ("verdict", found.verdict()),
     ]
 
 
@@ -220,7 +221,9 @@ def validate(
     if chosen is not None:
         trace, run = found.traces[chosen.scheduler]
         files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
-    out.tell(found.to_dict, [found.table, found.summary], files, as_json=as_json)
+    verdict = found.verdict()
+    data = {"verdict": list(verdict)}
+    out.tell(lambda: found.to_dict() | data, [found.table, found.summary, *verdict], files, as_json=as_json)
 
 
 def replay_trace(

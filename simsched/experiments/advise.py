@@ -318,16 +318,16 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     against = "as fast as one stream that is captured as a CUDA graph"
     loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
     when = f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
-    who = f"{best.scheduler}{', captured' if best.name == _BOTH else ''}"
+    who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
     certain = best.speedup_low is not None and best.speedup_low > 1.0
     if gain < WORTH:
         first = f"One stream that is captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
         first += "" if best is captured else f" ({best.name} is {best.gain(basis)} {against})"
         best = captured
     elif certain:
-        first = f"Streams pay: {who}, is {best.gain(basis)} {against}{when}"
+        first = f"Streams pay: {who} is {best.gain(basis)} {against}{when}"
     else:
-        first = f"Streams may pay: {who}, is {best.gain(basis)} {against}: measure both{when}"
+        first = f"Streams may pay: {who} is {best.gain(basis)} {against}: measure both{when}"
     if n == 1:
         most = max(rows, key=lambda row: row.requests_per_s[-1])
         ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]

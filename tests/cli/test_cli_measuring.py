@@ -194,7 +194,7 @@ def test_validate_prints_the_whole_loop(said, folder):
     kept = {path: path.read_bytes() for path in (folder / "kept").iterdir()}
     found = json.loads(said(f"{line} --json"))
     assert {path: path.read_bytes() for path in (folder / "kept").iterdir()} == kept
-    assert found.keys() == {"graph", "backend", "device", "environment", "seed", "rounds"}
+    assert found.keys() == {"graph", "backend", "device", "environment", "seed", "rounds", "verdict"}
     assert len(found["rounds"]) == 2
     for each in found["rounds"]:
         assert each.keys() == ROUND

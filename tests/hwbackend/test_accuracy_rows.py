@@ -146,7 +146,7 @@ def test_the_table():
     last = Round.of([row("lios", 990.0, 1000.0), row("heft", 2000.0, 2000.0), Outcome("ios", reason="too [large]")])
     lines = repr(accuracy(first, last)).splitlines()
     assert lines[0].startswith("net on hidden (Hidden A100), round 2 of 2")
-    (lios,) = (line for line in lines if "lios" in line)
+    lios = next(line for line in lines if line.startswith("│ lios"))
     for text in ("0.990", "1.000", "0.900 - 1.100", "1.0 %", "50.0 %", "20.0 %", "yes"):
         assert text in lios
     assert any("ios: not measured: too [large]" in line for line in lines)
@@ -161,3 +161,36 @@ def test_the_data_frame():
     frame = accuracy(first, first).to_pandas()
     assert list(frame["round"]) == [1, 1, 2, 2]
     assert list(frame["error"]) == pytest.approx([0.1] * 4)
+
+
+def outcome(name, predicted, measured, spread=0.02):
+    p10, p90 = measured * (1 - spread / 2), measured * (1 + spread / 2)
+    return Outcome(name, predicted, measured, p10, p90, 1.0, 1.0, held_out=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (  # 0 to 1.8 % off; nimble is predicted within 2 % of greedy, and the choice is right
+            [outcome("greedy", 100.0, 100.0), outcome("nimble", 101.0, 102.0), outcome("lios", 110.0, 112.0)],
+            ["Trust its latencies", "Trust it to choose a scheduler: its choice, greedy, takes 0.0 % more",
+             "It does not tell greedy from nimble: measure those. It is furthest off on lios, 1.8 %"],
+        ),
+        (  # lios is predicted to lead and is 25 % slower than greedy; its runs vary by 60 %
+            [outcome("greedy", 100.0, 100.0), outcome("lios", 70.0, 125.0, spread=0.6)],
+            ["Do not trust its latencies", "Do not trust it to choose a scheduler: its choice, lios, takes 25.0 % more",
+             "furthest off on lios, 44.0 %, whose runs vary by more: repeat them more often"],
+        ),
+    ],
+)  # fmt: skip
+def test_verdicts(rows, said):
+    found = Accuracy("net", "hidden", "Hidden A100", {}, 0, (Round.of(rows),), None, {})
+    assert all(part in " ".join(found.verdict()) for part in said)
+
+
+def test_no_verdict_where_nothing_was_held_out():
+    row = Outcome("lios", 10.0, 10.0, 9.0, 11.0)
+    found = Accuracy("net", "hidden", "Hidden A100", {}, 0, (Round.of([row]),), None, {})
+    assert found.verdict() == (
+        "No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",
+    )

@@ -83,6 +83,16 @@ def test_copies_and_stages_are_named():
     assert "in stages" in str(found)
 
 
+def test_a_scheduler_that_does_better_on_one_device_says_so():
+    """A chain dealt over two devices pays for a copy at each step; on one of them it is the chain."""
+    ops = [ss.Operator(name, time=10.0) for name in "abcd"]
+    graph = ss.OpGraph(ops, [ss.Edge(x, y, transfer=5.0) for x, y in ("ab", "bc", "cd")])
+    cluster = ss.Cluster.preset("a100", 2).without_overheads()
+    said = ss.explain(ss.schedule(graph, cluster, "round-robin"), cluster).sentences
+    assert said[-1] == "On one device round-robin takes 40 us: the others cost more than they gain."
+    assert "On one device" not in str(ss.explain(ss.schedule(graph, cluster, "heft"), cluster))
+
+
 def test_nothing_helps_what_takes_no_time():
     graph = ss.OpGraph([ss.Operator("a", time=0.0)])
     found = explain(ss.schedule(graph, BARE, "sequential"), BARE)

@@ -19,6 +19,10 @@ from simsched.model.trace import Trace
 from simsched.simulator import simulate
 
 NOT_DEFINED = "-"
+TRUSTED: Final = 0.1
+"""Error of latencies, 9 of 10 within it, up to which they are trusted."""
+CHEAP: Final = 0.03
+"""Regret up to which the simulator may choose a scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +300,35 @@ class Accuracy(Result, Validation):
         note = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
         return table_of("rounds", headings, rows, note=note)
 
+    def verdict(self) -> tuple[str, ...]:
+        """Return in sentences what the predictions of the last round are good for, and what to measure next.
+
+        Latencies are trusted where 9 of 10 held-out ones are within 10 %, a choice where it costs at most 3 %.
+        """
+        last = self.rounds[-1]
+        p90, regret, chosen = last.p90_error, last.regret, last.chosen
+        if p90 is None or chosen is None or regret is None:
+            return ("No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",)
+        trusts = "Trust" if p90 <= TRUSTED else "Do not trust"
+        said = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
+        costs = f"its choice, {chosen.scheduler}, takes {percent(regret)} more than the fastest that was measured"
+        said.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
+        most = (1 + p90) * (chosen.predicted_us or 0.0)
+        rivals = [
+            row for row in last.schedules if row.measured_us is not None and not row.is_random and row is not chosen
+        ]
+        near = [row.scheduler for row in rivals if (row.predicted_us or 0.0) <= most]
+        worst = max(last.held_out, key=lambda row: row.error or 0.0)
+        noise = ((worst.measured_p90_us or 0.0) - (worst.measured_p10_us or 0.0)) / (worst.measured_us or 1.0)
+        again = ", whose runs vary by more: repeat them more often" if noise > (worst.error or 0.0) else ""
+        said.append(
+            (f"It does not tell {chosen.scheduler} from {', '.join(near)}: measure those. " if near else "")
+            + f"It is furthest off on {worst.scheduler}, {percent(worst.error)}{again}."
+        )
+        return tuple(said)
+
     def __repr__(self) -> str:
-        return f"{printed(self.table())}\n{printed(self.summary())}"
+        return "\n".join((printed(self.table()), printed(self.summary()), *self.verdict()))
 
 
 def _cells(row: Outcome, unit: float) -> Sequence[str]:

@@ -157,13 +157,14 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     trace = asked.before
     limits = bounds(plan.graph, bare, cost)
     path = trace.critical_path()
+    suggestions = _suggestions(asked) if trace.makespan > 0 else ()
     sentences = [
-        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace.makespan, limits), _busy(trace),
-        _verdict(path.shares, trace, limits),
+        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace, limits), _busy(trace),
+        _verdict(path.shares, trace, limits, any(each.doable for each in suggestions)), _alone(asked),
     ]  # fmt: skip
     return Explanation(
         plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(path.blame),
-        tuple(each for each in sentences if each), _suggestions(asked) if trace.makespan > 0 else (),
+        tuple(each for each in sentences if each), suggestions,
     )  # fmt: skip
 
 
@@ -198,18 +199,32 @@ def _operators(trace: Trace) -> list[str]:
     return [f"By kind, of the makespan: {', '.join(most)}.", text] if len(kinds) > 1 else [text]
 
 
-def _distance(makespan: float, limits: Bounds) -> str:
+def _distance(trace: Trace, limits: Bounds) -> str:
     if not limits.best > 0:
         return ""
     sources = {
-        "the longest path of operators": limits.critical_path, "the work for the issue slots": limits.sm_work,
-        "the traffic of DRAM": limits.dram_work, "the room for thread blocks": limits.residency,
-    }  # fmt: skip
+        "the longest path, with what has to share a device with it": limits.critical_path,
+        "the path to and from the work for the issue slots": limits.sm_work,
+        "the path to and from the traffic of DRAM": limits.dram_work,
+        "the path to and from the room for thread blocks": limits.residency,
+    }
     source = max(sources, key=lambda each: sources[each])
     return (
-        f"No schedule takes less than {format_time(limits.best)} ({source}); this one takes "
-        f"{makespan / limits.best:.2f} times that."
+        f"No schedule on {trace.cluster.name} takes less than {format_time(limits.best)} ({source}); this one takes "
+        f"{trace.makespan / limits.best:.2f} times that."
     )
+
+
+def _alone(asked: Question) -> str:
+    """Return whether the scheduler does better on one device."""
+    plan, ground = asked.ground.plan, asked.ground
+    if len(plan.devices_used) == 1 or plan.scheduler not in SCHEDULERS or plan.scheduler in FAST_UP_TO:
+        return ""
+    fresh = Question(Ground(plan.graph, ground.target, plan.scheduler, cost=ground.cost), rescheduled=True)
+    us = _makespan(fresh.gpus(1))
+    if us > asked.makespan_before * (1 - _LEAST_GAIN):
+        return ""
+    return f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
 
 
 def _busy(trace: Trace) -> str:
@@ -221,7 +236,7 @@ def _busy(trace: Trace) -> str:
     )
 
 
-def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
+def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds, plans_help: bool) -> str:
     host = shares["launch"] + shares["sync"]
     most = max(shares, key=lambda each: shares[each])
     others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
@@ -233,7 +248,9 @@ def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds) -> str:
         "its own critical path: no other plan is much quicker, only quicker operators are":
             trace.makespan <= _CLOSE * limits.best,
         "the gaps between dependent kernels": most == "dependency",
-        "the operators one after the other on its critical path; another plan could overlap more": True,
+        "the operators on its critical path; another plan is quicker": plans_help,
+        "the operators on its critical path; no other plan that was tried is quicker, and none can be by more than "
+        f"{1 - limits.best / trace.makespan if trace.makespan else 0.0:.0%}": True,
     }  # fmt: skip
     return f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."
 

@@ -248,9 +248,7 @@ def _accuracy(found: "Accuracy") -> Sequence[Section]:
         f"After {n} round{'' if n == 1 else 's'} predictions of schedules that no fit has seen are off by "
         f"{percent(last.mean_error)} on average; {percent(last.uncalibrated_error)} before calibration."
     )
-    if last.chosen is not None and last.chosen.measured_us is not None:
-        text += f" The simulator's choice is {last.chosen.scheduler}, measured {format_time(last.chosen.measured_us)}"
-        text += f", {percent(last.regret)} above the fastest that was measured."
+    text = " ".join((text, *found.verdict()))
     note = "bars: from the 10th to the 90th percentile of what was measured; hollow: a fit has seen it"
     blocks = (Text(text, "lead"), printed(found.summary()), figure_of(chart_of(found)), Text(note, "note"),
               printed(found.table(), mark="predicted fastest"))  # fmt: skip
