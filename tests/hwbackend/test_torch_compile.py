@@ -237,8 +237,6 @@ def test_only_a_certain_gain_of_5_percent_is_run(gain, low, runs, log, monkeypat
     """Else the module's own forward is returned: a call costs nothing."""
     monkeypatch.setattr(backend, "predict", lambda *_: backend.Prediction(100.0, 100.0 * gain, low, low and 2.0))
     module, x = network("inception")
-    gm = torch.fx.symbolic_trace(module)
-    monkeypatch.setattr(backend, "_compiled", backend._compiled)
     with torch.no_grad():
         compiled(module)(x)
     (line,) = log.messages
