@@ -2,8 +2,6 @@
 
 import json
 
-from hypothesis import strategies as st
-
 
 def placeholder(channels, size, name="0"):
     return {"type": "placeholder", "name": name, "hint_name": name, "output_shape": [channels, size, size]}
@@ -113,71 +111,3 @@ def stages_of(schedule):
     for row in schedule.placements:
         found.setdefault((row.device, row.stage), {}).setdefault(row.group, []).append(row.op)
     return {at: [groups[j] for j in sorted(groups)] for at, groups in found.items()}
-
-
-@st.composite
-def documents(draw):
-    """A graph of up to three blocks on images of 6 x 6, with sums, slices, sequentials and stages that can run."""
-    enter = placeholder(draw(st.integers(1, 4)), 6)
-    channels = {"0": enter["output_shape"][0]}
-    blocks, begin = [], "0"
-    for _ in range(draw(st.integers(1, 3))):
-        known, nodes = [begin], []
-        for _ in range(draw(st.integers(1, 5))):
-            name = str(len(channels))
-            nodes.append(_drawn_node(draw, name, known, channels))
-            channels[name] = nodes[-1]["output_shape"][0]
-            known.append(name)
-        blocks.append((nodes, _drawn_stages(draw, nodes)))
-        begin = known[-1]
-    return graph(enter, *blocks)
-
-
-def _drawn_node(draw, name, known, channels):
-    def value(width=None):
-        source = draw(st.sampled_from([n for n in known if width is None or channels[n] >= width]))
-        length = draw(st.integers(1, channels[source])) if width is None else width
-        start = draw(st.integers(0, channels[source] - length))
-        return [source, start, start + length]
-
-    terms = []
-    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
-        first = value()
-        terms.append([first, *(value(first[2] - first[1]) for _ in range(draw(st.sampled_from([0, 0, 1, 2]))))])
-    n = sum(term[0][2] - term[0][1] for term in terms)
-    kind = draw(st.sampled_from(["conv", "conv", "pool", "identity", "relu", "activation", "element", "sequential"]))
-    if kind == "element":
-        terms = [[terms[0][0], terms[0][0]]]
-        n = terms[0][0][2] - terms[0][0][1]
-        return node(kind, name, terms, [n, 6, 6], op_type=draw(st.sampled_from(["add", "mul"])))
-    if kind == "sequential":
-        parts = [node("relu", f"{name}.a", terms, [n, 6, 6]),
-                 conv(f"{name}.b", [[[f"{name}.a", 0, n]]], [n, 6, 6], 3, 1, groups=n, act="identity"),
-                 conv(f"{name}.c", [[[f"{name}.b", 0, n]]], [5, 6, 6], act="identity")]  # fmt: skip
-        return {"type": kind, "name": name, "hint_name": "SepConv", "nodes": parts, "output_shape": [5, 6, 6]}
-    if kind == "conv":
-        size, act = draw(st.sampled_from([1, 3])), draw(st.sampled_from(["relu", "identity", "tanh"]))
-        return conv(name, terms, [draw(st.integers(1, 6)), 6, 6], size, size // 2, act=act)
-    if kind == "pool":
-        return pool(name, terms, [n, 6, 6], draw(st.sampled_from(["max", "avg"])))
-    fields = {"act_type": "sigmoid", "inplace": True} if kind == "activation" else {}
-    return node(kind, name, terms, [n, 6, 6], **fields)
-
-
-def sources(one):
-    """Names that a node reads, one for each value."""
-    inputs = one["nodes"][0]["inputs"] if one["type"] == "sequential" else one["inputs"]
-    return [value[0] for term in inputs for value in term]
-
-
-def _drawn_stages(draw, nodes):
-    stages = [[[nodes[0]["name"]]]]
-    for one in nodes[1:]:
-        here = [g for g in stages[-1] if any(source in g for source in sources(one))]
-        if len(here) > 1 or draw(st.booleans()):
-            stages.append([[one["name"]]])
-        elif here:
-            here[0].append(one["name"])
-        else:
-            stages[-1].append([one["name"]])
-    return stages

