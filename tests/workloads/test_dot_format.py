@@ -1,6 +1,5 @@
 """DOT as data: worked examples of the grammar, round trips, and what is refused."""
 
-import json
 import re
 from dataclasses import fields
 
@@ -113,8 +112,6 @@ def test_grammar(text, names):
         ("graph { a -- b }", "undirected graph"),
         ("digraph { a -- b }", "write '->'"),
         ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
-        ("digraph { -> a }", "not '->'"),
-        ("digraph { a -> b", "not the end"),
         ("digraph { a } digraph { b }", "a file holds one graph"),
         ("digraph { a [time=1 ", "expected an attribute or ']', not the end"),
         ("digraph { a [time=] }", "expected a value"),
@@ -122,12 +119,9 @@ def test_grammar(text, names):
         ('digraph { "a', "cannot be read"),
         ("digraph { <a", "no '>' closes"),
         ('digraph { "a" + b }', "string in quotes after '+'"),
-        ("digraph { node -> a }", "expected '['"),
         ("digraph { subgraph s; a }", "expected '{'"),
-        ("digraph { a -> b -> node [x=y] }", "after '->'"),
         ("digraph " + "{" * 200, "nested more than 100 deep"),
         ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
-        ('digraph { a [time="1_0"] }', "must be a number"),
         ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
         ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
@@ -151,9 +145,7 @@ def test_what_is_no_dot_is_refused(text, message):
         ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
         ("digraph { a [time=-1] }", "operator 'a': time must be finite and not negative"),
         (f"digraph {{ a [flops={'9' * 5000}] }}", "operator 'a': flops must be finite"),
-        ("digraph { a [dtype=int3] }", "dtype must be one of fp64"),
         ('digraph { "" }', "name must be a text"),
-        ("digraph { a -> b [nbytes=-1] }", "edge a -> b: nbytes"),
     ],
 )
 def test_what_no_graph_can_be_is_refused(text, message):
@@ -211,18 +203,3 @@ def test_any_name_reads_back(tmp_path_factory, names, name):
     path = tmp_path_factory.mktemp("dot") / "g.dot"
     write_dot(graph, path)
     assert read_dot(path) == graph
-
-
-def test_networkx_writes_the_same_graph_as_we_read():
-    """What the names of attributes mean is what `to_networkx` calls them."""
-    graph = OpGraph([Operator("a", kind="conv", time=3.0), Operator("b", time=1.5)], [Edge("a", "b", nbytes=8)])
-    wide = graph.to_networkx()
-    lines = [f"{json.dumps(name)} [kind={row['kind']} time={row['time']}]" for name, row in wide.nodes(data=True)]
-    lines += [f"{u} -> {v} [nbytes={row['nbytes']}]" for u, v, row in wide.edges(data=True)]
-    assert parse_dot("digraph graph_ {" + ";".join(lines) + "}").edges == graph.edges
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    path = tmp_path / "g.dot"
-    path.write_bytes(b"\xef\xbb\xbfdigraph { a }")
-    assert read_dot(path).names == ("a",)

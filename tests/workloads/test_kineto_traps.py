@@ -192,17 +192,6 @@ def test_trap_3_two_graphs_in_a_step(tmp_path):
     assert profile["cudaGraphLaunch#1.1"].copies[0].kind == "memset"
 
 
-def test_trap_4_several_kernels_per_operator(tmp_path):
-    """The convolution converts (4 us) and multiplies (20 us): 24 us, 30 us from first start to last end."""
-    conv = read(small_network(), tmp_path)["aten::conv2d#0"]
-    assert [(kernel.name, kernel.median, kernel.stream) for kernel in conv.kernels] == [
-        ("nchwToNhwc", 4.0, 7), ("xmma_gemm", 20.0, 7),
-    ]  # fmt: skip
-    assert conv.kernels[0].launch.blocks == 128
-    assert conv.samples == (24.0,) * 3
-    assert read(small_network(), tmp_path, duration="span")["aten::conv2d#0"].samples == (30.0,) * 3
-
-
 def test_trap_4_memset_before_a_kernel(tmp_path):
     """Split-k clears its output first: 1.5 + 8 us. It is a copy, not a kernel."""
     trace = KinetoTrace()
@@ -212,28 +201,6 @@ def test_trap_4_memset_before_a_kernel(tmp_path):
     found = read(trace, tmp_path)["aten::conv2d#0"]
     assert (found.samples, len(found.kernels)) == ((9.5,), 1)
     assert [(copy.kind, copy.nbytes, copy.samples) for copy in found.copies] == [("memset", 4096.0, (1.5,))]
-
-
-def test_trap_5_times_of_calls_are_no_overheads(tmp_path):
-    """A graph launch of 1240 us on the host changes nothing: the node takes its 1 us."""
-    trace = KinetoTrace()
-    call = trace.call("cudaGraphLaunch", 10.0, 1240.0)
-    trace.kernel(call, 300.0, 1.0)
-    trace.kernel(call, 900.0, 2.0)
-    profile = read(trace, tmp_path)
-    assert [op.samples for op in profile.operators] == [(1.0,), (2.0,)]
-    assert not any("1240" in str(value) for op in profile.to_dict()["operators"] for value in op.values())
-
-
-def test_trap_6_flops_and_bytes_come_from_the_graph(tmp_path):
-    """A trace has neither; applied to a graph, the profile leaves those of the graph."""
-    from simsched import Operator, OpGraph
-
-    graph = OpGraph([Operator("conv1", "conv", flops=7e6, nbytes=5e3, time=1.0), Operator("relu", "relu"),
-                     Operator("flatten", "flatten"), Operator("fc", "linear")])  # fmt: skip
-    found = read(small_network(), tmp_path, graph=graph).apply(graph)["conv1"]
-    assert (found.flops, found.nbytes, found.time) == (7e6, 5e3, 24.0)
-    assert [kernel.share for kernel in found.kernels] == pytest.approx([4 / 24, 20 / 24])
 
 
 def test_trap_7_iterations_that_autotune_are_discarded(tmp_path):

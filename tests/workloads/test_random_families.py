@@ -2,7 +2,6 @@
 
 import inspect
 import tracemalloc
-from typing import get_args, get_origin
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import workloads.random_dags as random_dags
 from simsched.base.errors import GraphError, SimschedError
 
 FAMILIES = {name.removeprefix("random_"): getattr(random_dags, name) for name in random_dags.__all__}
-WEIGHTS = ("rng", "time", "utilization", "comm_ratio", "min_transfer")
 
 # Small graphs of every family: the parameters of its size and shape.
 n_ops = st.integers(10, 60)
@@ -150,26 +148,6 @@ def test_bytes_decide_where_there_is_no_ratio(family):
     assert graph.time.max() == 1.0
     ratio = graph.flops[graph.flops > 0] / graph.time[graph.flops > 0]
     assert np.median(ratio) == pytest.approx(graph.flops.max()), "time is in proportion to FLOP but for what moves data"
-
-
-# Common parameters -------------------------------------------------------------------------------
-
-
-@each_family
-def test_common_parameters(family):
-    """The same five everywhere, `rng` without a default, and all of types that can be written on a command line."""
-    parameters = inspect.signature(FAMILIES[family], eval_str=True).parameters
-    assert parameters["rng"].default is inspect.Parameter.empty
-    assert parameters["rng"].kind is inspect.Parameter.KEYWORD_ONLY
-    assert set(WEIGHTS) <= set(parameters)
-    assert parameters["utilization"].default == (0.6, 1.0)
-    assert parameters["min_transfer"].default == 100.0
-    assert parameters["comm_ratio"].default == (None if family in HAVE_WORK else 0.8)
-    for name, parameter in parameters.items():
-        choices = [c for c in get_args(parameter.annotation) or (parameter.annotation,) if get_origin(c) is not tuple]
-        if get_origin(parameter.annotation) is tuple:
-            choices = []
-        assert name == "rng" or set(choices) <= {int, float, str, type(None)}, name
 
 
 # Refusals ----------------------------------------------------------------------------------------
