@@ -1,6 +1,5 @@
 """What a call of PyTorch costs: kind, work and attributes, as `workloads.models.network.Network` has them."""
 
-import re
 from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
@@ -22,8 +21,6 @@ COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "l
 """Kinds whose intensity is "compute" on no device in particular."""
 
 _NOTHING: Final = Work(0.0, 0, None)
-_POOL = re.compile(r"(adaptive)?(max|avg)pool([123])d")
-_BY_KEY: Final = VIEWS | REDUCTIONS | ELEMENTWISE | FILLS | MOVES
 _FLOPS: Final = {"batch_norm": 2, **ACTIVATION_FLOPS}
 _KINDS: Final = {kind.replace("_", ""): kind for kind in _FLOPS}
 _CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
@@ -40,32 +37,8 @@ class Cost(NamedTuple):
 
 def cost_of(call: Call, costs: Costs) -> Cost | None:
     """Return what a call costs, or None if the operation is not known."""
-    key = call.key
-    if key in _RULES:
-        return _RULES[key](call, costs)
-    if key in VIEWS and not _copies(call):
-        return Cost("dropout" if "drop" in key else key, _NOTHING, nbytes=0.0)
-    shape = call.output.shape
-    if key in _KINDS:
-        kind = _KINDS[key]
-        return Cost(kind, costs.elementwise(shape, flops=_FLOPS[kind]))
-    if _POOL.fullmatch(key):
-        return _pool(call, costs)
-    if key in REDUCTIONS and (len(call.operands) == 1 or key not in ELEMENTWISE):
-        work = costs.elementwise(shape)
-        return Cost("reduce", work._replace(flops=float(call.operands[0].n)), {"reduction": key})
-    if key in ELEMENTWISE:
-        return Cost(key, costs.elementwise(shape, flops=1))
-    if key in FILLS:
-        return Cost("fill", costs.elementwise(shape), nbytes=call.output.nbytes)
-    if key in MOVES or key in VIEWS:
-        return _move(call, costs)
-    return None
-
-
-def is_known(key: str) -> bool:
-    """Say whether there is a rule for the operations of a key."""
-    return key in _RULES or key in _KINDS or key in _BY_KEY or _POOL.fullmatch(key) is not None
+    rule = RULES.get(call.key)
+    return None if rule is None else rule(call, costs)
 
 
 def unknown(call: Call, costs: Costs) -> Cost:
@@ -73,9 +46,11 @@ def unknown(call: Call, costs: Costs) -> Cost:
     return Cost(call.key, costs.elementwise(call.output.shape))
 
 
-def _copies(call: Call) -> bool:
-    """Say whether what is usually a view has to move elements."""
-    return call.key in COPIED_IF_SCATTERED and bool(call.operands) and not call.operands[0].contiguous
+def _view(call: Call, costs: Costs) -> Cost:
+    """Launch nothing, unless elements that do not lie one after the other have to be moved."""
+    if call.key in COPIED_IF_SCATTERED and call.operands and not call.operands[0].contiguous:
+        return _move(call, costs)
+    return Cost("dropout" if "drop" in call.key else call.key, _NOTHING, nbytes=0.0)
 
 
 def _move(call: Call, costs: Costs) -> Cost:
@@ -87,6 +62,23 @@ def _move(call: Call, costs: Costs) -> Cost:
     nbytes = float(out.n * read.width) + out.nbytes + indices
     kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
     return Cost(kind, costs.elementwise(out.shape), nbytes=nbytes)
+
+
+def _fill(call: Call, costs: Costs) -> Cost:
+    return Cost("fill", costs.elementwise(call.output.shape), nbytes=call.output.nbytes)
+
+
+def _elementwise(call: Call, costs: Costs) -> Cost:
+    kind = _KINDS.get(call.key, call.key)
+    return Cost(kind, costs.elementwise(call.output.shape, flops=_FLOPS.get(kind, 1)))
+
+
+def _reduce(call: Call, costs: Costs) -> Cost:
+    """Make one FLOP of each element that is read; the maximum of two tensors is no reduction."""
+    if call.key in ELEMENTWISE and len(call.operands) != 1:
+        return _elementwise(call, costs)
+    work = costs.elementwise(call.output.shape)
+    return Cost("reduce", work._replace(flops=float(call.operands[0].n)), {"reduction": call.key})
 
 
 def _conv(call: Call, costs: Costs) -> Cost | None:
@@ -221,12 +213,10 @@ def _concat(call: Call, costs: Costs) -> Cost:
     return Cost("concat", costs.elementwise(call.output.shape), {"axis": axis})
 
 
-def _pool(call: Call, costs: Costs) -> Cost | None:
-    found = _POOL.fullmatch(call.key)
-    if found is None or not call.operands:
-        return None
-    (adaptive, pool, axes), settings, output = found.groups(), call.settings, call.output.shape
-    n_axes, stride, padding = int(axes), settings.get("stride"), settings.get("padding", 0)
+def _pool(call: Call, costs: Costs) -> Cost:
+    settings, output, n_axes = call.settings, call.output.shape, int(call.key[-2])
+    pool, stride, padding = "max" if "max" in call.key else "avg", settings.get("stride"), settings.get("padding", 0)
+    adaptive = call.key.startswith("adaptive")
     if adaptive:
         sizes = list(zip(call.operands[0].shape[-n_axes:], output[-n_axes:], strict=True))
         window: Any = tuple(-(-before // after) for before, after in sizes)
@@ -259,8 +249,13 @@ def _per_axis(value: Any, n_axes: int) -> Any:
     return values * n_axes if len(values) == 1 else values
 
 
-_RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(
-    keyed(
+RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(
+    dict.fromkeys(VIEWS, _view)
+    | dict.fromkeys(MOVES, _move)
+    | dict.fromkeys(FILLS, _fill)
+    | dict.fromkeys((*ELEMENTWISE, *_KINDS), _elementwise)
+    | dict.fromkeys(REDUCTIONS, _reduce)
+    | keyed(
         {
             _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
             _product: "matmul mm bmm mv dot addmm baddbmm addbmm",
@@ -274,8 +269,13 @@ _RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxy
             """,
             _multihead: "multiheadattention",
             _softmax: "softmax logsoftmax",
+            _pool: """
+                maxpool1d maxpool2d maxpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
+                avgpool1d avgpool2d avgpool3d adaptiveavgpool1d adaptiveavgpool2d adaptiveavgpool3d
+            """,
             _embedding: "embedding",
             _concat: "cat stack",
         }
     )
 )
+"""By `Call.key`, all that is known."""

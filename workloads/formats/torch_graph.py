@@ -16,7 +16,7 @@ from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.costs import Costs, launched
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
-from workloads.formats.torch_costs import COMPUTES, Cost, cost_of, is_known, unknown
+from workloads.formats.torch_costs import COMPUTES, RULES, Cost, cost_of, unknown
 from workloads.models.builder import GRANULARITIES
 
 _logger = logging.getLogger(__name__)
@@ -272,7 +272,7 @@ def _function_name(target: Any) -> str:
 
 def is_composite(module: Any) -> bool:
     """Say whether a layer is best looked into: it is made of others and nothing is known of it as a whole."""
-    return next(module.children(), None) is not None and not is_known(_module_key(module))
+    return next(module.children(), None) is not None and _module_key(module) not in RULES
 
 
 def _module_key(module: Any) -> str:
