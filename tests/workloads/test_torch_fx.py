@@ -1,15 +1,13 @@
 """Modules of PyTorch, traced by torch.fx."""
 
 import logging
-from math import prod
 
 import pytest
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
-from simsched.base.errors import GraphError, UnknownNameError  # noqa: E402
+from simsched.base.errors import GraphError  # noqa: E402 - the rest is for those who have PyTorch
 from workloads.formats.torch_fx import from_fx, from_module  # noqa: E402
 from workloads.models.network import Network  # noqa: E402
 
@@ -103,15 +101,6 @@ def test_vertices_of_torch_fx():
     assert [name for name in graph.names if not graph[name].kernels] == ["x", "flatten", "drop", "output"]
     assert all(graph[name].time == 0.0 for name in ("x", "flatten", "drop", "output"))
     assert from_module(Residual(), torch.empty(1, 8, 4, 4)).names == graph.names[1:-1]
-
-
-def test_units():
-    """The sum of two tensors takes its activation, the convolution its normalisation; the views go."""
-    graph = from_module(Residual(), torch.empty(1, 8, 4, 4), granularity="unit")
-    assert graph.names == ("conv", "add", "pool", "fc")
-    assert graph["add"].attributes == {"activation": "relu"}
-    assert graph["conv"].weight_nbytes == 4 * (8 * 8 * 9 + 8)
-    assert [(e.src, e.dst) for e in graph.edges] == [("conv", "add"), ("add", "pool"), ("pool", "fc")]
 
 
 def test_the_module_stays_as_it_was():
@@ -359,8 +348,6 @@ def test_errors_name_what_is_wrong():
     x = torch.empty(1, 8, 4, 4)
     with pytest.raises(GraphError, match="granularity must be 'unit' or 'operator', not 'layer'"):
         from_module(Residual(), x, granularity="layer")
-    with pytest.raises(UnknownNameError, match="unknown device 'b52'"):
-        from_module(Residual(), x, device="b52")
     with pytest.raises(GraphError, match=r"a torch.nn.Module is needed, not str"):
         from_module("resnet", x)
     with pytest.raises(GraphError, match=r"a torch.fx.GraphModule is needed, not Residual"):
@@ -373,8 +360,6 @@ def test_errors_name_what_is_wrong():
         from_module(Residual(), (x, x, x))
     with pytest.raises(GraphError, match="not in a dict"):
         from_module(Residual(), {"x": x})
-    with pytest.raises(GraphError, match="nothing but inputs, outputs and views"):
-        imported(lambda m, y: y, 3)
 
 
 @pytest.mark.parametrize("inputs", ["text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(())])
@@ -396,15 +381,3 @@ def test_launch_shapes_of_a_device():
     a100 = from_module(Inception(), torch.empty(1, 8, 28, 28), device="a100")
     assert portable["three"].kernels[0].blocks == 13
     assert a100["three"].kernels[0].blocks == 25
-
-
-@pytest.mark.parametrize("granularity", ["operator", "unit"])
-@pytest.mark.parametrize(("module", "shape"), [(Inception, (1, 8, 28, 28)), (Residual, (1, 8, 28, 28))])
-def test_what_is_imported_can_be_scheduled(module, shape, granularity):
-    graph = from_module(module(), torch.empty(shape), granularity=granularity, device="a100")
-    assert graph["conv" if module is Residual else "one"].input_shapes[0] == shape
-    cluster = ss.Cluster.preset("a100", n_gpus=1)
-    trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
-    assert {span.op for span in trace.spans if span.op} == set(graph.names)
-    assert trace.makespan > 0
-    assert prod(shape) * 4 <= graph.nbytes.sum()
