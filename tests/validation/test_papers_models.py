@@ -13,7 +13,7 @@ from validation.papers.claims import Run, agree, claims_of
 from validation.papers.hios_released import Evaluator, stage_time
 from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Setting
 from validation.papers.nimble import fewest_syncs
-from validation.papers.opara_runs import DEPTH_FIRST, GRAPH, NETWORKS, OPARA, PYTORCH, executed, network, planned
+from validation.papers.opara import DEPTH_FIRST, GRAPH, NETWORKS, OPARA, PYTORCH, executed, network, planned
 from workloads.models.network import Network
 
 QUICK = Run(quick=True, workers=1)

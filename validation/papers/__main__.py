@@ -17,7 +17,7 @@ from simsched.base.errors import SimschedError
 from simsched.base.io import read_text, write_file
 from validation.papers.claims import PAPERS, Claim, Run, claims_of
 from validation.papers.hios import columns
-from validation.papers.record import Outcome, Outcomes, measure, put_between, table, verdicts
+from validation.papers.record import Outcome, Outcomes, judged, measure, put_between, table, verdicts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no claim has the key {unknown[0]!r}; known are: {', '.join(claim.key for claim in every)}")
     keeps = not options.quick
-    kept = dict(Outcomes.load(options.log).claims) if keeps and Path(options.log).exists() else {}
+    known = Outcomes.load(options.log).claims if keeps and Path(options.log).exists() else {}
+    kept = {each.key: judged(each, known[each.key]) for each in every if each.key in known}
     failed = False
     for claim in asked:
         try:

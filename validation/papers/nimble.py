@@ -8,7 +8,7 @@ from typing import Final
 import simsched as ss
 import workloads
 from validation.papers.claims import Measures, Run, Values
-from validation.papers.opara_runs import executed
+from validation.papers.opara import executed
 
 _NETWORKS: Final = {
     "GoogLeNet": "googlenet",
