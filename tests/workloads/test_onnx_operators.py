@@ -188,16 +188,21 @@ def test_copies_that_change_nothing_are_views():
 
 
 @pytest.mark.parametrize(
-    ("opset", "last"), [(17, "Slice (s, one, two, zero)"), (9, "Slice <starts = [1], ends = [2]> (s)")]
+    ("opset", "last", "first", "flat"),
+    [
+        (17, "Slice (s, ones, twos, zeros)", "Unsqueeze (n, zeros)", "Squeeze (width, zero)"),
+        (9, "Slice <starts = [1], ends = [2]> (s)", "Unsqueeze <axes = [0]> (n)", "Squeeze <axes = [0]> (width)"),
+    ],
 )
-def test_arithmetic_on_shapes_is_worked_out(opset, last):
+def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     """x of 2 x 12 becomes (2, 12 // 4, 4), after a division and a choice; older sets have attributes for inputs."""
     text = f"""(float[n, 12] x) => (y) {{
-        s = Shape (x)  width = {last}  quarter = Div (width, four)  n = Gather (s, zero)
-        sizes = Concat <axis = 0> (n, quarter, four)  large = Greater (sizes, four)
+        s = Shape (x)  width = {last}  size = {flat}  quarter = Div (size, four)  n = Gather (s, zero)  row = {first}
+        sizes = Concat <axis = 0> (row, quarter, four)  large = Greater (sizes, four)
         chosen = Where (large, four, sizes)  wide = Cast <to = 7> (chosen)  view = Reshape (x, wide)  y = Relu (view)
     }}"""
-    graph = from_onnx(model(text, opset, zero=[0], one=[1], two=[2], four=[4]), shapes={"x": (2, 12)})
+    made = model(text, opset, zero=0, zeros=[0], ones=[1], twos=[2], four=[4])
+    graph = from_onnx(made, shapes={"x": (2, 12)})
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 

@@ -91,13 +91,18 @@ def _sizes_of(found: "onnx.TypeProto | None") -> tuple[int, Shape | None]:
 
 def evaluate(node: "onnx.NodeProto", inputs: Sequence[Tensor | None], version: int) -> Array | None:
     """Return what an operator of `EVALUATED` makes of small constants, None where that is not known."""
+    from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    numbers = {x.name: x.numbers() for x in inputs if x is not None}
-    if any(array is None for array in numbers.values()):
+    given = [x for x in inputs if x is not None]
+    numbers = {x.name: array for x in given if (array := x.numbers()) is not None}
+    if not all(x.name in numbers for x in given):
         return None
+    if node.op_type == "Squeeze":  # exporters give an axis that is no list
+        numbers = {name: np.atleast_1d(array) for name, array in numbers.items()}
+    graph = helper.make_graph([node], "constants", [], [])  # of a node alone the version would not count
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(ReferenceEvaluator(node, opsets={"": version}).run(None, numbers)[0])
+            return np.asarray(ReferenceEvaluator(graph, opsets={"": version}).run(node.output[:1], numbers)[0])
     except Exception:  # of many kinds: the shapes do not fit together, and who reads the result says so
         return None
