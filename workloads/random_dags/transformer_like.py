@@ -7,7 +7,6 @@ import numpy as np
 from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
-from workloads.random_dags.edges import Floats, Ints
 from workloads.random_dags.weights import FLOP_PER_MOVED_ELEMENT, WORK_TIME, Count, Weights
 
 _NBYTES: Final = 4  # of an element, fp32
@@ -15,9 +14,8 @@ _GROWTH: Final = 4  # width of the feed-forward network over that of the model
 Size = Annotated[int, Range(1, 10**6)]
 
 _KINDS: Final = ("embedding", "norm", "matmul", "softmax", "concat", "add", "gelu")
-# operators of a head, then those of a layer behind the heads; a norm stands before them
-_HEAD: Final = ("matmul", "matmul", "matmul", "matmul", "softmax", "matmul")
-_TAIL: Final = ("concat", "matmul", "add", "norm", "matmul", "gelu", "matmul", "add")
+_PER_HEAD: Final = 6
+_PER_LAYER: Final = 9  # besides its heads
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
@@ -70,23 +68,22 @@ def random_transformer_like(
     >>> graph, graph.depth
     (OpGraph('transformer-like-67', 67 operators, 92 edges), 27)
     """
-    per_layer = 1 + len(_HEAD) * heads + len(_TAIL)
+    per_layer = _PER_HEAD * heads + _PER_LAYER
     n_ops = 1 + n_layers * per_layer
     weights.affordable(n_ops, n_layers * (9 * heads + 10), "give fewer n_layers or heads")
     weights.draw(n_ops)
 
-    src, dst = _wiring(heads)
-    start = np.arange(n_layers)[:, np.newaxis] * per_layer + 1
-    flops, outputs = _costs(heads, float(sequence), float(head_width))
-    kinds = ("norm", *_HEAD * heads, *_TAIL)
+    tokens, width = float(sequence), float(heads * head_width)
+    kinds, reads, costs = zip(*_layer(heads, tokens, float(head_width)), strict=True)
     kind = np.array([_KINDS.index(text) for text in kinds])
-    flops = np.append(0.0, np.tile(flops, n_layers))
-    outputs = np.append(outputs[0], np.tile(outputs, n_layers))
-    width = float(heads * head_width)
+    edges = np.array([(src, dst) for dst, sources in enumerate(reads) for src in sources])  # (edges of a layer, 2)
+    first = np.arange(n_layers) * per_layer + 1
+    src, dst = (np.add.outer(first, ends).ravel() for ends in edges.T)
+    flops, outputs = np.concatenate([[(0.0, tokens * width)], np.tile(costs, (n_layers, 1))]).T
     effort = np.where(flops > 0, flops, FLOP_PER_MOVED_ELEMENT * outputs)
     return weights.graph(
-        [(start + src).ravel()],
-        [(start + dst).ravel()],
+        [src],
+        [dst],
         kind=(np.append(0, np.tile(kind, n_layers)), _KINDS),
         work=effort / (2.0 * _GROWTH * sequence * width * width),
         flops=flops,
@@ -94,31 +91,25 @@ def random_transformer_like(
     )
 
 
-def _wiring(heads: int) -> tuple[Ints, Ints]:
-    """Return the edges of a layer; its norm is number 0, and what it reads, the operator before it, is -1."""
-    query = 1 + len(_HEAD) * np.arange(heads)
-    key, value, scores, softmax, context = (query + i for i in range(1, len(_HEAD)))
-    concat = 1 + len(_HEAD) * heads
-    proj, add, norm, wide, gelu, narrow, add_again = (concat + i for i in range(1, len(_TAIL)))
-    one = np.ones(heads, np.int64)
-    src = [0 * one, 0 * one, 0 * one, query, key, scores, softmax, value, context]
-    dst = [query, key, value, scores, scores, softmax, context, context, concat * one]
-    rest = [
-        (-1, 0), (concat, proj), (proj, add), (-1, add), (add, norm), (norm, wide),
-        (wide, gelu), (gelu, narrow), (narrow, add_again), (add, add_again),
-    ]  # fmt: skip
-    more_src, more_dst = np.array(rest).T
-    return np.concatenate([*src, more_src]), np.concatenate([*dst, more_dst])
-
-
-def _costs(heads: int, sequence: float, head_width: float) -> tuple[Floats, Floats]:
-    """Return FLOP and output elements of the operators of a layer."""
+def _layer(heads: int, sequence: float, head_width: float) -> list[tuple[str, list[int], tuple[float, float]]]:
+    """Return kind, what it reads (-1: the operator before the layer), FLOP and output elements of each operator."""
     width = heads * head_width
     model, head, square = sequence * width, sequence * head_width, sequence * sequence
-    to_head, attend = 2.0 * head * width, 2.0 * head * sequence
+    project, attend = ("matmul", [0], (2.0 * head * width, head)), 2.0 * head * sequence
     feed = 2.0 * _GROWTH * model * width
-    flops = [0.0, *(to_head, to_head, to_head, attend, 0.0, attend) * heads]
-    flops += [0.0, 2.0 * model * width, 0.0, 0.0, feed, 0.0, feed, 0.0]
-    outputs = [model, *(head, head, head, square, square, head) * heads]
-    outputs += [model, model, model, model, _GROWTH * model, _GROWTH * model, model, model]
-    return np.array(flops), np.array(outputs)
+    rows: list[tuple[str, list[int], tuple[float, float]]] = [("norm", [-1], (0.0, model))]
+    for query in range(1, 1 + _PER_HEAD * heads, _PER_HEAD):
+        rows += [project, project, project, ("matmul", [query, query + 1], (attend, square))]
+        rows += [("softmax", [query + 3], (0.0, square)), ("matmul", [query + 4, query + 2], (attend, head))]
+    n = len(rows)
+    return [
+        *rows,
+        ("concat", [*range(_PER_HEAD, n, _PER_HEAD)], (0.0, model)),
+        ("matmul", [n], (2.0 * model * width, model)),
+        ("add", [n + 1, -1], (0.0, model)),
+        ("norm", [n + 2], (0.0, model)),
+        ("matmul", [n + 3], (feed, _GROWTH * model)),
+        ("gelu", [n + 4], (0.0, _GROWTH * model)),
+        ("matmul", [n + 5], (feed, model)),
+        ("add", [n + 6, n + 2], (0.0, model)),
+    ]
