@@ -9,6 +9,7 @@
 OpGraph('layered-50', 50 operators, 100 edges)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind, names, read_spec
@@ -32,18 +33,15 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "random_layered": "workloads.random_dags",
+    "read_kineto_program": "workloads.formats.kineto_program",
+    "read_rows": "workloads.formats.rows",
+}
+
+
 def __getattr__(name: str) -> Any:
     # makes `from workloads import random_layered` work without importing it for those who do not
-    if name == "random_layered":
-        from workloads.random_dags import random_layered
-
-        return random_layered
-    if name == "read_kineto_program":
-        from workloads.formats.kineto_program import read_kineto_program
-
-        return read_kineto_program
-    if name == "read_rows":
-        from workloads.formats.rows import read_rows
-
-        return read_rows
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

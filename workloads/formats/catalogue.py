@@ -130,9 +130,7 @@ def read(
     FileError
         If the file cannot be read.
     """
-    name = _checked(format) if format is not None else format_of(path)
-    found: Found = _reader(FORMATS[name].read, name, shapes, options)(path)
-    return found
+    return _read(path, format, shapes, options, graph=False)
 
 
 @reading_once()
@@ -144,12 +142,23 @@ def read_graph(
     **options: Any,
 ) -> "OpGraph":
     """Read the graph of a file; parameters and errors are those of `read`, options those of the graph's reader."""
-    name = _checked(format) if format is not None else format_of(path)
-    entry = FORMATS[name]
-    found = _reader(entry.graph or entry.read, name, shapes, options)(path)
-    graph = as_graph(found)
+    graph = as_graph(_read(path, format, shapes, options, graph=True))
     assert isinstance(graph, OpGraph)
     return graph
+
+
+def _read(
+    path: str | os.PathLike[str], format: str | None, shapes: Any, options: Mapping[str, Any], *, graph: bool
+) -> "Found":
+    name = _checked(format) if format is not None else format_of(path)
+    function = _reader(FORMATS[name], graph)
+    given = dict(options) | ({"shapes": shapes} if shapes else {})
+    known = [key for key in signature(function).parameters if key != "path"]
+    strange = next((key for key in given if key not in known), None)
+    if strange is not None:
+        raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(known) or 'none'}")
+    found: Found = function(path, **given)
+    return found
 
 
 def as_graph(found: "Found") -> "Found":
@@ -195,7 +204,10 @@ def write(subject: "Found", path: str | os.PathLike[str], format: str | None = N
 
 def reader_of(path: str | os.PathLike[str], *, graph: bool = True) -> "Callable[..., Found]":
     """Return the function that reads a file, or the graph in it; its keywords are the options."""
-    entry = FORMATS[format_of(path)]
+    return _reader(FORMATS[format_of(path)], graph)
+
+
+def _reader(entry: Format, graph: bool) -> "Callable[..., Found]":
     return _function((entry.graph if graph else None) or entry.read)
 
 
@@ -218,15 +230,3 @@ def _function(place: str) -> Callable[..., Any]:
     module, _, function = place.partition(":")
     found: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
     return found
-
-
-def _reader(
-    place: str, name: str, shapes: Mapping[str, Sequence[int]] | None, options: Mapping[str, Any]
-) -> Callable[..., Any]:
-    function = _function(place)
-    given = dict(options) | ({} if not shapes else {"shapes": shapes})
-    known = [key for key in signature(function).parameters if key != "path"]
-    for key in given:
-        if key not in known:
-            raise FormatError(f"format {name}: there is no option {key!r}; known are: {', '.join(known) or 'none'}")
-    return lambda path: function(path, **given)

@@ -14,6 +14,7 @@ from simsched.base.numeric import is_count
 from simsched.model.graph import OpGraph
 from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.profile.measured import quantile
+from simsched.model.trace.timeline import union_length
 from workloads.formats.kineto_device import measured_device
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
@@ -266,16 +267,14 @@ class _Collected:
             return run.host
         if len(rows) == 1:
             return self._time[rows[0]]
-        spans = sorted((self._start[row], self._start[row] + self._time[row]) for row in rows)
+        starts = [self._start[row] for row in rows]
+        ends = [self._start[row] + self._time[row] for row in rows]
         if self._duration == "span":
-            return max(end for _, end in spans) - spans[0][0]
+            return max(ends) - min(starts)
         if len({self._stream[row] for row in rows}) == 1:
             return sum(self._time[row] for row in rows)  # old traces round to us: neighbours seem to overlap
-        total, reached = 0, 0
-        for start, end in spans:
-            total += max(0, end - max(start, reached))
-            reached = max(reached, end)
-        return total
+        first = min(starts)  # times since then are exact as floats
+        return round(union_length([start - first for start in starts], [end - first for end in ends]))
 
 
 def _check_schema(header: dict[str, Any], source: str) -> None:
