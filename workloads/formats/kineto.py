@@ -18,9 +18,8 @@ from simsched.model.trace.timeline import union_length
 from workloads.formats.kineto_device import measured_device
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
-from workloads.formats.kineto_match import by_order
 from workloads.formats.kineto_text import read_trace
-from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level
+from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level, by_order
 
 _logger = logging.getLogger(__name__)
 
