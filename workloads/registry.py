@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import Parameter, signature
+from inspect import signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
@@ -62,8 +62,7 @@ def load(name: str, **parameters: Any) -> OpGraph:
     name
         A key of `WORKLOADS`.
     **parameters
-        Keyword arguments of its function. Where that takes `rng`, `seed` is another word for it
-        and 0 is its default.
+        Keyword arguments of its function. Where that takes `rng`, `seed` is the word for it, and 0 its default.
 
     Raises
     ------
@@ -79,14 +78,11 @@ def load(name: str, **parameters: Any) -> OpGraph:
     """
     function = _function(name)
     known = _parameters(function)
-    draws = "rng" in signature(function).parameters
     for parameter in parameters:
-        if parameter not in known and not (parameter == "rng" and draws):
+        if parameter not in known:
             raise _unknown_parameter(name, parameter, known)
-    if draws:
-        if _SEED in parameters and "rng" in parameters:
-            raise GraphError(f"workload {name!r}: give seed or rng, not both")
-        parameters["rng"] = parameters.pop(_SEED, parameters.get("rng", 0))
+    if "rng" in signature(function).parameters:
+        parameters["rng"] = parameters.pop(_SEED, 0)
     return function(**parameters)
 
 
@@ -132,7 +128,7 @@ def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[s
         known = _parameters(_function(name))
         make, given = partial(load, name), {}
     else:
-        name, known = kind, _options(reader_of(path))
+        name, known = kind, _parameters(reader_of(path))
         make, given = partial(read_graph, path), _read_settings(kind, path, settings, known)
     for parameter, value in parameters.items():
         if parameter in known:
@@ -174,7 +170,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     """
     path, settings = split_path(spec)
     if path is not None:
-        return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _options(reader_of(path))))
+        return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _parameters(reader_of(path))))
     if shapes:
         raise GraphError(f"workload {_short(spec)}: shapes are for files; a workload has parameters")
     name, *settings = (part.strip() for part in spec.split(","))
@@ -192,8 +188,8 @@ def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -
     path, settings = split_path(spec)
     if path is None:
         return from_spec(spec, shapes=shapes)
-    options = _options(reader_of(path, graph=False))
-    return read(path, shapes=shapes, **_read_settings(spec, path, settings, options))
+    known = _parameters(reader_of(path, graph=False))
+    return read(path, shapes=shapes, **_read_settings(spec, path, settings, known))
 
 
 @reading_once()
@@ -207,12 +203,7 @@ def read_traced(spec: str) -> "TracedProgram | None":
         return None
     from workloads.formats.kineto_program import read_kineto_program
 
-    return read_kineto_program(path, **_read_settings(spec, path, settings, _options(read_kineto_program)))
-
-
-def _options(reader: Callable[..., Any]) -> dict[str, Any]:
-    """Return the type of each option of a reader that can be given in a spec."""
-    return {key: kind for key, kind in _parameters(reader).items() if key not in ("path", "shapes")}
+    return read_kineto_program(path, **_read_settings(spec, path, settings, _parameters(read_kineto_program)))
 
 
 def split_path(spec: str) -> tuple[str | None, list[str]]:
@@ -254,15 +245,13 @@ def _function(name: str) -> Workload:
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the type of each parameter; `rng` goes by the name of `seed` and is a whole number."""
-    found: dict[str, Any] = {}
-    for parameter in signature(function, eval_str=True).parameters.values():
-        assert parameter.annotation is not Parameter.empty, "the registered functions are annotated"
-        if parameter.name == "rng":
-            found[_SEED] = int
-        else:
-            found[parameter.name] = parameter.annotation
-    return found
+    """Return the type of each parameter that a spec can give; `rng` goes by the name of `seed`, a whole number."""
+    hints = {each.name: each.annotation for each in signature(function, eval_str=True).parameters.values()}
+    return {
+        _SEED if name == "rng" else name: int if name == "rng" else hint
+        for name, hint in hints.items()
+        if name not in ("path", "shapes")
+    }
 
 
 def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
