@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import decode_text, dump_json, read_bytes, write_file
+from validation.markdown import table
 from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows
 
 COLUMNS: Final = ("asked", "of", "cases", "ours", "beside")
-_WIDTH: Final = 160  # where no terminal says
 
 
 def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
@@ -100,15 +100,8 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{options.folder}: {len(sources)} files", title_justify="left", show_lines=True)
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column == "cases" else "left")
-    for row in document["rows"]:
-        table.add_row(*cells(row))
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
+    print(f"{options.folder}: {len(sources)} files\n")
+    print("\n".join(table(COLUMNS, map(cells, document["rows"]))))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.schedulers import SCHEDULERS, takes
+from validation.markdown import table
 from validation.processes import processes
 
 NETWORKS: Final = ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
@@ -75,15 +76,15 @@ def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of the tables, in Markdown."""
     dags = [row for case, row in done.items() if case.startswith("random:")]
     networks = {case: row for case, row in done.items() if not case.startswith("random:")}
-    yield f"| scheduler | {len(dags)} DAGs on 4 a40 | won | " + " | ".join(networks) + " |"
-    yield "|---" * (3 + len(networks)) + "|"
     best = [min(found["makespan"] for found in row.values() if "makespan" in found) for row in dags]
+    rows = []
     for name in SCHEDULERS:
         values = speedups(dags, name)
         cell = f"{mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else "-"
         won = sum(row[name].get("makespan", 0.0) == least for row, least in zip(dags, best, strict=True) if name in row)
-        cells = [f"{ratio:.2f}" for row in networks.values() for ratio in speedups([row], name) or [nan]]
-        yield f"| {name} | {cell} | {won} | {' | '.join(cells).replace('nan', '-')} |"
+        ratios = [f"{(speedups([row], name) or [nan])[0]:.2f}".replace("nan", "-") for row in networks.values()]
+        rows.append((name, cell, won, *ratios))
+    yield from table(("scheduler", f"{len(dags)} DAGs on 4 a40", "won", *networks), rows)
     yield ""
     if gains := {case: 100 * gain(row) for case, row in done.items() if "makespan" in row.get("search", {})}:
         above, average = sum(g > 0 for g in gains.values()), mean(gains.values())

@@ -11,7 +11,7 @@ from simsched.base.errors import FormatError
 from simsched.base.io import read_text
 from validation.papers.__main__ import main, section
 from validation.papers.claims import PAPERS, Claim, Run, agree, claims_of
-from validation.papers.record import Outcome, Outcomes, measure, put_between, table, verdicts
+from validation.papers.record import Outcome, Outcomes, measure, put_between, tables, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.key: claim for claim in claims_of(PAPERS)}
@@ -73,12 +73,12 @@ def test_every_published_name_needs_a_number(ours):
         measure(claim(measure=lambda run: ours), Run())
 
 
-def test_table():
-    text = table([claim()], {"x-1": Outcome({"a": 2.1, "b": 4.0, "± a": 0.25}, "reproduced", 0.5)})
+def test_tables():
+    text = tables([claim()], {"x-1": Outcome({"a": 2.1, "b": 4.0, "± a": 0.25}, "reproduced", 0.5)})
     assert text.splitlines()[-1] == (
         "| Fig. 1 | a \\| b | a 2, b 4 (printed) | a 2.1 ± 0.25, b 4 | within 10 % | reproduced |"
     )
-    assert table([claim()], {}).endswith("| not run | within 10 % | not run |")
+    assert tables([claim()], {}).endswith("| not run | within 10 % | not run |")
 
 
 def test_part_of_a_text_is_replaced():

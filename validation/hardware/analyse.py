@@ -22,6 +22,7 @@ from simsched.experiments.accuracy.measurements import digest
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.hardware.store import Store
+from validation.markdown import table
 
 Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]
@@ -29,6 +30,9 @@ Fitted = Mapping[str, Mapping[str, Calibration]]
 EXPECTED: Final = "expected.json"
 FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
                   "kendall_tau", "regret")  # fmt: skip
+_COLUMNS: Final = ("backend", "graph", "held out", "mean", "p90", "no contention", "uncalibrated", "recalibrated",
+                   "tau", "regret")  # fmt: skip
+_PAIRED: Final = ("sequential_us", "parallel_us")
 _LEAST_BOUND: Final = 0.005
 _MARGIN: Final = 1.25  # bound over what was found, so that a fit may change a little
 
@@ -265,14 +269,15 @@ def tables(summary: Json) -> Iterator[str]:
     for name, environment in summary["environment"].items():
         yield f"{name}: {environment.get('device')}, {environment.get('date')}, commit {environment.get('commit')}"
     yield ""
-    yield "| backend | graph | held out | mean | p90 | no contention | uncalibrated | recalibrated | tau | regret |"
-    yield "|---" * 10 + "|"
+    rows: list[tuple[object, ...]] = []
     for name, found in summary["accuracy"].items():
         for subject, row in [*found["graphs"].items(), ("all", found)]:
             n = found["held_out"] if subject == "all" else sum(each["held_out"] for each in row["schedules"])
-            tau = row.get("kendall_tau")
-            cells = [*(percent(row.get(key)) for key in FIGURES[:5]), NOT_DEFINED if tau is None else f"{tau:.2f}"]
-            yield f"| {name} | {subject} | {n} | {' | '.join(cells)} | {percent(row.get('regret'))} |"
+            tau = f"{row['kendall_tau']:.2f}" if row.get("kendall_tau") is not None else NOT_DEFINED
+            rows.append(
+                (name, subject, n, *(percent(row.get(key)) for key in FIGURES[:5]), tau, percent(row["regret"]))
+            )
+    yield from table(_COLUMNS, rows)
     for name, row in summary["checks"].items():
         yield ""
         yield (
@@ -282,12 +287,10 @@ def tables(summary: Json) -> Iterator[str]:
         yield from (f"{name}: {kernel} not checked: {reason}" for kernel, reason in row["failed"].items())
     for title in ("hios_fig1", "opara_fig3"):
         yield ""
-        yield f"| {title} | backend | execution | sequential us | parallel us | parallel / sequential |"
-        yield "|---" * 6 + "|"
-        for name, rows in summary[title].items():
-            for row in rows:
-                times = f"{row['sequential_us']:.1f} | {row['parallel_us']:.1f} | {row['ratio']:.3f}"
-                yield f"| {row['pair']} | {name} | {row['execution']} | {times} |"
+        rows = [(row["pair"], name, row["execution"], *(f"{row[key]:.1f}" for key in _PAIRED), f"{row['ratio']:.3f}")
+                for name, found in summary[title].items() for row in found]  # fmt: skip
+        times = ("sequential us", "parallel us", "parallel / sequential")
+        yield from table((title, "backend", "execution", *times), rows)
     if summary["unmeasured"]:
         yield ""
         yield f"{len(summary['unmeasured'])} items are not measured; why is in campaign.json"

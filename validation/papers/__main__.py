@@ -17,7 +17,7 @@ from simsched.base.errors import SimschedError
 from simsched.base.io import read_text, write_file
 from validation.papers.claims import PAPERS, Claim, Run, claims_of
 from validation.papers.hios import columns
-from validation.papers.record import Outcome, Outcomes, judged, measure, put_between, table, verdicts
+from validation.papers.record import Outcome, Outcomes, judged, measure, put_between, tables, verdicts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         if keeps:
             in_order = {each.key: kept[each.key] for each in every if each.key in kept}
             Outcomes(simsched.__version__, in_order).save(options.log)
-    print(table(asked, kept))
+    print(tables(asked, kept))
     print(f"\n{_counts(asked, kept)}")
     if keeps and Path(options.page).exists():
         write_file(options.page, put_between(read_text(options.page), "claims", section(every, kept)))
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def section(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
     """Return what the page has of the claims: a summary, a table per paper, and HIOS's figures side by side."""
-    parts = [f"{len(claims)} claims: {_counts(claims, outcomes)}.", table(claims, outcomes), columns(outcomes)]
+    parts = [f"{len(claims)} claims: {_counts(claims, outcomes)}.", tables(claims, outcomes), columns(outcomes)]
     return "\n\n".join(parts).strip()
 
 

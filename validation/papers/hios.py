@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from validation.markdown import table
 from validation.papers import hios_networks as networks
 from validation.papers.claims import Claim, Measures, claims_of
 from validation.papers.hios_examples import deadlock, figure_4, figure_5
@@ -82,6 +83,9 @@ _PRINTED: Final[Mapping[tuple[int, str], Mapping[float, str]]] = {
     (11, "hios-mr"): {0.4: "1.52", 1.2: "1.10"},
 }
 """What the paper prints, by figure and scheduler and place on its axis, as tables show it."""
+_COLUMNS: Final = (
+    "setting", "scheduler", "printed", "released code", "ours", "independent", "ours by the released evaluator"
+)  # fmt: skip
 _NOTE: Final = (
     "Speedups over one operator after the other, mean ± standard deviation of 30 random DAGs; IOS is at 1.11 in every "
     "row and column. *Independent* is a reimplementation of the printed algorithms under the same correct model. The "
@@ -95,13 +99,9 @@ _NOTE: Final = (
 def columns(outcomes: Mapping[str, Outcome]) -> str:
     """Return a Markdown table of Fig. 7 to 11: printed, released, correct; empty if outcomes are not all there."""
     claims = {claim.key: claim for claim in claims_of(["hios"])}
-    lines = [
-        "## HIOS, Fig. 7 to 11: printed, released, correct", "",
-        "| setting | scheduler | printed | released code | ours | independent | ours by the released evaluator |",
-        "|---" * 7 + "|",
-    ]  # fmt: skip
     default = "default: 4 GPUs, 200 operators, 14 layers, 400 edges, p = 0.8"
     places = [(number, x) for number, figure in FIGURES.items() for x in figure.collected]
+    rows = []
     for number, x in [(9, 400.0), *(place for place in places if FIGURES[place[0]].at(place[1]) != Setting())]:
         title = default if FIGURES[number].at(x) == Setting() else FIGURES[number].title.format(x)
         by_release = "released-22" if (number, x) == (10, UNLIKE) else "released"
@@ -113,8 +113,8 @@ def columns(outcomes: Mapping[str, Outcome]) -> str:
                 _cells(claim, outcomes[claim.key], f"{scheduler} {x:g}") for claim in (correct, rebuilt)
             )
             printed = _PRINTED.get((number, scheduler), {}).get(x, "-")
-            lines.append(f"| {title} | {scheduler} | {printed} | {reported} | {ours} | {theirs} | {again} |")
-    return "\n".join([*lines, "", _NOTE])
+            rows.append((title, scheduler, printed, reported, ours, theirs, again))
+    return "\n".join(["## HIOS, Fig. 7 to 11: printed, released, correct", "", *table(_COLUMNS, rows), "", _NOTE])
 
 
 def _cells(claim: Claim, outcome: Outcome, name: str) -> tuple[str, str]:

@@ -9,10 +9,12 @@ from typing import ClassVar, Final
 
 from simsched.base.codec import Document
 from simsched.base.errors import FormatError
+from validation.markdown import table
 from validation.papers.claims import Claim, Run, Values
 
 DEVIATION: Final = "± "
 """What the name of a standard deviation begins with; that of its mean follows."""
+COLUMNS: Final = ("where", "claim", "published (how read)", "ours", "agrees if", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +69,19 @@ def judged(claim: Claim, found: Outcome) -> Outcome:
     return replace(found, verdict=claim.verdict(found.ours))
 
 
-def table(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
+def tables(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
     """Return a Markdown table per paper: every claim, its outcome, and what the verdict is."""
-    lines: list[str] = []
-    for claim in claims:
-        if f"## {claim.paper}" not in lines:
-            heading = "| where | claim | published (how read) | ours | agrees if | verdict |"
-            lines += ["", f"## {claim.paper}", "", heading, "|---" * 6 + "|"]
-        found = outcomes.get(claim.key)
-        ours, verdict = (values_text(found.ours, claim), found.verdict) if found else ("not run", "not run")
-        published = f"{values_text(claim.published, claim)} ({claim.read})"
-        cells = (claim.where, claim.what, published, ours, claim.rule if claim.measure else "", verdict)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines[1:])
+    parts = []
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        rows = (_cells(claim, outcomes.get(claim.key)) for claim in claims if claim.paper == paper)
+        parts.append("\n".join([f"## {paper}", "", *table(COLUMNS, rows)]))
+    return "\n\n".join(parts)
+
+
+def _cells(claim: Claim, found: Outcome | None) -> tuple[str, ...]:
+    ours, verdict = (values_text(found.ours, claim), found.verdict) if found else ("not run", "not run")
+    published = f"{values_text(claim.published, claim)} ({claim.read})"
+    return claim.where, claim.what, published, ours, claim.rule if claim.measure else "", verdict
 
 
 def values_text(values: Values | None, claim: Claim) -> str:
