@@ -12,11 +12,8 @@ from strategies import clusters, graphs, schedules
 
 from simsched.base.errors import ScheduleError
 from simsched.bounds import alone, area, bounds, lower_bound
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.model.lowering.lowering import OPTIONS
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 from simsched.simulator.workload import demand
 

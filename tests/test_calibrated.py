@@ -10,8 +10,7 @@ from quick import quick
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError
-from simsched.model.costmodel import operator_times, roofline
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times, roofline
 
 
 @dataclass(frozen=True)

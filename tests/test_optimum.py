@@ -18,10 +18,7 @@ from strategies import graphs
 
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
-from simsched.model.cluster import Cluster, Link
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
 from simsched.optimum import optimal
 from simsched.optimum.instance import instance_of, whole_of
 from simsched.optimum.optimum import _run

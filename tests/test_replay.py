@@ -12,10 +12,8 @@ from strategies import clusters, graphs
 import simsched as ss
 from simsched.base.errors import BackendError, ClusterError, CostError, FormatError, ProgramError, ScheduleError
 from simsched.calibration.training import random_schedule
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import EXECUTIONS, Cluster, Edge, Kernel, Operator, OpGraph
 from simsched.model.profile import MeasuredOperator, Profile, Replay
-from simsched.model.program import EXECUTIONS
 from simsched.model.trace import COPY, KERNEL, measured_trace
 
 

@@ -26,6 +26,13 @@ class Read(NamedTuple):
     nbytes: float = 0.0
     transfer: float | None = None
 
+    def moved(self, sources: "Mapping[str, Source]") -> "Read":
+        """Return the read of what a tensor has become, by the producer it had."""
+        source = sources.get(self.producer)
+        if source is None:
+            return self
+        return self._replace(producer=source.producer, slice=compose(source.slice, self.slice))
+
 
 class Source(NamedTuple):
     """Where a tensor is to be read from instead: see `Draft.replace`."""
@@ -272,15 +279,8 @@ class Draft:
 
 def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
     """Return a row that reads from elsewhere, or the row itself."""
-    if not any(read.producer in redirect for read in row.reads):
-        return row
-    reads = []
-    for read in row.reads:
-        source = redirect.get(read.producer)
-        if source is not None:
-            read = read._replace(producer=source.producer, slice=compose(source.slice, read.slice))
-        reads.append(read)
-    return Row(row.operator, reads)
+    reads = tuple(read.moved(redirect) for read in row.reads)
+    return row if reads == row.reads else Row(row.operator, reads)
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

@@ -1,7 +1,6 @@
 """Rules about activations, elementwise operators and concatenations: R1, R11, R12 and R13."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from simsched.rewriting.splitting import (
     resolved,
     sole_input,
 )
-from simsched.rewriting.works import WEIGHTS, made_from, recipe_of, shape_of, tensor_nbytes
+from simsched.rewriting.works import WEIGHTS, changed, made_from, recipe_of, shape_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
 _COMBINING: Final = ("add", "sub", "mul", "square")
@@ -216,13 +215,8 @@ def _activated_behind(draft: Draft, match: Match) -> Draft | None:
     name, *names = match
     row = draft.rows[name]
     op = _joined_activation(operators(draft, names), name, row.operator.attributes["axis"])
-    inner = _renamed(row.operator, new_name(draft, f"{name}.input"))
+    inner = changed(row.operator, name=new_name(draft, f"{name}.input"))
     return replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
-
-
-@remembered
-def _renamed(op: Operator, name: str) -> Operator:
-    return replace(op, name=name)
 
 
 @remembered

@@ -6,12 +6,11 @@ the graph that is being rewritten, keeps its name: by such a copy, or by a view,
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
-from simsched.rewriting.slices import compose, is_contiguous, remembered, slice_made, sliced_shape
-from simsched.rewriting.works import Shape, concat_of, shape_of, slice_of, tensor_nbytes
+from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
+from simsched.rewriting.works import changed, concat_of, shape_of, slice_of, tensor_nbytes
 
 
 def new_name(draft: Draft, name: str) -> str:
@@ -196,7 +195,7 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
     first = reads[0]
     if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
         shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
-        return draft.replace(remove, [Row(_reading(row.operator, shapes), reads)])
+        return draft.replace(remove, [Row(changed(row.operator, input_shapes=shapes), reads)])
     if name not in draft.kept:
         return draft.replace(remove, redirect={name: Source(first.producer, first.slice)})
     producer = draft.operator(first.producer)
@@ -216,8 +215,3 @@ def _without_reader(draft: Draft, row: Row, reads: Sequence[Read]) -> list[str]:
         and name not in still
         and all(reader == row.operator.name for reader, _ in draft.readers[name])
     ]
-
-
-@remembered
-def _reading(op: Operator, input_shapes: tuple[Shape, ...]) -> Operator:
-    return replace(op, input_shapes=input_shapes)

@@ -160,6 +160,12 @@ def copy_of(
 
 
 @remembered
+def changed(op: Operator, **fields: Any) -> Operator:
+    """Return an operator with other fields."""
+    return replace(op, **fields)
+
+
+@remembered
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}

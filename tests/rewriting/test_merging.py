@@ -7,9 +7,7 @@ from interpreter import largest_error
 from rewritten import with_attributes
 
 from simsched.base.errors import GraphError
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import roofline
-from simsched.model.graph import Kernel, OpGraph
+from simsched.model import Cluster, Kernel, OpGraph, roofline
 from simsched.rewriting import RULES, Draft, merge, merge_key, merged_operators, why_not_mergeable
 from workloads.models.network import Network
 

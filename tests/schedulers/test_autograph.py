@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from rewriting.interpreter import largest_error
 from strategies import graphs
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph
 from simsched.rewriting import RULES, Row
 from simsched.schedulers import schedule
 from simsched.schedulers.autograph import autograph

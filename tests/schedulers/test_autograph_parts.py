@@ -6,9 +6,7 @@ import pytest
 from autograph_cases import Drop, Pair, forked
 from cases import made
 
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph, default_cost
 from simsched.rewriting import Draft, Read, Row, Source
 from simsched.schedulers.autograph.backtracking import (
     READER,

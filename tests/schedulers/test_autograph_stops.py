@@ -7,8 +7,7 @@ import pytest
 from autograph_cases import Pair, forked
 
 from simsched.base.errors import CostError, SchedulerError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph
 from simsched.schedulers import deadline, schedule
 from simsched.schedulers.autograph import autograph
 

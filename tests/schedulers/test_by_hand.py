@@ -3,8 +3,7 @@
 import pytest
 from cases import made
 
-from simsched.model.cluster import Cluster
-from simsched.model.plan import Placement
+from simsched.model import Cluster, Placement
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 

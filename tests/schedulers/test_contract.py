@@ -12,9 +12,7 @@ from strategies import UNIFORM, by_operator, clusters, graphs
 from simsched.base.errors import SchedulerError, SimschedError
 from simsched.base.io import dump_json
 from simsched.bounds import lower_bound
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph, default_cost
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.schedulers import schedule as schedule_with
 from simsched.schedulers.stage_costs import StageFormula

@@ -6,10 +6,7 @@ from functools import partial
 import pytest
 
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import SCHEDULERS, resolve, schedule, scheduler_name
 
 GRAPH = OpGraph(

@@ -11,9 +11,7 @@ from listing_oracle import Oracle, listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model.cluster import Cluster, Link
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft

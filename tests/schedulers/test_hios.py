@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from strategies import by_operator, clusters, graphs
 
 import workloads
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
 from simsched.schedulers.hios.stages import Instance, Stages

@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import edge_pairs
 
-from simsched.model.cluster import Cluster, Link
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
 

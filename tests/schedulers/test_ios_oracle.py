@@ -11,8 +11,7 @@ from ios_oracle import endings, groups_of, try_all
 from strategies import clusters, graphs, shapes
 
 import simsched as ss
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Edge, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula

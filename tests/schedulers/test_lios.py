@@ -11,10 +11,8 @@ from listing_oracle import listed
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, default_cost
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
 from simsched.simulator import simulate

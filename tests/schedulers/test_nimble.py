@@ -12,9 +12,7 @@ from strategies import clusters, graphs, shapes
 
 import workloads
 from simsched.base.errors import SchedulerError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
-from simsched.model.program import RECORD, WAIT
+from simsched.model import RECORD, WAIT, Cluster, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import nimble
 from workloads.models.densenet import densenet121

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from strategies import clusters, graphs
 
 from simsched.base.errors import ClusterError, SchedulerError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.program import RECORD, WAIT
+from simsched.model import RECORD, WAIT, Cluster, Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.opara import opara
 from workloads.models.densenet import densenet121

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from simsched.base.errors import SchedulerError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Operator, OpGraph
+from simsched.model import Cluster, Operator, OpGraph
 from simsched.optimum import optimal
 from simsched.schedulers import SCHEDULERS, schedule
 

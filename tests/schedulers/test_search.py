@@ -12,9 +12,7 @@ from strategies import clusters, graphs
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
 

@@ -8,10 +8,7 @@ from strategies import graphs
 
 import simsched as ss
 import workloads
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Edge, Operator, OpGraph, Placement, Schedule, default_cost
 from simsched.schedulers.search.candidate import Candidate, change_stages, launch_order, merge
 from simsched.schedulers.search.walk import MOVES, Walk
 from simsched.simulator import Evaluator

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 from simsched.base.errors import GraphError
 from simsched.model import CostModel, Device, Operator, OpGraph, operator_times
 from simsched.rewriting import Draft, Read, Row, Rule, Source
-from simsched.rewriting.slices import compose
 from simsched.rewriting.splitting import new_name
 from simsched.rewriting.works import WEIGHTS, recipe_text
 from simsched.schedulers.deadline import Deadline
@@ -174,7 +173,7 @@ def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | 
     try:
         for before, after in parts:
             for name, row in after.rows.items():
-                reads = [_moved(read, moved) for read in row.reads]
+                reads = [read.moved(moved) for read in row.reads]
                 if row.operator.kind != READER:
                     rows.append(Row(row.operator, reads))
                     continue
@@ -184,12 +183,6 @@ def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | 
         return Draft(rows, whole.name, kept=whole.kept)
     except GraphError:
         return None
-
-
-def _moved(read: Read, moved: Mapping[str, Source]) -> Read:
-    """Return a read of what a tensor has become."""
-    source = moved.get(read.producer)
-    return read if source is None else read._replace(producer=source.producer, slice=compose(source.slice, read.slice))
 
 
 def structure(part: Draft, costs: MixedCost) -> Hashable:
