@@ -13,7 +13,7 @@ from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, Mea
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
 from simsched.calibration.microbenchmarks import microbenchmarked
-from simsched.calibration.parameter_rows import beliefs_of, identified, updated, with_rows
+from simsched.calibration.parameters import beliefs_of, identified, with_rows
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Profile, Replay
 
@@ -137,7 +137,7 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
     found, fitted_times = refit(seen, cluster, beliefs_of(start.prior, rows), identified(rows))
-    rows = updated(rows, found)
+    rows = found.updated(rows)
     cluster = with_rows(start.prior, rows)
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.calibration.parameters import PARAMETERS, Belief
+from simsched.calibration.parameters import PARAMETERS, Belief, ParameterRow, interval_of
 from simsched.model.graph.columns import Floats, Ints
 
 _STEP: Final = 0.04  # on the scale of a parameter: simulated times have small jumps where an order changes
@@ -52,6 +52,18 @@ class Fit:
             for name, belief in self.beliefs.items()
             if name not in self.unidentified
         }
+
+    def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
+        """Return rows with what the fit found; what it could not identify stays as an earlier one left it."""
+        found = []
+        for row in rows:
+            if row.name in self.unidentified:
+                row = row if row.identified else row._replace(note=self.unidentified[row.name])
+            elif row.name in self.beliefs:
+                value, low, high = interval_of(row.name, self.beliefs[row.name])
+                row = ParameterRow(row.name, value, row.prior, low, high, True)
+            found.append(row)
+        return tuple(found)
 
 
 def fit(

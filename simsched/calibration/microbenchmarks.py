@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simsched.calibration import parameters
 from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Times, Values
 from simsched.calibration.fitting import Residuals, fit
-from simsched.calibration.parameter_rows import beliefs_of, identified, prior_rows, updated, with_rows
-from simsched.calibration.parameters import LINKS, OVERHEADS, SHARING, SOLO, ParameterRow, with_values
 from simsched.calibration.solo import Signature, SoloRuns, signature
 from simsched.model.cluster import Cluster
 from simsched.model.graph.columns import Floats, Ints
@@ -19,7 +18,7 @@ _OVERHEAD: Final = 0.01  # relative standard deviation of what is measured and s
 _PAIR, _END = 0.03, 0.1  # the same of kernels side by side, and of when each of them ends
 _TRANSFER: Final = 0.03
 
-Rows = tuple[ParameterRow, ...]
+Rows = tuple[parameters.ParameterRow, ...]
 
 
 class Target(NamedTuple):
@@ -49,21 +48,21 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
     Each stage begins with what the ones before it found, and says more of the same parameters or of others. A kernel
     takes the time that was measured in that very run, in ``pair/`` runs where it ran alone.
     """
-    rows = prior_rows(cluster)
+    rows = parameters.prior_rows(cluster)
 
     def stage(rows: Rows, residuals: Residuals, groups: Ints, names: Sequence[str]) -> Rows:
         if not len(groups):
             return rows
-        beliefs = beliefs_of(cluster, rows)
+        beliefs = parameters.beliefs_of(cluster, rows)
         before = {name: beliefs[name] for name in names if name in beliefs}
-        return updated(rows, fit(residuals, groups, before, identified(rows)))
+        return fit(residuals, groups, before, parameters.identified(rows)).updated(rows)
 
     def simulated(rows: Rows, targets: Sequence[Target], names: Sequence[str]) -> Rows:
-        base = with_rows(cluster, rows)
+        base = parameters.with_rows(cluster, rows)
         groups = np.repeat(np.arange(len(targets)), [len(target.measured) for target in targets])
 
         def residuals(values: Values) -> Floats:
-            changed = with_values(base, values)
+            changed = parameters.with_values(base, values)
             return np.concatenate([target.residuals(changed) for target in targets])
 
         return stage(rows, residuals, groups, names)
@@ -73,12 +72,13 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
 
     alone = SoloRuns(named("solo/"))
     pairs = [run for run in named("pair/") if _side_by_side(run).any()]
-    rows = simulated(rows, [_overhead(run) for run in named("overhead/")], [n for n in OVERHEADS if n != "copy"])
-    base = with_rows(cluster, rows)
-    rows = stage(rows, lambda v: alone.residuals(with_values(base, v)), alone.groups, SOLO)
-    rows = simulated(rows, [_pair(run) for run in pairs], SHARING)
-    rows = simulated(rows, [_transfer(run) for run in named("transfer/")], ("copy", *LINKS, "copy_rate"))
-    fitted = with_rows(cluster, rows)
+    overheads = [name for name in parameters.OVERHEADS if name != "copy"]
+    rows = simulated(rows, [_overhead(run) for run in named("overhead/")], overheads)
+    base = parameters.with_rows(cluster, rows)
+    rows = stage(rows, lambda v: alone.residuals(parameters.with_values(base, v)), alone.groups, parameters.SOLO)
+    rows = simulated(rows, [_pair(run) for run in pairs], parameters.SHARING)
+    rows = simulated(rows, [_transfer(run) for run in named("transfer/")], ("copy", *parameters.LINKS, "copy_rate"))
+    fitted = parameters.with_rows(cluster, rows)
     return rows, tuple(Residual(run.name, _end(run), run.makespan(fitted, _alone(run))) for run in runs)
 
 

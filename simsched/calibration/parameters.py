@@ -1,6 +1,6 @@
 """The parameters of a cluster that can be fitted, and what is believed of each before anything is measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, isfinite, log
 from typing import Annotated, Final, NamedTuple
@@ -204,3 +204,35 @@ class ParameterRow(NamedTuple):
         """What it says of the parameter on the scale on which it is fitted."""
         low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
         return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
+
+
+def interval_of(name: str, belief: Belief) -> tuple[float, float, float]:
+    """Return the value, and between which it lies with 95 %."""
+    outward, (mean, spread) = PARAMETERS[name].outward, belief
+    return outward(mean), outward(mean - NORMAL_95 * spread), outward(mean + NORMAL_95 * spread)
+
+
+def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
+    """Return the parameters of a cluster of which nothing was measured yet."""
+    beliefs = prior_beliefs(cluster)
+    rows = []
+    for name, value in values_of(cluster).items():
+        _, low, high = interval_of(name, beliefs[name])
+        rows.append(ParameterRow(name, value, value, low, high, False, "nothing was measured that depends on it"))
+    return tuple(rows)
+
+
+def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief]:
+    """Return what rows say of the parameters of a cluster; of those not identified, what was believed beforehand."""
+    beliefs = prior_beliefs(prior)
+    return beliefs | {row.name: row.belief for row in rows if row.identified}
+
+
+def with_rows(prior: Cluster, rows: Sequence[ParameterRow]) -> Cluster:
+    """Return a cluster with those values of parameters that were identified."""
+    return with_values(prior, identified(rows))
+
+
+def identified(rows: Sequence[ParameterRow]) -> Mapping[str, float]:
+    """Return the values of the parameters that were identified, by name."""
+    return {row.name: row.value for row in rows if row.identified}

@@ -120,7 +120,7 @@ def alike(
     return Substitution(name, lambda draft: pairs_in(draft.about(keys)), make, are_alike)
 
 
-def pairs_that_end_in(draft: Draft, kind: str) -> Iterator[Match]:
+def pairs_into(draft: Draft, kind: str) -> Iterator[Match]:
     """Yield two operators and the one of a kind that alone reads them, one directly behind the other."""
     for name in draft.of_kind(kind):
         row = draft.rows[name]
@@ -131,7 +131,7 @@ def pairs_that_end_in(draft: Draft, kind: str) -> Iterator[Match]:
                 yield first, second, name
 
 
-SUMS: Final = partial(pairs_that_end_in, kind="add")
+SUMS: Final = partial(pairs_into, kind="add")
 
 
 def ends_in(draft: Draft, match: Match) -> bool:

@@ -5,21 +5,11 @@ from functools import partial
 from typing import Any, Final
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
+from simsched.rewriting import splitting
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
 from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, follows, pairs_in, sole_follower
 from simsched.rewriting.slices import Slice, joined_shape, remembered, slice_made
-from simsched.rewriting.splitting import (
-    axis_of_concat,
-    joined,
-    new_name,
-    only_copies,
-    operators,
-    replace_behind,
-    replace_behind_concat,
-    resolved,
-    sole_input,
-)
 from simsched.rewriting.works import WEIGHTS, changed, made_from, recipe_of, shape_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
@@ -149,7 +139,7 @@ def _can_be_one(draft: Draft, match: Match) -> bool:
 
 def _is_concat_of_activations(draft: Draft, match: Match) -> bool:
     row = draft.rows[match[0]]
-    if axis_of_concat(row.operator) is None or len(match) < 2:
+    if splitting.axis_of_concat(row.operator) is None or len(match) < 2:
         return False
     if tuple(read.producer for read in row.reads) != match[1:] or any(name not in draft.rows for name in match[1:]):
         return False
@@ -164,7 +154,7 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
     op = row.operator
     if op.kind != kind or kind not in ACTIVATIONS or op.dtype != dtype or op.attributes:
         return False
-    return sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
+    return splitting.sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
 
 
 def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
@@ -207,16 +197,16 @@ def _activated_together(draft: Draft, match: Match) -> Draft | None:
     assert axis is not None
     first, second = (draft.rows[name].reads[0].slice for name in match)
     names = match[::-1] if first and second and first[1] > second[1] else match
-    op = _joined_activation(operators(draft, names), new_name(draft, "+".join(names)), axis)
-    return replace_behind_concat(draft, names, axis, op)
+    op = _joined_activation(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)), axis)
+    return splitting.replace_behind_concat(draft, names, axis, op)
 
 
 def _activated_behind(draft: Draft, match: Match) -> Draft | None:
     name, *names = match
     row = draft.rows[name]
-    op = _joined_activation(operators(draft, names), name, row.operator.attributes["axis"])
-    inner = changed(row.operator, name=new_name(draft, f"{name}.input"))
-    return replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
+    op = _joined_activation(splitting.operators(draft, names), name, row.operator.attributes["axis"])
+    inner = changed(row.operator, name=splitting.new_name(draft, f"{name}.input"))
+    return splitting.replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
 
 
 @remembered
@@ -231,7 +221,7 @@ def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Opera
 def _needless(draft: Draft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
         row = draft.rows[name]
-        if len(row.reads) > 1 and joined(draft, name) is not None:
+        if len(row.reads) > 1 and splitting.joined(draft, name) is not None:
             yield (name,)
         for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
             if _direct_reads(draft, name, reader):
@@ -242,7 +232,7 @@ def _cleaned(draft: Draft, match: Match) -> Draft | None:
     if draft.rows[match[0]].operator.kind != "concat":
         return None
     if len(match) == 1:
-        return joined(draft, match[0])
+        return splitting.joined(draft, match[0])
     return _read_directly(draft, *match) if len(match) == 2 else None
 
 
@@ -255,7 +245,7 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> dict[int, Source]:
     pieces = _pieces(draft, draft.rows[name])
     asked = {i: Source(*read[:2]) for i, read in enumerate(row.reads) if read.producer == name}
     if slice_made(row.operator) is not None:
-        asked = {} if reader in draft.kept else {0: resolved(draft, Read(reader))}
+        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
     found = {
         i: pieces[cut.slice]
         for i, cut in asked.items()
@@ -289,8 +279,8 @@ def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Sourc
 
 def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
     """Return what a concatenation reads, by the slice that this is of what it writes."""
-    axis = axis_of_concat(concat.operator)
-    if axis is None or not only_copies(draft, concat):
+    axis = splitting.axis_of_concat(concat.operator)
+    if axis is None or not splitting.only_copies(draft, concat):
         return {}
     found: dict[Slice, Source] = {}
     begin = 0

@@ -7,56 +7,24 @@ from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
+from simsched.rewriting import splitting, works
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
-from simsched.rewriting.rule import (
-    SUMS,
-    Match,
-    Substitution,
-    alike,
-    ends_in,
-    ends_in_sum,
-    pairs_in,
-    pairs_that_end_in,
-    two_of,
-)
+from simsched.rewriting.rule import SUMS, Match, Substitution, alike, ends_in, ends_in_sum, pairs_in, pairs_into, two_of
 from simsched.rewriting.slices import joined_shape, remembered
-from simsched.rewriting.splitting import (
-    in_order_of_concat,
-    joined_inputs,
-    new_name,
-    operators,
-    replace_behind,
-    replace_behind_concat,
-    replace_by_parts,
-    sole_input,
-)  # fmt: skip
-from simsched.rewriting.works import (
-    WEIGHTS,
-    Shape,
-    concat,
-    copy_of,
-    made_from,
-    made_from_sum,
-    recipe_of,
-    recipe_text,
-    shape_of,
-    sum_of,
-    tensor_nbytes,
-)  # fmt: skip
 
 T = TypeVar("T")
 _BATCH: Final = 0
 _CHANNELS: Final = 1
 _FEWER: Final = 2  # groups become so many times fewer
 _AVERAGES: Final = ("avg", "global_avg")
-_FEATURES: Final = ("in_features", "out_features", "activation", "bias", WEIGHTS)
+_FEATURES: Final = ("in_features", "out_features", "activation", "bias", works.WEIGHTS)
 
 
 class Linear(NamedTuple):
     """A product of the last axis with weights; `rest` are the attributes that are not known here, as JSON."""
 
-    lead: Shape
+    lead: works.Shape
     in_features: int
     out_features: int
     bias: bool
@@ -65,12 +33,12 @@ class Linear(NamedTuple):
     dtype: str
 
     @property
-    def input_shape(self) -> Shape:
+    def input_shape(self) -> works.Shape:
         """Shape of what it reads."""
         return (*self.lead, self.in_features)
 
     @property
-    def output_shape(self) -> Shape:
+    def output_shape(self) -> works.Shape:
         """Shape of what it writes."""
         return (*self.lead, self.out_features)
 
@@ -98,7 +66,7 @@ def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) ->
     for name in draft.of_kind(kind):
         row = draft.rows[name]
         what = row.about(describe)
-        source = None if what is None else sole_input(draft, row)
+        source = None if what is None else splitting.sole_input(draft, row)
         if what is not None and source is not None:
             found[name] = what, source
     return found
@@ -126,18 +94,18 @@ Made = Callable[[tuple[Operator, ...], str], Operator]
 
 def _one_for_two(draft: Draft, match: Match, axis: int, make: Made) -> tuple[Match, Operator]:
     """Return two operators as a concatenation along an axis reads them, and the one that stands for them."""
-    names = in_order_of_concat(draft, match[:2], axis)
-    return names, make(operators(draft, names), new_name(draft, "+".join(names)))
+    names = splitting.in_order_of_concat(draft, match[:2], axis)
+    return names, make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
 
 
 def _of_one_tensor(draft: Draft, match: Match, axis: int, make: Made) -> Draft | None:
     names, op = _one_for_two(draft, match, axis, make)
-    return replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), axis)
+    return splitting.replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), axis)
 
 
 def _of_two_tensors(draft: Draft, match: Match, axis: int, make: Made) -> Draft | None:
     names, op = _one_for_two(draft, match, axis, make)
-    return replace_behind_concat(draft, names, axis, op)
+    return splitting.replace_behind_concat(draft, names, axis, op)
 
 
 # R2 and R3: convolutions of one tensor
@@ -174,18 +142,18 @@ def _by_weights(draft: Draft) -> Mapping[str, Hashable]:
     found = {}
     for name, (conv, _) in _convs(draft).items():
         image = conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
-        found[name] = draft.rows[name].about(recipe_text), image
+        found[name] = draft.rows[name].about(works.recipe_text), image
     return found
 
 
 @remembered
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     shared = ops[0].weight_nbytes
-    return made_from(
+    return works.made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
-        attributes=conv_attributes(ops, **{WEIGHTS: recipe_of(ops[0])}),
+        attributes=conv_attributes(ops, **{works.WEIGHTS: works.recipe_of(ops[0])}),
         input_shapes=(joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
-        output_shape=joined_shape([*map(shape_of, ops)], _BATCH),
+        output_shape=joined_shape([*map(works.shape_of, ops)], _BATCH),
     )  # fmt: skip
 
 
@@ -193,7 +161,7 @@ def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
 
 
 def _side_by_side(draft: Draft) -> Iterator[Match]:
-    yield from pairs_that_end_in(draft, "concat")
+    yield from pairs_into(draft, "concat")
     yield from pairs_in({name: conv for name, (conv, _) in _convs(draft).items() if _is_depthwise(conv)})
 
 
@@ -215,8 +183,8 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
     n, (batch, channels, *image) = len(ops), conv.input_shape
-    recipe = concat([*map(recipe_of, ops)], 0)
-    return made_from(
+    recipe = works.stacked(ops, 0)
+    return works.made_from(
         ops, name,
         attributes=conv_attributes(ops, groups=n * conv.groups, out_channels=n * conv.out_channels, weights=recipe),
         input_shapes=((batch, n * channels, *image),),
@@ -236,8 +204,8 @@ def _can_add_convs(draft: Draft, match: Match) -> bool:
 
 
 def _over_both(draft: Draft, match: Match) -> Draft | None:
-    op = _summed_convs(operators(draft, match[:2]), draft.rows[match[2]].operator)
-    return replace_behind(draft, match, joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
+    op = _summed_convs(splitting.operators(draft, match[:2]), draft.rows[match[2]].operator)
+    return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
 @remembered
@@ -247,11 +215,11 @@ def _summed_convs(ops: tuple[Operator, ...], total: Operator) -> Operator:
     width = DTYPE_NBYTES[conv.dtype]
     biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
-    return made_from_sum(
+    return works.made_from_sum(
         ops, total, flops=sum(op.flops for op in ops),
-        nbytes=sum(op.nbytes for op in ops) - tensor_nbytes(shape, conv.dtype) - twice,
+        nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
-        attributes=conv_attributes(ops, weights=concat([*map(recipe_of, ops)], 1)),
+        attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
         input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),), output_shape=shape,
     )  # fmt: skip
 
@@ -263,14 +231,14 @@ def _can_pool_once(draft: Draft, match: Match) -> bool:
     first, second = (draft.rows[name] for name in match[:2])
     if not ends_in_sum(draft, match):
         return False
-    sources = [sole_input(draft, row) for row in (first, second)]
+    sources = [splitting.sole_input(draft, row) for row in (first, second)]
     if None in sources or _average(first.operator) is None or _average(first.operator) != _average(second.operator):
         return False
     return sources[0] == sources[1] or "activation" not in draft.rows[match[2]].operator.attributes
 
 
 @remembered
-def _average(op: Operator) -> tuple[Shape, Shape, str, str] | None:
+def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
     """Return what tells average pools apart, or None of what is none."""
     if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
         return None
@@ -282,29 +250,29 @@ def _average(op: Operator) -> tuple[Shape, Shape, str, str] | None:
 def _pooled_once(draft: Draft, match: Match) -> Draft | None:
     """avg(x) + avg(x) is 2 avg(x), and avg(x) + avg(y) is avg(x + y)."""
     first, second, total = (draft.rows[name] for name in match)
-    if sole_input(draft, first) == sole_input(draft, second):
+    if splitting.sole_input(draft, first) == splitting.sole_input(draft, second):
         read = Read(match[0], None, total.reads[0].nbytes)
         return draft.replace(match[1:], [Row(_doubled(total.operator), (read,))])
     shape = first.operator.input_shapes[0]
-    flops = total.operator.flops * prod(shape) / prod(shape_of(total.operator))
-    inner = sum_of(total.operator, new_name(draft, f"{match[2]}.input"), shape, flops)
+    flops = total.operator.flops * prod(shape) / prod(works.shape_of(total.operator))
+    inner = works.sum_of(total.operator, splitting.new_name(draft, f"{match[2]}.input"), shape, flops)
     before = Row(inner, (first.reads[0], second.reads[0]))
-    return replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
+    return splitting.replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
 
 
 @remembered
 def _doubled(total: Operator) -> Operator:
-    return copy_of(
+    return works.copy_of(
         (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
-        input_shapes=total.input_shapes[:1], output_shape=shape_of(total), flops=total.flops,
+        input_shapes=total.input_shapes[:1], output_shape=works.shape_of(total), flops=total.flops,
     )  # fmt: skip
 
 
 @remembered
 def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
-    return made_from(
+    return works.made_from(
         (first, second, total), total.name, flops=first.flops, nbytes=first.nbytes, weight_nbytes=0.0,
-        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=shape_of(first), like=first,
+        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=works.shape_of(first), like=first,
     )  # fmt: skip
 
 
@@ -332,8 +300,8 @@ def _regrouped(op: Operator) -> Operator:
     assert conv is not None
     groups = conv.groups // _FEWER
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
-    recipe = {"ungrouped": recipe_of(op), "groups": [conv.groups, groups]}
-    return made_from(
+    recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
+    return works.made_from(
         (op,), op.name, flops=_FEWER * op.flops, nbytes=op.nbytes + zeros, weight_nbytes=op.weight_nbytes + zeros,
         attributes=conv_attributes((op,), groups=groups, weights=recipe), input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
@@ -365,11 +333,11 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, found, strict=True)]
     added = sum(linear.out_features for linear, lacks in zip(found, without, strict=True) if biased and lacks)
     zeros = float(added * DTYPE_NBYTES[whole.dtype])
-    read = tensor_nbytes(whole.input_shape, whole.dtype)
-    return made_from(
+    read = works.tensor_nbytes(whole.input_shape, whole.dtype)
+    return works.made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
         weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
-        attributes=_attributes(ops, whole, weights=concat([*map(recipe_of, ops)], 0)),
+        attributes=_attributes(ops, whole, weights=works.stacked(ops, 0)),
         input_shapes=(whole.input_shape,), output_shape=whole.output_shape,
     )  # fmt: skip
 
@@ -388,25 +356,27 @@ def _can_add_products(draft: Draft, match: Match) -> bool:
 def _summed(draft: Draft, match: Match) -> Draft | None:
     """X w1 + x w2 is x (w1 + w2), x w + y w is (x + y) w, and else x w1 + y w2 is one product of both side by side."""
     first, second = (draft.rows[name] for name in match[:2])
-    ops, total = operators(draft, match[:2]), draft.rows[match[2]].operator
-    if sole_input(draft, first) == sole_input(draft, second):
+    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    if splitting.sole_input(draft, first) == splitting.sole_input(draft, second):
         return draft.replace(match, [Row(_with_summed_weights(ops, total), first.reads)])
     linear = _linears_of(ops)[0]
-    if recipe_of(ops[0]) == recipe_of(ops[1]) and ops[0].input_shapes == ops[1].input_shapes:
+    if works.recipe_of(ops[0]) == works.recipe_of(ops[1]) and ops[0].input_shapes == ops[1].input_shapes:
         op = _of_sum(ops, total)
         flops = total.flops * linear.in_features / linear.out_features
-        inner = sum_of(total, new_name(draft, f"{op.name}.input"), linear.input_shape, flops)
-        return replace_behind(draft, match, Row(inner, (first.reads[0], second.reads[0])), op)
+        inner = works.sum_of(total, splitting.new_name(draft, f"{op.name}.input"), linear.input_shape, flops)
+        return splitting.replace_behind(draft, match, Row(inner, (first.reads[0], second.reads[0])), op)
     op = _of_both(ops, total)
-    return replace_behind(draft, match, joined_inputs(draft, match[:2], len(linear.lead), op.name), op)
+    return splitting.replace_behind(
+        draft, match, splitting.joined_inputs(draft, match[:2], len(linear.lead), op.name), op
+    )
 
 
 def _product_of_sum(
     ops: tuple[Operator, ...], total: Operator, whole: Linear, flops: float, weight_nbytes: float, recipe: Any
 ) -> Operator:
     """Return the product that stands for two and their sum; it reads its input and weights and writes the sum."""
-    moved = tensor_nbytes(whole.input_shape, whole.dtype) + tensor_nbytes(whole.output_shape, whole.dtype)
-    return made_from_sum(
+    moved = works.tensor_nbytes(whole.input_shape, whole.dtype) + works.tensor_nbytes(whole.output_shape, whole.dtype)
+    return works.made_from_sum(
         ops, total, flops=flops, nbytes=moved + weight_nbytes, weight_nbytes=weight_nbytes,
         attributes=_attributes(ops, whole, weights=recipe), input_shapes=(whole.input_shape,),
         output_shape=whole.output_shape,
@@ -420,7 +390,7 @@ def _linears_of(ops: tuple[Operator, ...]) -> list[Linear]:
 @remembered
 def _with_summed_weights(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, second = _linears_of(ops)
-    recipe = {"sum": [recipe_of(op) for op in ops]}
+    recipe = {"sum": [works.recipe_of(op) for op in ops]}
     whole = first._replace(bias=first.bias or second.bias)
     return _product_of_sum(ops, total, whole, max(op.flops for op in ops), max(op.weight_nbytes for op in ops), recipe)
 
@@ -428,7 +398,7 @@ def _with_summed_weights(ops: tuple[Operator, ...], total: Operator) -> Operator
 @remembered
 def _of_sum(ops: tuple[Operator, ...], total: Operator) -> Operator:
     first, _ = _linears_of(ops)
-    recipe = {"bias": recipe_of(ops[0]), "times": 2} if first.bias else recipe_of(ops[0])
+    recipe = {"bias": works.recipe_of(ops[0]), "times": 2} if first.bias else works.recipe_of(ops[0])
     return _product_of_sum(ops, total, first, ops[0].flops, ops[0].weight_nbytes, recipe)
 
 
@@ -438,7 +408,7 @@ def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
     whole = first._replace(in_features=first.in_features + second.in_features, bias=first.bias or second.bias)
     twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
     weights = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
-    return _product_of_sum(ops, total, whole, sum(op.flops for op in ops), weights, concat([*map(recipe_of, ops)], 1))
+    return _product_of_sum(ops, total, whole, sum(op.flops for op in ops), weights, works.stacked(ops, 1))
 
 
 R2 = alike("R2", _by_input_and_kernel, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))

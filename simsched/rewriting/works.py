@@ -68,6 +68,11 @@ def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
     return {"concat": found, "axis": axis}
 
 
+def stacked(ops: Sequence[Operator], axis: int) -> Recipe:
+    """Return `concat` of the weights of some operators."""
+    return concat([recipe_of(op) for op in ops], axis)
+
+
 def pad(recipe: Recipe, kernel: Sequence[int], to: Sequence[int]) -> Recipe:
     """Return the recipe for weights with a larger kernel."""
     if tuple(kernel) == tuple(to):

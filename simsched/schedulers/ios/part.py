@@ -10,18 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.ios.endings import (
-    COLLECT,
-    END_OF_STAGE,
-    FIRST_NODE,
-    FORMULA,
-    LOOK_UP,
-    PartTable,
-    Value,
-    build_states,
-    fill_slots,
-    search_endings,
-)
+from simsched.schedulers.ios import endings
 from simsched.schedulers.listing import require_finite
 from simsched.schedulers.stage_costs import StageFormula
 
@@ -147,7 +136,7 @@ class PartSearch:
         source_ptr, sources = _joined(_turned(part.readers))
         merge_ptr, merged = _joined([merge[::-1] for merge in part.merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in part.readers)
-        self._run = run = PartTable(
+        self._run = run = endings.PartTable(
             n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=limits.single_root, most_ops=most,
             most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(merge_costs), margin=n + 1,
             states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,
@@ -162,12 +151,12 @@ class PartSearch:
         run["cells"]["operator"][: len(sinks)] = sinks
         while run.state < run.n_states:
             self._make_room("states", "cells")
-            build_states(run)
+            endings.build_states(run)
             if deadline.over():
                 raise StoppedError
             if run.n_cells > limits.max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
-        run["values"] = np.zeros(run.n_states, Value.dtype)
+        run["values"] = np.zeros(run.n_states, endings.Value.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
     def _make_room(self, *growing: str) -> None:
@@ -187,7 +176,7 @@ class PartSearch:
             setattr(run, f"{what}_room", 2 * room)
             if what == "nodes":
                 run["slots"] = np.zeros(2 * run.nodes_room, np.int32)
-                fill_slots(run)
+                endings.fill_slots(run)
 
     def _search(self, mode: int) -> None:
         """Go through all endings."""
@@ -198,7 +187,7 @@ class PartSearch:
                 raise TooLargeError("max_transitions")
             self._make_room("nodes", "written")
             run.left = steps = min(left, _STEPS)
-            search_endings(run)
+            endings.search_endings(run)
             if self._deadline.over():
                 raise StoppedError
             left -= steps - run.left
@@ -210,17 +199,17 @@ class PartSearch:
         factor = 1.0 + formula.slowdown * (np.arange(len(self._part) + 1) - 1.0)
         factor[0] = formula.constant
         self._run["factor"] = factor
-        self._search(FORMULA)
+        self._search(endings.FORMULA)
         return self._solution()
 
     def by_cost(self, ask: Callable[[list[Stage]], list[float]]) -> Solution:
         """Return a fastest sequence of stages by a function that is asked for each look of a stage once."""
-        self._run.n_nodes = FIRST_NODE
-        self._search(COLLECT)
+        self._run.n_nodes = endings.FIRST_NODE
+        self._search(endings.COLLECT)
         costs = np.array([inf, *ask(list(self._asked()))])
         nodes = self._run["nodes"][: self._run.n_nodes]
         nodes["cost"] = costs[nodes["asked"]]
-        self._search(LOOK_UP)
+        self._search(endings.LOOK_UP)
         return self._solution()
 
     def _asked(self) -> Iterator[Stage]:
@@ -228,7 +217,7 @@ class PartSearch:
         groups: list[tuple[int, ...]] = []
         group: list[int] = []
         for drafted in self._run["written"][: self._run.n_written].tolist():
-            if drafted == END_OF_STAGE:
+            if drafted == endings.END_OF_STAGE:
                 yield tuple(groups)
                 groups = []
                 continue
