@@ -140,6 +140,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("simsched")
+    if name == "testing":
+        return importlib.import_module("simsched.testing")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'simsched' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"simsched.{_MODULE_OF[name]}"), name)

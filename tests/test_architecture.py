@@ -22,6 +22,7 @@ ROOMS = (
     ("simsched.bounds", "simsched.optimum"),
     ("simsched.calibration",),
     ("simsched.experiments",),
+    ("simsched.testing",),
     ("simsched.show",),
     ("simsched",),
     ("workloads",),

@@ -8,7 +8,7 @@ import typer
 from simsched.cli.options import expanded
 
 _HOME: Final = {
-    "schedule": ("compare", "schedule", "simulate"),
+    "schedule": ("compare", "schedule", "simulate", "check"),
     "ask": ("advise", "whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
     "report": ("report",),
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),

@@ -10,7 +10,8 @@ from simsched.base.errors import SimulationError
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, file, option
+from simsched.cli.inputs import read_name
+from simsched.cli.options import Text, Texts, argument, file, option
 
 LARGE: Final = 1_000_000
 """Instructions from which on spans, which take gigabytes then, are made only if somebody asks for them."""
@@ -157,3 +158,27 @@ def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool
         out.Fact(None, None, walls, "wall time"),
         *([] if spans_made else [missing]),
     ]
+
+
+def check(
+    name: Annotated[str, argument("NAME", "Scheduler or backend: its name, or package.module:function.")],
+    kind: Annotated[str, option("scheduler or backend.", "--as")] = "scheduler",
+    backend_option: Annotated[
+        Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Try what simsched relies on in a scheduler or a backend of your own, and print what is kept.
+
+    In Python that is `simsched.testing.check_scheduler` and `check_backend`.
+    """
+    from simsched.testing import check_backend, check_scheduler
+
+    if kind not in ("scheduler", "backend"):
+        raise SimulationError(f"--as {kind!r}: give scheduler or backend")
+    if kind == "backend":
+        found = check_backend(opt.Backend(name, backend_option).make())
+    else:
+        found = check_scheduler(read_name(name))
+    out.tell(found.to_dict, [found.table], [], as_json=as_json)
+    found.require()

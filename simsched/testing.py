@@ -1,0 +1,503 @@
+"""What simsched relies on in a scheduler or a backend of your own, to be called in your tests.
+
+>>> import simsched as ss
+>>> def dealing(graph, cluster, cost):
+...     return ss.Schedule(graph, [ss.Placement(name, stream=i % 2) for i, name in enumerate(graph.order)])
+>>> check_scheduler(dealing, sizes=(20, 40)).broken
+()
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from math import isfinite, log
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from simsched.base.errors import BackendError, CostError, ScheduleError, SchedulerError, SimschedError
+from simsched.bounds import lower_bound
+from simsched.calibration.training import random_schedule
+from simsched.experiments.result import printed, table_of
+from simsched.model.backend import Backend
+from simsched.model.cluster import Cluster, Device
+from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.plan import Placement
+from simsched.model.profile import Profile, Replay
+from simsched.model.program import EXECUTIONS, LAUNCH
+from simsched.model.schedule import Schedule
+from simsched.model.trace import COPY, KERNEL
+from simsched.schedulers import Scheduler, schedule, scheduler_name
+from simsched.simulator import simulate
+
+_SIZES: Final = (50, 100, 200, 400)
+_LONGEST_S: Final = 120  # of another process
+_REPEATS: Final = 3
+_NEAR, _OUTPUTS = 1e-9, 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One thing that is relied on.
+
+    Parameters
+    ----------
+    text
+        What it is.
+    kept
+        Whether it is; None where it could not be tried.
+    detail
+        The first case in which it is not, why it could not be tried, or what was found.
+    """
+
+    text: str
+    kept: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What became of each promise; prints as a table.
+
+    Parameters
+    ----------
+    subject
+        Name of what was checked.
+    promises
+        In the order in which they were tried.
+    """
+
+    subject: str
+    promises: tuple[Promise, ...]
+
+    @property
+    def broken(self) -> tuple[Promise, ...]:
+        """Those that are not kept."""
+        return tuple(each for each in self.promises if each.kept is False)
+
+    def require(self) -> None:
+        """Raise a `SchedulerError` that names the first promise that is not kept, if there is one."""
+        if self.broken:
+            first, n = self.broken[0], len(self.promises)
+            raise SchedulerError(
+                f"{self.subject} breaks {len(self.broken)} of {n} promises: {first.text}: {first.detail}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        rows = [{"promise": each.text, "kept": each.kept, "detail": each.detail} for each in self.promises]
+        return {"subject": self.subject, "promises": rows}
+
+    def table(self) -> Any:
+        """Return it as a `rich.table.Table`."""
+        said = {True: "yes", False: "NO", None: "not tried"}
+        return table_of(
+            self.subject, ("promise", "kept", ""), [(p.text, said[p.kept], p.detail) for p in self.promises]
+        )
+
+    def __repr__(self) -> str:
+        return printed(self.table())
+
+
+def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES) -> Contract:
+    """Try what is relied on in a scheduler.
+
+    Parameters
+    ----------
+    scheduler
+        Name, ``"package.module:function"``, or the function.
+    sizes
+        Operators of the random graphs whose scheduling is timed.
+
+    Returns
+    -------
+    Contract
+        ``check_scheduler(f).require()`` in a test raises at the first promise that is broken:
+
+        - its schedules are valid on one to three devices, of chains, forks, joins, lone operators, operators that take
+          no time, and random graphs; simulated, none is below the lower bound;
+        - the same call gives the same schedule, and the graph stays as it was;
+        - other seeds of Python's hashes, in other processes, give the same schedules;
+        - an operator that cannot run anywhere is refused with a `SimschedError`.
+
+        The time by size is told. A graph may be refused with a `SchedulerError`, not all of them.
+
+    Notes
+    -----
+    It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Those import
+    the function by its module and name, and so cannot try one of a notebook or a lambda.
+    """
+    name = scheduler_name(scheduler)
+    return Contract(name, tuple(_scheduler_promises(scheduler, sizes)))
+
+
+def _scheduler_promises(scheduler: str | Scheduler, sizes: Sequence[int]) -> Iterator[Promise]:
+    yield _tried("its schedules are valid, and none is below the bound", lambda: _is_valid(scheduler))
+    yield _tried("the same call gives the same schedule, and leaves the graph alone", lambda: _is_the_same(scheduler))
+    path = _import_path(scheduler)
+    text = "it gives the same schedules whatever the seed of Python's hashes"
+    if path is None:
+        yield Promise(text, None, "not to be imported by module and name: put it into a module")
+    else:
+        yield _tried(text, lambda: _ignores_hashes(path))
+    yield _tried("it refuses what no device can run", lambda: _refuses(scheduler))
+    yield _tried("time by size", lambda: _timed(scheduler, sizes))
+
+
+def _tried(text: str, check: Callable[[], str]) -> Promise:
+    try:
+        return Promise(text, True, check())
+    except SimschedError as error:
+        return Promise(text, False, str(error))
+    except Exception as error:
+        return Promise(text, False, f"it raised {type(error).__name__}: {error}".partition("\n")[0])
+
+
+def _graphs() -> dict[str, OpGraph]:
+    """Return small graphs of all kinds, by name."""
+    kinds = {
+        "one": ("a", ""), "chain given backwards": ("dcba", "ab bc cd"), "fork": ("abcde", "ab ac ad ae"),
+        "join": ("abcde", "ae be ce de"), "in two parts": ("abcde", "ab cd"), "without edges": ("abcdefgh", ""),
+    }  # fmt: skip
+    found = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
+    found["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
+    return found | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
+
+
+def _made(ops: str, edges: str, time: float = 10.0) -> OpGraph:
+    return OpGraph([Operator(op, time=time) for op in ops], [Edge(e[0], e[1], nbytes=1e6) for e in edges.split()])
+
+
+def random_graph(n: int, seed: int = 0) -> OpGraph:
+    """Return a random DAG: each operator reads from up to three of the twelve before it, and takes 1 to 100 us."""
+    rng = np.random.default_rng(seed)
+    ops = [
+        Operator(f"op{i}", time=float(rng.uniform(1, 100)), utilization=float(rng.uniform(0.1, 1))) for i in range(n)
+    ]
+    edges = [
+        Edge(f"op{j}", f"op{i}", nbytes=float(rng.uniform(0, 1e7)))
+        for i in range(1, n)
+        for j in sorted({int(x) for x in rng.integers(max(0, i - 12), i, rng.integers(1, 4))})
+    ]
+    return OpGraph(ops, edges, name=f"random-{n}-{seed}")
+
+
+def _cases() -> Iterator[tuple[str, OpGraph, Cluster]]:
+    for n in (1, 2, 3):
+        for name, graph in _graphs().items():
+            yield f"{name} on {n} x a100", graph, Cluster.preset("a100", n)
+
+
+def _is_valid(scheduler: str | Scheduler) -> str:
+    refused = []
+    for case, graph, cluster in _cases():
+        try:
+            plan = schedule(graph, cluster, scheduler)
+            plan.check(cluster)
+            makespan, bound = simulate(plan, cluster).makespan, lower_bound(plan.graph, cluster)
+        except ScheduleError as error:
+            raise ScheduleError(f"{case}: {error}") from error
+        except SchedulerError as error:
+            refused.append(f"{case}: {error}")
+            continue
+        if makespan < bound * (1 - _NEAR):
+            raise ScheduleError(f"{case}: {makespan:g} us simulated, below the bound of {bound:g} us")
+    if len(refused) == sum(1 for _ in _cases()):
+        raise SchedulerError(f"it refuses every graph; {refused[0]}")
+    return f"{len(refused)} graphs refused, {refused[0]}" if refused else ""
+
+
+def _is_the_same(scheduler: str | Scheduler) -> str:
+    for case, graph, cluster in _cases():
+        before = graph.to_dict()
+        try:
+            first, second = (schedule(graph, cluster, scheduler) for _ in range(2))
+        except SchedulerError:
+            continue
+        if first != second:
+            raise ScheduleError(f"{case}: two calls give two schedules; draw random numbers from `rng`, with a seed")
+        if graph.to_dict() != before:
+            raise ScheduleError(f"{case}: the graph is not as it was")
+    return ""
+
+
+def _import_path(scheduler: str | Scheduler) -> str | None:
+    """Return what another process finds a scheduler by, None if nothing does."""
+    if isinstance(scheduler, str):
+        return scheduler
+    module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
+    return None if module in (None, "__main__") or "<" in name else f"{module}:{name}"
+
+
+def digest(scheduler: str | Scheduler) -> str:
+    """Return a hash of the schedules of all small graphs; those that are refused count as refused."""
+    found = hashlib.sha256()
+    for _, graph, cluster in _cases():
+        try:
+            text = json.dumps(schedule(graph, cluster, scheduler).to_dict(), sort_keys=True)
+        except SchedulerError:
+            text = "refused"
+        found.update(text.encode())
+    return found.hexdigest()
+
+
+def _ignores_hashes(path: str) -> str:
+    found = set()
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        line = "import sys; from simsched.testing import digest; print(digest(sys.argv[1]))"
+        ran = subprocess.run(
+            [sys.executable, "-c", line, path], env=environment, capture_output=True, text=True, timeout=_LONGEST_S,
+            check=False,
+        )  # fmt: skip
+        if ran.returncode:
+            raise SchedulerError(f"another process fails: {(ran.stderr.strip() or 'without a word').splitlines()[-1]}")
+        found.add(ran.stdout.split()[-1])
+    if len(found) > 1:
+        raise ScheduleError("schedules differ from process to process: sets are iterated over, or `hash` is called")
+    return ""
+
+
+def _refuses(scheduler: str | Scheduler) -> str:
+    def cost(op: Operator, device: Device) -> float:
+        raise CostError(f"{device.name} does not run {op.name!r}")
+
+    try:
+        schedule(_made("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
+    except SimschedError:
+        return ""
+    return "it does not ask for the cost of operators"
+
+
+def _timed(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
+    cluster, times = Cluster.preset("a100", 2), {}
+    for n in sizes:
+        graph, begun = random_graph(n), perf_counter()
+        try:
+            schedule(graph, cluster, scheduler)
+        except SchedulerError:
+            break
+        times[n] = max(perf_counter() - begun, 1e-6)
+    told = ", ".join(f"{n}: {1e3 * seconds:.3g} ms" for n, seconds in times.items())
+    growth = [log(times[b] / times[a]) / log(b / a) for a, b in pairwise(times)]
+    return told + (f"; grows with the power {growth[-1]:.1f} at last" if growth else "")
+
+
+def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
+    """Try what is relied on in a backend: it replays six small schedules and profiles a graph of six operators.
+
+    Parameters
+    ----------
+    backend
+        Such as ``hwbackend.get("cupy")``.
+    clock_us
+        By how many us its clocks may err.
+
+    Returns
+    -------
+    Contract
+        Every repeat has a latency; what ran is the program of the schedule; each launch and copy has one span, none
+        before what it reads is there, those of a stream one after the other; outputs are those of one operator after
+        the other; provenance; files; graphs are realised with kernels; profiles have all operators; and schedules for
+        more devices, or no repeats, are refused with a `BackendError`.
+    """
+    return Contract(f"backend {backend.name}", tuple(_backend_promises(backend, clock_us)))
+
+
+def _backend_promises(backend: Backend, clock: float) -> Iterator[Promise]:
+    graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
+
+    def run() -> str:
+        for plan in plans:
+            found = backend.replay(plan, repeats=_REPEATS, warmup=1)
+            made.append(_Ran(backend, plan, found, clock))
+            well = len(found.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in found.latency)
+            made[-1].require(well, f"{_REPEATS} repeats have latencies {found.latency}")
+        return ""
+
+    yield _tried("every repeat has a latency", run)
+    if len(made) == len(plans):
+        for text, check in _OF_A_RUN.items():
+            yield _tried(text, partial(_all, check, made))
+        yield _tried("a graph is realised with kernels, and the same edges", lambda: _is_realised(backend, graph))
+        yield _tried("a profile has every operator, and schedules in place", lambda: _is_profiled(backend, graph))
+        yield _tried("what it cannot run is refused", lambda: _refuses_runs(backend, plans[0]))
+
+
+def _require(holds: Any, case: str, text: str) -> None:
+    if not holds:
+        raise BackendError(f"{case}: {text}")
+
+
+class _Ran(NamedTuple):
+    """A schedule, how a backend ran it, and by how many us clocks may err."""
+
+    backend: Backend
+    plan: Schedule
+    run: Replay
+    clock: float
+
+    def require(self, holds: Any, text: str) -> None:
+        """Refuse the run unless something holds."""
+        _require(holds, self.plan.scheduler, text)
+
+    def spans(self, kind: int, count: int) -> Any:
+        """Return start and end of each launch or copy."""
+        trace = self.run.trace
+        rows, times = np.flatnonzero(trace.kind == kind), np.zeros((count, 2))
+        times[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
+        return times
+
+
+def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> str:
+    for each in ran:
+        check(each)
+    return ""
+
+
+def diamond() -> OpGraph:
+    """Return two branches of two operators between a source and a sink: of different loads, none with kernels."""
+    times = {"source": (40.0, 0.3), "left": (90.0, 0.9), "right": (60.0, 0.6), "left2": (30.0, 1.0),
+             "right2": (120.0, 0.4), "sink": (20.0, 0.1)}  # fmt: skip
+    edges = (("source", "left"), ("source", "right"), ("left", "left2"), ("right", "right2"), ("left2", "sink"),
+             ("right2", "sink"))  # fmt: skip
+    return OpGraph(
+        [Operator(op, time=time, utilization=load) for op, (time, load) in times.items()],
+        [Edge(src, dst, nbytes=4096.0) for src, dst in edges], "diamond",
+    )  # fmt: skip
+
+
+def schedules_of(backend: Backend) -> tuple[Schedule, ...]:
+    """Return the schedules that `check_backend` replays: two at random of each kind of execution."""
+    return tuple(
+        random_schedule(diamond(), backend.cluster, rng=seed, streams=1 + seed, execution=execution,
+                        name=f"{execution}-{seed}")
+        for execution in EXECUTIONS
+        for seed in (1, 2)
+    )  # fmt: skip
+
+
+def _is_the_program(ran: _Ran) -> None:
+    graph = ran.backend.realise(ran.plan.graph)
+    program = ran.plan.over(graph).lower(ran.backend.cluster)
+    for column in ("thread_ptr", "action", "device", "stream", "argument"):
+        same = np.array_equal(getattr(ran.run.program, column), getattr(program, column))
+        ran.require(same, f"its program has another {column}")
+    ran.require(ran.run.cluster == ran.backend.cluster, "it ran on another cluster")
+
+
+def _has_spans(ran: _Ran) -> None:
+    trace, program = ran.run.trace, ran.run.program
+    counts = {KERNEL: len(program.launch_op), COPY: len(program.copies.op)}
+    for kind, count in counts.items():
+        items = sorted(trace.item[trace.kind == kind].tolist())
+        ran.require(items == list(range(count)), f"{len(items)} spans of {count} launches or copies")
+    ran.require(len(trace) == sum(counts.values()), "there are spans of other things")
+    ran.require((trace.end >= trace.start).all() and (trace.start >= 0).all(), "spans before 0, or backwards")
+
+
+def _keeps_edges(ran: _Ran) -> None:
+    """On its device a producer has to have ended, else its copy, which starts when it has."""
+    program = ran.run.program
+    copies, operators = program.copies, ran.run.trace.operator_times()
+    times, where = ran.spans(COPY, len(copies.op)), np.empty(len(program.graph), np.int64)
+    rows = np.flatnonzero(program.action == LAUNCH)
+    where[program.launch_op[program.argument[rows]]] = program.device[rows]
+    for edge in program.graph.edges:
+        src, dst = program.graph.index[edge.src], program.graph.index[edge.dst]
+        ready = operators[edge.src][1]
+        if where[src] != where[dst]:
+            mine = (copies.op == src) & (copies.device == where[dst])
+            starts = mine.any() and times[mine, 0].min() >= ready - ran.clock
+            ran.require(starts, f"the copy of {edge.src!r} starts before it has ended")
+            ready = times[mine, 1].min()
+        in_time = operators[edge.dst][0] >= ready - ran.clock
+        ran.require(in_time, f"{edge.dst!r} starts before {edge.src!r} is there")
+
+
+def _keeps_streams(ran: _Ran) -> None:
+    program, ends = ran.run.program, dict[tuple[int, int], float]()
+    times = ran.spans(KERNEL, len(program.launch_op))
+    for i in np.flatnonzero(program.action == LAUNCH).tolist():
+        stream = int(program.device[i]), int(program.stream[i])
+        start, end = times[program.argument[i]].tolist()
+        follows = start >= ends.get(stream, 0.0) - ran.clock
+        ran.require(follows, f"a kernel of stream {stream[1]} starts before the one before it has ended")
+        ends[stream] = end
+
+
+def _is_right(ran: _Ran) -> None:
+    found = ran.run.max_relative_error
+    ran.require(found is not None and found <= _OUTPUTS, f"its outputs are off by {found}")
+
+
+def _has_provenance(ran: _Ran) -> None:
+    for key in ("backend", "device", "date", "commit", "python"):
+        ran.require(ran.run.environment.get(key), f"its environment has no {key!r}")
+
+
+def _is_a_file(ran: _Ran) -> None:
+    run, again = ran.run, Replay.from_dict(json.loads(json.dumps(ran.run.to_dict())))
+    same = (again.latency, again.name, again.environment) == (run.latency, run.name, run.environment)
+    ran.require(same and np.allclose(again.trace.end, run.trace.end, atol=_OUTPUTS), "its file reads otherwise")
+
+
+_OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
+    "what ran is the program of the schedule": _is_the_program,
+    "each launch and copy has one span": _has_spans,
+    "nothing starts before what it reads is there": _keeps_edges,
+    "kernels of a stream follow each other": _keeps_streams,
+    "outputs are those of one operator after the other": _is_right,
+    "it says where and when it measured": _has_provenance,
+    "a replay comes back from a file": _is_a_file,
+}
+
+
+def _is_realised(backend: Backend, graph: OpGraph) -> str:
+    made = backend.realise(graph)
+    _require(made.names == graph.names, graph.name, "operators have other names")
+    _require(_ends(made) == _ends(graph), graph.name, "it has other edges")
+    known = all(op.kernels and op.flops + op.nbytes > 0 for op in made.operators)
+    _require(known, graph.name, "an operator has no kernels, or no work")
+    _require(backend.realise(made) == made, graph.name, "what is realised is realised otherwise once more")
+    return ""
+
+
+def _ends(graph: OpGraph) -> list[tuple[str, str]]:
+    return [(edge.src, edge.dst) for edge in graph.edges]
+
+
+def _is_profiled(backend: Backend, graph: OpGraph) -> str:
+    found = backend.profile(graph, in_situ=1, rng=0)
+    _require([op.name for op in found.operators] == list(graph.names), graph.name, "it has other operators")
+    _require(found.cluster == backend.cluster, graph.name, "it is of another cluster")
+    for op in found.operators:
+        _require(op.samples and all(isfinite(us) and us > 0 for us in op.samples), op.name, f"samples {op.samples}")
+    _require(any(run.name.startswith("in-situ/") for run in found.runs), graph.name, "no schedule was run in place")
+    again = Profile.from_dict(json.loads(json.dumps(found.to_dict())))
+    _require(again.operators == found.operators and again.graph == found.graph, graph.name, "its file reads otherwise")
+    return ""
+
+
+def _refuses_runs(backend: Backend, plan: Schedule) -> str:
+    missing = f"gpu{len(backend.cluster)}"
+    one = Schedule(OpGraph([Operator("op", time=50.0, utilization=0.5)]), [Placement("op", missing)])
+    cases: tuple[tuple[str, Schedule, Any, Any], ...] = (
+        (f"a schedule for {missing}", one, 1, 0), ("0 repeats", plan, 0, 0), ("1.5 repeats", plan, 1.5, 0),
+        ("-1 warmups", plan, 1, -1),
+    )  # fmt: skip
+    for case, what, repeats, warmup in cases:
+        try:
+            backend.replay(what, repeats=repeats, warmup=warmup)
+        except BackendError as error:
+            _require("\n" not in str(error), case, "the refusal has more than a line")
+            continue
+        raise BackendError(f"{case}: it is not refused")
+    return ""
