@@ -202,110 +202,81 @@ def test_the_table():
     assert "note: 2 of 2 operators have a time but neither FLOP nor bytes" in slow
 
 
-def test_parameters_of_a_question():
-    """One stream without work: launches and gaps. Two GPUs with a tensor between them: waits, copies and links too."""
-    chain = OpGraph([Operator("a", time=1.0), Operator("b", "relu", time=1.0)], [Edge("a", "b", 1e6)])
-    one = what_if(Schedule(chain, [Placement("a"), Placement("b")]), A100)
-    speeds = ("operators.speed", "operators.op.speed", "operators.relu.speed")
-    before = ("overhead.launch", "overhead.gap")
-    assert numeric_parameters(one) == (*speeds, "overhead", *before, "overhead.launch_latency")
-    assert numeric_parameters(one.overhead(launch=0, launch_latency=0)) == (*speeds, "overhead.gap")
-    captured = ("overhead", "overhead.graph_launch", "overhead.graph_node")
-    assert numeric_parameters(one.execution("graph")) == (*speeds, *captured)
-    assert numeric_parameters(one, per_operator=True)[-2:] == ("operator.a.speed", "operator.b.speed")
-    two = what_if(Schedule(chain, [Placement("a"), Placement("b", "gpu1")]), Cluster.preset("a100", 2))
-    issued = ("launch", "record", "wait", "copy", "hop", "launch_latency")
-    assert numeric_parameters(two) == (
-        *speeds, "device.copy_engines", "link.bandwidth", "link.latency", "overhead",
-        *(f"overhead.{name}" for name in issued),
-    )  # fmt: skip
-    work = OpGraph([Operator("a", flops=1e9), Operator("b", nbytes=1e6, utilization=0.5)])
-    loaded = what_if(Schedule(work, [Placement("a"), Placement("b", stream=1)]), A100)
-    assert numeric_parameters(loaded)[1:4] == ("device.sms", "device.peak", "device.bandwidth")
-    assert numeric_parameters(loaded)[-1] == "interference"
-
-
 def known_of(asked):
-    """What numeric_parameters says but the speed of all operators, in one line."""
-    return " ".join(numeric_parameters(asked)[1:])
+    """What numeric_parameters says but the speed of all operators, in one line; ``o.`` stands for overheads."""
+    return " ".join(numeric_parameters(asked)[1:]).replace("overhead.", "o.")
 
 
-def beside(a, b, stream=1, **options):
-    return Schedule(OpGraph([Operator("a", **a), Operator("b", **b)]), [Placement("a"), Placement("b", stream=stream)],
-                    **options)  # fmt: skip
+def beside(a, b, stream=1):
+    return Schedule(OpGraph([Operator("a", **a), Operator("b", **b)]), [Placement("a"), Placement("b", stream=stream)])
 
 
-def test_parameters_of_kernels():
-    """Limits of the SMs count where kernels run beside each other, what saturates them where there are rates.
-
-    Two of two hardware queues are in use, of three less than 0.8. What is 0, as `interleave` is, is kept. Of equals
-    that are made anew nothing is known but that there is one device, which copies nothing.
-    """
-    grid = {"kernels": (Kernel(108),)}
-    work, late, moves = {"flops": 1e9} | grid, {"time": 3.0} | grid, {"nbytes": 1e6} | grid
-    limits = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
-    shared = f"{limits} device.saturating_warps device.least_sm_share device.block_spread"
-    launches = "overhead overhead.launch overhead.launch_latency"
-    in_order = "overhead overhead.launch overhead.gap overhead.launch_latency"
-    assert known_of(what_if(beside(work, late), A100)) == (f"device.sms device.peak {shared} {launches} interference")
-    assert known_of(what_if(beside(late, late), A100)) == f"device.sms {shared} {launches} interference"
-    halves = shared.replace("device.least", "device.interleave device.least")
-    assert known_of(what_if(beside(late, late), A100.replace_devices(interleave=0.5))) == (
-        f"device.sms {halves} {launches} interference"
-    )
-    assert known_of(what_if(beside(work, late), A100).contention(False)) == (
-        f"device.sms device.peak device.saturating_warps {launches}"
-    )
-    assert known_of(what_if(beside(work, late, 0), A100)) == (
-        f"device.sms device.peak device.saturating_warps {in_order}"
-    )
-    assert known_of(what_if(beside(moves, late, 0), A100)) == (f"device.bandwidth device.saturating_warps {in_order}")
-    assert known_of(what_if(beside(late, late, 0), A100)) == in_order
-    assert known_of(what_if(beside(late, late, 0), A100, True)) == (
-        f"device.sms {shared} overhead overhead.launch overhead.record overhead.wait overhead.hop "
-        "overhead.launch_latency interference"
-    )
-    half = {"time": 3.0, "utilization": 0.5}
-    for queues, known in ((2, "device.connections device.resident_kernels "), (3, "")):
-        cluster = A100.replace_devices(connections=queues, resident_kernels=queues)
-        asked = what_if(beside(half, half), cluster)
-        assert known_of(asked) == f"{known}{launches} interference"
-        assert known_of(asked.contention(False)) == launches
+WORK, MOVES = ({field: 1e9, "kernels": (Kernel(108),)} for field in ("flops", "nbytes"))
+LATE, HALF = {"time": 3.0, "kernels": (Kernel(108),)}, {"time": 3.0, "utilization": 0.5}
+LIMITS = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
+SHARED = f"{LIMITS} device.saturating_warps device.least_sm_share device.block_spread"
+START, IN_ORDER = "overhead o.launch o.launch_latency", "overhead o.launch o.gap o.launch_latency"
+ISSUED = "o.launch o.record o.wait o.copy o.hop o.launch_latency"
+LINKS = "link.bandwidth link.latency"
+A100S = Cluster.preset("a100", 2)
+EXACT = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", transfer=3.0)])
+HERE, THERE = (Schedule(EXACT, [Placement("a"), Placement("b", device)]) for device in ("gpu0", "gpu1"))
+JOIN = OpGraph([Operator(name, time=10.0) for name in "abc"], [Edge("a", "c"), Edge("b", "c")])
+ROW = [Placement(name) for name in "abc"]
+ASIDE = Placement("b", stream=1, group=1)
 
 
-def test_parameters_of_copies():
-    """Exact times take no notice of links; what the plan does not copy yet, a plan made anew might."""
-    two = Cluster.preset("a100", 2)
-    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", transfer=3.0)])
-    here, there = (Schedule(graph, [Placement("a"), Placement("b", device)]) for device in ("gpu0", "gpu1"))
-    issued = " ".join(f"overhead.{name}" for name in ("launch", "record", "wait", "copy", "hop", "launch_latency"))
-    links = "link.bandwidth link.latency"
-    assert known_of(what_if(there, two)) == f"overhead {issued}"
-    assert known_of(what_if(here, two)) == "overhead overhead.launch overhead.gap overhead.launch_latency"
-    assert known_of(what_if(here, two, True, scheduler="sequential")) == (
-        f"device.copy_engines {links} overhead {issued.replace('hop', 'gap overhead.hop')}"
-    )
-    moved = Schedule(OpGraph(graph.operators, [Edge("a", "b", 1e6)]), there.placements)
-    assert known_of(what_if(moved, two.replace_devices(copy_rate=3e5))) == (
-        f"device.copy_engines device.copy_rate {links} overhead {issued}"
-    )
-    first, second = two.devices
-    uneven = replace(two, devices=(replace(first, launch=0.0), second))
-    assert known_of(what_if(here, uneven)) == "overhead overhead.launch overhead.gap overhead.launch_latency"
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [
+        # limits of the SMs count where kernels run beside each other, what saturates them where there are rates
+        (what_if(beside(WORK, LATE), A100), f"device.sms device.peak {SHARED} {START} interference"),
+        (what_if(beside(LATE, LATE), A100), f"device.sms {SHARED} {START} interference"),
+        (what_if(beside(LATE, LATE), A100.replace_devices(interleave=0.5)),  # what is 0 is kept
+         f"device.sms {SHARED} {START} interference".replace("device.least", "device.interleave device.least")),
+        (what_if(beside(WORK, LATE), A100).contention(False),
+         f"device.sms device.peak device.saturating_warps {START}"),
+        (what_if(beside(WORK, LATE, 0), A100), f"device.sms device.peak device.saturating_warps {IN_ORDER}"),
+        (what_if(beside(MOVES, LATE, 0), A100), f"device.bandwidth device.saturating_warps {IN_ORDER}"),
+        (what_if(beside(LATE, LATE, 0), A100), IN_ORDER),
+        # of a plan made anew nothing is known but that there is one device, which copies nothing
+        (what_if(beside(LATE, LATE, 0), A100, True),
+         f"device.sms {SHARED} overhead o.launch o.record o.wait o.hop o.launch_latency interference"),
+        # two of two hardware queues are in use, of three less than 0.8
+        (what_if(beside(HALF, HALF), A100.replace_devices(connections=2, resident_kernels=2)),
+         f"device.connections device.resident_kernels {START} interference"),
+        (what_if(beside(HALF, HALF), A100.replace_devices(connections=3, resident_kernels=3)), f"{START} interference"),
+        (what_if(beside(HALF, HALF), A100.replace_devices(connections=2)).contention(False), START),
+        # launches that cost nothing do not count; nor what a captured graph does without
+        (what_if(HERE, A100).overhead(launch=0, launch_latency=0), "o.gap"),
+        (what_if(HERE, A100).execution("graph"), "overhead o.graph_launch o.graph_node"),
+        # exact times take no notice of links; what the plan does not copy yet, a plan made anew might
+        (what_if(THERE, A100S), f"overhead {ISSUED}"),
+        (what_if(HERE, A100S), IN_ORDER),
+        (what_if(HERE, A100S, True, scheduler="sequential"),
+         f"device.copy_engines {LINKS} overhead {ISSUED.replace('o.hop', 'o.gap o.hop')}"),
+        (what_if(Schedule(OpGraph(EXACT.operators, [Edge("a", "b", 1e6)]), THERE.placements),
+                 A100S.replace_devices(copy_rate=3e5)),
+         f"device.copy_engines device.copy_rate {LINKS} overhead {ISSUED}"),
+        (what_if(HERE, replace(A100S, devices=(replace(A100S.devices[0], launch=0.0), A100S.devices[1]))), IN_ORDER),
+        # behind both c needs nothing, from another stream an event, in another stage a barrier
+        (what_if(Schedule(JOIN, ROW, "stages"), A100), IN_ORDER),
+        (what_if(Schedule(JOIN, [ROW[0], ASIDE, ROW[2]]), A100),
+         "overhead o.launch o.record o.wait o.gap o.hop o.launch_latency"),
+        (what_if(Schedule(JOIN, [ROW[0], ASIDE, Placement("c", stage=1)], "stages"), A100),
+         "overhead o.launch o.barrier o.gap o.launch_latency"),
+    ],
+)  # fmt: skip
+def test_parameters_of_a_question(asked, known):
+    """Those that could matter, and no others."""
+    assert known_of(asked) == known
 
 
-def test_parameters_of_joins():
-    """c reads from a and b: behind both it needs nothing, from another stream an event, in another stage a barrier."""
-    a, b, c = (Operator(name, time=10.0) for name in "abc")
-    graph = OpGraph([a, b, c], [Edge("a", "c"), Edge("b", "c")])
-    before, behind = "overhead overhead.launch", "overhead.gap"
-    row, there = [Placement(name) for name in "abc"], Placement("b", stream=1, group=1)
-    for rows, execution, issued in (
-        (row, "stages", f"{before} {behind}"),
-        ([row[0], there, row[2]], "events", f"{before} overhead.record overhead.wait {behind} overhead.hop"),
-        ([row[0], there, Placement("c", stage=1)], "stages", f"{before} overhead.barrier {behind}"),
-    ):
-        assert known_of(what_if(Schedule(graph, rows, execution), A100)) == f"{issued} overhead.launch_latency"
+def test_parameters_of_operators():
+    graph = OpGraph([Operator("a", time=1.0), Operator("b", "relu", time=1.0)], [Edge("a", "b", 1e6)])
+    asked = what_if(Schedule(graph, [Placement("a"), Placement("b")]), A100)
+    assert numeric_parameters(asked)[:3] == ("operators.speed", "operators.op.speed", "operators.relu.speed")
+    assert numeric_parameters(asked, per_operator=True)[-2:] == ("operator.a.speed", "operator.b.speed")
 
 
 def test_values_of_parameters():
