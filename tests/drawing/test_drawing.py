@@ -18,7 +18,7 @@ import simsched as ss
 from simsched.base.errors import FileError, GraphError
 from simsched.show.drawing import to_dot, to_svg
 from simsched.show.drawing.picture import LARGEST
-from simsched.show.looks import PALETTE, ink, luminance, paint, tinted
+from simsched.show.looks import PALETTE
 from simsched.show.svg import printable, shortened, text_width
 from workloads import random_layered
 
@@ -225,6 +225,14 @@ def test_boxes_and_edges_of_larger_graphs(n, n_edges, seed, staged):
     check_geometry(graph, to_svg(ss.Schedule(graph, rows, execution="stages") if staged else graph))
 
 
+def test_parallel_edges_are_drawn_once():
+    """However large what they carry."""
+    for nbytes, said in ((1024.0, "3.0 KiB"), (1e300, "")):
+        text = to_svg(ss.OpGraph([op("a", time=1e300), op("b")], [ss.Edge("a", "b", nbytes * k) for k in (1, 2)]))
+        assert len(routes(text)) == 1
+        assert any(each.startswith(f"a → b\n{said}") and each.endswith(" in 2 tensors") for each in titles(text))
+
+
 def test_a_chain_is_straight():
     text = to_svg(graph_of("ab", "bc", "cd"))
     assert len({x for points in routes(text) for x, _ in points}) == 1
@@ -243,25 +251,6 @@ def test_operators_without_edges_make_a_rectangle():
     assert len({y for (_, y, _, _), _, _ in boxes(text)}) == 3
 
 
-def test_parallel_edges_are_drawn_once():
-    graph = ss.OpGraph([op("a"), op("b")], [ss.Edge("a", "b", nbytes=1024), ss.Edge("a", "b", nbytes=2048)])
-    assert "a → b\n3.0 KiB in 2 tensors" in titles(to_svg(graph))
-    assert len(routes(to_svg(graph))) == 1
-
-
-def test_extreme_numbers():
-    graph = ss.OpGraph(
-        [op("a", time=1e300, flops=1e300, weight_nbytes=1e300), op("b", time=0.0, output_shape=(2**50,) * 4)],
-        [ss.Edge("a", "b", nbytes=1e300)],
-    )
-    assert len(titles(to_svg(graph))) == 4
-
-
-def test_thousands_of_operators():
-    """2,000 operators and 4,000 edges: what grows faster than their number would take minutes."""
-    assert len(routes(to_svg(random_layered(2000, 50, n_edges=4000, rng=0)))) == 4000
-
-
 def test_what_is_not_drawn():
     """From each of the first 100 of a chain of 2,000 an edge to the last: some 195,000 rows."""
     n = 2000
@@ -269,6 +258,7 @@ def test_what_is_not_drawn():
     dst = np.concatenate([np.arange(1, n), np.full(100, n - 1)])
     with pytest.raises(GraphError, match=r"^graph: too many long edges to be drawn"):
         to_svg(ss.OpGraph.from_columns([f"v{i}" for i in range(n)], src, dst))
+    assert len(routes(to_svg(random_layered(n, 50, n_edges=2 * n, rng=0)))) == 2 * n
     graph = random_layered(LARGEST + 1, 50, rng=0)
     for draw in (to_svg, to_dot):
         with pytest.raises(GraphError, match=r"^graph 'layered-10001' has 10001 operators: pictures are drawn of up"):
@@ -306,13 +296,6 @@ def test_same_bytes_whatever_the_hash_seed():
     ]  # fmt: skip
     assert len(found[0]) == 65
     assert found[0] == found[1]
-
-
-def test_ink_has_contrast():
-    """At least 4.5 to 1 on every fill, as WCAG 2 asks for."""
-    for fill in [paint(7), *(tinted(hue, tint) for hue in range(7) for tint in range(4))]:
-        light, dark = sorted([luminance(fill), luminance(ink(fill))], reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 @given(text=st.text(), width=st.floats(20, 300))

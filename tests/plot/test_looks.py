@@ -48,11 +48,6 @@ def test_colours_differ_for_all(seen):
         assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.06 * scale
 
 
-@pytest.mark.parametrize(("colour", "light"), [("#000000", 0.0), ("#FFFFFF", 1.0), ("#00FF00", 0.7152)])
-def test_luminance(colour, light):
-    assert luminance(colour) == pytest.approx(light)
-
-
 @pytest.mark.parametrize("ground", ["#ffffff", "#1b1f26"])
 def test_lines_are_seen_on_paper_and_in_the_dark(ground):
     """A contrast of 2 at least; marks and kinds of lines differ, too."""

@@ -96,25 +96,21 @@ def test_in_python():
     study = Study("x", ["lios"], {"kind": "layered"}, [{"gpu": "a40"}, {"gpu": "h100"}], seeds=(2, 5))
     assert study.instances == (2, 5)
     assert study.cluster[1] == {"gpu": "h100", "gpus": 1}
-    assert study != Study("x", ["lios"], {"kind": "layered"}, [{"gpu": "h100"}, {"gpu": "a40"}], seeds=(2, 5))
     assert study != "x"
 
 
-def test_order_is_part_of_a_study():
-    """n_ops before n_layers numbers rows otherwise than n_layers before n_ops."""
-    one = Study("x", ["lios"], {"kind": "layered", "n_ops": [1, 2], "n_layers": [3, 4]}, {"gpu": "a40"})
-    other = Study("x", ["lios"], {"kind": "layered", "n_layers": [3, 4], "n_ops": [1, 2]}, {"gpu": "a40"})
-    assert one != other
-    assert one.difference(other) == "workload"
-
-
-def test_no_row_depends_on_figures_and_time_limits():
-    plain = Study("x", ["lios"], {"kind": "layered"}, {"gpu": "a40"})
-    more = Study(
-        "x", ["lios"], {"kind": "layered"}, {"gpu": "a40"}, execution={"time_limit": 5}, figure={"kind": "box"}
+def test_what_rows_depend_on():
+    """The order of fields, by which they are numbered; no figures nor time limits."""
+    one, other, more = (
+        Study("x", ["lios"], {"kind": "layered", **sizes}, {"gpu": "a40"}, **free)
+        for sizes, free in (
+            ({"n_ops": [1, 2], "n_layers": [3, 4]}, {}),
+            ({"n_layers": [3, 4], "n_ops": [1, 2]}, {}),
+            ({"n_ops": [1, 2], "n_layers": [3, 4]}, {"execution": {"time_limit": 5}, "figure": {"kind": "box"}}),
+        )
     )
-    assert plain != more
-    assert plain.difference(more) is None
+    assert one not in (other, more)
+    assert (one.difference(other), one.difference(more)) == ("workload", None)
 
 
 @pytest.mark.parametrize(
@@ -122,18 +118,13 @@ def test_no_row_depends_on_figures_and_time_limits():
     [
         ("seeds = 10", "seads = 10", "unknown field 'seads'; known are: name, schedulers, seeds, seed, workload, "),
         ("seeds = 10", "seeds = 0", "'seeds' must be how many instances, at least 1, or a list of different whole"),
-        ("seeds = 10", "seeds = []", "'seeds' must be how many instances"),
         ("seeds = 10", "seeds = [1, 1]", "'seeds' must be how many instances"),
-        ("seeds = 10", "seeds = true", "'seeds' must be how many instances"),
         ("seeds = 10", "seed = -1", "'seed' must be a whole number of at least 0, not -1"),
         ('name = "example"', "", "'name' is missing; a study has at least name, schedulers, workload, cluster"),
-        ('name = "example"', "name = 3", "'name' must be a text that is not empty, not 3"),
         ('"lios", ', '"lois", ', "unknown scheduler 'lois'; closest of 20 known: lios, "),
-        ('"lios", ', "3, ", "a scheduler is a name, or a table"),
         ('"lios", ', '"lios", "lios", ', "scheduler 'lios' stands twice; remove one, or give it a 'label' of its own"),
         ('"lios", ', "{w = 2}, ", "a table in 'schedulers' has no 'scheduler', which names it"),
         ('"lios", ', '{scheduler = "hios-lp", v = 2}, ', "'hios-lp' has no option 'v'; known are: .*w, "),
-        ('"lios", ', '{scheduler = "hios-lp", w = []}, ', "'w' of scheduler 'hios-lp' is an empty list; give at least"),
         ('"lios", ', '{scheduler = "lios", label = ""}, ', "the 'label' of scheduler 'lios' must be a text, not ''"),
         ('["sequential", "lios", "inter-lp"]', "[]", "'schedulers' is an empty list; give at least one, such as"),
         ('["sequential", "lios", "inter-lp"]', '"lios"', "'schedulers' must be a list of names or tables, not 'lios'"),
@@ -148,14 +139,11 @@ def test_no_row_depends_on_figures_and_time_limits():
         ('name = "example"', f"name = 0x{'f' * 5000}", "a number in it has thousands of digits"),
         ('name = "example"', f"name = {'1' * 5000}", "not valid TOML: Exceeds the limit"),
         ("seeds = 10", "seeds = 83334", "it has more than 1,000,000 rows; sweep fewer values, or make several of it"),
-        ("seeds = 10", f"seeds = {10**12}", "it has more than 1,000,000 rows"),
         ("n_ops = [100, 200]", "n_ops = nan", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
-        ("n_ops = [100, 200]", "n_ops = 1979-05-27", "'n_ops' of \\[workload\\] must be a text, a finite number,"),
         ('kind = "layered"', "", "\\[workload\\] has no 'kind'; give a random family, a network or a file"),
         ('kind = "layered"', "kind = 3", "'kind' of \\[workload\\] must be a text such as \"layered\", not 3"),
         ('gpu = "a40"', 'gpu = "a41"', "unknown gpu 'a41'; known are: k80, "),
         ('gpu = "a40"', 'gpu = "a40"\nlink = "rope"', "unknown link 'rope'; known are: "),
-        ('gpu = "a40"', "", "\\[cluster\\] needs either 'gpu', a preset, or 'file'"),
         ('gpu = "a40"', 'gpu = "a40"\nfile = "c.json"', "\\[cluster\\] needs either 'gpu', a preset, or 'file'"),
         ('gpu = "a40"', 'file = "c.json"', "'gpus' of \\[cluster\\] is part of a preset, but 'file' is given"),
         ("gpus = [2, 4]", "gpus = [2, 0]", "'gpus' of \\[cluster\\] must be a whole number of at least 1, not 0"),
@@ -165,18 +153,15 @@ def test_no_row_depends_on_figures_and_time_limits():
         ("[cluster]", "[simulation]\nx = 1\n[cluster]", "unknown field 'x' of \\[simulation\\]; known are: engine, "),
         ("[cluster]", "[simulation]\nengine = 'fast'\n[cluster]", "'engine' of .* must be one of: compiled, reference"),
         ("[cluster]", "[simulation]\nsamples = 5\n[cluster]", "has 'samples' but no 'jitter', so all would be alike"),
-        ("[cluster]", "[simulation]\njitter = -1\n[cluster]", "'jitter' of .* must be a number of at least 0"),
         ("[cluster]", "[execution]\ntime_limit = 0\n[cluster]", "'time_limit' of .* must be seconds, more than 0"),
         (
             "[cluster]",
             "[execution]\ntime_limit = 1e8\n[cluster]",
             "more than 0 and at most 10,000,000, not 100000000.0",
         ),
-        ("[cluster]", "[execution]\nworkers = 2\n[cluster]", "unknown field 'workers' of .* known are: time_limit"),
         ("[cluster]", "[cluster", "not valid TOML: .*line 10"),
         (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = 3\ncluster = []", "'workload' must be a table, "),
         (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = []\ncluster = []", "there is no \\[workload\\]; give"),
-        (MINIMAL, "name = 'x'\nschedulers = ['lios']", "\\[workload\\] is missing; a study has at least"),
     ],
 )
 def test_what_is_refused(tmp_path, old, new, message):

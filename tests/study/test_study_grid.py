@@ -1,7 +1,6 @@
 """The rows of a study: their order, seeds, and how shards share them."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
@@ -31,6 +30,7 @@ def test_order_of_rows():
     points = [tuple(row.workload.values()) for row in rows[::48]]
     assert points == [("fork", 1, 5.0), ("fork", 1, 6.0), ("fork", 2, 5.0), ("fork", 2, 6.0), ("other",)]
     assert len({row.unit for row in rows}) == 10
+    assert [row.known for row in rows_of(study(), {1: "k"})] == [None, "k"]
 
 
 def test_columns_of_a_row():
@@ -76,8 +76,3 @@ def test_shards_share_the_rows(seeds, n):
         assert sum(map(len, of_unit)) == 2 * seeds
     else:
         assert max(map(len, shards)) - min(map(len, shards)) <= 1
-
-
-@pytest.mark.parametrize("known", [{}, {1: "k"}])
-def test_rows_carry_what_is_known_of_them(known):
-    assert [row.known for row in rows_of(study(), known)] == [None, known.get(1)]
