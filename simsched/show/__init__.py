@@ -3,17 +3,9 @@
 from simsched.base.shown import VIEWS
 
 _RESULTS = (
-    "robustness",
-    "sweep",
-    "sensitivity",
-    "breakeven",
-    "explanation",
-    "throughput",
-    "accuracy",
-    "whatif",
-    "answer",
+    "robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy", "whatif", "answer",
     "advice",
-)
+)  # fmt: skip
 VIEWS.add(
     {
         "html": "simsched.show.notebook:html",

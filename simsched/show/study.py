@@ -232,13 +232,8 @@ def _parts(
                                   "reference": 1.0 if y in RATIOS and not figure.scale else None}  # fmt: skip
         if figure.kind == "heatmap":
             across = Axis("" if by == "scheduler" else words(by))
-            common |= {
-                "kind": "map",
-                "x": Axis(xlabel),
-                "y": across,
-                "label": ylabel,
-                "limits": (min(means), max(means)),
-            }
+            common |= {"kind": "map", "x": Axis(xlabel), "y": across, "label": ylabel,
+                       "limits": (min(means), max(means))}  # fmt: skip
         else:
             logx, logy = (timed or (log if line else bool(log)) for log in (figure.logx, figure.logy))
             common |= {"kind": "line" if line else figure.kind, "x": Axis(xlabel, logx), "y": Axis(ylabel, logy),

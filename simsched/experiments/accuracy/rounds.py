@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -113,7 +113,7 @@ def validate(
     fitted = [digest(run.program) for run in profile.runs]
     found: list[Round] = []
     for number in range(1, rounds + 1):
-        this = _Turn(number, backend, calibration, measurements, repeats, warmup, tell)
+        this = _Turn(number, backend, calibration, measurements, (repeats, warmup), tell)
         rows = this.run(graph, asked, _random_schedules(graph, backend, random_held_out, seeds[number]), fitted)
         found.append(rows)
         learned = [
@@ -149,28 +149,19 @@ def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:
     return OpGraph(operators, scheduled.edges, scheduled.name)
 
 
+@dataclass
 class _Turn:
     """One round: schedules made, predicted and measured."""
 
-    def __init__(
-        self,
-        number: int,
-        backend: Backend,
-        calibration: Calibration,
-        measurements: Measurements,
-        repeats: int,
-        warmup: int,
-        tell: Progress,
-    ) -> None:
-        self.number = number
-        self.backend = backend
-        self.calibration = calibration
-        self.traces: dict[str, tuple[Trace, Replay]] = {}
-        self.files: dict[str, str] = {}
-        self._measurements = measurements
-        self._counts = repeats, warmup
-        self._tell = tell
-        self._replays: dict[str, Replay] = {}
+    number: int
+    backend: Backend
+    calibration: Calibration
+    measurements: Measurements
+    counts: tuple[int, int]  # repeats, warmup
+    tell: Progress
+    traces: dict[str, tuple[Trace, Replay]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    replays: dict[str, Replay] = field(default_factory=dict)  # by digest of the program
 
     def run(
         self,
@@ -182,14 +173,14 @@ class _Turn:
         """Return the round; `fitted` are digests of programs that a fit has seen."""
 
         def scheduling(name: str, doing: str) -> None:
-            self._tell(f"round {self.number}, scheduler {name}", doing or "scheduling")
+            self.tell(f"round {self.number}, scheduler {name}", doing or "scheduling")
 
         made = compare(graph, self.calibration, schedulers, progress=scheduling)
         reasons = {row.scheduler: row.reason for row in made.rows}
         plans: dict[str, Schedule | None] = {name: made.plans.get(name) for name in reasons}
         rows, refused = [], None
         for name, plan in [*plans.items(), *at_random.items()]:
-            self._tell(f"round {self.number}, {name}", "")
+            self.tell(f"round {self.number}, {name}", "")
             if plan is None:
                 rows.append(Outcome(name, reason=reasons[name]))
                 continue
@@ -208,23 +199,18 @@ class _Turn:
         program = prepared(self.backend, plan.over(_as_given(plan.graph, graph)))
         trace = evaluate(program, self.calibration).trace
         key = digest(program)
-        if key not in self._replays:
-            self._replays[key] = self._measurements.replay(program, *self._counts, self.number)
-        replay = self._replays[key]
+        if key not in self.replays:
+            self.replays[key] = self.measurements.replay(program, *self.counts, self.number)
+        replay = self.replays[key]
         self.traces[name] = trace, replay
-        self.files[name] = self._measurements.name_of(program, *self._counts, self.number)
+        self.files[name] = self.measurements.name_of(program, *self.counts, self.number)
         summary = replay.summary
         return Outcome(
-            name,
-            predicted_us=trace.makespan,
-            measured_us=summary.median,
-            measured_p10_us=summary.p10,
-            measured_p90_us=summary.p90,
-            no_contention_us=self._without_contention(program),
-            uncalibrated_us=evaluate(program, self.backend.cluster).trace.makespan,
-            held_out=key not in fitted,
+            name, predicted_us=trace.makespan, measured_us=summary.median, measured_p10_us=summary.p10,
+            measured_p90_us=summary.p90, no_contention_us=self._without_contention(program),
+            uncalibrated_us=evaluate(program, self.backend.cluster).trace.makespan, held_out=key not in fitted,
             max_relative_error=replay.max_relative_error,
-        )
+        )  # fmt: skip
 
     def _without_contention(self, program: Program) -> float:
         calibration = self.calibration

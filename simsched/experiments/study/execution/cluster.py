@@ -16,7 +16,7 @@ from simsched.experiments.study.execution.batch import (
     is_lost,
     outcome_in,
     packed,
-)
+)  # fmt: skip
 from simsched.experiments.study.execution.limits import allow_exit
 from simsched.experiments.study.execution.processes import end_with_parent, start_forkserver, start_method
 

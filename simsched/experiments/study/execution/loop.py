@@ -2,10 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
+from simsched.base.errors import StudyError
 from simsched.base.signals import interrupt_later
 from simsched.experiments.study.execution.batch import Batch, Function, Pool, Rows, WorkerDiedError
 
@@ -91,7 +93,8 @@ class Batches:
                     raise errors[0]
         except BaseException:
             try:
-                self._receive(0.0)
+                with suppress(StudyError):
+                    self._receive(0.0)
                 self._flush()
             finally:
                 self.pool.stop()
