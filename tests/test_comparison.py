@@ -317,11 +317,6 @@ def test_jitter_is_in_the_samples_alone():
     assert (plain.samples, plain.sampling) == ({}, None)
 
 
-def test_samples_without_jitter_in_them():
-    row = compare(fork(), FREE, ["lios"], jitter=0.0, rng=1, samples=3).rows[0]
-    assert (row.makespan_us, row.p50_us, row.p99_us) == (30.0, 30.0, 30.0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -51,10 +51,6 @@ def test_csv_reads_back(results):
     assert "wall.row_s" in results.to_csv(deterministic=False).splitlines()[0]
 
 
-def test_csv_does_not_depend_on_the_run(results, tmp_path):
-    assert run_study(STUDY, tmp_path, load=fork, executor="serial", shard=(1, 1)).to_csv() == results.to_csv()
-
-
 def test_parquet_of_columns_of_several_kinds():
     """Whole numbers among floats are floats; numbers among texts are texts; too large ones are floats."""
     pq = pytest.importorskip("pyarrow.parquet")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import simsched as ss
-import workloads
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.whatif.breakeven import breakeven
 
@@ -89,18 +88,6 @@ def test_schedulers_schedule_anew():
     assert found.crossings == ()
     named = breakeven("link.bandwidth", "sequential", "heft", TWO, graph=FORK)
     assert named.b_us.tolist() == found.b_us.tolist()
-
-
-def test_launches_end_the_use_of_streams_on_squeezenet():
-    """Launches that cost a few times as much are what bounds both plans: the one with events in it loses."""
-    cluster, graph = ss.Cluster.preset("a100"), workloads.load("squeezenet")
-    plans = {name: ss.schedule(graph, cluster, name) for name in ("lios", "sequential")}
-    (crossing,) = breakeven("overhead.launch", *plans.values(), cluster, low=1.0, high=16.0).crossings
-    assert (crossing.better_below, crossing.better_above) == ("lios", "sequential")
-    assert 4.0 < crossing.value < 40.0
-    for value, better in ((crossing.value * 0.99, "lios"), (crossing.value * 1.01, "sequential")):
-        us = {name: ss.simulate(plan, cluster.replace_devices(launch=value)).makespan for name, plan in plans.items()}
-        assert min(us, key=us.get) == better
 
 
 def test_what_cannot_be_asked():

@@ -201,7 +201,3 @@ def test_kernels_that_hold_each_other_up():
     assert "Of that 62% is kernels held up by others that run beside them, 38% is kernels computing." in text
     assert "75% of the issue slots are in use" in text
     assert "It is bound by the device: kernels side by side want more than there is." in text
-    two = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.9) for name in "ab"])  # 10 us and 8 us held up
-    text = str(explain(ss.Schedule(two, [ss.Placement("a"), ss.Placement("b", stream=1)]), BARE))
-    assert "Of that 56% is kernels computing, 44% is kernels held up" in text
-    assert "It is bound by the device: kernels side by side want more than there is." in text

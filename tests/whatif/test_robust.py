@@ -32,28 +32,6 @@ def test_draws_are_paired():
     assert found.best(50).p50_us == min(row.p50_us for row in found.rows)
 
 
-def test_the_best_depends_on_the_percentile():
-    """A steady 25 us beats 20 us that vary by 40 % at the 95th percentile, not at the median.
-
-    Log-normal of mean 20 us: the median is 20 / sqrt(1.16) = 18.6 us, the 95th percentile 35 us, less than 25 us in
-    four draws of five.
-    """
-    graphs = [ss.OpGraph([ss.Operator("a", time=a), ss.Operator("s", time=s)]) for a, s in ((20.0, 0.0), (0.0, 25.0))]
-    plans = {
-        name: ss.Schedule(graph, [ss.Placement("a"), ss.Placement("s")])
-        for name, graph in zip(("varies", "slow"), graphs, strict=True)
-    }
-    found = robust(plans, CLUSTER, jitter={"a": 0.4}, samples=500, rng=0)
-    assert (found.best(50).name, found.best().name) == ("varies", "slow")
-    varies, slow = found.rows
-    assert (slow.p50_us, slow.p95_us, slow.mean_us, slow.std_us) == (25.0, 25.0, 25.0, 0.0)
-    assert varies.p50_us == pytest.approx(18.6, rel=0.1)
-    assert 0.7 < varies.wins < 0.9
-    steady = robust(plans, CLUSTER, jitter={"a": 0.0}, samples=5, rng=0).rows
-    assert [row.std_us for row in steady] == [0, 0]
-    assert [row.wins for row in steady] == [1, 0]
-
-
 def test_the_best_is_by_the_95th_percentile():
     """Of 101 draws percentile p is draw p in order: x has the lesser one at 94 and at 96, y at 95 and of all draws."""
     samples = {"x": (2.0, *[3.0] * 94, 6.0, *[9.0] * 5), "y": (1.0, *[4.0] * 94, 5.0, *[10.0] * 5)}
@@ -66,7 +44,7 @@ def test_the_best_is_by_the_95th_percentile():
 
 def test_equal_plans_are_won_by_the_first_and_named_apart():
     plans = [ss.schedule(GRAPH, CLUSTER, "sequential") for _ in range(3)]
-    found = robust(plans, CLUSTER, jitter=0.1, samples=20, rng=0, workers=2)
+    found = robust(plans, CLUSTER, jitter={"a": 0.1}, samples=20, rng=0, workers=2)
     assert [row.name for row in found.rows] == ["sequential", "sequential (2)", "sequential (3)"]
     assert [row.wins for row in found.rows] == [1, 0, 0]
 
