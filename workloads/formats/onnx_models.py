@@ -128,7 +128,7 @@ def from_onnx(
     operator that is not supported (of another domain, a function of the model, control flow, or one without a rule)
     keeps its bytes, as far as its tensors' shapes are known, and counts no FLOP; one warning counts these.
 
-    O(V + E); inference runs once for each operator type, attributes and shapes that occur.
+    O(V + E); each node is inferred once.
 
     References
     ----------
