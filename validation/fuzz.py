@@ -1,120 +1,503 @@
-"""Spoiled documents for every parser: nothing may come out but what was read, or a `SimschedError` of one line.
+"""Fuzzing of every reader and of the command line: any input gives an answer, or an error of one line.
 
     python -m validation.fuzz --seconds 3600 --seed 1 --log validation/fuzz.json
 
-Valid documents are spoiled by Hypothesis in their bytes, tokens and structure (`fuzz_mutations`), and read in a
-process of its own with little memory and time. What was accepted must hold up: a graph has an order, a round trip
-through our own format changes nothing, a schedule is checked, and what can be written in its format can be read again.
-The status is 1 if anything failed; the log has the smallest document that does it, in base64.
+Documents are drawn from the schemas of our own formats, or are valid ones (`tests/documents.py`, ``validation/seeds``)
+spoiled in their JSON nodes and their bytes. Command lines are made of every command and option that there is, and their
+words are spoiled like nodes; one of the files that they read may be spoiled, too. Each reader has a process of its own,
+with little memory and time. What is accepted must survive being written and read again. The status is 1 if anything
+failed; the log has the smallest document that does it, in base64.
 """
 
 import argparse
 import base64
+import faulthandler
+import json
 import multiprocessing
 import os
-import platform
+import re
+import resource
+import shutil
+import signal
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+from importlib import import_module
+from inspect import signature
+from io import StringIO
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from time import perf_counter
+from typing import Any, Final, NamedTuple, NoReturn
+from zlib import crc32
 
-from simsched.base.io import dump_json, read_json, write_file
-from validation.fuzz_parsers import PARSERS, Parser
-from validation.fuzz_slice import SECONDS, Failure, Tally, limit_memory, run, warm_up
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
 
-_SLICE: Final = 60.0  # seconds of a parser before the next one's turn
-_SHRINKING: Final = 600.0  # seconds more before a process is taken for hung
+import simsched as ss
+from hwbackend.recorded_backend import RecordedBackend
+from simsched.base.errors import SimschedError
+from simsched.base.io import dump_json, parse_json
+from simsched.calibration import read_target
+from simsched.cli.run import run as run_command
+from simsched.experiments.accuracy.accuracy import Accuracy
+from simsched.experiments.documents import DOCUMENTS, schema
+from simsched.experiments.study import Results, Study
+from simsched.model.program import Program
+from simsched.schedulers import SCHEDULERS
+from validation.evidence import FOLDER, TESTS, keep
+from validation.spoiling import Seeds, spoilt, spoilt_nodes, values
+from workloads import WORKLOADS, check_kind, from_spec, load_kind
+from workloads.formats import FORMATS, format_of, read, read_graph, write
+from workloads.models.randwire import read_wirings
+
+BATCH: Final = 250
+"""Examples between two looks at the clock."""
+_LONGEST: Final = 500  # characters of an error
 
 
-def fuzz_in_process(
-    parser: Parser, name: str, seed: int, seconds: float, first_batch: int = 0, known: tuple[str, ...] = ()
-) -> Tally:
-    """Run a slice in a process of its own, and outlive its end, whatever that is.
+class DefectError(Exception):
+    """What should not have come of an input, and is no exception by itself."""
 
-    Parameters are those of `validation.fuzz_slice.run`. A process that dies or hangs is a failure; its document is
-    the last one written.
+
+# The command line ---------------------------------------------------------------------------------
+
+_GRAPHS: Final = "simsched.graph.json dot-2.dot stg-1.stg onnx-5.onnx random:layered,n_ops=6,n_layers=3"
+_PLANS: Final = "simsched.schedule.json simsched.program.json"
+_WORDS: Final = {
+    "graph": _GRAPHS, "plan": _PLANS, "trace": "kineto-1.json", "profiles": "simsched.profile.json", "source": _GRAPHS,
+    "sources": f"simsched.comparison.json simsched.whatif.json rows measured {_PLANS}", "file": "study-1.toml",
+    "folder": "rows", "folders": "rows", "resume": "measured new", "target": "t.json t.dot", "gpu": "a100 v100",
+    "link": "pcie3 nvlink3", "cluster": "simsched.cluster.json simsched.calibration.json", "first": "lios",
+    "scheduler": " ".join(SCHEDULERS), "schedulers": "lios sequential,heft", "second": "sequential",
+    "option": "streams=2 window=2", "shape": "x=1,3,8,8", "backend": "synthetic", "backend_option": "gpu=a100 gpus=2",
+    "kind": "gpus formats", "threads": "device one", "transfers": "async blocking", "events": "minimal literal",
+    "form": "png svg", "read_as": "simsched dot", "write_as": "dot simsched", "schema": " ".join(DOCUMENTS), "dask": "none",
+    "shard": "0/1 1/2", "step": "0 all", "host": "a b", "streams": "1", "title": "a", "fuse": "a,b", "remove": "a",
+    "values": "1,2 1:4", "values2": "1,2", "parameter": "link.bandwidth gpus overhead.launch", "parameter2": "gpus",
+    "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2",
+}  # fmt: skip
+"""Right values by the name of an argument or option; those of numbers and of files that are written are below."""
+_OF_TYPES: Final = {"IntRange": "1 2 0", "FloatRange": "0.1 2", "FloatParamType": "0.5 2"}
+_WRITTEN: Final = "t.json t.svg new"
+_CHEAP: Final = {
+    "validate": "--schedulers=sequential --rounds=1 --training=1 --held-out=1 --repeats=2", "replay": "--repeats=2",
+    "run": "--serial", "resume": "--serial",
+}  # fmt: skip  # what would take seconds otherwise
+_NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # what stderr says besides
+
+
+@cache
+def commands() -> list[tuple[tuple[str, ...], list[Any]]]:
+    """Return every command of the application, with its arguments and options as click has them."""
+    from typer.main import get_command
+
+    from simsched.cli.app import application
+
+    def walk(one: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+        inner = getattr(one, "commands", {})
+        for name, each in inner.items():
+            yield from walk(each, (*path, name))
+        if not inner:
+            yield path, one.params
+
+    return list(walk(get_command(application()), ()))
+
+
+def words_of(one: Any) -> st.SearchStrategy[list[str]]:
+    """Return words that give an argument or an option a right value."""
+    names = [name for name in (*one.opts, *one.secondary_opts) if name.startswith("-")]
+    if getattr(one, "is_flag", False):
+        return st.sampled_from(names).map(lambda name: [name])
+    known = (_WORDS.get(one.name) or _OF_TYPES.get(type(one.type).__name__, _WRITTEN)).split()
+    return st.tuples(st.sampled_from(names or [""]), st.sampled_from(known)).map(lambda words: [*filter(None, words)])
+
+
+@st.composite
+def command_lines(draw: st.DrawFn, seeds: Seeds) -> bytes:
+    """Return a command line, and a file that may be spoiled, as JSON."""
+    path, parameters = draw(st.sampled_from(commands()))
+    more = draw(st.lists(st.sampled_from(parameters), max_size=4))
+    given_ = [*(one for one in parameters if one.required), *(one for one in more if not one.required)]
+    words = [*path, *(word for one in given_ for word in draw(words_of(one))), *_CHEAP.get(path[-1], "").split()]
+    for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):
+        found = draw(spoilt_nodes(words, [name for name, _ in seeds]))
+        words = [str(word).replace("\0", "") for word in (found if isinstance(found, list) else [found])]
+    name, content = draw(st.sampled_from(seeds))
+    if draw(st.booleans()):
+        content = draw(spoilt([(name, content)]))
+    return json.dumps({"words": words, "file": name, "content": base64.b64encode(content).decode()}).encode()
+
+
+def command(file: str) -> None:
+    """Run the command line that a file holds in a copy of the corpus.
+
+    Raises
+    ------
+    SimschedError
+        With what it says, if its exit status is 2.
+    DefectError
+        If it did anything but answer or refuse in one line, or touched a file that its words do not name.
     """
+    path, out, err = Path(file), StringIO(), StringIO()
+    example = json.loads(path.read_bytes())
+    words = example["words"]
+    with TemporaryDirectory() as root, redirect_stdout(out), redirect_stderr(err):
+        here = Path(shutil.copytree(path.parent, f"{root}/here"))
+        (here / example["file"]).write_bytes(base64.b64decode(example["content"]))
+        before = _state(root)
+        with chdir(here):
+            status = run_command(words)
+        touched = {name for name, _ in _state(root) ^ before}
+    said = [line for line in err.getvalue().splitlines() if not _NO_ERROR.match(line)]
+    if status not in (0, 2) or len(said) != status // 2:
+        raise DefectError(f"status {status}: {' '.join(said)}")
+    named = [
+        os.path.normpath(here / text)
+        for previous, word in pairwise(["", *words])
+        if words[0] in ("convert", "study") or "-" in (previous[:1], word[:1])
+        for text in (word, word.partition("=")[2], word[2:])
+        if text
+    ]
+    for name in touched:
+        if not any(name == one or name.startswith(f"{one}/") for one in named):
+            raise DefectError(f"touched a file that is not named: {Path(name).suffix}")
+        if Path(name).name.startswith(".") and not name.endswith(".lock"):
+            raise DefectError("left a temporary file")
+    if status:
+        if touched and words[0] not in ("study", "validate"):
+            raise DefectError("refused, and wrote a file")
+        raise SimschedError(said[0])
+    if "--json" in words and not {"-h", "--help", "--version"} & {*words}:
+        json.loads(out.getvalue())
+
+
+def _state(root: str) -> set[tuple[str, int]]:
+    return {(str(path), path.stat().st_mtime_ns) for path in Path(root).rglob("*") if path.is_file()}
+
+
+# Readers ------------------------------------------------------------------------------------------
+
+
+class Reader(NamedTuple):
+    """What reads documents."""
+
+    calls: tuple[Callable[[str], Any], ...]
+    """Ways to read a path."""
+    seeds: str
+    """Valid documents: a pattern of files of the corpus."""
+    format: str = ""
+    """Format in which what was read is written and read again."""
+    names_file: bool = True
+    """Whether an error must name the file."""
+    schema: str = ""
+    """Name of a schema that documents are drawn from besides."""
+    seconds: float = 20.0
+    """For one example."""
+    memory: int = 512 << 20
+    """Bytes that it may take beyond what its process has at first."""
+
+
+def _in_folder(load: Callable[[str], Any]) -> tuple[Callable[[str], Any]]:
+    return (partial(_load_folder, load),)
+
+
+def _load_folder(load: Callable[[str], Any], path: str) -> Any:
+    return load(str(Path(path).parent))
+
+
+def _recorded(folder: str) -> ss.Cluster:
+    return RecordedBackend(folder=folder).cluster
+
+
+def _graph_of_spec(path: str) -> ss.OpGraph:
+    """Numbers have few digits or very many: those between make large graphs, and no mistake."""
+    return from_spec(re.sub(r"\d{4,11}(?!\d)", lambda found: found[0][:3], Path(path).read_text(errors="replace")))
+
+
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "stg": {"keep_dummies": False, "time_unit": 0.5}, "hios-graph": {"floor": 2.0}, "rows": {"cluster": "a100"},
+    "ios": {"batch": 3, "dtype": "fp16", "device": "a100"}, "hios": {"batch": 3, "dtype": "fp16"}, "dot": {},
+    "kineto": {"level": "leaf", "duration": "span"}, "onnx": {"granularity": "operator", "dtype": "fp16"},
+}  # fmt: skip
+READERS: Final[dict[str, Reader]] = {
+    **{name: Reader((DOCUMENTS[name].load,), f"{name}.json", schema=name) for name in DOCUMENTS},
+    **{
+        name: Reader(
+            (partial(read, format=name), partial(read_graph, format=name), partial(read, format=name, **options)),
+            f"{name}-[0-9]*", name if FORMATS[name].write else "",
+        )
+        for name, options in _OPTIONS.items()
+    },
+    "native": Reader((partial(read, format="simsched"), read_graph), "simsched.[gsp]*[hem].json", "simsched"),
+    "detection": Reader((read, format_of, read_graph), "*.json"),
+    "target": Reader((read_target,), "simsched.c[al]*.json"),
+    "wirings": Reader((read_wirings,), "wirings-*"),
+    "study": Reader((Study.from_file,), "study-*"),
+    "rows of a study": Reader(_in_folder(Results.open), "rows/rows.jsonl", names_file=False),
+    "study of rows": Reader(_in_folder(Results.open), "rows/study.json", names_file=False),
+    "rounds": Reader(_in_folder(Accuracy.load), "measured/accuracy.json", names_file=False),
+    "recorded": Reader(_in_folder(_recorded), "measured/round-2.json", names_file=False),
+    "spec": Reader((_graph_of_spec,), "specs/*", names_file=False),
+    "command line": Reader((command,), "[a-z]*-*", "", False, "", 60.0, 3 << 30),
+}  # fmt: skip
+"""Every reader, by the name under which the log has it."""
+_SIZES: Final = ("n_ops", "n_layers", "layers", "rows", "columns", "tiles", "points", "n_blocks")
+
+
+def fill(folder: Path) -> None:
+    """Write the corpus: valid documents of every format, and folders as commands make them."""
+    sys.path.append(str(TESTS))
+    made = import_module("documents").DOCUMENTS
+    shutil.copytree(FOLDER / "seeds", folder, dirs_exist_ok=True)
+    for name, make in made.items():
+        (folder / f"{name}.json").write_text(dump_json(make()))
+    for name, source in {"accuracy": "accuracy", "round-2": "replay"}.items():
+        (folder / "measured").mkdir(exist_ok=True)
+        shutil.copy(folder / f"simsched.{source}.json", folder / f"measured/{name}.json")
+    family: dict[str, Any] = {"kind": "layered", "n_ops": [6, 8], "n_layers": 3}
+    small = Study("small", ("sequential", "lios"), (family,), ({"gpu": "a40"},), seeds=(0, 1))
+    ss.run_study(small, folder / "rows", load=load_kind, check=check_kind, executor="serial")
+    (folder / "specs").mkdir()
+    for name, function in WORKLOADS.items():
+        usual = {key: one.default for key, one in signature(function).parameters.items() if key != "rng"}
+        texts = [f"{key}={min(value, 8) if key in _SIZES else value}" for key, value in usual.items()]
+        spec = re.sub(r"\((\S+), (\S+)\)", r"\1:\2", ",".join([name, *texts]))
+        (folder / "specs" / name.replace(":", "-")).write_text(spec.replace("None", "none"))
+
+
+def examine(reader: Reader, how: int, path: Path) -> bool:
+    """Read a file; return whether it was accepted.
+
+    Raises
+    ------
+    DefectError
+        If the refusal is not as errors should be, or what was read does not hold up.
+    Exception
+        Whatever else the reader raised.
+    """
+    try:
+        found = reader.calls[how](str(path))
+    except SimschedError as error:
+        _check_error(error, str(path) if reader.names_file else "")
+        return False
+    if isinstance(found, ss.OpGraph) and sorted(found.order) != sorted(found.names):
+        raise DefectError("the topological order is not one of the operators")
+    if isinstance(found, Results):
+        found.table()
+    if hasattr(found, "from_dict"):
+        document = found.to_dict()
+        if type(found).from_dict(parse_json(dump_json(document))).to_dict() != document:
+            raise DefectError("what was read is not the same after a round trip through our own format")
+    if reader.format:
+        _check_written(found, reader.format)
+    return True
+
+
+def _check_error(error: SimschedError, path: str) -> None:
+    text, name = str(error), type(error).__name__
+    if not text.strip() or len(text.splitlines()) > 1 or len(text) > _LONGEST:
+        raise DefectError(f"{name} of no line, several, or over {_LONGEST} characters") from error
+    if path not in text:
+        raise DefectError(f"{name} does not name the file") from error
+    text.encode()  # it can be printed
+
+
+def _check_written(found: Any, format: str) -> None:
+    """Prove that what was read can be written in its own format and read again, or is refused."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "again.json"
+        try:
+            write(found, path, format)
+        except SimschedError as error:
+            _check_error(error, "")
+            return
+        try:
+            again = (read_graph if isinstance(found, ss.OpGraph) else read)(path, format)
+        except SimschedError as error:
+            raise DefectError(f"what was written is refused: {type(error).__name__}") from error
+        if not isinstance(found, Program) and again != found:
+            raise DefectError(f"what was read is not equal after a round trip through {format}")
+
+
+# Running ------------------------------------------------------------------------------------------
+
+
+def inputs(reader: Reader, seeds: Seeds) -> st.SearchStrategy[bytes]:
+    """Return what a reader is given, made of valid documents and, of our own formats, drawn from schemas."""
+    if command in reader.calls:
+        return command_lines(seeds)
+    if not reader.schema:
+        return spoilt(seeds)
+    whole = schema(reader.schema)
+    return spoilt(seeds) | values(whole, whole.get("$defs", {})).map(lambda value: json.dumps(value).encode())
+
+
+@dataclass
+class Tally:
+    """What was done with a reader."""
+
+    examples: int = 0
+    accepted: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    failures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By signature, which is the error and where it was raised; with the smallest document that does it."""
+
+
+def run(reader: Reader, seed: str, seconds: float, folder: Path) -> Tally:
+    """Let a reader read until the time is over.
+
+    Parameters
+    ----------
+    reader
+        What reads.
+    seed
+        Equal seeds draw equal documents.
+    seconds
+        For how long, to the end of a batch; at least one is run. The shrinking of what fails comes on top.
+    folder
+        With the corpus, of which the first seed is overwritten.
+    """
+    paths = sorted(folder.glob(reader.seeds))
+    seeds = [(str(path.relative_to(folder)), path.read_bytes()) for path in paths]
+    path = folder / "command.json" if command in reader.calls else paths[0]
+    tally, start, n_batches = Tally(), perf_counter(), 0
+    smallest: dict[str, dict[str, Any]] = {}
+
+    def attempt(how: int, content: bytes) -> None:
+        path.write_bytes(content)
+        tally.examples += 1
+        try:
+            with _limited(reader.seconds):
+                accepted = examine(reader, how, path)
+        except Exception as error:
+            signature, failure = _failure(error, how, content)
+            if signature in tally.failures:
+                tally.failures[signature]["count"] += 1
+            elif not smallest or signature in smallest:  # Hypothesis makes one failure smaller at a time
+                smallest[signature] = failure
+                raise DefectError(signature) from error
+            return
+        tally.accepted += accepted
+        tally.refused += not accepted
+
+    drawn = _SETTINGS(given(st.integers(0, len(reader.calls) - 1), inputs(reader, seeds))(attempt))
+    while not n_batches or perf_counter() - start < seconds:
+        smallest.clear()
+        try:
+            seeded(crc32(f"{seed} {n_batches}".encode()))(drawn)()
+        except Exception:
+            if not smallest:
+                raise
+        tally.failures |= smallest
+        n_batches += 1
+    tally.seconds = round(perf_counter() - start, 1)
+    return tally
+
+
+_SETTINGS: Final = settings(
+    max_examples=BATCH, database=None, deadline=None, phases=(Phase.generate, Phase.shrink), print_blob=False,
+    suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet, report_multiple_bugs=False,
+)  # fmt: skip
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Let warnings be errors, and time be short: in the end, where no signal is heard, the process dies."""
+
+    def stop(*_: object) -> NoReturn:
+        raise DefectError(f"over {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(3.0 * seconds, exit=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _failure(error: Exception, how: int, content: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the signature of a failure, and what the log says of it."""
+    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    ours = [frame for frame in frames if str(FOLDER.parent) in frame.filename and frame.filename != __file__]
+    last = (ours or frames)[-1]
+    what = str(error)[:80] if isinstance(error, DefectError) else type(error).__name__
+    found = {"error": repr(error)[:1000], "line": last.lineno, "call": how, "count": 1}
+    document = base64.b64encode(content).decode()
+    return f"{what} at {Path(last.filename).name}: {last.name}", found | {"document": document}
+
+
+def run_apart(name: str, seed: str, seconds: float, corpus: Path) -> Tally:
+    """Run a reader in a process of its own with a copy of the corpus; a process that dies is a failure."""
     context = multiprocessing.get_context("spawn")
-    with TemporaryDirectory(prefix="fuzz-") as folder:
+    with TemporaryDirectory(prefix="fuzz-") as root:
+        folder = Path(shutil.copytree(corpus, f"{root}/corpus"))
         receiver, sender = context.Pipe(duplex=False)
-        arguments = (sender, parser, name, seed, seconds, folder, first_batch, known)
-        process = context.Process(target=_slice, args=arguments)
+        process = context.Process(target=_apart, args=(sender, READERS[name], seed, seconds, folder))
         process.start()
         sender.close()
         try:
-            if receiver.poll(seconds + SECONDS + _SHRINKING):
-                found: Tally = receiver.recv()
-                process.join()
-                return found
-            what = "the process hangs"
+            found: Tally = receiver.recv()
         except EOFError:
             process.join()
             what = f"the process ended with status {process.exitcode}"
-        finally:
-            if process.is_alive():
-                process.kill()
-                process.join()
-        path = Path(folder) / parser.file
-        document = base64.b64encode(path.read_bytes() if path.is_file() else b"").decode()
-        return Tally(seconds=seconds, batches=1, failures={what: Failure(what, "", -1, document)})
+            last = max(filter(Path.is_file, folder.rglob("*")), key=lambda path: path.stat().st_mtime_ns)
+            found = Tally(failures={what: {"document": base64.b64encode(last.read_bytes()).decode(), "count": 1}})
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid or 0, signal.SIGKILL)  # what commands have left running
+        process.join()
+        return found
 
 
-def _slice(
-    sender: Connection, parser: Parser, name: str, seed: int, seconds: float, folder: str, first_batch: int,
-    known: tuple[str, ...],
-) -> None:  # fmt: skip
-    os.chdir(folder)
-    warm_up(parser, Path(folder))
-    limit_memory()
-    sender.send(run(parser, name, seed, seconds, Path(folder), first_batch, known))
+def _apart(sender: Connection, reader: Reader, seed: str, seconds: float, folder: Path) -> None:
+    os.setsid()
+    for path in folder.glob(reader.seeds):  # what is imported and compiled counts as nobody's memory
+        accepted = [command in reader.calls or examine(reader, how, path) for how in range(len(reader.calls))]
+        if not any(accepted):
+            raise DefectError(f"{path.name} is to be valid, and is refused")
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + reader.memory
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sender.send(run(reader, seed, seconds, folder))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return the status of the process."""
-    parser = argparse.ArgumentParser(description="Read spoiled documents with every parser.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="in all, divided among the parsers")
+    parser = argparse.ArgumentParser(description="Give spoiled documents and command lines to every reader.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="in all; the command line gets a quarter")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help=f"some of: {','.join(PARSERS)}")
-    parser.add_argument("--log", help="JSON file to which what was run is added")
-    options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(PARSERS)
-    unknown = [name for name in names if name not in PARSERS]
-    if unknown:
-        parser.error(f"unknown parser {unknown[0]!r}; known are: {', '.join(PARSERS)}")
-
-    tallies = {name: Tally() for name in names}
-    earlier = read_json(options.log) if options.log and Path(options.log).exists() else {"runs": []}
-    share = options.seconds / len(names)
-    n_rounds = max(1, round(share / _SLICE))
-    for _ in range(n_rounds):
-        for name, tally in tallies.items():
-            known = tuple(tally.failures)
-            tally.add(fuzz_in_process(PARSERS[name], name, options.seed, share / n_rounds, tally.batches, known))
+    parser.add_argument("--only", help="names of readers, with commas")
+    parser.add_argument("--log", help="JSON file for what was found")
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else list(READERS)
+    weights = {name: len(READERS) / 3 if command in READERS[name].calls else 1.0 for name in names}
+    tallies: dict[str, Tally] = {}
+    with TemporaryDirectory(prefix="fuzz-corpus-") as root:
+        fill(Path(root))
+        for name, weight in weights.items():
+            share = options.seconds * weight / sum(weights.values())
+            tally = tallies[name] = run_apart(name, f"{options.seed} {name}", share, Path(root))
+            print(f"{name:>22}: {tally.examples:>9,} examples, {tally.accepted:>8,} accepted, {tally.refused:>8,} "
+                  f"refused, {tally.seconds:7.1f} s, {len(tally.failures)} failures", flush=True)  # fmt: skip
+            for what, failure in tally.failures.items():
+                print(f"{'':>24}{failure['count']} x {what}: {failure['document']:.200}")
             if options.log:
-                write_file(
-                    options.log, dump_json(earlier | {"runs": [*earlier["runs"], _record(options.seed, tallies)]})
-                )
-    for name, tally in tallies.items():
-        print(f"{name:>12}: {tally.examples:>9,} examples, {tally.accepted:>8,} accepted, {tally.refused:>8,} refused, "
-              f"{tally.seconds:7.1f} s, {len(tally.failures)} failures")  # fmt: skip
-        for signature, failure in tally.failures.items():
-            print(f"{'':>14}{failure.count} x {signature}: {failure.error[:200]!r}")
+                keep(options.log, {"seed": options.seed, "readers": {key: asdict(one) for key, one in tallies.items()}})
     return int(any(tally.failures for tally in tallies.values()))
-
-
-def _record(seed: int, tallies: dict[str, Tally]) -> dict[str, Any]:
-    """Return a run as the log has it."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": seed,
-        "python": platform.python_version(),
-        "libraries": {name: version(name) for name in ("hypothesis", "numpy", "onnx")},
-        "seconds": round(sum(tally.seconds for tally in tallies.values()), 1),
-        "parsers": {name: tally.to_dict() for name, tally in tallies.items()},
-    }
 
 
 if __name__ == "__main__":

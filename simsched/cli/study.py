@@ -95,6 +95,8 @@ def table(
     output: Annotated[Text, file("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
     """Print means and standard deviations over the seeds, or every row as CSV or JSON."""
+    if csv and as_json:
+        raise StudyError("--csv and --json are two ways to print the rows; give one of them")
     found = ss.Results.open(folder)
     if output is not None:
         writers: dict[str, Callable[[], str | bytes]] = {

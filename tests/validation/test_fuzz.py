@@ -1,4 +1,4 @@
-"""The fuzz campaign: it finds defects that are planted, accepts a reader without, and no parser fails in seconds."""
+"""Fuzzing: planted defects are found, no reader fails in a slice, and what was found before stays mended."""
 
 import base64
 import json
@@ -8,20 +8,111 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+import typer
+from documents import asked
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
-from simsched.base.errors import FormatError, GraphError
+import simsched as ss
+from simsched.base.errors import BackendError, ClusterError, FormatError, GraphError, SimschedError
 from simsched.base.io import read_json
+from simsched.cli.run import run as run_command
+from simsched.experiments.accuracy.accuracy import Accuracy
+from simsched.experiments.documents import schema
+from simsched.experiments.study import Results
+from simsched.experiments.whatif import Answer, BreakEven
 from simsched.model.graph import OpGraph
-from validation import fuzz, fuzz_slice
-from validation.fuzz_mutations import spoil
-from validation.fuzz_parsers import PARSERS, Parser
+from validation import fuzz
+from validation.fuzz import READERS, Reader, command, commands, run, run_apart, words_of
+from validation.spoiling import spoilt, values
+from workloads.formats.rows import read_rows
 
 
-@pytest.fixture(autouse=True)
-def _small_batches(monkeypatch):
-    monkeypatch.setattr(fuzz_slice, "BATCH", 100)
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    fuzz.fill(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With one seed, of one operator."""
+    row = {"name": "a", "time": 5, "flops": 7, "nbytes": 2}
+    (tmp_path / "net.json").write_text(json.dumps({"format": "simsched.graph", "version": 1, "operators": [row]}))
+    return tmp_path
+
+
+def batches_of(monkeypatch, count):
+    monkeypatch.setattr(fuzz, "_SETTINGS", settings(fuzz._SETTINGS, max_examples=count))
+
+
+# --- inputs
+
+
+def drawn(strategy, count=40):
+    """What a strategy yields."""
+    found = []
+
+    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def see(value):
+        found.append(value)
+
+    see()
+    return found
+
+
+@pytest.mark.parametrize("name", ["graph", "program", "study", "robustness"])
+def test_values_are_those_of_the_schema(name):
+    whole = schema(f"simsched.{name}")
+    check = Draft202012Validator(whole)
+    for value in drawn(values(whole, whole.get("$defs", {})), 15):
+        assert [error.message for error in check.iter_errors(value)] == []
+
+
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_seed_can_be_spoilt(data):
+    seeds = [(path.name, path.read_bytes()) for path in sorted((fuzz.FOLDER / "seeds").iterdir())]
+    assert isinstance(data.draw(spoilt(seeds)), bytes)
+
+
+def test_every_option_has_words():
+    """By its name or its type; what is left over names files that are written."""
+    written = set()
+    for path, parameters in commands():
+        for one in parameters:
+            if one.name not in fuzz._WORDS and type(one.type).__name__ not in (*fuzz._OF_TYPES, "BoolParamType"):
+                assert one.metavar in ("FILE", "FOLDER"), (path, one.name)
+                written.add(one.name)
+    assert written == {"output", "perfetto", "gantt", "box", "tornado", "plot", "program", "scatter", "svg", "dot"}
+
+
+def test_a_new_command_would_be_drawn(monkeypatch):
+    app = typer.Typer()
+
+    @app.command()
+    def other() -> None:
+        """Nothing."""
+
+    @app.command()
+    def ask(graph: str, deep: int = typer.Option(1, "--deep", min=1), loud: bool = False) -> None:
+        """Ask."""
+
+    monkeypatch.setattr("simsched.cli.app.application", lambda: app)
+    (_, (path, parameters)) = commands.__wrapped__()
+    assert path == ("ask",)
+    assert [one.name for one in parameters] == ["graph", "deep", "loud"]
+    words = [set(map(tuple, drawn(words_of(one)))) for one in parameters]
+    assert words[0] == {(name,) for name in fuzz._GRAPHS.split()}
+    assert words[1] == {("--deep", "0"), ("--deep", "1"), ("--deep", "2")}
+    assert words[2] == {("--loud",), ("--no-loud",)}
+
+
+# --- planted defects
 
 
 def clean(path):
@@ -55,151 +146,288 @@ def refuses_in_two_lines(path):
         raise BrokenError(str(error)) from error
 
 
-def drops_what_it_read(path):
-    return {"operators": len(clean(path))}
+class Forgetful(OpGraph):
+    """Its first operator is lost when it is written."""
+
+    def to_dict(self):
+        found = super().to_dict()
+        return found | {"operators": found["operators"][1:]}
+
+
+def loses_an_operator(path):
+    return Forgetful.from_dict(read_json(path), path)
 
 
 def warns(path):
-    found = clean(path)
-    np.float64(largest(found)) * np.float64(1e300)
-    return found
+    import warnings
 
-
-def allocates(path):
-    """Twice what it may; untouched, it costs nothing where there is no limit."""
-    bytes(2 * fuzz_slice.MEMORY)
-    return clean(path)
-
-
-def largest(graph):
-    return max(value for op in graph.operators for value in (op.time or 0.0, op.flops, op.nbytes))
-
-
-def dies(path):
-    if Path(path).read_bytes() == b"\n":  # which every parser is given
-        os._exit(7)
+    warnings.warn("overflow", RuntimeWarning, stacklevel=1)
     return clean(path)
 
 
 def sleeps(path):
-    found = clean(path)
-    if largest(found) != 7.0:
+    if clean(path).operators[0].flops != 7.0:
         time.sleep(60)
-    return found
 
 
-def one_operator():
-    return (
-        b'{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "time": 5, "flops": 7, "nbytes": 2}]}',
-    )
+def dies(path):
+    if Path(path).read_bytes().endswith(b"}"):
+        return clean(path)
+    os._exit(7)
 
 
-def planted(*calls):
-    return Parser(one_operator, "json", "net.json", calls)
+def allocates(path):
+    """Twice what it may; untouched, it costs nothing where there is no limit."""
+    bytes(1 << 30)
+    return clean(path)
 
 
-def find(error, run):
-    """The failure of that text, of the first of up to 20 runs in which it comes up."""
-    for seed in range(20):
-        for failure in run(seed).failures.values():
-            if re.search(error, failure.error):
-                return failure
-    raise AssertionError(f"not found: {error}")
-
-
-def find_here(call, error, tmp_path):
-    return find(error, lambda seed: fuzz_slice.run(planted(call), "planted", seed, 0.01, tmp_path))
-
-
-def test_a_clean_reader_passes(tmp_path):
-    tally = fuzz_slice.run(planted(clean), "planted", 1, 0.01, tmp_path)
+def test_a_clean_reader_passes(folder, monkeypatch):
+    batches_of(monkeypatch, 100)
+    tally = run(Reader((clean,), "net.json"), "1", 0.0, folder)
     assert not tally.failures
     assert tally.examples == tally.accepted + tally.refused > 90
     assert min(tally.accepted, tally.refused) > 5
 
 
+def find(call, error, folder):
+    """The smallest document of a failure; None if none comes up in several runs."""
+    seed = (folder / "net.json").read_bytes()
+    for number in range(9):
+        (folder / "net.json").write_bytes(seed)
+        failures = run(Reader((call,), "net.json", seconds=0.1), str(number), 0.0, folder).failures
+        for what, failure in failures.items():
+            if re.search(error, what):
+                return base64.b64decode(failure["document"])
+    return None
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (raises_key_error, r"^(Key|Type)Error"),
-        (refuses_without_name, r"FormatError does not name the file"),
-        (refuses_in_two_lines, r"BrokenError of several lines"),
-        (drops_what_it_read, r"a dict was read"),
-        (warns, r"RuntimeWarning: overflow"),
+        (raises_key_error, r"^(Key|Type)Error at test_fuzz.py: raises_key_error"),
+        (refuses_without_name, r"^FormatError does not name the file"),
+        (refuses_in_two_lines, r"^BrokenError of no line, several"),
+        (loses_an_operator, r"not the same after a round trip|^IndexError|^GraphError"),
+        (warns, r"^RuntimeWarning"),
+        (sleeps, r"^over 0.1 s at test_fuzz.py: sleeps"),
     ],
 )
-def test_a_planted_defect_is_found(call, error, tmp_path):
-    assert find_here(call, error, tmp_path).where
+def test_a_planted_defect_is_found(call, error, folder, monkeypatch):
+    batches_of(monkeypatch, 100)
+    assert find(call, error, folder)
 
 
-def test_what_fails_is_made_small(tmp_path):
-    """The document has three fields; what is left is an object without the one, and nothing was added."""
-    failure = find_here(raises_key_error, "^KeyError", tmp_path)
-    found = json.loads(base64.b64decode(failure.document))
-    assert "operators" not in found
-    assert len(failure.document) <= len(base64.b64encode(one_operator()[0]))
+def test_what_fails_is_made_small(folder, monkeypatch):
+    """Of the document the one field is left out, or all of it, and nothing was added."""
+    batches_of(monkeypatch, 100)
+    size = (folder / "net.json").stat().st_size
+    document = find(raises_key_error, "^KeyError", folder)
+    assert "operators" not in json.loads(document)
+    assert len(document) <= size
 
 
-def test_what_is_slow_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(fuzz_slice, "SECONDS", 0.2)
-    assert find_here(sleeps, "^TooSlowError: over 0.2 s", tmp_path).where
-
-
-def test_the_same_seed_reads_the_same_documents(tmp_path, monkeypatch):
-    read = {1: [], 2: [], 3: []}
-    monkeypatch.setattr(fuzz_slice, "BATCH", 40)
-    for key, seed in ((1, 5), (2, 5), (3, 6)):
-        parser = planted(lambda path, key=key: read[key].append(Path(path).read_bytes()) or clean(path))
-        fuzz_slice.run(parser, "planted", seed, 0.01, tmp_path)
-    assert read[1] == read[2] != read[3]
-
-
-def test_steps_may_be_any_numbers():
-    """The largest numbers that are drawn, for each change at each level."""
-    for parser in (PARSERS["dot"], PARSERS["ios"], PARSERS["onnx"]):
-        documents = parser.documents()[:2]
-        spoiled = [
-            spoil(documents, parser.structure, 63, [(level, change, where, where // 2)])
-            for level in range(4)
-            for change in range(20)
-            for where in (0, 1, 40_000, 65_535)
-        ]
-        assert len(set(spoiled)) > 30
+def test_the_same_seed_reads_the_same_documents(folder, monkeypatch):
+    batches_of(monkeypatch, 40)
+    seed, read = (folder / "net.json").read_bytes(), []
+    for number in ("5", "5", "6"):
+        (folder / "net.json").write_bytes(seed)
+        read.append([])
+        run(Reader((lambda path: read[-1].append(Path(path).read_bytes()),), "net.json"), number, 0.0, folder)
+    assert read[0] == read[1] != read[2]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
-@pytest.mark.parametrize(("call", "error"), [(allocates, "MemoryError"), (dies, "the process ended with status 7")])
-def test_a_process_of_its_own_has_limits(call, error):
-    (failure,) = fuzz.fuzz_in_process(planted(call), "planted", 1, 0.01).failures.values()
-    assert failure.error.startswith(error)
-    assert failure.document
+@pytest.mark.parametrize(
+    ("call", "error"), [(allocates, "MemoryError"), (dies, "the process ended with status 7")], ids=["memory", "death"]
+)
+def test_a_process_of_its_own_has_limits(call, error, folder, monkeypatch):
+    monkeypatch.setitem(READERS, "planted", Reader((call,), "net.json"))
+    failures = run_apart("planted", "1", 0.0, folder).failures
+    assert any(what.startswith(error) and failure["document"] for what, failure in failures.items())
 
 
-def test_log(tmp_path, monkeypatch, capsys):
-    """Two runs, one behind the other; what else stands in the log stays."""
-    log = tmp_path / "fuzz.json"
-    log.write_text('{"found and fixed": ["a defect"], "runs": []}')
-    monkeypatch.setattr(fuzz, "fuzz_in_process", lambda *arguments: fuzz_slice.run(*arguments[:4], tmp_path))
-    command = ["fuzz", "--seconds", "0.1", "--only", "wirings", "--log", str(log)]
-    for seed in ("1", "2"):
-        monkeypatch.setattr(sys, "argv", [*command, "--seed", seed])
-        assert fuzz.main() == 0
-    assert "0 failures" in capsys.readouterr().out
-    document = read_json(log)
-    assert document["found and fixed"] == ["a defect"]
-    assert [run["seed"] for run in document["runs"]] == [1, 2]
-    found = document["runs"][1]["parsers"]["wirings"]
-    assert found["examples"] == found["accepted"] + found["refused"] > 100
-    assert found["failures"] == []
+def says(status, text="", out=""):
+    def act(words):
+        sys.stderr.write(text)
+        sys.stdout.write(out)
+        return status
+
+    return act
 
 
-@pytest.mark.parametrize("name", [name for name in PARSERS if not name.startswith("report-")])
-def test_parsers_for_a_moment(name, tmp_path, monkeypatch):
-    """Fewer reports than others, since one takes a tenth of a second; those of folders are left to the campaign."""
-    batch, most = (8, 3) if name == "report" else (24, 8)
-    monkeypatch.setattr(fuzz_slice, "BATCH", batch)
-    documents = PARSERS[name].documents()
-    few = PARSERS[name]._replace(documents=lambda: documents[-most:])
-    tally = fuzz_slice.run(few, name, 20, 0.01, tmp_path)
+def writes(name):
+    return lambda words: Path(name).write_text("{}") * 0
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (says(70, "error: unexpected KeyError: 'a' (x.py, line 3)\n"), "status 70: error: unexpected KeyError"),
+        (says(1), "status 1"),
+        (says(2, "error: one\nerror: two\n"), "status 2: error: one error: two"),
+        (says(2), "status 2: $"),
+        (says(0, "mind\n"), "status 0: mind"),
+        (says(0, "warning: mind\n", "{}"), None),
+        (says(0, out='{"a": '), "JSONDecodeError"),
+        (writes("net.json"), "touched a file that is not named"),
+        (writes("u.json"), "touched a file that is not named"),
+        (writes("../t.json"), "touched a file that is not named"),
+        (writes("t.json"), "JSONDecodeError"),
+        (writes("new/.t.json"), "left a temporary file"),
+    ],
+)
+def test_what_a_command_must_not_do_is_seen(action, expected, folder, monkeypatch):
+    """A command that reads net.json and was told to write t.json and into a folder."""
+    monkeypatch.setattr(fuzz, "run_command", action)
+    (folder / "new").mkdir()
+    (folder / "new" / "kept").touch()
+    words = ["compare", "net.json", "-o", "t.json", "--resume", "new", "--json"]
+    content = base64.b64encode((folder / "net.json").read_bytes()).decode()
+    (folder / "command.json").write_text(json.dumps({"words": words, "file": "net.json", "content": content}))
+    if expected is None:
+        command(str(folder / "command.json"))
+        return
+    with pytest.raises((fuzz.DefectError, json.JSONDecodeError)) as found:
+        command(str(folder / "command.json"))
+    assert re.match(expected, f"{found.value}" if "JSON" not in expected else type(found.value).__name__)
+
+
+# --- the readers themselves
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_for_a_moment(name, corpus, monkeypatch):
+    batches_of(monkeypatch, 24)
+    path = sorted(corpus.glob(READERS[name].seeds))[0]
+    kept = path.read_bytes()
+    tally = run(READERS[name], "20", 0.0, corpus)
+    path.write_bytes(kept)
     assert tally.failures == {}
-    assert tally.examples == tally.accepted + tally.refused > batch
+    assert tally.examples == tally.accepted + tally.refused > 10
+
+
+def test_log(tmp_path, capsys):
+    log = tmp_path / "fuzz.json"
+    assert fuzz.main(["--seconds", "0.1", "--only", "wirings", "--seed", "4", "--log", str(log)]) == 0
+    assert "0 failures" in capsys.readouterr().out
+    found = read_json(log)
+    assert found["seed"] == 4
+    assert found["readers"]["wirings"]["examples"] > 100
+    assert found["readers"]["wirings"]["failures"] == {}
+
+
+# --- what was found
+
+
+def rows(corpus, folder, change):
+    """A study's folder of which the first row is not what was measured."""
+    first, *others = (corpus / "rows" / "rows.jsonl").read_text().splitlines()
+    row = json.loads(first)
+    del row["digest"]
+    change(row)
+    (folder / "study.json").write_bytes((corpus / "rows" / "study.json").read_bytes())
+    (folder / "rows.jsonl").write_text("\n".join([json.dumps(row).replace('"1e999"', "1e999"), *others, ""]))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("any", float("nan")),
+        ("makespan_us", "1e999"),
+        ("speedup", float("nan")),
+        ("wall.search_s", float("-inf")),
+        ("wall.row_s", 1e301),
+    ],
+)
+def test_a_row_of_a_study_without_a_finite_number(field, value, corpus, tmp_path):
+    """Means and standard deviations would be of nothing, or beyond what a float holds."""
+    with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
+        Results.open(rows(corpus, tmp_path, lambda row: row.update({field: value})))
+    found = Results.open(rows(corpus, tmp_path, lambda row: row.update({field: 1e300})))
+    assert len(found) == found.table().row_count * 2
+
+
+def test_a_row_of_a_study_that_does_not_say_why(corpus, tmp_path):
+    with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
+        Results.open(rows(corpus, tmp_path, lambda row: row.pop("reason")))
+
+
+@pytest.mark.parametrize("words", [["status"], ["table"], ["plot"], ["resume"], ["merge", "-o", "t"]])
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 300 + "/y"])
+def test_a_folder_with_a_name_that_is_too_long(words, name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["study", *words, name]) == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(f"error: cannot read {'x' * 300}.*File name too long.*\n", error)
+
+
+def test_rows_are_printed_in_one_way(corpus, capsys):
+    assert run_command(["study", "table", str(corpus / "rows"), "--csv", "--json"]) == 2
+    assert capsys.readouterr().err.startswith("error: --csv and --json are two ways")
+
+
+@pytest.mark.parametrize(("column", "most"), [("device", 4095), ("blocks", 2**31 - 1)])
+def test_a_row_of_a_kernel_with_a_number_that_takes_memory(column, most):
+    row = {"kernel": "a", "begin_us": 0, "end_us": 1, column: most + 1}
+    with pytest.raises(FormatError, match=f"^rows: row 1: {column} must be at most {most}, not {most + 1}$"):
+        read_rows([row], "a100")
+
+
+def test_factors_of_a_break_even_in_rows(corpus):
+    document = read_json(corpus / "simsched.breakeven.json")
+    document["factors"] = [[0.0, 1.0], [1.0, 2.0]]
+    with pytest.raises(
+        SimschedError, match=r"^net\.json: what was found of 'two': factors, a_us and b_us must be of one length"
+    ):
+        BreakEven.from_dict(document, "net.json")
+
+
+def test_numbers_beyond_floats(tmp_path):
+    """They became infinities, which some readers took and no file can hold."""
+    document = ss.Cluster.preset("a100").to_dict()
+    document["devices"][0]["saturating_warps"] = "@"
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps(document).replace('"@"', "-12.5e+999"))
+    with pytest.raises(FormatError, match=r"net\.json: -12\.5e\+999 is too large a number$"):
+        ss.Cluster.load(path)
+    path.write_text(json.dumps(document).replace('"@"', "1.7e308"))
+    assert ss.Cluster.load(path).devices[0].saturating_warps == 1.7e308
+
+
+def test_a_replay_of_fewer_launches_than_its_program_has(corpus):
+    document = read_json(corpus / "simsched.replay.json")
+    del document["launches"][-1]
+    with pytest.raises(BackendError, match=r"^run\.json: two: 3 launches ran, but 2 were measured$"):
+        ss.Replay.from_dict(document, "run.json")
+
+
+def test_what_is_simulated_on_a_cluster_that_lacks_a_link(corpus):
+    """Files are read without simulating; what asks for a trace is told why there is none."""
+
+    def without_links(document):
+        """Copies take what the links say."""
+        gone = {"links": [], "transfer": None}
+        return json.loads(
+            json.dumps(document), object_hook=lambda one: one | {key: gone[key] for key in gone if key in one}
+        )
+
+    with pytest.raises(ClusterError, match="no links lead from gpu"):
+        _ = Answer.from_dict(without_links(asked().answer().to_dict()), "net.json").makespan
+    document = without_links(read_json(corpus / "simsched.comparison.json"))
+    for at, name in enumerate(["gpu0", "gpu1"]):
+        document["plans"]["lios"]["placements"][-at]["device"] = name
+    found = ss.Comparison.from_dict(document, "net.json")
+    with pytest.raises(ClusterError, match="no links lead from gpu"):
+        _ = found.traces["lios"]
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_validation_without_a_round(rounds, corpus, tmp_path):
+    """None, or one of nothing."""
+    document = read_json(corpus / "simsched.accuracy.json")
+    document["rounds"] = [document["rounds"][0] | {"schedules": []}][:rounds]
+    (tmp_path / "accuracy.json").write_text(json.dumps(document))
+    with pytest.raises(BackendError, match=r"accuracy\.json: validation: rounds must"):
+        Accuracy.load(tmp_path)

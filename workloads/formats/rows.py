@@ -26,6 +26,7 @@ _NEEDED: Final = ("kernel", "begin_us", "end_us")
 _LAUNCH: Final = ("blocks", "threads", "registers", "shared_memory")
 _WHOLE: Final = {"stream": 0, "device": 0, "blocks": 0, "threads": 0, "registers": 32, "shared_memory": 0}
 _REAL: Final = {"begin_us": 0.0, "end_us": 0.0, "issued_us": nan, "flops": 0.0, "nbytes": 0.0}
+_MOST: Final = {"device": 4095}  # each device that is named takes memory, and those before it
 _RUN: Final = "rows"
 _PAIR: Final = "pair/"
 
@@ -131,6 +132,8 @@ def _number(row: Row, key: str, default: float, where: str) -> float:
         raise FormatError(f"{where}: {key} must be a number that is not negative, not {given!r:.40}")
     if key in _WHOLE and found != int(found):
         raise FormatError(f"{where}: {key} must be a whole number, not {given!r}")
+    if key in _WHOLE and found > (most := _MOST.get(key, 2**31 - 1)):
+        raise FormatError(f"{where}: {key} must be at most {most}, not {given!r:.40}")
     return int(found) if key in _WHOLE else found
 
 

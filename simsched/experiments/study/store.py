@@ -144,11 +144,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # what has no end is of a writer that died
         try:
             row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not _is_row(row):
+            digest = _digest(row) if _is_row(row) else ""
+        except (ValueError, RecursionError):  # no JSON, or a number that is none
+            digest = ""
+        if not digest:
             raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume")
-        digest = _digest(row)
         if row.pop(_DIGEST, digest) != digest:
             raise FormatError(f"{path}: line {number} was changed after it was written; delete the line, then resume")
         old = found.pop(row["index"], None)

@@ -84,7 +84,7 @@ class BreakEven(Finding):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         n = len(self.factors)
-        if n < 2 or self.factors[0] <= 0 or any(each.shape != (n,) for each in (self.factors, self.a_us, self.b_us)):
+        if n < 2 or any(each.shape != (n,) for each in (self.factors, self.a_us, self.b_us)) or self.factors[0] <= 0:
             raise self.refusal("factors, a_us and b_us must be of one length, and factors positive")
 
     def sentences(self) -> tuple[str, ...]:
