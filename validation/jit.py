@@ -7,8 +7,8 @@ Each program runs from equal tables, several times; afterwards these have to be 
 
 import argparse
 import linecache
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter
 from types import FunctionType
@@ -16,12 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.io import dump_json, read_json, write_file
 from simsched.base.jit.compiler import compile_piece
 from simsched.base.jit.native import link, to_object
 from simsched.base.jit.units import units_of
-from validation.jit_programs import source_of
-from validation.jit_state import HEAD, State
+from validation.evidence import keep
+from validation.jit_programs import HEAD, State, source_of
 
 TOGETHER: Final = 10
 """Programs that are compiled at once."""
@@ -93,14 +92,14 @@ def _number(random: Random, code: str) -> float:
     return random.choice([0, 1, -1, 2, most - 1, -most, random.randrange(-most, most), random.randrange(-100, 100)])
 
 
-def main() -> None:
-    """Run programs; print those that differ."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run programs, print those that differ, and return the status of the process."""
     parser = argparse.ArgumentParser(description="Hold machine code of random kernels against Python.")
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", help="JSON file to which what was run is added")
-    options = parser.parse_args()
+    parser.add_argument("--log", help="JSON file for what was found")
+    options = parser.parse_args(arguments)
     start, n_different = perf_counter(), 0
     end = options.first + options.programs
     for first in range(options.first, end, TOGETHER):
@@ -111,10 +110,9 @@ def main() -> None:
               "seconds": round(perf_counter() - start, 1)}  # fmt: skip
     print(f"{n_different} of {options.programs} programs differ, seed {options.seed}, {record['seconds']} s")
     if options.log:
-        known = read_json(options.log)["runs"] if Path(options.log).exists() else []
-        write_file(options.log, dump_json({"runs": [*known, record]}))
-    raise SystemExit(n_different > 0)
+        keep(options.log, record)
+    return int(n_different > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

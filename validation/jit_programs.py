@@ -1,255 +1,315 @@
-"""Random kernels over the whole subset that is compiled: statements.
+"""Random kernels over the whole subset that is compiled, drawn from a grammar, and the tables they work on.
 
-A program is a kernel of a `State` and what it calls. It ends: loops have counters, and calls are made only where they
-are cheap. The number of a program and a seed are all that it depends on.
+Whole numbers are wrapped wherever they could leave 64 bits, which is nothing to the compiler; divisors are not 0, what
+is rounded is a number, places are inside of their columns, and loops end.
 """
 
+import re
+from math import nan
 from random import Random
+from typing import Final, NamedTuple
 
-from validation.jit_expressions import Expressions, Helper, Local
-from validation.jit_state import COLUMNS, KINDS, RANGES, N
+from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
+
+N: Final = 8
+"""Places of a column; parts of it that are passed on have at least half."""
+LARGE, ODD, NAN = 9007199254740993, -7, nan
+HEAD: Final = """from math import ceil, floor, inf, sqrt
+from simsched.base.jit import Column, Rows, i1, i4, i8, f8, wrapped
+from validation.jit_programs import LARGE, NAN, ODD, Record, State, depth_of, mixed
+
+"""
+
+
+class Record(Row):
+    """A row with a field of each kind."""
+
+    e: i1
+    a: f8
+    d: i4
+    c: i8
+    b: f8
+
+
+class State(Table):
+    """What programs read and write."""
+
+    which: i8
+    i: i8
+    j: i8
+    x: f8
+    y: f8
+    longs: Column[i8] = length("8")
+    other_longs: Column[i8] = length("8")
+    ints: Column[i4] = length("8")
+    bytes: Column[i1] = length("8")
+    floats: Column[f8] = length("8")
+    other_floats: Column[f8] = length("8")
+    rows: Rows[Record] = length("8")
+    other_rows: Rows[Record] = length("8")
+    perhaps: Column[i8]  # given or not
+    found_ints: Column[i8] = length("40")
+    found_floats: Column[f8] = length("40")
+
+
+def mixed(seed: int, value: int) -> int:
+    """Return a number that depends on every bit of two."""
+    return wrapped((seed ^ wrapped(value * -7046029254386353131)) * 1181783497276652981)
+
+
+def depth_of(s: State, i: int, steps: int) -> int:
+    """Return how far one gets along a column, by calling itself."""
+    return steps if steps == 5 else depth_of(s, s.longs[i] & 7, steps + 1) + (s.longs[i] & 1)
+
+
+_ROW: Final = ("s.rows[{index}]", "s.other_rows[{index}]", "{Rows[Record]}[{int} & 3]")
+_GRAMMAR: Final[dict[str, tuple[str, ...]]] = {
+    "int": (
+        "wrapped({int} + {int})", "wrapped({int} - {int})", "wrapped({int} * {int})", "wrapped(-({int} ^ {int}))",
+        "(~{int})", "wrapped(({int} - {int} * {int}) ^ ~{int})", "wrapped({int} << {shift})",
+        "({int} >> {shift})",
+        "({int} // {divisor})", "({int} % {divisor})", "({int} & {int})", "({int} | {int})", "({int} ^ {int})",
+        "max({int}, {int})", "min({int}, {int}, {int})", "({int} if {truth} else {int})", "int({bool})", "int({int})",
+        "wrapped({bool} + {int})", "int({bounded})", "floor({bounded})", "ceil({bounded})", "mixed({int}, {int})",
+        "mixed(value={int}, seed={int})", "depth_of(s, {index}, 0)", "{i8}", "{i8}", "{i4}", "{i1}",
+    ),
+    "float": (
+        "({float} + {float})", "({float} - {float})", "({float} * {float})", "({float} * {int})", "({int} - {float})",
+        "({bool} + {float})", "({float} / (abs({float}) + 0.5))", "({float} / -0.7)", "({float} / 7)", "(-{float})",
+        "abs({float})", "sqrt(abs({float}))", "float({int})", "float({bool})", "max({float}, {float})",
+        "max({float}, 0.0)", "min({float}, {float}, {float})", "min((-0.0), {float})",
+        "({float} if {truth} else {float})", "{f8}", "{f8}", "{f8}",
+    ),
+    "bool": (
+        "({int} {order} {int})", "({int} {order} {int})", "({float} {order} {float})", "({float} {order} {float})",
+        "({float} {order} 3)", "({int} {order} {bool})", "({int} {order} {int name} {order} {int name})",
+        "({float} {order} {float name} {order} {float name})", "({int} in ({int}, {int}))", "({int} not in ({int},))",
+        "({bool} and {bool})", "({bool} or {bool})", "({bool} & {bool})", "({bool} | {bool})", "({bool} ^ {bool})",
+        "bool({int})", "bool({float})", "(not {truth})", "({bool} if {truth} else {bool})", "(s.perhaps is None)",
+        "(s.perhaps is not None and s.perhaps[{index}] < {int})", "(s.perhaps is None or s.perhaps[{index}] == {int})",
+    ),
+    "truth": ("{bool}", "{bool}", "{bool}", "{int}", "{float}", "({bool} and {int})", "({float} or {bool})"),
+    "order": ("==", "!=", "<", "<=", ">", ">="),
+    "shift": ("({int} & 63)", "1", "40", "63"),
+    "divisor": ("7", "1000", "(-3)", "(-8)", "(-9223372036854775808)", "max(1, {int})", "min(-2, {int})"),
+    "bounded": ("max(-1e6, min(1e6, {float}))",),
+    "index": ("{int} & 7", "0", "3", "7"),
+    "i8": ("s.i", "s.j", "s.longs[{index}]", "s.other_longs[{index}]", "{Record}.c", "{Column[i8]}[{int} & 3]"),
+    "i4": ("s.ints[{index}]", "{Record}.d", "{Column[i4]}[{int} & 3]"),
+    "i1": ("s.bytes[{index}]", "{Record}.e", "{Column[i1]}[{int} & 3]"),
+    "f8": ("s.x", "s.y", "s.floats[{index}]", "{Record}.a", "{Record}.b", "{Column[f8]}[{int} & 3]"),
+    "Record": _ROW,
+    "Rows[Record]": ("s.rows", "s.other_rows", "s.rows[{int} & 3 :]"),
+    "Column[i8]": ("s.longs", "s.other_longs[{int} & 3 :]"),
+    "Column[i4]": ("s.ints", "s.ints[{int} & 3 :]"),
+    "Column[i1]": ("s.bytes", "s.bytes[{int} & 3 :]"),
+    "Column[f8]": ("s.floats", "s.other_floats[{int} & 3 :]"),
+    "range": (
+        "{int} & 7, min(8, {int})", "{int} & 3, 8, 3", "7, -1, -2", "{int} & 7, 1, -1", "8", "{int} & 7", "2, 7",
+    ),
+    "store": (
+        "{i8} = {int}", "{i8} = {bool}", "{i4} = {int} % 2147483647 - 1073741823", "{i1} = {int} & 127",
+        "{i4} = max(-2147483648, min(2147483647, {int}))", "{i1} = max(-128, min(127, {int}))", "{f8} = {float}",
+        "{f8} = {float}", "{f8} = {int}", "{f8} = {bool}", "{f8} += {float}", "{f8} -= {int}", "{f8} *= {float}",
+        "{f8} /= -0.1", "{i8} //= 3", "{i8} //= -2", "{i4} %= -9", "{i8} %= 30", "{i1} >>= 2", "{i8} |= 5",
+        "{i4} ^= -4", "{i1} &= 31", "{i8}, {f8} = {int}, {float}", "{i8}, {i8} = {i8}, {i8}",
+        "{f8}, {i4} = {f8}, {bool}",
+    ),
+}  # fmt: skip
+_LEAVES: Final = {
+    "int": ("0", "1", "(-1)", "3", "(-8)", "100", "2147483648", "9223372036854775807", "(-9223372036854775808)",
+            "LARGE", "ODD", "(-ODD)"),
+    "float": ("0.0", "(-0.0)", "1.5", "(-2.75)", "0.1", "1e300", "5e-324", "inf", "(-inf)", "NAN", "1e15"),
+    "bool": ("True", "False"),
+    "int name": ("0", "5", "LARGE"), "float name": ("0.0", "1.5", "inf"),
+}  # fmt: skip
+_CHANGES: Final = {
+    "int": ("{v} %= 30\n{v} += {int} & 7", "{v} &= 31\n{v} *= {int} & 3", "{v} //= -2", "{v} ^= {int}"),
+    "float": ("{v} += {float}", "{v} -= {int}", "{v} *= {float}", "{v} /= 3.0"),
+    "bool": ("{v} &= {bool}", "{v} |= {bool}", "{v} ^= {bool}"),
+}
+_KINDS: Final = tuple(kind for kind in _GRAMMAR if kind in ("int", "float", "bool") or kind[0].isupper())
+_WORK: Final = 400  # statements that a kernel may run, about
+
+
+class _Helper(NamedTuple):
+    """A kernel that others may call; its first parameter is the table."""
+
+    name: str
+    parameters: tuple[str, ...]
+    results: tuple[str, ...]
+    work: int
 
 
 def source_of(number: int, seed: int) -> str:
-    """Return the kernels of a program; the last is ``program_NUMBER``."""
-    random = Random(f"{seed}/{number}")
-    helpers: list[Helper] = []
-    text = ""
-    for k in range(random.choice((0, 0, 1, 1, 2))):
-        kinds = ["State", *random.choices(KINDS, k=random.randrange(5))][random.random() < 0.2 :]
-        results = tuple(random.choices(["int", "small", "float", "bool"], k=random.choice((1, 1, 1, 2, 3))))
-        if random.random() < 0.3:
-            results = random.choice(((), ("Record",), ("i4",), ("f8",))) if "State" in kinds else ()
-        made = _Kernel(random, f"helper_{number}_{k}", tuple(kinds), results, tuple(helpers))
-        text += made.text()
-        helpers.append(Helper(made.name, tuple(kinds), results, made.work))
-    return text + _Kernel(random, f"program_{number}", ("State",), (), tuple(helpers)).text()
+    """Return the source of a program: some kernels, the last of which is called with the table alone."""
+    rng, helpers, text = Random(f"{seed}/{number}"), [], ""
+    for k in range(rng.randrange(4)):
+        parameters = tuple(rng.choices(_KINDS, k=rng.randrange(4)))
+        results = tuple(
+            rng.choices(_KINDS[:3], k=rng.choice((0, 2, 3))) if rng.random() < 0.4 else [rng.choice(_KINDS)]
+        )
+        kernel = _Kernel(rng, f"helper_{number}_{k}", parameters, results, helpers)
+        text += kernel.text
+        helpers = [*helpers, _Helper(kernel.name, parameters, results, kernel.work)]
+    return text + _Kernel(rng, f"program_{number}", (), (), helpers).text
 
 
-class _Kernel(Expressions):
-    """One kernel in the making."""
+class _Kernel:
+    """One kernel."""
 
-    def text(self) -> str:
-        """Return the kernel."""
-        self._block(1, "", in_loop=False, size=self._random.randint(2, 6))
-        if self._results:
-            self._add("return " + ", ".join(map(self._result, self._results)), "")
-        elif self._has_state:
-            for k, local in enumerate(self._locals[:40]):
-                if local.kind in ("int", "small", "bool", "float"):
-                    self._add(f"s.found_{'floats' if local.kind == 'float' else 'ints'}[{k}] = {local.name}", "")
-        return self._head + "".join(f"    {line}\n" for line in self._lines or ["pass"]) + "\n\n"
+    def __init__(
+        self, rng: Random, name: str, parameters: tuple[str, ...], results: tuple[str, ...], helpers: list[_Helper]
+    ) -> None:
+        self.name, self.work = name, 0
+        self._rng, self._results, self._helpers = rng, results, helpers
+        self._locals = [(f"p{k}", kind) for k, kind in enumerate(parameters)]
+        self._steady: list[str] = []  # counters, which loops must not change
+        self._lines: list[str] = []
+        self._times, self._count = 1, 0
+        given = ", ".join(f"{name}: {kind}" for name, kind in [("s", "State"), *self._locals])
+        shown = ", ".join(results) or "None"
+        self._block("    ", rng.randint(3, 8))
+        if results:
+            self._return("    ")
+        else:
+            for k, (local, kind) in enumerate(self._locals[:40]):
+                if kind in _LEAVES:
+                    self._add(f"s.found_{'floats' if kind == 'float' else 'ints'}[{k}] = {local}", "    ")
+        head = f"def {name}({given}) -> {f'tuple[{shown}]' if len(results) > 1 else shown}:\n"
+        self.text = head + "".join(f"{line}\n" for line in self._lines) + "\n\n"
 
-    def _result(self, kind: str) -> str:
-        return self._given(kind, 2)
+    # --- expressions
+
+    def _text(self, kind: str, depth: int) -> str:
+        """Return an expression of a kind, or whatever the grammar has under a name."""
+        names = [name for name, other in self._locals if other == kind.removesuffix(" name")]
+        if names and self._maybe(0.35):
+            return self._rng.choice(names)
+        found = [helper for helper in self._helpers if helper.results == (kind,)]
+        if found and depth > 0 and self._maybe(0.15) and (call := self._call(self._rng.choice(found), depth - 1)):
+            return call
+        if kind in _LEAVES and (kind not in _GRAMMAR or depth <= 0):
+            return self._rng.choice(_LEAVES[kind])
+        return self._filled(self._rng.choice(_GRAMMAR[kind]), depth)
+
+    def _filled(self, template: str, depth: int) -> str:
+        return re.sub(r"\{([^{}]+)\}", lambda found: self._text(found[1], depth - 1), template)
+
+    def _call(self, helper: _Helper, depth: int) -> str:
+        """Return a call; empty if it costs too much here."""
+        if self._times * helper.work + self.work > _WORK:
+            return ""
+        self.work += self._times * helper.work
+        given = [self._text(kind, depth) for kind in helper.parameters]
+        if given and self._maybe(0.2):
+            given[-1] = f"p{len(given) - 1}={given[-1]}"
+        return f"{helper.name}({', '.join(['s', *given])})"
+
+    def _maybe(self, chance: float) -> bool:
+        return self._rng.random() < chance
 
     # --- statements
 
-    def _add(self, line: str, indent: str) -> None:
-        self._lines.append(indent + line)
-        self.work += self._times
+    def _add(self, lines: str, indent: str) -> None:
+        for line in lines.split("\n"):
+            self._lines.append(indent + line)
+            self.work += self._times
 
-    def _block(self, depth: int, indent: str, *, in_loop: bool, size: int) -> None:
+    def _block(self, indent: str, size: int, *, in_loop: bool = False) -> None:
         """Write some statements; locals that begin in a block end with it, if it is not the outermost."""
         before = list(self._locals)
-        ways = (self._begin, self._begin, self._assign, self._store, self._store, self._store, self._augment,
-                self._tuple, self._swap, self._procedure, self._unpack, self._reference)  # fmt: skip
         for _ in range(size):
-            if depth < 4 and self._maybe(0.25):
-                ways_in = (self._if, self._if, self._for, self._while)
-                self._random.choice(ways_in)(depth, indent, in_loop)
+            if len(indent) < 16 and self._maybe(0.25):
+                self._rng.choice((self._if, self._if, self._for, self._while))(indent, in_loop)
             else:
-                self._random.choice(ways)(indent)
-        if indent and self._maybe(0.3 if in_loop else 0.15):
-            if in_loop and self._maybe(0.9):
-                self._add(self._random.choice(("break", "continue")), indent)
-            elif depth > 1:
-                self._add(f"return {', '.join(map(self._result, self._results))}".rstrip(), indent)
-        if indent:
+                self._rng.choice((self._begin, self._begin, self._store, self._store, self._change, self._use))(indent)
+        if len(indent) > 4:
+            if in_loop and self._maybe(0.25):
+                self._add(self._rng.choice(("break", "continue")), indent)
+            elif self._maybe(0.05):
+                self._return(indent)
             self._locals = before
 
+    def _return(self, indent: str) -> None:
+        self._add(f"return {', '.join(self._text(kind, 2) for kind in self._results)}".rstrip(), indent)
+
+    def _fresh(self, kind: str) -> str:
+        self._count += 1
+        self._locals.append((f"v{self._count}", kind))
+        return f"v{self._count}"
+
     def _begin(self, indent: str) -> None:
-        """Give a new local its value."""
-        kind = self._random.choice(("int", "int", "small", "float", "float", "bool"))
-        name = self._fresh()
-        self._add(f"{name} = {self._given(kind, self._depth)}", indent)
-        self._locals.append(Local(name, kind, *self._bounds(kind)))
-
-    def _changeable(self, *kinds: str) -> list[Local]:
-        return [local for local in self._all(*kinds) if local.name not in self._steady]
-
-    def _assign(self, indent: str) -> None:
-        if found := self._changeable("int", "small", "float", "bool"):
-            local = self._random.choice(found)
-            more = [other for other in found if other.kind == local.kind and other != local]
-            also = f"{self._random.choice(more).name} = " if more and self._maybe(0.15) else ""
-            self._add(f"{also}{local.name} = {self._given(local.kind, self._depth)}", indent)
+        """Give a local a value, a new one mostly."""
+        kind = self._rng.choice(("int", "int", "float", "float", "bool", "Record", *_KINDS))
+        text = self._text(kind, self._rng.choice((1, 2, 3, 4)))
+        old = [name for name, other in self._locals if other == kind and name not in self._steady]
+        name = self._rng.choice(old) if old and self._maybe(0.3) else self._fresh(kind)
+        self._add(f"{name} = {text}", indent)
 
     def _store(self, indent: str) -> None:
-        code = self._random.choice(("i1", "i4", "i8", "i8", "f8", "f8"))
-        if place := self._place(code, 2):
-            self._add(f"{place} = {self._storable(code)}", indent)
+        self._add(self._text("store", self._rng.choice((2, 3, 4))), indent)
 
-    def _storable(self, code: str) -> str:
-        if code == "f8":
-            return (
-                self._float(self._depth)
-                if self._maybe(0.8)
-                else self._random.choice((self._int(2).text, self._bool(2)))
-            )
-        return self._narrow(self._int(self._depth), *RANGES[code]) if self._maybe(0.9) else self._bool(2)
+    def _change(self, indent: str) -> None:
+        """Change a local in place, or exchange two."""
+        found = [(name, kind) for name, kind in self._locals if kind in _CHANGES and name not in self._steady]
+        if found:
+            name, kind = self._rng.choice(found)
+            like = [other for other, its in found if its == kind]
+            template = self._rng.choice((*_CHANGES[kind], f"{{v}}, {like[0]} = {like[0]}, {{v}}"))
+            self._add(self._filled(template.replace("{v}", name), 2), indent)
 
-    def _augment(self, indent: str) -> None:
-        kind = self._random.choice(("float", "int", "small", "bool", "f8", "i8", "i4", "i1"))
-        found = [] if kind in COLUMNS else [local.name for local in self._changeable(kind)]
-        target = self._random.choice(found) if found else self._place(kind, 2) if kind in COLUMNS else ""
-        if not target:
-            return
-        if kind == "bool":
-            self._add(f"{target} {self._random.choice('&|^')}= {self._bool(2)}", indent)
-        elif kind in ("float", "f8"):
-            other = self._float(2) if self._maybe(0.8) else self._int(2).text
-            self._add(f"{target} {self._random.choice('+-*')}= {other}", indent)
-            if self._maybe(0.2):
-                self._add(f"{target} /= {self._random.choice(('3.0', '-0.1', '7'))}", indent)
-        elif "[" in target or self._maybe(0.3):  # a place that may be another one when looked up again
-            changes = ["%= 30", "%= -9", "&= 31", "//= 3", "//= -2", ">>= 2", *["|= 5", "^= -4"] * (kind != "small")]
-            self._add(f"{target} {self._random.choice(changes)}", indent)
-        else:
-            self._add(f"{target} {self._random.choice(('%= 30', '%= -20', '&= 31'))}", indent)
-            self._add(f"{target} {self._random.choice('+-*')}= {self._narrow(self._int(2), -4, 4)}", indent)
+    def _use(self, indent: str) -> None:
+        """Call a kernel for what it does, or for several results."""
+        if self._helpers and (call := self._call(helper := self._rng.choice(self._helpers), 2)):
+            targets = []
+            for kind in helper.results if len(helper.results) > 1 else ():
+                place = {"int": "i8", "bool": "i8", "float": "f8"}[kind]
+                targets.append(self._text(place, 1) if self._maybe(0.3) else self._fresh(kind))
+            self._add(f"{', '.join(targets)} = {call}" if targets else call, indent)
 
-    def _tuple(self, indent: str) -> None:
-        """Assign to two places at once, the second found when the first has its value."""
-        targets, values = [], []
-        for _ in range(2):
-            found = self._changeable("int", "small", "float", "bool")
-            if found and self._maybe(0.5):
-                local = self._random.choice(found)
-                targets.append(local.name)
-                values.append(self._given(local.kind, 2))
-            else:
-                code = self._random.choice(("i1", "i4", "i8", "f8"))
-                if place := self._place(code):
-                    targets.append(place)
-                    values.append(self._storable(code))
-        if len(targets) == 2:
-            self._add(f"{', '.join(targets)} = {', '.join(values)}", indent)
-
-    def _swap(self, indent: str) -> None:
-        found = [local for local in self._locals if local.kind != "State" and local.name not in self._steady]
-        pairs = [(a.name, b.name) for a in found for b in found if a.name < b.name and a[1:] == b[1:]]
-        for code in ("i1", "i4", "i8", "f8"):
-            pairs.append((self._place(code), self._place(code)))
-        a, b = self._random.choice(pairs)
-        if a and b:
-            self._add(f"{a}, {b} = {b}, {a}", indent)
-
-    def _procedure(self, indent: str) -> None:
-        if found := [helper for helper in self._helpers if len(helper.results) < 2]:
-            call = self._called(self._random.choice(found), 2)
-            if call:
-                self._add(call, indent)
-
-    def _unpack(self, indent: str) -> None:
-        found = [helper for helper in self._helpers if len(helper.results) > 1]
-        if not found:
-            return
-        helper = self._random.choice(found)
-        call = self._called(helper, 2)
-        if not call:
-            return
-        targets, new = [], []
-        for kind in helper.results:
-            place = self._place({"float": "f8"}.get(kind, "i8")) if self._maybe(0.3) else ""
-            targets.append(place or self._fresh())
-            if not place:
-                new.append(Local(targets[-1], kind, *self._bounds(kind)))
-        self._add(f"{', '.join(targets)} = {call}", indent)
-        self._locals += new
-
-    def _reference(self, indent: str) -> None:
-        """Give a row, or a column, a name, or another one."""
-        code = self._random.choice(("Record", "Record", "Rows", "i1", "i4", "i8", "f8"))
-        if text := self._given(code, 2):
-            found = self._changeable(code)
-            if code == "Record" and self._maybe(0.3) and (other := self._row()):
-                text = f"({text} if {self._truth(1)} else {other})"
-            name = self._random.choice(found).name if found and self._maybe(0.4) else self._fresh()
-            self._add(f"{name} = {text}", indent)
-            if name not in [local.name for local in self._locals]:
-                self._locals.append(Local(name, code))
-
-    # --- statements that hold others
-
-    def _if(self, depth: int, indent: str, in_loop: bool) -> None:
-        kind, name = self._random.choice(("int", "float", "bool")), ""
+    def _if(self, indent: str, in_loop: bool) -> None:
         if self._maybe(0.2):  # a local that begins in each branch
-            name = self._fresh()
-        for k in range(3):
-            last = k == 2 or self._maybe(0.4)
-            head = f"if {self._truth(2)}:" if k == 0 else "else:" if last else f"elif {self._truth(2)}:"
-            if last and not name and self._maybe(0.5) and k:
-                break
-            self._add(head, indent)
-            before = len(self._lines)
-            self._block(depth + 1, indent + "    ", in_loop=in_loop, size=self._random.randint(0 if name else 1, 3))
-            if name:  # before what may leave the block
-                value = self._given(kind, 2)
-                self._lines.insert(before, f"{indent}    {name} = {value}")
-            if len(self._lines) == before:
-                self._add("pass", indent + "    ")
-            if head == "else:":
-                break
-        else:
-            last = True
-        if name and head != "else:":
-            self._add("else:", indent)
-            self._add(f"{name} = {self._given(kind, 2)}", indent + "    ")
-        if name:
-            self._locals.append(Local(name, kind, *self._bounds(kind)))
+            kind = self._rng.choice(_KINDS)
+            test, first, other = self._text("truth", 2), self._text(kind, 2), self._text(kind, 2)
+            name = self._fresh(kind)
+            return self._add(f"if {test}:\n    {name} = {first}\nelse:\n    {name} = {other}", indent)
+        heads = ["if {truth}:", *["elif {truth}:"] * self._maybe(0.3), *["else:"] * self._maybe(0.5)]
+        for head in heads:
+            self._add(self._filled(head, 3), indent)
+            self._body(indent, in_loop)
+        return None
 
-    def _for(self, depth: int, indent: str, _in_loop: bool) -> None:
-        if self._times > 10:
-            return
-        name = self._fresh()
-        first, last = sorted(self._random.choices(range(N), k=2))
-        step = self._random.choice((1, 1, 1, 2, 3))
-        start = str(first) if self._maybe(0.6) else f"{self._int(1).text} & {N - 1}"
-        stop = str(last + 1) if self._maybe(0.6) else f"min({N}, {self._int(1).text})"
-        low = 0
-        if self._maybe(0.2):
-            text = f"range({N - 1}, {self._random.choice((first - 1, -1))}, -{step})"
-        elif self._maybe(0.3):
-            text = f"range({stop})"
-        else:
-            text = f"range({start}, {stop}{f', {step}' if step > 1 else ''})"
-        self._add(f"for {name} in {text}:", indent)
-        self._loop(depth, indent, Local(name, "int", low, N - 1), N // 2)
-
-    def _loop(self, depth: int, indent: str, counter: Local, times: int) -> None:
-        before, lines = list(self._locals), len(self._lines)
-        self._times *= times
-        self._locals.append(counter)
-        self._steady.add(counter.name)
-        if counter.kind == "int" and self._maybe(0.1):
-            self._add(f"{counter.name} = {N - 1} - {counter.name}", indent + "    ")
-        self._block(depth + 1, indent + "    ", in_loop=True, size=self._random.randint(1, 4))
-        if len(self._lines) == lines:
+    def _body(self, indent: str, in_loop: bool) -> None:
+        before = len(self._lines)
+        self._block(indent + "    ", self._rng.randint(1, 3), in_loop=in_loop)
+        if len(self._lines) == before:
             self._add("pass", indent + "    ")
-        self._times //= times
-        self._locals = before
 
-    def _while(self, depth: int, indent: str, _in_loop: bool) -> None:
-        if self._times > 10:
-            return
-        name, most = self._fresh(), self._random.randint(1, 5)
-        self._add(f"{name} = 0", indent)
-        test = f"{name} < {most} and {self._truth(2)}" if self._maybe(0.7) else f"{self._truth(2)} and {name} < {most}"
-        forever = self._maybe(0.2)
-        self._add(f"while {'True' if forever else test}:", indent)
-        self._add(f"{name} += 1", indent + "    ")
-        if forever:
-            self._add(f"if {name} > {most}:", indent + "    ")
-            self._add("break", indent + "        ")
-        self._loop(depth, indent, Local(name, "count", 0, most + 1), most)
+    def _for(self, indent: str, _in_loop: bool) -> None:
+        if self._times < 10:
+            text, name = self._text("range", 2), self._fresh("int")
+            on = "-" if text.endswith(("-1", "-2")) else "+"
+            first = f"{name} {on}= 1" * self._maybe(0.2)  # the next one is counted all the same
+            self._loop(indent, f"for {name} in range({text}):", first, N // 2)
+
+    def _while(self, indent: str, _in_loop: bool) -> None:
+        if self._times < 10:
+            name, most = f"n{self._count}", self._rng.randint(1, 5)
+            self._count += 1
+            self._add(f"{name} = 0", indent)
+            test = self._rng.choice(("True", f"{name} < {most} and {{truth}}", f"{{truth}} and {name} < {most}"))
+            first = f"{name} += 1" + f"\nif {name} > {most}:\n    break" * (test == "True")
+            self._loop(indent, self._filled(f"while {test}:", 3), first, most)
+
+    def _loop(self, indent: str, head: str, first: str, times: int) -> None:
+        before, steady = list(self._locals), list(self._steady)
+        self._add(head, indent)
+        self._times *= times
+        self._steady += [head.split()[1]]
+        if first:
+            self._add(first, indent + "    ")
+        self._body(indent, in_loop=True)
+        self._times //= times
+        self._steady = steady
+        self._locals = [local for local in before if not head.startswith(f"for {local[0]} ")]

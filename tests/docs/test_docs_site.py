@@ -83,9 +83,9 @@ def test_every_command_and_option_is_in_the_reference():
 
 def test_a_page_from_elsewhere_keeps_its_links():
     """What lies in docs stays a link; what is on a page of the site leads there; other files are named."""
-    text = "[m](../docs/model.md#rates) [h](hardware/README.md) [u](parity.py) [w](https://example.org) [s](#here)"
+    text = "[m](../docs/model.md#rates) [h](hardware/README.md) [u](jit.py) [w](https://example.org) [s](#here)"
     assert extension("pages").relinked(text, ROOT / "validation" / "README.md", "background/validation") == (
-        "[m](../model.md#rates) [h](campaign.md) u (`validation/parity.py`) [w](https://example.org) [s](#here)"
+        "[m](../model.md#rates) [h](campaign.md) u (`validation/jit.py`) [w](https://example.org) [s](#here)"
     )
 
 
@@ -158,9 +158,7 @@ def test_what_makes_the_site_needs_no_network():
 def test_the_summary_of_fuzzing_is_that_of_the_logs():
     """What `validation/README.md` says of spoiled documents, random command lines and mutated schedules, recounted."""
     text = " ".join((ROOT / "validation/README.md").read_text(encoding="utf-8").split())
-    readers = record("fuzz.json")["readers"]
-    assert not any(reader["failures"] for reader in readers.values())
-    assert f"{sum(reader['examples'] for reader in readers.values()):,} examples for {len(readers)} readers" in text
+    assert not any(reader["failures"] for reader in record("fuzz.json")["readers"].values())
     runs = record("mutants.json")["runs"]
     assert not any(run["failures"] for run in runs)
     for key in ("mutants", "accepted", "refused", "simulated", "edges_seen", "copies_seen"):

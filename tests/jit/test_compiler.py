@@ -14,7 +14,7 @@ import math
 from math import floor, inf, sqrt
 from typing import Any
 from simsched.base.jit import Column, Rows, f8, i8, wrapped
-from validation.jit_state import Record, State
+from validation.jit_programs import Record, State
 LARGE, WORD = 2**63, "word"
 
 def pair(a: int, x: float) -> tuple[int, float]:
@@ -139,7 +139,7 @@ def test_what_is_refused(message, code):
 ])  # fmt: skip
 def test_results_that_are_refused(kind, value, message):
     names = module_of(
-        f"from validation.jit_state import State\ndef entry(s: State) -> {kind}:\n    return {value}\n", "refused"
+        f"from validation.jit_programs import State\ndef entry(s: State) -> {kind}:\n    return {value}\n", "refused"
     )
     with pytest.raises(CompileError, match=f"^<refused>:3: {re.escape(message)}$"):
         compile_piece(names["entry"], "entry", units_of(names["entry"]))
@@ -149,13 +149,13 @@ def test_results_that_are_refused(kind, value, message):
     ("(s) -> None", "parameter 's'"), ("(s: object) -> None", "parameter 's'"), ("(s: State)", "the result"),
 ])  # fmt: skip
 def test_types_that_are_missing(head, what):
-    names = module_of(f"from validation.jit_state import State\ndef entry{head}:\n    pass\n", "refused")
+    names = module_of(f"from validation.jit_programs import State\ndef entry{head}:\n    pass\n", "refused")
     with pytest.raises(CompileError, match=f"^<refused>:2: {what} of entry needs a type: int, float, bool, a row"):
         compile_piece(names["entry"], "entry", units_of(names["entry"]))
 
 
 def test_a_kernel_inside_of_a_function_is_refused():
-    names = module_of("from validation.jit_state import State\ndef outer():\n    def entry(s: State) -> None:\n"
+    names = module_of("from validation.jit_programs import State\ndef outer():\n    def entry(s: State) -> None:\n"
                       "        pass\n    return entry\n", "refused")  # fmt: skip
     entry = names["outer"]()
     with pytest.raises(CompileError, match=r"^<refused>: no source of 'entry' at the top level of the file; a kernel"):

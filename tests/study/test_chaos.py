@@ -1,4 +1,4 @@
-"""Studies whose processes are killed at random: ``pytest -m chaos tests/study/test_chaos.py -s``.
+"""Studies whose processes are killed at random: ``pytest -m evidence tests/study/test_chaos.py -s``.
 
 ``CHAOS_MINUTES`` (1) says how long, ``CHAOS_SEED`` (0) where to begin, ``CHAOS_LOG`` the file that gets what was seen.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.chaos
+pytestmark = pytest.mark.evidence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

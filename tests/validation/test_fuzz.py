@@ -429,5 +429,5 @@ def test_a_validation_without_a_round(rounds, corpus, tmp_path):
     document = read_json(corpus / "simsched.accuracy.json")
     document["rounds"] = [document["rounds"][0] | {"schedules": []}][:rounds]
     (tmp_path / "accuracy.json").write_text(json.dumps(document))
-    with pytest.raises(BackendError, match=r"accuracy\.json: validation: rounds must"):
+    with pytest.raises(SimschedError, match=r"accuracy\.json: (validation: )?rounds must"):
         Accuracy.load(tmp_path)
