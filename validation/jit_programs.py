@@ -143,7 +143,8 @@ class _Helper(NamedTuple):
 
 def source_of(number: int, seed: int) -> str:
     """Return the source of a program: some kernels, the last of which is called with the table alone."""
-    rng, helpers, text = Random(f"{seed}/{number}"), [], ""
+    rng, text = Random(f"{seed}/{number}"), ""
+    helpers: list[_Helper] = []
     for k in range(rng.randrange(4)):
         parameters = tuple(rng.choices(_KINDS, k=rng.randrange(4)))
         results = tuple(
