@@ -209,14 +209,6 @@ def test_graphs_have_two_edges_an_operator():
     assert graphs[0] == graphs[1]
 
 
-def test_estimates_are_speedups_of_one_by_one():
-    """At each place of Fig. 9 one operator after the other is the unit, and IOS is as far as its formula goes."""
-    for found in hios_simulated.samples(9, QUICK, "estimate_speedup").values():
-        assert found["sequential"] == [1.0]
-        assert found["ios"][0] == pytest.approx(1.11, abs=0.03)
-    assert hios_simulated.over(9, "hios-lp")(QUICK) == dict.fromkeys(("400", "450", "500", "550", "600"), 1.0)
-
-
 def test_means_deviations_and_extremes():
     """Of 1 and 3 the deviation is the root of 2; a single value has none."""
     assert hios_simulated.with_spread({"a": [1.0, 3.0], "b": [5.0]}) == {
