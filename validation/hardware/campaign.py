@@ -17,8 +17,7 @@ from typing import Any, Final
 import hwbackend
 from hwbackend import Backend
 from simsched.base.errors import BackendError, FormatError, SimschedError
-from validation.hardware.compiling import Compiling
-from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Plan, Section, pulse, sections_of
+from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, pulse, sections_of
 from validation.hardware.store import Store
 
 OK, UNUSABLE, AGAIN = 0, 2, 75
@@ -63,7 +62,7 @@ class Campaign:
     clock: Callable[[], float] = time.monotonic
     tell: Tell = lambda _line: None
     watched: bool = False
-    _tried: dict[str, None] = field(default_factory=dict)
+    _tried: set[str] = field(default_factory=set)
     _seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -98,7 +97,7 @@ class Campaign:
             taken = self._seconds.setdefault(section.name, [])
             if at >= until or at + (median(taken) if taken else 0.0) > end:
                 break
-            self._tried[item.key] = None
+            self._tried.add(item.key)
             n += 1
             self._measure(item, end - at)
             taken.append(self.clock() - at)
@@ -117,10 +116,8 @@ class Campaign:
         return int(self._skipped.get(item.key, {}).get("attempts", 0))
 
     def _measure(self, item: Item, left: float) -> None:
-        row: dict[str, Any] = {
-            "attempts": self._attempts(item) + 1,
-            "reason": "the process ended while it was measured",
-        }
+        reason = "the process ended while it was measured"
+        row: dict[str, Any] = {"attempts": self._attempts(item) + 1, "reason": reason}
         self._skipped[item.key] = row
         self.store.save_header()  # before it begins: what kills the process must not kill every other one
         if self.watched:
@@ -216,31 +213,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def tell(line: str) -> None:
         print(line, flush=True)
 
-    plan: Plan = PLANS[options.plan]
     begun = time.monotonic()
     try:
         backends = opened(options.backend or ["cupy", "torch"], tell, alike=not options.backend)
         store = Store(options.folder)
         prepare(store, {backend.name: environment for backend, environment in backends}, options.plan)
+        sections = sections_of([Bench(backend, store, PLANS[options.plan]) for backend, _ in backends])
+        Campaign(
+            store, sections, options.seconds - (time.monotonic() - begun), tell=tell, watched=True,
+            check=lambda: [pulse(backend) for backend, _ in backends],
+        ).run()  # fmt: skip
     except SimschedError as error:
         sys.stderr.write(f"error: {error}\n")
-        return UNUSABLE
-    compiling = Compiling()
-    benches = [Bench(backend, store, plan, compiling) for backend, _ in backends]
-    sections = sections_of(benches)
-    if any(item.key not in store for section in sections if section.needs_code for item in section.items):
-        compiling.begin()
-    campaign = Campaign(
-        store, sections, options.seconds - (time.monotonic() - begun), tell=tell, watched=True,
-        check=lambda: [pulse(backend) for backend, _ in backends],
-    )  # fmt: skip
-    try:
-        campaign.run()
-    except DeviceLostError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return AGAIN
-    finally:
-        compiling.end()
+        return AGAIN if isinstance(error, DeviceLostError) else UNUSABLE
     tell(f"{len(store)} items in {options.folder}, {len(store.header['unmeasured'])} unmeasured")
     return OK
 

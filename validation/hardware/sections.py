@@ -18,7 +18,6 @@ from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
-from validation.hardware.compiling import Compiling
 from validation.hardware.graphs import (
     HIOS_SIZES,
     KERNELS,
@@ -104,23 +103,18 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """Items of a kind, most important first, and the part of the time that is theirs.
-
-    `needs_code` says whether they need the machine code of schedulers and simulator.
-    """
+    """Items of a kind, most important first, and the part of the time that is theirs."""
 
     name: str
     share: float
     items: tuple[Item, ...]
-    needs_code: bool = False
 
 
 class Bench:
     """A backend, and what was measured on it before."""
 
-    def __init__(self, backend: Backend, store: Store, plan: Plan, compiling: Compiling | None = None) -> None:
+    def __init__(self, backend: Backend, store: Store, plan: Plan) -> None:
         self.backend, self.plan = backend, plan
-        self.compiling = Compiling() if compiling is None else compiling
         self._store = store
         self._profiles: dict[str, tuple[Profile, OpGraph]] = {}
 
@@ -160,10 +154,10 @@ def pulse(backend: Backend) -> Replay:
 def _of_graphs(bench: Bench) -> Iterator[Section]:
     plan, check = bench.plan, partial(_check, bench.backend)
 
-    def section(what: str, share: float, items: Mapping[str, Callable[[], Json]], needs_code: bool = False) -> Section:
+    def section(what: str, share: float, items: Mapping[str, Callable[[], Json]]) -> Section:
         name = f"{what}/{bench.backend.name}"
         found = (Item(f"{name}/{key}" if key else name, measure) for key, measure in items.items())
-        return Section(name, share, tuple(found), needs_code)
+        return Section(name, share, tuple(found))
 
     kernels = {kernel: partial(check, partial(kernel_graph, kernel), "events") for kernel in plan.kernels}
     whole = {f"{spec}/{execution}": partial(check, partial(workload, spec, 1), execution)
@@ -180,7 +174,7 @@ def _of_graphs(bench: Bench) -> Iterator[Section]:
         for way in made
         if FAST_UP_TO.get(way, 1) and (way in FAST_UP_TO) == slow
     }
-    yield section("held-out", 6.0, held_out, needs_code=True)
+    yield section("held-out", 6.0, held_out)
 
 
 def _figures(bench: Bench) -> Section:
@@ -216,7 +210,6 @@ def _profile(bench: Bench, subject: str) -> Json:
 
 def _held_out(bench: Bench, subject: str, made: str) -> Json:
     profile, measured = bench.profile(subject)
-    bench.compiling.wait()
     assert profile.graph is not None, "every profile of a graph has it"
     plan = _plan(measured, bench.backend.cluster, made, _seed(subject, made)).over(profile.graph)
     alone = sum(op.median for op in profile.operators)
