@@ -2,22 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+from simsched.base.codec import kind_of
 from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.io import Record
+from simsched.base.kinds import Among, Range, Refused
 from simsched.base.numeric import is_count
 from simsched.model.cluster import Device
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 
-ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")
-NO_ACTIVATION: Final = "identity"
-POOLS: Final = ("max", "avg", "global_max", "global_avg")
+_ACTIVATIONS: Final = ("relu", "sigmoid", "tanh")
+_NO_ACTIVATION: Final = "identity"
+_POOLS: Final = ("max", "avg", "global_max", "global_avg")
 LARGEST: Final = 2**31 - 1
 """Of any size in a file: products of a few of them are still floats."""
 
+_Size = Annotated[int, Range(1, LARGEST)]
+_Margin = Annotated[int, Range(0, LARGEST)]
+_Shape = tuple[_Size, _Size, _Size]
 Stages = list[list[list[str]]]
 Terms = Sequence[Sequence[Tensor]]
 """What a node reads: tensors to be added within a term, the terms one behind the other."""
@@ -94,7 +99,7 @@ class GraphReader:
     def _placeholder(self, data: dict[str, Any]) -> str:
         row = Record(data, f"{self._source}: input")
         name: str = row.take("name", str)
-        shape = _sizes(row, "output_shape", 3)
+        shape = _field(row, "output_shape", _Shape)
         try:
             self._tensors[name] = self._net.input(self._batch, *shape)
         except GraphError as error:
@@ -189,35 +194,19 @@ def _size(x: Tensor) -> str:
     return f"{name} ({' x '.join(map(str, x.shape[1:]))})"
 
 
-def _sizes(row: Record, key: str, length: int, *, least: int = 1) -> tuple[int, ...]:
-    """Return a field that is a list of so many whole numbers."""
-    value = row.take(key, list)
-    if len(value) != length or not all(is_count(n, least) and n <= LARGEST for n in value):
-        raise FormatError(
-            f"{row.where}: field {key!r} must be {length} whole numbers from {least} to {LARGEST}, not {shown(value)}"
-        )
-    return tuple(value)
-
-
-def _count(row: Record, key: str) -> int:
-    value: int = row.take(key, int)
-    if not 1 <= value <= LARGEST:
-        raise FormatError(f"{row.where}: field {key!r} must be from 1 to {LARGEST}, not {shown(value)}")
-    return value
-
-
-def _choice(row: Record, key: str, choices: Sequence[str]) -> str:
-    value: str = row.take(key, str)
-    if value not in choices:
-        raise FormatError(f"{row.where}: field {key!r} is {value!r}; known are: {', '.join(choices)}")
-    return value
+def _field(row: Record, key: str, hint: Any) -> Any:
+    """Return a field of the kind that a hint says."""
+    try:
+        return kind_of(hint).take(row.take(key, object))
+    except Refused as refused:
+        raise FormatError(f"{row.where}: field {refused.says(repr(key))}") from None
 
 
 def _check_shape(row: Record, found: Tensor) -> None:
     """Refuse a recorded shape that the operator does not make; a file may leave it out."""
     if row.take("output_shape", list, None) is None:
         return
-    given = _sizes(row, "output_shape", 3)
+    given = _field(row, "output_shape", _Shape)
     if given != found.shape[1:]:
         raise FormatError(
             f"{row.where}: field 'output_shape' is {list(given)}, but its inputs and attributes make "
@@ -238,7 +227,7 @@ def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
 
 
 def _element(net: Network, row: Record, terms: Terms) -> Tensor:
-    kind = _choice(row, "op_type", ("add", "mul"))
+    kind = _field(row, "op_type", Annotated[str, Among(("add", "mul"))])
     if any(len(term) < 2 for term in terms):
         raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
     return _combined(net, terms, kind)
@@ -246,27 +235,27 @@ def _element(net: Network, row: Record, terms: Terms) -> Tensor:
 
 def _window(row: Record) -> tuple[tuple[int, int], ...]:
     """Return kernel, stride and padding, each as (height, width)."""
-    pairs = (_sizes(row, key, 2, least=least) for key, least in (("kernel", 1), ("stride", 1), ("padding", 0)))
-    return tuple((height, width) for height, width in pairs)
+    hints = {"kernel": tuple[_Size, _Size], "stride": tuple[_Size, _Size], "padding": tuple[_Margin, _Margin]}
+    return tuple(_field(row, key, hint) for key, hint in hints.items())
 
 
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
-    act = _choice(row, "act", (*ACTIVATIONS, NO_ACTIVATION))
+    act = _field(row, "act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     kernel, stride, padding = _window(row)
     return net.conv(
         "conv",
         _combined(net, terms),
-        _count(row, "out_channels"),
+        _field(row, "out_channels", _Size),
         kernel,
         stride=stride,
         padding=padding,
-        groups=_count(row, "groups"),
-        activation=None if act == NO_ACTIVATION else act,
+        groups=_field(row, "groups", _Size),
+        activation=None if act == _NO_ACTIVATION else act,
     )
 
 
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
-    pool = _choice(row, "pool_type", POOLS)
+    pool = _field(row, "pool_type", Annotated[str, Among(_POOLS)])
     x = _combined(net, terms)
     if pool == "global_avg":
         return net.global_pool("pool", x)
@@ -279,7 +268,7 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
 
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
-    kind = "relu" if row.take("type", str) == "relu" else _choice(row, "act_type", ACTIVATIONS)
+    kind = "relu" if row.take("type", str) == "relu" else _field(row, "act_type", Annotated[str, Among(_ACTIVATIONS)])
     return net.activation(kind, _combined(net, terms), kind)
 
 

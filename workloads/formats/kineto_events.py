@@ -84,21 +84,6 @@ class HostEvents(Columns):
         return self.are(_graph_launch)
 
 
-@dataclass(frozen=True, slots=True)
-class Syncs:
-    """What the profiler says of calls that synchronise, by their correlation id.
-
-    `stream` of `device` is the one that waits or is waited for (-1: none, or all), `record` the correlation id of the
-    call that recorded the event and `source` the stream that it was recorded on (-1 where they are not known).
-    """
-
-    correlation: Ints
-    stream: Ints
-    record: Ints
-    source: Ints
-    device: Ints
-
-
 @dataclass(frozen=True)
 class Activities(Columns):
     """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0."""
@@ -121,13 +106,15 @@ class Activities(Columns):
 class Events:
     """A trace: what the host did, what the GPU did, and the fields beside the events.
 
-    `threads` names the process and thread of each number.
+    `threads` names the process and thread of each number. `syncs` has what the profiler says of calls that synchronise,
+    by correlation id: the stream that waits or is waited for (-1: none, or all), the correlation id of the call that
+    recorded the event, the stream that it was recorded on (-1 where they are not known), and the device.
     """
 
     operators: HostEvents
     annotations: HostEvents
     calls: HostEvents
-    syncs: Syncs
+    syncs: dict[int, tuple[int, ...]]
     activities: Activities
     threads: tuple[tuple[Any, Any], ...]
     header: dict[str, Any]
@@ -224,7 +211,8 @@ class _Collector:
         for name in self._names:
             _require_name(name, self._source)
         operators, annotations, calls = map(self._host_events, self._hosts)
-        syncs = Syncs(_ids(self._syncs[::5]), *(_ids(self._syncs[k::5], -1) for k in range(1, 5)))
+        columns = [_ids(self._syncs[k::5], -1 if k else 0).tolist() for k in range(5)]
+        syncs = {row[0]: row[1:] for row in zip(*columns, strict=True)}
         rows = self._activities
         at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
         activities = Activities(

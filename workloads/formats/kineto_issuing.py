@@ -5,7 +5,6 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -299,13 +298,7 @@ class Issued:
 
     def _sync_of(self, call: int) -> tuple[int, ...]:
         """Return stream, record, source and device of a synchronisation, -1 where they are not known."""
-        return self._syncs.get(int(self._events.calls.correlation[call]), (-1, -1, -1, -1))
-
-    @cached_property
-    def _syncs(self) -> dict[int, tuple[int, ...]]:
-        syncs = self._events.syncs
-        columns = (syncs.correlation, syncs.stream, syncs.record, syncs.source, syncs.device)
-        return {row[0]: row[1:] for row in zip(*(column.tolist() for column in columns), strict=True)}
+        return self._events.syncs.get(int(self._events.calls.correlation[call]), (-1, -1, -1, -1))
 
     def _awaited(self, thread: HostThread, call: int, name: str, start: int, end: int) -> list[int]:
         """Return the operators that a synchronising call waits for."""
