@@ -1,6 +1,6 @@
 """Traces and tables of kernels that real GPUs ran, beside what the simulator makes of them.
 
-    python -m validation.realtraces FOLDER [--log validation/realtraces.json]
+    python -m validation.realtraces FOLDER [--log validation/realtraces.json] [--page docs/background/real-gpus.md]
 
 A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of pairs of kernels (``.csv``) and tables
 of kernels alone and beside another (``.json``, a list), told by what is in them, not by their names. What is asked of
@@ -12,20 +12,19 @@ import argparse
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from simsched.base.errors import FileError, SimschedError
-from simsched.base.io import decode_text, dump_json, read_bytes, write_file
+from simsched.base.io import decode_text, dump_json, read_bytes, read_text, write_file
 from validation.markdown import table
+from validation.papers.record import put_between
 from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows
-
-COLUMNS: Final = ("asked", "of", "cases", "ours", "beside")
 
 
 def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
@@ -66,18 +65,22 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     return [*rows, *tables, *timing_rows(traces), *solo_rows(traces)], sources
 
 
-def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a row of the log as texts, one for each of `COLUMNS`."""
-    ours, unit, targets = row["ours"], row["unit"], row["targets"]
+def tables(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows of the log as Markdown: a table for each question, our figures before what they are held against."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['asked'].partition(',')[0].capitalize()} ({row['unit']})", []).append(row)
+    parts = []
+    for title, group in groups.items():
+        columns = ["of", "cases", *group[0]["ours"], *group[0]["beside"]]
+        parts.append("\n".join((f"## {title}", "", *table(columns, map(_cells, group)), "")))
+    return "\n".join(parts)
 
-    def shown(name: str, value: float) -> str:
-        text = f"{name} {value:.2f} {unit}"
-        if name not in targets:
-            return text
-        return f"{text} (at most {targets[name]:g}: {'yes' if value <= targets[name] else 'no'})"
 
-    groups = [", ".join(shown(*item) for item in part.items()) or "-" for part in (ours, row["beside"])]
-    return (row["asked"], row["of"], str(row["cases"]), *groups)
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    figures, targets = row["ours"] | row["beside"], row["targets"]
+    shown = [f"{value:.2f}" + f" (target {targets[name]:g})" * (name in targets) for name, value in figures.items()]
+    return [row["of"], str(row["cases"]), *shown]
 
 
 def main() -> None:
@@ -85,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Hold the simulator against traces of real GPUs.")
     parser.add_argument("folder", type=Path, help="where the traces and tables are")
     parser.add_argument("--log", help="JSON file that is written")
+    parser.add_argument("--page", help="page whose tables are written")
     options = parser.parse_args()
     try:
         rows, sources = read_folder(options.folder)
@@ -96,12 +100,14 @@ def main() -> None:
         }
         if options.log:
             write_file(options.log, dump_json(document))
+        if options.page:
+            write_file(options.page, put_between(read_text(options.page), "realtraces", tables(document["rows"])))
     except SimschedError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
     print(f"{options.folder}: {len(sources)} files\n")
-    print("\n".join(table(COLUMNS, map(cells, document["rows"]))))
+    print(tables(document["rows"]))
 
 
 if __name__ == "__main__":

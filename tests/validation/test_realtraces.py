@@ -11,6 +11,7 @@ import pytest
 from simsched.base.errors import FileError, FormatError
 from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
+from validation.papers.record import put_between
 from validation.realtraces import read_folder
 from validation.realtraces_rows import GTX_950
 
@@ -222,15 +223,6 @@ def test_command_prints_and_keeps(tmp_path, monkeypatch, capsys):
 
 
 def test_page_shows_the_outcome_that_is_kept():
-    """Every row of the log is in one table of the page; columns have the names of the log's figures."""
-    page = (ROOT / "docs" / "background" / "accuracy.md").read_text(encoding="utf-8")
-    shown = []
-    for question, table in re.findall(r"^<!-- realtraces: (.+) -->\n((?:\|.*\n)+)", page, re.M):
-        (_, *names), _, *lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
-        shown += [(question, of, dict(zip(names, values, strict=True))) for of, *values in lines]
+    page = (ROOT / "docs" / "background" / "real-gpus.md").read_text(encoding="utf-8")
     rows = read_json(ROOT / "validation" / "realtraces.json")["rows"]
-    assert len({(question, of) for question, of, _ in shown}) == len(shown) == len(rows)
-    for question, of, values in shown:
-        [row] = [row for row in rows if row["asked"].startswith(question) and row["of"] == of]
-        figures = {name: f"{value:.2f}" for name, value in (row["ours"] | row["beside"]).items()}
-        assert values.items() <= (figures | {"cases": str(row["cases"])}).items()
+    assert put_between(page, "realtraces", realtraces.tables(rows)) == page
