@@ -202,7 +202,7 @@ def advise(
     Of the schedules within 1 % of the least makespan that with the fewest streams is taken; ablations of schedulers
     are left out. One GPU is the first. Replicas have the schedule that is best on one: with k requests in flight on n
     GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds common to all rows. Throughputs
-    are those of `simsched.experiments.whatif.throughput.requests_per_s`.
+    are those of `simsched.throughput`.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
