@@ -121,49 +121,34 @@ def test_what_takes_in_what(kinds, units):
     assert fuse(chain(*(op(name, kind, **more) for name, kind, more in links))).names == tuple(units.split())
 
 
-def test_a_tensor_that_is_read_twice_stays():
-    """By two operators, or by one twice: then the product takes the activation behind it, and the convolution none."""
-    graph = OpGraph(
-        [op("c", "conv"), op("r", "relu"), op("s", "add")], [Edge("c", "r"), Edge("r", "s"), Edge("c", "s")]
-    )
-    assert fuse(graph) == graph
-    edges = [Edge("c", "s"), Edge("c", "s"), Edge("s", "r")]
-    assert fuse(OpGraph([op("c", "conv"), op("s", "mul"), op("r", "relu")], edges)).names == ("c", "s")
+@pytest.mark.parametrize(
+    ("operators", "edges", "units", "read"),
+    [
+        ("c:conv r:relu s:add", "c-r-4 r-s-4 c-s-4", "c r s", "c-r-4 r-s-4 c-s-4"),  # a tensor that is read twice
+        ("c:conv s:mul r:relu", "c-s-4 c-s-4 s-r-4", "c s", "c-s-4 c-s-4"),  # by one operator, which takes its own
+        ("x:placeholder c:conv r:relu o:output", "x-c-4 c-r-4 r-o-4 c-o-4", "c r", "c-r-4"),  # one that is returned
+        # each part is read from `a`; the size of `z` that was read, 0 bytes, is forgotten
+        ("a:pool z:pool p:view q:view s:view b:concat", "a-p-4 a-q-4 z-s-0 s-q-0 p-b-2 q-b-2", "a z b", "a-b-2 a-b-2"),
+        ("v:view a:pool", "v-a-4", "a", ""),  # a view of an input leaves no edge
+        ("a:pool b:pool j:view c:pool", "a-j-1 b-j-1 j-c-2", "a b j c", "a-j-1 b-j-1 j-c-2"),  # one of two joins them
+    ],
+)
+def test_what_is_left(operators, edges, units, read):
+    given = [one.split(":") for one in operators.split()]
+    rows = [
+        Operator(name, kind, time=0.0) if kind in ("view", "placeholder", "output") else op(name, kind)
+        for name, kind in given
+    ]
+    graph = OpGraph(rows, [Edge(src, dst, float(n)) for src, dst, n in (one.split("-") for one in edges.split())])
+    found = fuse(graph, io=False)
+    assert found.names == tuple(units.split())
+    assert [f"{e.src}-{e.dst}-{e.nbytes:.0f}" for e in found.edges] == read.split()
+    assert found == without_io(fuse(graph))
 
 
-def test_a_tensor_that_is_returned_stays():
-    """The convolution's output is returned as well: two readers, the activation and the output."""
-    out = Operator("out", "output", time=0.0)
-    edges = [Edge("x", "c"), Edge("c", "r"), Edge("r", "out"), Edge("c", "out")]
-    graph = OpGraph([Operator("x", "placeholder", time=0.0), op("c", "conv"), op("r", "relu"), out], edges)
-    assert fuse(graph) == graph
-    assert without_io(graph).names == ("c", "r")
-    assert without_io(graph).edges == (Edge("c", "r"),)
-
-
-def test_views_are_left_out():
-    """a -> part, part -> b: b reads the 2 bytes of each part from a, twice; the size read over 0 bytes is forgotten."""
-    graph = OpGraph(
-        [op("a", "pool"), op("z", "pool"), view("p"), view("q"), view("size"), op("b", "concat")],
-        [Edge("a", "p", 4.0), Edge("a", "q", 4.0), Edge("z", "size"), Edge("size", "q"), Edge("p", "b", 2.0),
-         Edge("q", "b", 2.0)],
-    )  # fmt: skip
-    units = fuse(graph)
-    assert units.names == ("a", "z", "b")
-    assert units.edges == (Edge("a", "b", 2.0), Edge("a", "b", 2.0))
-
-
-def test_a_view_of_an_input_leaves_no_edge():
-    graph = chain(view("v"), op("a", "pool"))
-    assert fuse(graph).edges == ()
+def test_views_alone_are_nothing_to_run():
     with pytest.raises(GraphError, match="nothing but inputs, outputs and views"):
         fuse(chain(view("v"), view("w")))
-
-
-def test_a_view_of_two_tensors_joins_them():
-    join = OpGraph([op("a", "pool"), op("b", "pool"), view("j"), op("c", "pool")],
-                   [Edge("a", "j", 1.0), Edge("b", "j", 1.0), Edge("j", "c", 2.0)])  # fmt: skip
-    assert fuse(join) == join
 
 
 def test_an_activation_behind_a_view_is_folded():
