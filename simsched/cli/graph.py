@@ -5,41 +5,37 @@ from functools import partial
 from typing import Annotated
 
 import simsched as ss
-from simsched.base.errors import FormatError, ScheduleError, SchedulerError
+from simsched.base.errors import FormatError, SchedulerError
 from simsched.base.io import is_stream, write_file
 from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import read_options, read_plan, read_scheduler, read_shapes
+from simsched.cli.inputs import read_shapes
 from simsched.cli.options import Text, argument, file, option
 
 _LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
 
 
 def show(
-    graph: opt.Graph,
-    gpu: opt.Gpu = None,
-    gpus: opt.Gpus = None,
-    link: opt.Link = None,
+    graph: opt.Plan,
+    target: opt.Target,
     as_json: opt.Json = False,
-    svg: Annotated[Text, file("Draw it; GRAPH may then be a schedule in JSON."), opt.WRITTEN] = None,
+    svg: Annotated[Text, file("Draw it, or its schedule with --scheduler: .svg."), opt.WRITTEN] = None,
     dot: Annotated[Text, file("The same picture for Graphviz."), opt.WRITTEN] = None,
-    scheduler: Annotated[Text, option("Draw its schedule: a name, or package.module:function.")] = None,
-    option: opt.Option = None,
-    plan: Annotated[
-        Text, option("Draw this schedule of GRAPH, a JSON file.", "--schedule", metavar="PLAN"), opt.READ
-    ] = None,
 ) -> None:
-    """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give."""
-    from simsched.model.calibrated import bare
+    """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give.
 
+    A schedule can be drawn, too.
+    """
     if svg is not None and not svg.lower().endswith(".svg"):
         raise FormatError(f"--svg {svg}: the file must end in .svg")
-    cluster = bare(opt.Target(gpu, gpus, link).read())
-    drawn = svg is not None or dot is not None
-    if not drawn and (scheduler or option or plan):
-        raise SchedulerError("--scheduler, --option and --schedule are for pictures: say where with --svg or --dot")
-    shown = _to_draw(graph, cluster, scheduler, option, plan) if drawn else graph.read()
+    cluster, chosen = target.bare(), bool(graph.scheduler or graph.option)
+    if svg is None and dot is None:
+        if chosen:
+            raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")
+        shown: ss.OpGraph | ss.Schedule = graph.read()
+    else:
+        shown = graph.plan(cluster) if chosen else graph.runnable()
     facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
 
     def write(draw: str, path: str) -> None:
@@ -47,28 +43,6 @@ def show(
 
     pictures = [("picture", svg, partial(write, "to_svg")), ("picture", dot, partial(write, "to_dot"))]
     out.tell_facts(facts, pictures, as_json=as_json)
-
-
-def _to_draw(
-    source: opt.Graph, cluster: "ss.Cluster", scheduler: Text, option: list[str] | None, plan: str | None
-) -> "ss.OpGraph | ss.Schedule":
-    """Return the graph, or the schedule of it that is given or to be made."""
-    name = source.graph
-    found = read_plan(source.spec, source.shape)
-    if isinstance(found, ss.Program):
-        raise FormatError(f"{name}: a program is not drawn; give the schedule that it was made from")
-    if (scheduler or option) and (plan is not None or isinstance(found, ss.Schedule)):
-        raise SchedulerError(f"{plan or name} is scheduled already: --scheduler and --option do not apply")
-    if plan is not None:
-        given = read_plan(plan)
-        if not isinstance(given, ss.Schedule):
-            raise FormatError(f"{plan}: --schedule takes a schedule, as `simsched schedule -o` writes one")
-        if given.graph != (found.graph if isinstance(found, ss.Schedule) else found):
-            raise ScheduleError(f"{plan} schedules another graph than {name}; to draw it give {plan} as GRAPH")
-        return given
-    if isinstance(found, ss.OpGraph) and (scheduler or option):
-        return ss.schedule(found, cluster, read_scheduler(scheduler or "lios"), **read_options(option))
-    return found
 
 
 def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[out.Fact]:

@@ -65,10 +65,8 @@ def calibrate(
 
     --gpu is what is believed of the device beforehand, where profiles do not say.
     """
-    from simsched.model.calibrated import bare
-
     measured = [_read_profile(path) for path in profiles]
-    prior = None if gpu is None and gpus is None else bare(opt.Target(gpu, gpus).read())
+    prior = None if gpu is None and gpus is None else opt.Target(gpu, gpus).bare()
     found = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
     headings, *rows = found.table()
     dim = [i for i, one in enumerate(found.parameters) if not one.identified]

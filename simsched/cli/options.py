@@ -224,6 +224,12 @@ class Target:
 
         return self._widened(read_target(self.cluster), self.cluster)
 
+    def bare(self) -> "ss.Cluster":
+        """Return the cluster itself."""
+        from simsched.model.calibrated import bare
+
+        return bare(self.read())
+
     def text(self) -> str:
         """Return the options that name it, as they were typed."""
         given = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))

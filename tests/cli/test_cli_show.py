@@ -35,10 +35,8 @@ def test_a_picture_of_a_schedule_that_is_made(said):
 
 
 def test_a_picture_of_a_schedule_from_a_file(said):
-    """As the graph, or beside it: the same picture."""
     said("schedule", SMALL, "--scheduler", "greedy", "-o", "plan.json")
     said("show", "plan.json", "--svg", "a.svg")
-    said("show", SMALL, "--schedule", "plan.json", "--svg", "b.svg")
-    said("show", "plan.json", "--schedule", "plan.json", "--svg", "c.svg")
+    said("show", SMALL, "--scheduler", "greedy", "--svg", "b.svg")
     assert label("a.svg").startswith("layered-12 by greedy: ")
-    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes() == Path("c.svg").read_bytes()
+    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()

@@ -198,27 +198,15 @@ class Dag:
     def operator(self, i: int) -> Operator:
         """Return operator number `i`."""
         attributes, input_shapes, output_shape = self._details.get(i, ({}, (), None))
+        kernels = range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
         code = int(self.intensity[i])
+        values: dict[str, Any] = {key: optional(getattr(self, key)[i]) for key in COSTS}
+        values |= {key: self.label(key, i) for key in by.LABELS}
         return Operator(
-            name=self.names[i],
-            kind=self.label("kind", i) or "op",
-            flops=float(self.flops[i]),
-            nbytes=float(self.nbytes[i]),
-            weight_nbytes=float(self.weight_nbytes[i]),
-            time=optional(self.time[i]),
-            kernels=tuple(
-                Kernel(*(getattr(self, key)[k].item() for key in KERNELS))
-                for k in range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
-            ),
-            utilization=optional(self.utilization[i]),
-            intensity=None if code < 0 else INTENSITIES[code],
-            dtype=self.label("dtype", i) or "fp32",
-            attributes=attributes,
-            input_shapes=input_shapes,
-            output_shape=output_shape,
-            block=self.label("block", i),
-            host=float(self.host[i]),
-        )
+            self.names[i], kernels=tuple(Kernel(*(getattr(self, key)[k].item() for key in KERNELS)) for k in kernels),
+            intensity=None if code < 0 else INTENSITIES[code], attributes=attributes, input_shapes=input_shapes,
+            output_shape=output_shape, **values,
+        )  # fmt: skip
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""

@@ -74,30 +74,8 @@ class OpGraph(Dag, Document):
         """Operators on the path that has the most of them. O(V + E)."""
         return int(structure.longest_to(self, np.ones(len(self))).max())
 
-    @cached_property
-    def width(self) -> int:
-        """Most operators of which none depends on another (Dilworth's theorem, by matching)."""
-        return structure.width(self)
-
-    @cached_property
-    def blocks(self) -> tuple[tuple[str, ...], ...]:
-        """The graph in pieces, each a tuple of names: by label, else single entry and single exit."""
-        return structure.blocks(self)
-
-    def longest_path(self, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
-        """Return the length in us of a longest path and the operators on it.
-
-        Parameters
-        ----------
-        weights
-            Time of each operator in us; by default its `time` (every operator must then have one).
-
-        Notes
-        -----
-        Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
-        """
-        return structure.longest_path(self, weights)
-
+    width, blocks = cached_property(structure.width), cached_property(structure.blocks)
+    longest_path = structure.longest_path
     _repr_html_ = as_html
 
     def to_pandas(self) -> Any:

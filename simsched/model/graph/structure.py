@@ -69,7 +69,17 @@ def _by_producer(graph: Dag) -> Indices | None:
 
 
 def longest_path(graph: Dag, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
-    """See `Dag.longest_path`."""
+    """Return the length in us of a longest path and the operators on it.
+
+    Parameters
+    ----------
+    weights
+        Time of each operator in us; by default its `time` (every operator must then have one).
+
+    Notes
+    -----
+    Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
+    """
     column = _weights(graph, weights)
     length = longest_to(graph, column)
     ptr, edges = graph.incoming
@@ -123,7 +133,7 @@ def width(graph: Dag) -> int:
 
 
 def blocks(graph: Dag) -> tuple[tuple[str, ...], ...]:
-    """Return the graph in pieces, each in topological order; see `Dag.blocks`.
+    """Return the graph in pieces, each a tuple of names in topological order.
 
     Operators that carry a label are grouped by it. The others are cut behind each operator that
     every path from an input to an output passes through: the dominators of a virtual exit.

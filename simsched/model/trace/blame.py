@@ -52,7 +52,7 @@ class CriticalPath:
 
 
 def critical_path(trace: Timeline) -> CriticalPath:
-    """See `Trace.critical_path`.
+    """Return the chain of spans that determined the makespan, and what its time went to.
 
     Walks back from the span that ends last (of equal ones the first in the trace) to the span
     that released it, and so on to time 0. O(length of the path).

@@ -10,7 +10,12 @@ from simsched.model.trace.timeline import COPY, KERNEL, Timeline
 
 
 def peak_memory(trace: Timeline) -> dict[str, float]:
-    """Return the most bytes each device held at once (see `Trace.peak_memory`).
+    """Return the most bytes each device held at once: its weights and the live activations.
+
+    An operator's output lives from its start to the end of its last reader on that device or
+    of its last copy from it; a copied tensor lives at its destination from the start of the
+    copy to the end of its last reader there. Outputs of the graph live to the end. The
+    graph's own inputs are not counted.
 
     Notes
     -----

@@ -194,17 +194,10 @@ class Timeline:
         return Rows(len(self.kind), self._span)
 
     def _span(self, i: int) -> Span:
-        stream = int(self.stream[i])
-        return Span(
-            KINDS[self.kind[i]],
-            self.name(i),
-            self.graph.names[self.op[i]] if self.kind[i] == KERNEL else None,
-            self.program.devices[self.device[i]],
-            stream if stream >= 0 else None,
-            float(self.start[i]),
-            float(self.end[i]),
-            float(self.ready[i]),
-        )
+        kind, stream = KINDS[self.kind[i]], int(self.stream[i])
+        op = self.graph.names[self.op[i]] if kind == "kernel" else None
+        device, times = self.program.devices[self.device[i]], (self.start[i], self.end[i], self.ready[i])
+        return Span(kind, self.name(i), op, device, stream if stream >= 0 else None, *map(float, times))
 
     def name(self, i: int) -> str:
         """Return what span number `i` is called."""

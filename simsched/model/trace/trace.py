@@ -39,35 +39,12 @@ class Trace(Timeline):
         """Return the mean share of SMs with at least one resident block over the makespan, in [0, 1]."""
         return self._mean("active_sms", device, None)
 
-    def active_warps(self, device: str | None = None) -> float:
-        """Return the mean number of resident warps per SM over the makespan."""
-        return metrics.active_warps(self, device)
-
-    def achieved_occupancy(self, device: str | None = None) -> float:
-        """Return resident warps over the most an SM can hold, per active SM, in [0, 1]; 0 if no grid is known."""
-        return metrics.achieved_occupancy(self, device)
-
     def _mean(self, what: str, device: str | None, full: float | None) -> float:
         return metrics.mean_share(self, what, device, full)
 
-    def peak_memory(self) -> dict[str, float]:
-        """Return the most bytes each device held at once: its weights and the live activations.
-
-        An operator's output lives from its start to the end of its last reader on that device or
-        of its last copy from it; a copied tensor lives at its destination from the start of the
-        copy to the end of its last reader there. Outputs of the graph live to the end. The
-        graph's own inputs are not counted.
-        """
-        return memory.peak_memory(self)
-
-    def memory_warnings(self) -> list[str]:
-        """Return a line for each device that would need more memory than it has."""
-        return memory.memory_warnings(self)
-
-    def critical_path(self) -> blame.CriticalPath:
-        """Return the chain of spans that determined the makespan, and what its time went to."""
-        return blame.critical_path(self)
-
+    active_warps, achieved_occupancy = metrics.active_warps, metrics.achieved_occupancy
+    peak_memory, memory_warnings = memory.peak_memory, memory.memory_warnings
+    critical_path = blame.critical_path
     _repr_html_ = as_html
 
     def to_pandas(self) -> Any:
