@@ -79,32 +79,28 @@ class Router:
 
     def __init__(self, index: Mapping[str, int], links: Sequence[Wire]) -> None:
         self._n = n = len(index)
-        numbers = dict(index)
-        hops: list[dict[int, _Hop]] = [{} for _ in range(n)]
-        channel = 0
+        numbers, channel = dict(index), 0
+        hops: dict[tuple[int, int], _Hop] = {}
         for a, b, link in links:
+            u, v = (numbers.setdefault(end, len(numbers)) for end in (a, b))
             back = channel + link.duplex
-            for u, v, number in ((a, b, channel), (b, a, back)):
-                for end in (u, v):
-                    if end not in numbers:
-                        numbers[end] = len(hops)
-                        hops.append({})
-                at = numbers[v]
-                known = hops[numbers[u]].get(at)
+            for way, number in (((u, v), channel), ((v, u), back)):
                 # of parallel links the one of least latency is used, of equal ones the first
-                if known is None or link.latency < known.latency:
-                    hops[numbers[u]][at] = _Hop(at, number, link.latency, link.bandwidth)
+                if way not in hops or link.latency < hops[way].latency:
+                    hops[way] = _Hop(way[1] - n, number, link.latency, link.bandwidth)
             channel = back + 1
-        onward = [[hop for hop in row.values() if hop.to >= n] for row in hops]
-        self._between = [[hop._replace(to=hop.to - n) for hop in row] for row in onward[n:]]
-        up = [[hop._replace(to=hop.to - n) for hop in row] for row in onward[:n]]
+        self._between: list[list[_Hop]] = [[] for _ in range(len(numbers) - n)]
+        up: list[list[_Hop]] = [[] for _ in range(n)]
         down: list[list[_Hop]] = [[] for _ in range(n)]
-        for s, row in enumerate(hops[n:]):
-            for hop in row.values():
-                if hop.to < n:
-                    down[hop.to].append(hop._replace(to=s))
+        direct: list[tuple[float, ...]] = []
+        for (u, v), hop in hops.items():
+            if u < n and v < n:
+                direct.append((u * n + v, *hop[1:]))
+            elif v < n:
+                down[v].append(hop._replace(to=u - n))
+            else:
+                (up[u] if u < n else self._between[u - n]).append(hop)
         self._up, self._down = _table(up), _table(down)
-        direct = [(u * n + hop.to, *hop[1:]) for u, row in enumerate(hops[:n]) for hop in row.values() if hop.to < n]
         direct.sort()
         self._direct = [np.array(column) for column in zip(*direct, strict=True)]
         groups: dict[tuple[tuple[float, ...], ...], int] = {}
@@ -120,8 +116,9 @@ class Router:
         if a.shape != b.shape or a.ndim != 1:
             raise ClusterError(f"src and dst must have the same length, not {a.shape} and {b.shape}")
         used, row = np.unique(self._group[a], return_inverse=True)
-        table = [self._ways_from(group) for group in used.tolist() or [0]]
-        ways = {key: np.stack([way[key] for way in table]) for key in _WAYS}
+        groups = used.tolist() or [0]
+        self._ways |= {group: self._search(group) for group in groups if group not in self._ways}
+        ways = {key: np.stack([self._ways[group][key] for group in groups]) for key in _WAYS}
         latency, bandwidth, final, switch = self._last_links(a, b, row, ways)
         here = a == b
         latency[here], bandwidth[here], final[here], switch[here] = 0.0, inf, _NONE, _NONE
@@ -177,12 +174,6 @@ class Router:
             cost[rows], latency[rows], bandwidth[rows] = latencies[at] + PER_LINK, latencies[at], bandwidths[at]
             channel[rows] = channels[at]
         return cost, latency, bandwidth, channel
-
-    def _ways_from(self, group: int) -> Ways:
-        found = self._ways.get(group)
-        if found is None:
-            found = self._ways[group] = self._search(group)
-        return found
 
     def _search(self, group: int) -> Ways:
         """Return the ways to all switches; equal costs: the switch that was found first."""
