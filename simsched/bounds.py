@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from simsched.model import WARP, Cluster, CostModel, Device, OpGraph, Target, default_cost, operator_times, upon
 from simsched.model.graph.columns import Floats, Ints, distinct
-from simsched.model.launches import launch_ptr
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import demand_of
@@ -407,7 +406,7 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
 
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
     """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops)."""
-    ptr = launch_ptr(graph)
+    ptr = graph.launch_ptr
     op = np.repeat(np.arange(len(graph)), np.diff(ptr))
     solo = operator_times(graph, cluster.devices[d], cost)
     place = np.broadcast_to(np.int64(d), len(op))

@@ -12,8 +12,7 @@ from simsched.base.units import GB_PER_S, GIB, KIB, MIB
 from simsched.model.cluster import DEVICES, Cluster, Device
 from simsched.model.cluster.presets import make_device
 from simsched.model.graph import Operator, OpGraph
-from simsched.model.launches import Copies
-from simsched.model.program import LAUNCH, Program
+from simsched.model.program import LAUNCH, Copies, Program
 from simsched.model.trace import Span
 from simsched.simulator import simulate
 

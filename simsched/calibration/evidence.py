@@ -14,7 +14,6 @@ from simsched.base.kinds import Among
 from simsched.base.numeric import frozen
 from simsched.model import LAUNCH, Cluster, Device, Operator, OpGraph, Program
 from simsched.model.graph.columns import Floats, Ints
-from simsched.model.launches import launch_ptr
 from simsched.model.profile import Replay
 from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator import simulate
@@ -286,7 +285,7 @@ def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
     """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
     if not (np.diff(graph.kernel_ptr) > 1).any():
         return graph
-    ptr = launch_ptr(graph)
+    ptr = graph.launch_ptr
     operators = []
     for i, op in enumerate(graph.operators):
         if len(op.kernels) > 1:

@@ -13,8 +13,8 @@ from simsched.calibration.evidence import MeasuredRun, Residual
 from simsched.calibration.parameters import ParameterRow
 from simsched.model import EXECUTIONS, Cluster, OpGraph, Program
 from simsched.model.graph.columns import Floats, Ints
-from simsched.model.launches import Copies
 from simsched.model.profile.measured import Times
+from simsched.model.program import Copies
 
 _COLUMNS = ("thread_ptr", "action", "device", "stream", "argument", "priority")
 

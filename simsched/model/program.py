@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,30 @@ from simsched.base.numeric import freeze, same_columns
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Floats, Ints, optional
 from simsched.model.graph.columns import column as column_of
-from simsched.model.launches import Copies, Launches, Small, launch_ptr
 
+Small = npt.NDArray[np.int32]
 EXECUTIONS: Final = ("stages", "events", "graph")
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
+
+
+class Copies(NamedTuple):
+    """Copies between devices, by columns.
+
+    Parameters
+    ----------
+    op
+        Operator whose output is copied.
+    device
+        Where it goes, as an index into the program's devices.
+    nbytes, transfer
+        Size in bytes, and exact time in us or NaN (see `Edge`).
+    """
+
+    op: Small
+    device: Small
+    nbytes: Floats
+    transfer: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +206,6 @@ class Program(Document):
     priority: Ints
     lead: Floats | None
     own: Floats | None
-    _launches: Launches
     _checked: bool
 
     def __init__(
@@ -216,7 +234,7 @@ class Program(Document):
             priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
             lead=None if lead is None else np.array(lead, np.float64),
             own=None if own is None else np.array(own, np.float64),
-            _launches=Launches(graph), _checked=False,
+            _checked=False,
         )  # fmt: skip
         self._freeze()
 
@@ -227,7 +245,7 @@ class Program(Document):
         Parameters
         ----------
         **columns
-            Parameters of `Program`, `lead` and `own` None where there are none, and as `_launches` those of the graph.
+            Parameters of `Program`, `lead` and `own` None where there are none.
         """
         program = cls.__new__(cls)
         program.__dict__.update(columns, _checked=True)
@@ -244,13 +262,13 @@ class Program(Document):
         """
         if graph is self.graph:
             return self
-        if graph.names != self.graph.names or not np.array_equal(launch_ptr(graph), self.launch_ptr):
+        if graph.names != self.graph.names or not np.array_equal(graph.launch_ptr, self.launch_ptr):
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program.of_columns(**{key: self.__dict__[key] for key in _PARTS} | {"graph": graph})
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
-        kept = {key: self.__dict__[key] for key in _PARTS if key != "_launches"}
+        kept = {key: self.__dict__[key] for key in _PARTS}
         return Program(**kept | {"lead": lead, "own": own}).check()
 
     def _freeze(self) -> None:
@@ -262,17 +280,17 @@ class Program(Document):
     @property
     def launch_ptr(self) -> Ints:
         """Where the launches of each operator begin, shape (n_ops + 1,)."""
-        return self._launches.ptr
+        return self.graph.launch_ptr
 
     @property
     def launch_op(self) -> Small:
         """The operator of each launch."""
-        return self._launches.op
+        return self.graph.launch_op
 
     @property
     def launch_kernel(self) -> Small:
         """Which kernel of its operator each launch is."""
-        return self._launches.kernel
+        return self.graph.launch_kernel
 
     def __len__(self) -> int:
         return len(self.action)
@@ -287,10 +305,10 @@ class Program(Document):
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_plan", "_launches")}
+        return {key: value for key, value in self.__dict__.items() if key != "_plan"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _launches=Launches(state["graph"]))
+        self.__dict__.update(state)
         self._freeze()
 
     def __repr__(self) -> str:
@@ -460,7 +478,7 @@ class Program(Document):
         if len(number) != len(devices) or not devices:
             twice = next((d for d in devices if devices.count(d) > 1), None)
             raise ProgramError(f"device {twice!r} stands twice" if devices else "there are no devices")
-        ptr, priority, every = launch_ptr(graph), np.zeros(len(graph), np.int64), [row for t in threads for row in t]
+        ptr, priority, every = graph.launch_ptr, np.zeros(len(graph), np.int64), [row for t in threads for row in t]
         arguments: list[int] = []
         copies: list[tuple[float, ...]] = []
         try:
@@ -494,7 +512,7 @@ class Program(Document):
 
 
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
-_PARTS: Final = (*_COLUMNS, "graph", "devices", "execution", "copies", "n_events", "_launches")
+_PARTS: Final = (*_COLUMNS, "graph", "devices", "execution", "copies", "n_events")
 
 
 def _operator(row: Instruction, graph: OpGraph, number: Mapping[str, int]) -> int:

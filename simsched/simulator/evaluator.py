@@ -259,7 +259,7 @@ class Evaluator:
         if len(found) == 1:
             rows, fits = found[0]
             return rows if fits.all() else None
-        ptr = self._lowering.launch_ptr
+        ptr = self.graph.launch_ptr
         home = np.empty(len(self.graph), np.int64)
         home[columns["op"]] = columns["device"] if self._cost is not None else self.cluster.kind[columns["device"]]
         which = np.searchsorted(numbers, np.repeat(home, np.diff(ptr)))
@@ -272,7 +272,7 @@ class Evaluator:
         """Return what all launches ask for on a device (a kind of them, with the default cost model), and which fit."""
         if number not in self._rows:
             at = int(np.argmax(self.cluster.kind == number)) if self._cost is None else number
-            op = np.repeat(np.arange(len(self.graph)), np.diff(self._lowering.launch_ptr))
+            op = np.repeat(np.arange(len(self.graph)), np.diff(self.graph.launch_ptr))
             device = np.full(len(op), at, np.int64)
             times = placed_times(self.graph, self.cluster, op, device, self._cost)
             rows = demand_of(self.graph, self.cluster, device, times, priority=self._priority, refuse_unfit=False)

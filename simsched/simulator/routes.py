@@ -7,7 +7,7 @@ import numpy as np
 from simsched.model import COPY, Cluster, Program
 from simsched.model.cluster.routing import Routes
 from simsched.model.graph.columns import Ints
-from simsched.model.launches import Small
+from simsched.model.program import Small
 
 
 class CopyRoutes(NamedTuple):

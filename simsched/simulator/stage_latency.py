@@ -8,7 +8,6 @@ import numpy as np
 
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, placed_times, upon
-from simsched.model.launches import launch_ptr
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import platform_of
 from simsched.simulator.state import Connection, Lane, State
@@ -58,7 +57,7 @@ class StageLatency:
         name = cluster.devices[0].name if device is None else device
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
-        ptr = launch_ptr(graph)
+        ptr = graph.launch_ptr
         op = np.repeat(np.arange(len(graph)), np.diff(ptr))
         on = np.zeros(len(op), np.int64)
         rows = demand_of(graph, alone, on, placed_times(graph, alone, op, on, cost))

@@ -18,9 +18,8 @@ from hwbackend.cupy_operators import Numbers
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.launches import Copies
 from simsched.model.plan import Placement
-from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Program
+from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.schedule import Schedule
 
 PLACES = {"one": {}, "two": {"gpus": 2}, "virtual": {"virtual_devices": 2}}

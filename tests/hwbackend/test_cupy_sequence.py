@@ -12,10 +12,9 @@ from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.launches import Copies
 from simsched.model.plan import Placement
 from simsched.model.profile import Replay
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 from simsched.model.schedule import Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]

@@ -12,8 +12,7 @@ from hwbackend.torch_program import devices_of, feeds_of, n_copied
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.launches import Copies
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
 
 PAIR = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0)])
 

@@ -11,9 +11,8 @@ from simsched.base.errors import ProgramError, ScheduleError, SimulationError
 from simsched.base.io import dump_json, parse_json
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.launches import Copies
 from simsched.model.plan import Placement
-from simsched.model.program import ACTIONS, BARRIER, LAUNCH, WAIT, Program
+from simsched.model.program import ACTIONS, BARRIER, LAUNCH, WAIT, Copies, Program
 from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 

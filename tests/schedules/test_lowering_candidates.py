@@ -10,11 +10,10 @@ from simsched.base.errors import ProgramError, ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.feasibility import barrier_before
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.launches import Copies
 from simsched.model.lowering import Lowering
 from simsched.model.lowering.candidate import Clock
 from simsched.model.lowering.lowering import OPTIONS
-from simsched.model.program import BARRIER, COPY, LAUNCH, SYNC, WAIT, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, SYNC, WAIT, Copies, Program
 from simsched.model.schedule import Schedule
 
 QUAD = Cluster.preset("a100", 4)

@@ -9,8 +9,7 @@ from hand_made import grid, hand_made
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError, DeadlockError, ScheduleError, SimschedError, SimulationError
-from simsched.model.launches import Copies
-from simsched.model.program import Program
+from simsched.model.program import Copies, Program
 from simsched.simulator import sampling
 
 ONE = ss.OpGraph([ss.Operator("a", time=10.0)])

@@ -8,9 +8,8 @@ import pytest
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.graph.names import Numbered
-from simsched.model.launches import Copies
 from simsched.model.plan import Placement
-from simsched.model.program import Program
+from simsched.model.program import Copies, Program
 from simsched.model.schedule import Schedule
 from simsched.model.trace.timeline import COPY, KERNEL, Load
 from simsched.model.trace.trace import Trace

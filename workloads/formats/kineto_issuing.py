@@ -16,8 +16,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.occupancy import occupancy
 from simsched.model.graph import Kernel, OpGraph
 from simsched.model.graph.columns import Ints
-from simsched.model.launches import Copies
-from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT
+from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, Events
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches

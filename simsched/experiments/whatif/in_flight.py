@@ -6,8 +6,7 @@ import numpy as np
 
 from simsched.model.graph.columns import Floats, Ints
 from simsched.model.graph.derived import side_by_side
-from simsched.model.launches import Copies
-from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Program
+from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 
 Place = tuple[int, int]  # device and stream
 _COLUMNS: Final = ("action", "device", "stream", "argument", "stride", "step", "when", "row")

@@ -22,6 +22,9 @@ Details = Mapping[int, tuple[Any, ...]]
 """Attributes, input shapes and output shape of those operators that have some."""
 
 
+_CACHED = ("outgoing", "incoming", "launch_ptr", "launch_op", "launch_kernel")
+
+
 class Dag:
     """The operators and edges of a graph, stored by columns and checked when made: what `OpGraph` builds on."""
 
@@ -155,7 +158,7 @@ class Dag:
 
     def __getstate__(self) -> dict[str, Any]:
         labels = {key: (by.packed(codes), texts) for key, (codes, texts) in self._labels.items()}
-        kept = {key: by.packed(value) for key, value in self.__dict__.items() if key not in ("outgoing", "incoming")}
+        kept = {key: by.packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
         return kept | {"_labels": labels}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -237,6 +240,23 @@ class Dag:
     def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
         return grouped(self.dst, len(self))
+
+    @cached_property
+    def launch_ptr(self) -> Ints:
+        """Where the launches of each operator begin, shape (n_ops + 1,): one per kernel, at least one."""
+        return frozen(np.concatenate([[0], np.cumsum(np.maximum(1, np.diff(self.kernel_ptr)))]))
+
+    @cached_property
+    def launch_op(self) -> npt.NDArray[np.int32]:
+        """The operator of each launch."""
+        return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.launch_ptr)))
+
+    @cached_property
+    def launch_kernel(self) -> npt.NDArray[np.int32]:
+        """Which kernel of its operator each launch is."""
+        return frozen(
+            np.arange(self.launch_ptr[-1], dtype=np.int32) - self.launch_ptr[:-1].astype(np.int32)[self.launch_op]
+        )
 
     @cached_property
     def output_nbytes(self) -> Floats:

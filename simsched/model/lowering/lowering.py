@@ -10,11 +10,10 @@ from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.feasibility import check, launch_position
 from simsched.model.graph import OpGraph
-from simsched.model.launches import Copies, Launches
 from simsched.model.lowering.candidate import Candidate, Clock
 from simsched.model.lowering.core import plan, write
 from simsched.model.plan import EVENT_PLANS, Plan
-from simsched.model.program import EXECUTIONS, LAUNCH, Program
+from simsched.model.program import EXECUTIONS, LAUNCH, Copies, Program
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
@@ -100,24 +99,18 @@ class Lowering:
             raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
         _check_options(execution, threads, transfers, events)
         self.graph, self.devices, self.execution = graph, tuple(devices), execution
-        self._launches = Launches(graph)
         n, one_thread = len(graph), threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
         self._table = table = Candidate(
             n_ops=n, n_edges=len(graph.src), n_devices=len(self.devices), one_thread=one_thread,
             blocking=transfers == "blocking", minimal=events == "minimal", staged=execution == "stages",
-            src=_small(graph.src), dst=_small(graph.dst), launch_ptr=self._launches.ptr,
+            src=_small(graph.src), dst=_small(graph.dst), launch_ptr=graph.launch_ptr,
             out_ptr=out_ptr, out_edge=_small(out_edge), in_ptr=in_ptr, in_edge=_small(in_edge),
             bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
         )  # fmt: skip
         table["size"][:], table.n_sizes = _sizes(graph)
         self._has_host = execution != "graph" and bool(graph.host.any())
-
-    @property
-    def launch_ptr(self) -> npt.NDArray[np.int64]:
-        """Where the launches of each operator begin, shape (n_ops + 1,)."""
-        return self._launches.ptr
 
     def program(
         self,
@@ -162,14 +155,14 @@ class Lowering:
         return Program.of_columns(
             graph=self.graph, devices=self.devices, execution=self.execution, thread_ptr=thread_ptr, action=action,
             device=place[0], stream=place[1], argument=place[2], copies=copies, n_events=table.n_op_events + n_copies,
-            priority=self._by_operator(priority), _launches=self._launches, own=None,
+            priority=self._by_operator(priority), own=None,
             lead=self._lead(action, place[2]) if self._has_host else None,
         )  # fmt: skip
 
     def _lead(self, action: npt.NDArray[np.int8], argument: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
         """Return the host time before each instruction: that of an operator passes before its first launch."""
-        before = np.zeros(len(self._launches.op))
-        before[self.launch_ptr[:-1]] = self.graph.host
+        before = np.zeros(self.graph.launch_ptr[-1])
+        before[self.graph.launch_ptr[:-1]] = self.graph.host
         return np.where(action == LAUNCH, before[np.where(action == LAUNCH, argument, 0)], 0.0)
 
     def _plan(self) -> None:
