@@ -78,9 +78,9 @@ def tables(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    figures, targets = row["ours"] | row["beside"], row["targets"]
-    shown = [f"{value:.2f}" + f" (target {targets[name]:g})" * (name in targets) for name, value in figures.items()]
-    return [row["of"], str(row["cases"]), *shown]
+    targets = {name: f" (target {value:g})" for name, value in row["targets"].items()}
+    figures = (row["ours"] | row["beside"]).items()
+    return [row["of"], str(row["cases"]), *(f"{value:.2f}{targets.get(name, '')}" for name, value in figures)]
 
 
 def main() -> None:
