@@ -315,13 +315,13 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     lone = [by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)]
     best = min(lone, key=lambda row: row.latency_us or 0.0)
     gain = best.speedup or 1.0
-    against = "as fast as one stream that is captured as a CUDA graph"
+    against = "as fast as one stream captured as a CUDA graph"
     loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
     when = f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
     who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
     certain = best.speedup_low is not None and best.speedup_low > 1.0
     if gain < WORTH:
-        first = f"One stream that is captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
+        first = f"One stream captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
         first += "" if best is captured else f" ({best.name} is {best.gain(basis)} {against})"
         best = captured
     elif certain:
@@ -332,7 +332,7 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
         most = max(rows, key=lambda row: row.requests_per_s[-1])
         ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
         second = (
-            f"Under load no way serves {WORTH - 1:.0%} more requests than one stream that is captured"
+            f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
             if ratio < WORTH
             else f"Under load, with {IN_FLIGHT[-1]} in flight, {most.name} serves most: {ratio:.2f} times as much"
         )
@@ -345,7 +345,7 @@ def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str
     split, copies = rows.get(f"{n} GPUs, split"), rows.get(f"{n} GPUs, replicas")
     said = []
     if split is None:
-        said.append(f"splitting a request over {n} GPUs was not possible")
+        said.append(f"no scheduler splits a request over {n} GPUs")
     else:
         ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)
         sure = split.place is not None and best.place is not None and split.place < best.place

@@ -28,7 +28,8 @@ PRIORS: Final[Mapping[str, Prior]] = MappingProxyType(
         ),
         "saturating_cycles_3.7": Prior(16.5, 7.3, 16.5, "CUDA guide: 11 cycles, 1.5 times that as above; 44 warps"),
         "dram_warps": Prior(
-            2.5, 1.5, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3"
+            2.5, 0.6, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3; "
+            "low: 16 bytes a thread, the widest load"
         ),
         "operator": Prior(
             1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
