@@ -7,12 +7,14 @@ twice in an object counts once, as any JSON reader has it (the last one wins): t
 """
 
 import gc
+import gzip
 import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
+from io import BytesIO
 from typing import Any, Final, NoReturn
 
 from simsched.base.errors import FormatError
@@ -24,7 +26,6 @@ _GZIP: Final = b"\x1f\x8b"
 # Traces deflate to a twentieth; what inflates to so much more is no trace, and may fill the memory.
 _MOST_INFLATED: Final = 400
 _SMALL: Final = 1 << 26  # bytes that any file may inflate to
-_CHUNK: Final = 1 << 24
 
 Readers = Mapping[Any, Callable[[int, dict[str, Any], dict[str, Any]], None]]
 _NO_ARGUMENTS: Final[dict[str, Any]] = {}
@@ -45,23 +46,17 @@ def read_trace(path: str | os.PathLike[str]) -> str:
     return decode_text(_inflate(data, str(path)) if data.startswith(_GZIP) else data, str(path))
 
 
-def _inflate(data: bytes, source: str) -> bytearray:
+def _inflate(data: bytes, source: str) -> bytes:
     most = min(max(_SMALL, _MOST_INFLATED * len(data)), limits().file_nbytes)
-    found = bytearray()
-    rest = data
     try:
-        while rest.startswith(_GZIP):  # a gzip file may be several, one behind the other
-            member = zlib.decompressobj(wbits=31)
-            while not member.eof:
-                piece = member.decompress(rest, _CHUNK)
-                found += piece
-                rest = member.unconsumed_tail or member.unused_data
-                if len(found) > most:
-                    raise FormatError(f"{source}: inflates to over {most} bytes, so it is not a trace")
-                if not piece and not member.eof and not rest:
-                    raise FormatError(f"{source}: the gzip file is truncated")
-    except zlib.error as error:
+        with gzip.open(BytesIO(data)) as file:
+            found = file.read(most + 1)
+    except EOFError as error:
+        raise FormatError(f"{source}: the gzip file is truncated") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
         raise FormatError(f"{source}: the gzip file is damaged: {error}") from error
+    if len(found) > most:
+        raise FormatError(f"{source}: inflates to over {most} bytes, so it is not a trace")
     return found
 
 
