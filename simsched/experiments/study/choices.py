@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from simsched.base.errors import StudyError, UnknownNameError
-from simsched.experiments.study.fields import require_names, swept, values
+from simsched.experiments.study.fields import swept, values
 from simsched.schedulers import SCHEDULERS
 
 _GIVEN: Final = ("graph", "cluster", "cost", "tools", "progress", "also")  # by whoever calls a scheduler
@@ -38,7 +38,6 @@ def scheduler_entry(source: str, given: Any) -> Any:
     table = {"scheduler": given} if isinstance(given, str) else given
     if not isinstance(table, Mapping):
         raise StudyError(f'{source}: a scheduler is a name, or a table such as {{scheduler = "ios"}}, not {given!r}')
-    require_names(source, "'schedulers'", table)
     name, label = table.get("scheduler"), table.get("label")
     if not isinstance(name, str) or not name:
         raise StudyError(f"{source}: a table in 'schedulers' has no 'scheduler', which names it")
@@ -51,6 +50,8 @@ def scheduler_entry(source: str, given: Any) -> Any:
     for option, value in table.items():
         if option in ("scheduler", "label"):
             continue
+        if not isinstance(option, str) or not option:
+            raise StudyError(f"{source}: an option of scheduler {name!r} is called {option!r}, which is no text")
         if known is not None and option not in known:
             listed = ", ".join(known) or "none"
             raise StudyError(f"{source}: scheduler {name!r} has no option {option!r}; known are: {listed}")

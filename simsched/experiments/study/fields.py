@@ -29,6 +29,13 @@ def known_only(source: str, table: Mapping[str, Any], known: Collection[str], of
         raise StudyError(f"{source}: unknown field {unknown[0]!r}{of}; known are: {', '.join(known)}")
 
 
+def one_table(source: str, name: str, given: Any, known: Collection[str]) -> None:
+    """Refuse what is no table, or has fields that are none of the known."""
+    if not isinstance(given, Mapping):
+        raise StudyError(f"{source}: {name!r} must be a table, [{name}]")
+    known_only(source, given, known, f" of [{name}]")
+
+
 def tables(source: str, name: str, given: Any) -> tuple[Mapping[str, Any], ...]:
     """Return a table, or an array of tables, as a tuple of at least one."""
     found = [given] if isinstance(given, Mapping) else given
@@ -36,16 +43,7 @@ def tables(source: str, name: str, given: Any) -> tuple[Mapping[str, Any], ...]:
         raise StudyError(f"{source}: {name!r} must be a table, [{name}], or several, [[{name}]]")
     if not found:
         raise StudyError(f"{source}: there is no [{name}]; give at least one")
-    for table in found:
-        require_names(source, name, table)
     return tuple(found)
-
-
-def require_names(source: str, name: str, table: Mapping[Any, Any]) -> None:
-    """Refuse fields whose names are no texts."""
-    bad = next((key for key in table if not isinstance(key, str) or not key), None)
-    if bad is not None:
-        raise StudyError(f"{source}: a field of {name} is called {bad!r}; a name is a text that is not empty")
 
 
 def swept(source: str, field: str, given: Any) -> Any:
@@ -96,7 +94,7 @@ def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
     """Return a ``[cluster]`` as checked: a preset, or a file."""
     from simsched.model.cluster import DEVICES, LINKS
 
-    known_only(source, given, _CLUSTER, " of [cluster]")
+    one_table(source, "cluster", given, _CLUSTER)
     if ("gpu" in given) == ("file" in given):
         raise StudyError(f"{source}: [cluster] needs either 'gpu', a preset, or 'file', a cluster or calibration")
     preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in given and "file" in given), None)
@@ -112,9 +110,7 @@ def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
 
 def simulation_table(source: str, given: Any) -> Table:
     """Return the ``[simulation]`` as checked, defaults written out."""
-    if not isinstance(given, Mapping):
-        raise StudyError(f"{source}: 'simulation' must be a table, [simulation]")
-    known_only(source, given, _SIMULATION, " of [simulation]")
+    one_table(source, "simulation", given, _SIMULATION)
     full = {**SIMULATION_DEFAULTS, **given}
     table = _checked(source, "simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
     if "samples" in table and "jitter" not in table:
@@ -126,9 +122,7 @@ def simulation_table(source: str, given: Any) -> Table:
 
 def execution_table(source: str, given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
-    if not isinstance(given, Mapping):
-        raise StudyError(f"{source}: 'execution' must be a table, [execution]")
-    known_only(source, given, ("time_limit",), " of [execution]")
+    one_table(source, "execution", given, ("time_limit",))
     limit = given.get("time_limit")
     if limit is not None and not (_is_amount(limit) and 0 < limit <= _MOST_SECONDS):
         raise StudyError(
@@ -138,40 +132,28 @@ def execution_table(source: str, given: Any) -> Table:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _checked(source: str, name: str, given: Mapping[str, Any], rules: Mapping[str, Rule]) -> Table:
+def _checked(source: str, name: str, given: Mapping[str, Any], rules: Mapping[str, Rule], inside: str = "") -> Table:
     """Return a table whose fields may be swept, each value as its rule says; tables inside have none."""
     table: Table = {}
     for key, value in given.items():
-        if key in NESTED and name == "cluster":
+        if not isinstance(key, str) or not key:
+            raise StudyError(f"{source}: a field of {name} is called {key!r}; a name is a text that is not empty")
+        field = f"'{inside}{key}' of [{name}]"
+        holds, phrase = rules.get(key, (lambda _: True, ""))
+        if key in NESTED and rules is _CLUSTER:
             if not isinstance(value, Mapping):
-                raise StudyError(
-                    f"{source}: {key!r} of [{name}] must be a table such as {{launch = 0.0}}, not {value!r}"
-                )
-            require_names(source, f"'{key}'", value)
-            table[key] = {inner: swept(source, f"'{key}.{inner}' of [{name}]", v) for inner, v in value.items()}
-            continue
-        table[key] = swept(source, f"{key!r} of [{name}]", value)
-        holds, phrase = rules.get(key, (_anything, ""))
-        for each in values(table, key):
-            if not holds(each):
-                raise StudyError(f"{source}: {key!r} of [{name}] must be {phrase}, not {each!r}")
+                raise StudyError(f"{source}: {field} must be a table such as {{launch = 0.0}}, not {value!r}")
+            table[key] = _checked(source, name, value, {}, f"{key}.")
+        else:
+            table[key] = swept(source, field, value)
+            wrong = next((each for each in values(table, key) if not holds(each)), None)
+            if wrong is not None:
+                raise StudyError(f"{source}: {field} must be {phrase}, not {wrong!r}")
     return table
-
-
-def _anything(value: Any) -> bool:  # noqa: ARG001 - whatever it is
-    return True
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
-
-
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_positive(value: Any) -> bool:
-    return is_count(value, 1)
 
 
 def _is_amount(value: Any) -> bool:
@@ -182,12 +164,12 @@ def _one_of(known: Sequence[str]) -> Rule:
     return (lambda value: value in known), f"one of: {', '.join(known)}"
 
 
-_TRUTH: Final = (_is_truth, "true or false")
-_POSITIVE: Final = (_is_positive, "a whole number of at least 1")
+_TRUTH: Final[Rule] = (lambda value: isinstance(value, bool)), "true or false"
+_POSITIVE: Final[Rule] = (lambda value: is_count(value, 1)), "a whole number of at least 1"
 _CLUSTER: Final[Mapping[str, Rule]] = {
     "gpu": (_is_text, "the name of a preset"), "gpus": _POSITIVE, "link": (_is_text, "the name of a link"),
     "gpus_per_node": _POSITIVE, "file": (_is_text, "the path of a file"), "overheads": _TRUTH,
-    **dict.fromkeys(NESTED, (_anything, "")),
+    **dict.fromkeys(NESTED, (lambda _: True, "")),
 }  # fmt: skip
 _SIMULATION: Final[Mapping[str, Rule]] = {
     "engine": _one_of(("compiled", "reference")), "jitter": (_is_amount, "a number of at least 0, such as 0.02"),

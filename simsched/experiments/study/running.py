@@ -2,7 +2,8 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version as installed
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +17,7 @@ from simsched.experiments.study.grid import all_points, rows_of
 from simsched.experiments.study.results import Results
 from simsched.experiments.study.store import SETTLED, all_rows, appending, prepare, rows_file
 from simsched.experiments.study.study import Study
-from simsched.experiments.study.targets import require_targets
+from simsched.experiments.study.targets import make_target
 from simsched.schedulers import resolve
 
 
@@ -80,9 +81,7 @@ def run_study(
     A scheduler of yours goes by its name: use another folder, or another name, where its code has changed.
     """
     part = _shard(shard)
-    require_targets(all_points(study.cluster), study.folder, study.source)
-    _check_workloads(study, check)
-    _check_schedulers(study)
+    _require_runnable(study, check)
     version = installed("simsched")
     path = prepare(study, folder, version)
     with appending(path / rows_file(part), retry=retry) as append:
@@ -127,24 +126,27 @@ def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
     return i or n, n
 
 
-def _check_workloads(study: Study, check: Callable[..., None] | None) -> None:
-    """Refuse workloads whose file is not there, or that the loader is going to refuse."""
+def _require_runnable(study: Study, check: Callable[..., None] | None) -> None:
+    """Refuse clusters that cannot be made, workloads that the loader is going to refuse, and unknown schedulers."""
+    for point in all_points(study.cluster):
+        with _refusing(f"{study.source}: [cluster]"):
+            make_target(point, study.folder)
     for point in all_points(study.workload):
         kind = file_or_kind(point["kind"], os.path.realpath(study.folder))
-        if kind != point["kind"] and not Path(kind).is_file():
-            raise StudyError(f"{study.source}: [workload]: there is no file {kind}")
-        if check is None:
-            continue
-        try:
-            check(kind, **{key: value for key, value in point.items() if key != "kind"})
-        except SimschedError as error:
-            raise StudyError(f"{study.source}: [workload]: {error}") from error
-
-
-def _check_schedulers(study: Study) -> None:
-    """Refuse schedulers that cannot be imported."""
+        with _refusing(f"{study.source}: [workload]"):
+            if kind != point["kind"] and not Path(kind).is_file():
+                raise StudyError(f"there is no file {kind}")
+            if check is not None:
+                check(kind, **{key: value for key, value in point.items() if key != "kind"})
     for name in dict.fromkeys(choice.scheduler for choice in study.choices):
-        try:
+        with _refusing(study.source):
             resolve(name)
-        except SimschedError as error:
-            raise StudyError(f"{study.source}: {error}") from error
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Say what an error is of."""
+    try:
+        yield
+    except (SimschedError, TypeError) as error:
+        raise StudyError(f"{what}: {error}") from error

@@ -21,7 +21,6 @@ from simsched.experiments.study.fields import (
     execution_table,
     known_only,
     n_points,
-    require_names,
     simulation_table,
     tables,
     workload_table,
@@ -157,7 +156,6 @@ class Study:
             raise StudyError(f"{source}: a number in it has thousands of digits; give another") from None
         except RecursionError:
             raise StudyError(f"{source}: nested too deeply") from None
-        require_names(source, "the study", data)
         known_only(source, data, FIELDS)
         missing = [key for key in ("name", "schedulers", "workload", "cluster") if key not in data]
         if missing:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from simsched.base.errors import SimschedError, StudyError
 from simsched.calibration import read_target
 from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import Cluster
@@ -37,12 +36,3 @@ def make_target(point: "Point", folder: str) -> Target:
     if changed is cluster or isinstance(target, Cluster):
         return changed
     return cast(Target, replace(cast(Any, target), cluster=changed))
-
-
-def require_targets(points: "list[Point]", folder: str, source: str) -> None:
-    """Refuse a study of which a cluster cannot be made."""
-    for point in points:
-        try:
-            make_target(point, folder)
-        except (SimschedError, TypeError) as error:
-            raise StudyError(f"{source}: [cluster]: {error}") from error
