@@ -9,25 +9,20 @@ anything but our own errors, or if an accepted one, simulated, starts an operato
 """
 
 import argparse
-import platform
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import cycle
-from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-import numpy as np
-
 import simsched as ss
 from simsched.base.errors import SimschedError
-from simsched.base.io import dump_json, read_json, write_file
 from simsched.model.program import EXECUTIONS
 from simsched.schedulers import SCHEDULERS, schedule
+from validation.evidence import keep
 from validation.mutations import MUTATIONS, Draft
 from validation.schedule_oracle import fault
 from workloads import load_kind
@@ -36,22 +31,12 @@ PER_SCHEDULE: Final = 60
 """Mutants of a schedule."""
 _MOST_KEPT: Final = 20  # failures that are logged in full
 _TIE: Final = 1e-9
-_FAMILIES: Final[tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]] = (
-    ("layered", {"n_ops": (8, 40), "n_layers": (3, 8)}, {}),
-    ("erdos-renyi", {"n_ops": (4, 40)}, {}),
-    ("watts-strogatz", {"n_ops": (8, 40)}, {}),
-    ("fork-join", {"n_ops": (4, 40)}, {}),
-    ("series-parallel", {"n_ops": (4, 40)}, {}),
-    ("in-tree", {"n_ops": (3, 40)}, {}),
-    ("out-tree", {"n_ops": (3, 40)}, {}),
-    ("wavefront", {"rows": (2, 6), "columns": (2, 6)}, {}),
-    ("cholesky", {"tiles": (2, 5)}, {}),
-    ("lu", {"tiles": (2, 4)}, {}),
-    ("fft", {}, {"points": 4}),
-    ("fft", {}, {"points": 8}),
-    ("inception-like", {"n_blocks": (1, 3)}, {}),
-    ("transformer-like", {"n_layers": (1, 1), "heads": (1, 4)}, {}),
-)
+_FAMILIES: Final = (
+    "layered n_ops=8:40 n_layers=3:8", "erdos-renyi n_ops=4:40", "watts-strogatz n_ops=8:40", "fork-join n_ops=4:40",
+    "series-parallel n_ops=4:40", "in-tree n_ops=3:40", "out-tree n_ops=3:40", "wavefront rows=2:6 columns=2:6",
+    "cholesky tiles=2:5", "lu tiles=2:4", "fft points=4:4", "fft points=8:8", "inception-like n_blocks=1:3",
+    "transformer-like n_layers=1:1 heads=1:4",
+)  # fmt: skip
 _SLOW: Final = {"ios": 14, "autograph": 24, "search": 24}  # operators up to which a scheduler answers in moments
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "search": {"evaluations": 20, "starts": ("sequential", "lios")},
@@ -220,16 +205,14 @@ def look(trace: ss.Trace, plan: ss.Schedule) -> int:
 def _plan(maker: str, cluster: ss.Cluster, rng: Random) -> ss.Schedule:
     """Return a schedule of a scheduler, or one drawn, of a random graph."""
     most = _SLOW.get(maker, 40)
-    while True:
-        family, drawn, fixed = rng.choice(_FAMILIES)
-        values = {key: rng.randint(low, high) for key, (low, high) in drawn.items()} | fixed
-        if "n_ops" in values:
-            values["n_ops"] = min(values["n_ops"], max(most, drawn["n_ops"][0]))
-        if "n_layers" in values and "n_ops" in values:
-            values["n_layers"] = min(values["n_layers"], values["n_ops"])
-        graph = load_kind(family, **values, seed=rng.randrange(1 << 30))
-        if 3 <= len(graph) <= most:
-            break
+    graph = None
+    while graph is None or not 3 <= len(graph) <= most:
+        family, *ranges = rng.choice(_FAMILIES).split()
+        bounds = {name: map(int, span.split(":")) for name, _, span in (one.partition("=") for one in ranges)}
+        sizes = {name: rng.randint(low, min(high, max(most, low))) for name, (low, high) in bounds.items()}
+        if "n_layers" in sizes and "n_ops" in sizes:
+            sizes["n_layers"] = min(sizes["n_layers"], sizes["n_ops"])
+        graph = load_kind(family, **sizes, seed=rng.randrange(1 << 30))
     if maker in DRAWN:
         return draw(graph, cluster, maker.removeprefix("drawn-"), rng)
     return schedule(graph, cluster, maker, **_OPTIONS.get(maker, {}))
@@ -238,7 +221,8 @@ def _plan(maker: str, cluster: ss.Cluster, rng: Random) -> ss.Schedule:
 def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) -> ss.Schedule:
     """Return a valid schedule with operators anywhere; in stages, a random number of levels share one."""
     names = [device.name for device in cluster.devices]
-    order = _random_order(graph, rng)
+    read = _read_by(graph)
+    order = _random_order(read, rng)
     n_streams = rng.randint(1, 4)
     if execution != "stages":
         rows = [
@@ -247,11 +231,8 @@ def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) ->
         return ss.Schedule(graph, rows, execution)
     rows, cut = [], 0
     chain: dict[str, ss.Placement] = {}  # the operators of the present stage
-    readers: dict[str, list[str]] = {name: [] for name in graph.names}
-    for edge in graph.edges:
-        readers[edge.dst].append(edge.src)
     for op in order:
-        beside = [chain[src] for src in readers[op] if src in chain]
+        beside = [chain[src] for src in read[op] if src in chain]
         if rng.random() < 0.15 or len({(row.device, row.group) for row in beside}) > 1:
             cut, chain, beside = cut + 1, {}, []
         where = rng.choice(names)
@@ -263,32 +244,21 @@ def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) ->
     return ss.Schedule(graph, rows, "stages")
 
 
-def _random_order(graph: ss.OpGraph, rng: Random) -> list[str]:
-    """Return the operators in a topological order, any as likely to be next as another."""
-    missing = dict.fromkeys(graph.names, 0)
-    followers: dict[str, list[str]] = {name: [] for name in graph.names}
+def _read_by(graph: ss.OpGraph) -> dict[str, list[str]]:
+    """Return the producers of each operator."""
+    found: dict[str, list[str]] = {name: [] for name in graph.names}
     for edge in graph.edges:
-        missing[edge.dst] += 1
-        followers[edge.src].append(edge.dst)
-    ready, order = [name for name, count in missing.items() if not count], []
-    while ready:
-        order.append(ready.pop(rng.randrange(len(ready))))
-        for name in followers[order[-1]]:
-            missing[name] -= 1
-            if not missing[name]:
-                ready.append(name)
-    return order
+        found[edge.dst].append(edge.src)
+    return found
 
 
-def record(tally: Tally, seed: int) -> dict[str, Any]:
-    """Return a run as the log has it."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": seed,
-        "python": platform.python_version(),
-        "libraries": {"numpy": np.__version__, "simsched": ss.__version__},
-        **tally.to_dict(),
-    }
+def _random_order(read: dict[str, list[str]], rng: Random) -> list[str]:
+    """Return the operators in a topological order, any as likely to be next as another."""
+    order: dict[str, None] = {}
+    while len(order) < len(read):
+        ready = [name for name in read if name not in order and all(src in order for src in read[name])]
+        order[rng.choice(ready)] = None
+    return list(order)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -297,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=20, help="of the accepted, one in so many is simulated")
-    parser.add_argument("--log", help="JSON file to which what was run is added")
+    parser.add_argument("--log", help="JSON file for what was found")
     options = parser.parse_args(arguments)
     tally = run(options.count, options.seed, options.every)
     print(f"{tally.mutants:,} mutants of {sum(tally.schedules.values()):,} schedules in {tally.seconds:.1f} s: "
@@ -307,8 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for example in tally.examples:
         print(f"  {example['what']}: {example['detail']}")
     if options.log:
-        known = read_json(options.log)["runs"] if Path(options.log).exists() else []
-        write_file(options.log, dump_json({"runs": [*known, record(tally, options.seed)]}))
+        keep(options.log, {"seed": options.seed, **tally.to_dict()})
     return int(bool(tally.failures))
 
 

@@ -1,9 +1,8 @@
 """Changes to a schedule, most of which break it: rows of it, its execution, or its graph."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from types import MappingProxyType
 from typing import Any, Final
 
 import simsched as ss
@@ -65,9 +64,6 @@ class Draft:
         return {"operators": list(self.names), "edges": self.pairs, "placements": rows, "execution": self.execution}
 
 
-Mutation = Callable[[Draft, Random], None]
-
-
 def _two(draft: Draft, rng: Random) -> tuple[int, int]:
     n = len(draft.placements)
     return rng.randrange(n), rng.randrange(n)
@@ -77,17 +73,19 @@ def _set(draft: Draft, at: int, **values: Any) -> None:
     draft.placements[at] = replace(draft.placements[at], **values)
 
 
+def _set_where(draft: Draft, which: Callable[[ss.Placement], bool], **values: Any) -> None:
+    draft.placements = [replace(row, **values) if which(row) else row for row in draft.placements]
+
+
 def swap_places(draft: Draft, rng: Random) -> None:
     """Exchange two rows of the launch order."""
-    a, b = _two(draft, rng)
-    rows = draft.placements
+    (a, b), rows = _two(draft, rng), draft.placements
     rows[a], rows[b] = rows[b], rows[a]
 
 
 def swap_neighbours(draft: Draft, rng: Random) -> None:
     """Exchange two rows that follow each other."""
-    a = rng.randrange(len(draft.placements))
-    rows = draft.placements
+    a, rows = rng.randrange(len(draft.placements)), draft.placements
     rows[a - 1], rows[a] = rows[a], rows[a - 1]
 
 
@@ -111,9 +109,8 @@ def by_device(draft: Draft, _rng: Random) -> None:
 def exchange_operators(draft: Draft, rng: Random) -> None:
     """Let two operators trade places, streams and all."""
     a, b = _two(draft, rng)
-    first, second = draft.placements[a].op, draft.placements[b].op
-    _set(draft, a, op=second)
-    _set(draft, b, op=first)
+    first, second = draft.placements[a], draft.placements[b]
+    draft.placements[a], draft.placements[b] = replace(first, op=second.op), replace(second, op=first.op)
 
 
 def other_stream(draft: Draft, rng: Random) -> None:
@@ -138,24 +135,19 @@ def other_stage(draft: Draft, rng: Random) -> None:
 def later_stages(draft: Draft, rng: Random) -> None:
     """Begin a new stage in the middle of the launch order."""
     at = rng.randrange(len(draft.placements))
-    for i in range(at, len(draft.placements)):
-        _set(draft, i, stage=draft.placements[i].stage + 1)
+    draft.placements[at:] = [replace(row, stage=row.stage + 1) for row in draft.placements[at:]]
 
 
 def merge_stages(draft: Draft, rng: Random) -> None:
     """Make one stage of two, on all devices or on one."""
     stage, only = rng.choice(draft.placements).stage, rng.choice((None, rng.choice(draft.placements).device))
-    for i, row in enumerate(draft.placements):
-        if row.stage == stage + 1 and only in (None, row.device):
-            _set(draft, i, stage=stage)
+    _set_where(draft, lambda row: row.stage == stage + 1 and only in (None, row.device), stage=stage)
 
 
 def one_stream_of_stage(draft: Draft, rng: Random) -> None:
     """Put a stage on one stream: barriers beside it may be left out."""
-    chosen = rng.choice(draft.placements)
-    for i, row in enumerate(draft.placements):
-        if (row.device, row.stage) == (chosen.device, chosen.stage):
-            _set(draft, i, stream=0, group=0)
+    one = rng.choice(draft.placements)
+    _set_where(draft, lambda row: (row.device, row.stage) == (one.device, one.stage), stream=0, group=0)
 
 
 def other_device(draft: Draft, rng: Random) -> None:
@@ -167,29 +159,23 @@ def other_device(draft: Draft, rng: Random) -> None:
 def merge_devices(draft: Draft, rng: Random) -> None:
     """Move all of a device to another."""
     a, b = (draft.placements[i].device for i in _two(draft, rng))
-    for i, row in enumerate(draft.placements):
-        if row.device == a:
-            _set(draft, i, device=b)
+    _set_where(draft, lambda row: row.device == a, device=b)
 
 
 def split_device(draft: Draft, rng: Random) -> None:
     """Move a random half of a device to another."""
     device, to = rng.choice(draft.placements).device, f"gpu{rng.randrange(4)}"
-    for i, row in enumerate(draft.placements):
-        if row.device == device and rng.random() < 0.5:
-            _set(draft, i, device=to)
+    _set_where(draft, lambda row: row.device == device and rng.random() < 0.5, device=to)
 
 
 def one_stream(draft: Draft, _rng: Random) -> None:
     """Put everything on stream 0, groups too."""
-    for i in range(len(draft.placements)):
-        _set(draft, i, stream=0, group=0)
+    _set_where(draft, lambda _: True, stream=0, group=0)
 
 
 def own_streams(draft: Draft, _rng: Random) -> None:
     """Give every operator a stream of its own."""
-    for i in range(len(draft.placements)):
-        _set(draft, i, stream=i, group=i)
+    draft.placements = [replace(row, stream=i, group=i) for i, row in enumerate(draft.placements)]
 
 
 def priority(draft: Draft, rng: Random) -> None:
@@ -252,15 +238,13 @@ def drop_edge(draft: Draft, rng: Random) -> None:
         del draft.pairs[rng.randrange(len(draft.pairs))]
 
 
-MUTATIONS: Final[Mapping[str, Mutation]] = MappingProxyType(
-    {
-        one.__name__: one
-        for one in (
-            swap_places, swap_neighbours, move, turn_round, by_device, exchange_operators, other_stream, other_group,
-            other_stage, later_stages, merge_stages, one_stream_of_stage, other_device, merge_devices, split_device,
-            one_stream, own_streams, priority, odd_number, duplicate, drop, rename, other_execution, add_edge,
-            turn_edge, drop_edge,
-        )
-    }
-)  # fmt: skip
+MUTATIONS: Final = {
+    one.__name__: one
+    for one in (
+        swap_places, swap_neighbours, move, turn_round, by_device, exchange_operators, other_stream, other_group,
+        other_stage, later_stages, merge_stages, one_stream_of_stage, other_device, merge_devices, split_device,
+        one_stream, own_streams, priority, odd_number, duplicate, drop, rename, other_execution, add_edge,
+        turn_edge, drop_edge,
+    )
+}  # fmt: skip
 """Every change, by its name."""

@@ -8,7 +8,7 @@ not among that was kept by luck.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from simsched.model.plan import Placement
@@ -161,14 +161,10 @@ def _run(machine: Machine) -> str | None:
 def _barriers(machine: Machine) -> set[int]:
     """Return the operators before which the host of a device issues a barrier."""
     found = set()
-    stages: dict[str, list[list[tuple[int, Placement]]]] = {}
-    for op, row in machine.rows:
-        of_device = stages.setdefault(row.device, [])
-        if not of_device or of_device[-1][0][1].stage != row.stage:
-            of_device.append([])
-        of_device[-1].append((op, row))
-    for of_device in stages.values():
-        for sooner, later in pairwise(of_device):
+    for device in {row.device for _, row in machine.rows}:
+        mine = [(op, row) for op, row in machine.rows if row.device == device]
+        stages = [list(rows) for _, rows in groupby(mine, key=lambda pair: pair[1].stage)]
+        for sooner, later in pairwise(stages):
             if len({row.stream for _, row in (*sooner, *later)}) > 1:
                 found.add(later[0][0])
     return found

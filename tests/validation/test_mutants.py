@@ -176,9 +176,8 @@ def test_a_trace_that_breaks_an_edge_is_seen():
 
 def test_log(tmp_path, capsys):
     log = tmp_path / "mutants.json"
-    for seed in ("1", "2"):
-        assert mutants.main(["--count", "60", "--seed", seed, "--log", str(log)]) == 0
+    assert mutants.main(["--count", "60", "--seed", "2", "--log", str(log)]) == 0
     assert "60 mutants of 2 schedules" in capsys.readouterr().out
-    runs = json.loads(log.read_text())["runs"]
-    assert [run["seed"] for run in runs] == [1, 2]
-    assert all(run["accepted"] + run["refused"] == run["mutants"] == 60 for run in runs)
+    found = json.loads(log.read_text())
+    assert found["seed"] == 2
+    assert found["accepted"] + found["refused"] == found["mutants"] == 60
