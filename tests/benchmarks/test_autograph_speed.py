@@ -14,7 +14,6 @@ NETWORKS = {
 }
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize(("name", "granularity"), NETWORKS)
 def test_search(benchmark, name, granularity):
     """The whole search, streams and simulation included; what comes out is never slower than it was."""

@@ -3,12 +3,10 @@
 Figures that are ratios are measured side by side in one run and stand in `extra_info`.
 """
 
-import json
 import os
 import subprocess
 import sys
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -16,8 +14,6 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.simulator.compiled.prepared import launches_of, plan_of
-
-pytestmark = pytest.mark.benchmark
 
 MILLION = 384120041.8065861  # us, as first recorded
 
@@ -29,24 +25,9 @@ def program(n_ops, n_gpus, scheduler="round-robin"):
     return ss.schedule(graph, cluster, scheduler).lower(cluster), cluster
 
 
-def best(action, rounds):
-    """Least seconds of some calls."""
-    times = []
-    for _ in range(rounds):
-        start = perf_counter()
-        action()
-        times.append(perf_counter() - start)
-    return min(times)
-
-
-def note(benchmark, **figures):
-    benchmark.extra_info.update(figures)
-    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in figures.items()))
-
-
 @pytest.mark.parametrize("scheduler", ["round-robin", "inter-lp"])
 @pytest.mark.parametrize(("n_ops", "n_gpus"), [(200, 4), (1_000, 4), (10_000, 8)])
-def test_simulate(benchmark, n_ops, n_gpus, scheduler):
+def test_simulate(benchmark, n_ops, n_gpus, scheduler, note, best):
     """A program that is ready; the ratio to the reference engine, and to the compiled one with all spans made."""
     lowered, cluster = program(n_ops, n_gpus, scheduler)
     trace = benchmark.pedantic(ss.simulate, (lowered, cluster), rounds=50, warmup_rounds=5)
@@ -57,7 +38,6 @@ def test_simulate(benchmark, n_ops, n_gpus, scheduler):
     reference = best(lambda: ss.simulate(lowered, cluster, engine="reference"), 3)
     spans = best(lambda: ss.simulate(lowered, cluster).start, 5)
     note(
-        benchmark,
         ms=round(compiled * 1e3, 4),
         times_the_reference=round(reference / compiled, 1),
         ms_with_spans=round(spans * 1e3, 3),
@@ -65,7 +45,7 @@ def test_simulate(benchmark, n_ops, n_gpus, scheduler):
     )
 
 
-def test_events_per_second(benchmark):
+def test_events_per_second(benchmark, note, best):
     """Steps of the loop: a stream, host or device that goes on. Hosts that run ahead take one for many instructions."""
     lowered, cluster = program(10_000, 8)
     plan = plan_of(lowered, cluster)
@@ -77,35 +57,12 @@ def test_events_per_second(benchmark):
     assert makespan == ss.simulate(lowered, cluster).makespan
     seconds = best(lambda: run.makespans(launches), 20)
     note(
-        benchmark,
         million_events_per_second=round(steps / seconds / 1e6, 1),
         million_instructions_per_second=round(len(lowered) / seconds / 1e6, 1),
     )
 
 
-@pytest.mark.parametrize("n_gpus", [4, 64])
-def test_cost_per_operator(benchmark, n_gpus):
-    """Us per operator at a million operators over those at a thousand, on the same cluster."""
-
-    def per_operator(n_ops):
-        lowered, cluster = program(n_ops, n_gpus)
-        plan = plan_of(lowered, cluster)
-        launches, run = launches_of(plan, None), plan.take()
-        run.makespans(launches)
-        return best(lambda: run.makespans(launches), max(3, min(100, 100_000 // n_ops))) / n_ops
-
-    small = per_operator(1_000)
-    large = benchmark.pedantic(per_operator, (1_000_000,), rounds=1)
-    assert large > 0
-    note(
-        benchmark,
-        us_at_a_thousand=round(small * 1e6, 3),
-        us_at_a_million=round(large * 1e6, 3),
-        ratio=round(large / small, 2),
-    )
-
-
-def test_a_million_operators(benchmark):
+def test_a_million_operators(benchmark, note):
     """A process of its own: 64 GPUs, round-robin; seconds of the simulation and peak memory of the whole process."""
     code = f"""
 from time import perf_counter
@@ -129,10 +86,10 @@ print(first, again, int(peak.split()[1]) / 1024)
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     first, again, peak = map(float, benchmark.pedantic(run, rounds=1).split())
-    note(benchmark, s_with_layout=round(first, 2), s_again=round(again, 2), peak_mib=round(peak))
+    note(s_with_layout=round(first, 2), s_again=round(again, 2), peak_mib=round(peak))
 
 
-def test_stage_of_eight_operators(benchmark):
+def test_stage_of_eight_operators(benchmark, note, best):
     """As the dynamic program of IOS asks for it; the ratio to `simulate` of that stage as a schedule."""
     graph, cluster = workloads.load("inception_v3"), ss.Cluster.preset("v100")
     names = graph.names[40:48]
@@ -147,11 +104,11 @@ def test_stage_of_eight_operators(benchmark):
     assert found == pytest.approx(ss.simulate(stage, free).makespan, rel=1e-12)
     seconds = best(lambda: latency(groups), 2000)
     reference = best(lambda: ss.simulate(stage, free, engine="reference"), 5)
-    note(benchmark, us=round(seconds * 1e6, 2), times_the_reference=round(reference / seconds))
+    note(us=round(seconds * 1e6, 2), times_the_reference=round(reference / seconds))
 
 
 @pytest.mark.parametrize("scheduler", ["lios", "inter-lp"])
-def test_a_step_of_a_search(benchmark, scheduler):
+def test_a_step_of_a_search(benchmark, scheduler, note, best):
     """Move an operator and take it back: the step, and the same by lowering and simulating a new schedule."""
     graph = workloads.random_layered(n_ops=200, n_layers=14, rng=0)
     cluster = ss.Cluster.preset("a40", n_gpus=4)
@@ -168,11 +125,11 @@ def test_a_step_of_a_search(benchmark, scheduler):
     search.undo()
     quick = best(step, 200)
     anew = best(lambda: ss.simulate(search.schedule(), cluster), 50)
-    note(benchmark, us=round(quick * 1e6), times_a_new_schedule=round(anew / quick, 1))
+    note(us=round(quick * 1e6), times_a_new_schedule=round(anew / quick, 1))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_monte_carlo(benchmark, workers):
+def test_monte_carlo(benchmark, workers, note, best):
     """1,000 samples of a program of 1,000 operators; the ratio to as many single simulations."""
     lowered, cluster = program(1_000, 4)
     options = {"jitter": 0.02, "rng": 0}
@@ -184,10 +141,10 @@ def test_monte_carlo(benchmark, workers):
     assert found.values[:20].tolist() == pytest.approx(singly, rel=1e-12)
     together = best(lambda: ss.simulate_many(lowered, cluster, 1_000, **options, workers=workers), 3)
     one = best(lambda: ss.simulate(lowered, cluster, **options), 100)
-    note(benchmark, ms=round(together * 1e3, 1), times_single_simulations=round(1_000 * one / together, 2))
+    note(ms=round(together * 1e3, 1), times_single_simulations=round(1_000 * one / together, 2))
 
 
-def test_cold_start(benchmark, tmp_path):
+def test_cold_start(benchmark, tmp_path, note):
     """The first simulation of a process: when nothing is compiled yet, and when it is."""
     code = """
 from time import perf_counter
@@ -209,49 +166,4 @@ print(perf_counter() - start)
     first = benchmark.pedantic(run, rounds=1)
     later = median(run() for _ in range(5))
     assert later < first
-    note(benchmark, s_first_ever=round(first, 1), s_later=round(later, 3))
-
-
-SHARED = """
-from time import perf_counter
-import simsched as ss
-graph, cluster = ss.OpGraph.load({0!r}), ss.Cluster.preset("a100")
-plan = ss.schedule(graph, cluster, {1!r})
-times = []
-for _ in range(80):
-    start = perf_counter()
-    makespan = ss.simulate(plan, cluster).makespan
-    times.append(perf_counter() - start)
-print(min(times), makespan, ss.simulate(plan, cluster, engine="reference").makespan)
-"""
-
-
-@pytest.mark.parametrize(
-    "case", [("inception_v3", "sequential"), ("nasnet_a_large", "greedy"), ("nasnet_a_large", "opara")]
-)
-def test_kernels_that_share(benchmark, tmp_path, case):
-    """Kernels by themselves, in stages and on streams; the ratio to another checkout (SIMSCHED_OTHER), in turns.
-
-    Both are given the same kernels and times: what a network launches may have changed between them.
-    """
-    network, scheduler = case
-    data = workloads.load(network).to_dict()
-    for op, row in zip(workloads.load(network).operators, data["operators"], strict=True):
-        row["time"] = ss.default_cost(op, ss.Cluster.preset("a100").devices[0])
-        for kernel in row.get("kernels", ()):
-            kernel.pop("efficiency", None)
-    path = tmp_path / "graph.json"
-    path.write_text(json.dumps(data))
-
-    def run(folder=None):
-        code, environment = SHARED.format(str(path), scheduler), os.environ | {"SIMSCHED_JIT": "O3"}
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, check=True, env=environment, cwd=folder
-        )
-        return [float(text) for text in done.stdout.split()]
-
-    seconds, makespan, expected = benchmark.pedantic(run, rounds=1)
-    assert makespan == pytest.approx(expected, rel=1e-9)
-    other = os.environ.get("SIMSCHED_OTHER")
-    pairs = [(run()[0], run(other)[0]) for _ in range(5 if other else 0)]
-    note(benchmark, us=round(seconds * 1e6), times_the_other=[round(ours / theirs, 2) for ours, theirs in pairs])
+    note(s_first_ever=round(first, 1), s_later=round(later, 3))

@@ -11,8 +11,6 @@ import simsched
 from simsched.base.jit.native import to_object
 from simsched.base.jit.shipping import all_pieces
 
-pytestmark = pytest.mark.benchmark
-
 ROOT = Path(simsched.__file__).parent.parent
 COMMANDS = {
     "simulate": (["simulate", "inception_v3", "--gpu", "a100"], "makespan        3.680 ms"),

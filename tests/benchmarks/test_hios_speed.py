@@ -13,8 +13,6 @@ from simsched.model.cluster import Cluster
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
 
-pytestmark = pytest.mark.benchmark
-
 SIZES = {"small": (200, 14, 4, 20), "large": (10_000, 100, 8, 2)}
 """Operators, layers, GPUs, rounds."""
 ALGORITHMS = {

@@ -9,16 +9,9 @@ import simsched as ss
 import workloads
 from simsched.schedulers.stage_costs import StageFormula
 
-pytestmark = pytest.mark.benchmark
-
 # wirings that others released, as data; they are not part of this project
 RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_graphs.json"
 CLUSTER = ss.Cluster.preset("a100")
-
-
-def note(benchmark, **figures):
-    benchmark.extra_info.update(figures)
-    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in figures.items()))
 
 
 def randwire():
@@ -26,7 +19,7 @@ def randwire():
 
 
 @pytest.mark.parametrize("limits", [(None, None), (3, 8)], ids=["unpruned", "r 3 s 8"])
-def test_transitions_by_formula(benchmark, limits):
+def test_transitions_by_formula(benchmark, limits, note):
     """RandWire, exact endings, one thread: 10,675,850 transitions with the wirings that IOS measured.
 
     The released Python needs 94.6 s for the 2,859,662 of its restricted space. Seconds of the whole call, and of
@@ -47,14 +40,13 @@ def test_transitions_by_formula(benchmark, limits):
     assert transitions == expected or not RELEASED.exists()
     assert plan.search["cut_blocks"] == []
     note(
-        benchmark,
         s=round(benchmark.stats.stats.min, 3),
         cpu_s=round(min(processor), 3),
         million_transitions_per_cpu_s=round(transitions / min(processor) / 1e6, 1),
     )
 
 
-def test_four_networks_simulated(benchmark):
+def test_four_networks_simulated(benchmark, note):
     """Stages simulated, r = 3, s = 8; the released search measured for 8109 s on a GPU."""
     graphs = [workloads.load(name) for name in ("inception_v3", "nasnet_a_large", "squeezenet")] + [randwire()]
     ss.schedule(graphs[2], CLUSTER, "ios")  # nothing is left to be compiled
@@ -71,7 +63,7 @@ def test_four_networks_simulated(benchmark):
             figures[f"{graph.name}_stages_asked"] = plan.search["asked_stages"]
 
     benchmark.pedantic(run, rounds=1)
-    note(benchmark, s=round(benchmark.stats.stats.min, 2), **figures)
+    note(s=round(benchmark.stats.stats.min, 2), **figures)
 
 
 def graph_time(graph):

@@ -88,7 +88,6 @@ def trace(tmp_path_factory):
     return path
 
 
-@pytest.mark.benchmark
 def test_events_per_second(trace):
     """The best of three, in time of the processor, and how long that is next to `json.loads` on the same text."""
     gc.collect()
@@ -109,7 +108,6 @@ def test_events_per_second(trace):
     assert all(op.samples == (3.456,) * N_STEPS for op in profile.operators)
 
 
-@pytest.mark.benchmark
 def test_file_to_makespan(trace):
     """71,500 operators; the host decides, so the simulated makespan is the measured one."""
     start = time.process_time()

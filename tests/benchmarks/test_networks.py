@@ -13,14 +13,12 @@ NETWORKS = {
 }
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize("name", NETWORKS)
 def test_build(benchmark, name):
     graph = benchmark(load, name)
     assert (len(graph), len(graph.src)) == NETWORKS[name]
 
 
-@pytest.mark.benchmark
 def test_build_by_single_operators(benchmark):
     graph = benchmark(load, "nasnet_a_large", granularity="operator")
     assert len(graph) == 1236

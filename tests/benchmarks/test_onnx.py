@@ -8,8 +8,6 @@ from onnx import helper
 
 from workloads.formats.onnx_models import read_onnx
 
-pytestmark = pytest.mark.benchmark
-
 N_NODES = 10_000
 
 

@@ -15,8 +15,6 @@ from simsched.optimum import optimal
 from simsched.schedulers import schedule
 from simsched.schedulers.heft import heft
 
-pytestmark = pytest.mark.benchmark
-
 SECONDS = 30.0
 
 
@@ -26,13 +24,8 @@ def layered(n_ops, shape):
     return workloads.random_layered(n_ops=n_ops, n_layers=n_layers, rng=0)
 
 
-def note(benchmark, **figures):
-    benchmark.extra_info.update(figures)
-    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in figures.items()))
-
-
 @pytest.mark.parametrize("n_ops", [1_000, 10_000, 100_000])
-def test_bounds_of_large_graphs(benchmark, n_ops):
+def test_bounds_of_large_graphs(benchmark, n_ops, note):
     graph, cluster = layered(n_ops, "wide"), ss.Cluster.preset("a40", 4)
     found = benchmark.pedantic(bounds, (graph, cluster), rounds=3)
     assert found.best >= found.sm_work > 0
@@ -41,13 +34,13 @@ def test_bounds_of_large_graphs(benchmark, n_ops):
         start = perf_counter()
         bounds(graph, cluster)
         best.append(perf_counter() - start)
-    note(benchmark, operators=n_ops, ms=round(1e3 * min(best), 1))
+    note(operators=n_ops, ms=round(1e3 * min(best), 1))
 
 
 @pytest.mark.parametrize("n_devices", [2, 4])
 @pytest.mark.parametrize("shape", ["wide", "narrow"])
 @pytest.mark.parametrize("n_ops", [20, 50, 100, 200])
-def test_what_is_proved_in_half_a_minute(benchmark, n_ops, shape, n_devices):
+def test_what_is_proved_in_half_a_minute(benchmark, n_ops, shape, n_devices, note):
     """And by how much HEFT on one stream per device, from which the search starts, is above the best found."""
     graph, cluster = layered(n_ops, shape), ss.Cluster.preset("a40", n_devices)
     logging.getLogger("simsched").setLevel(logging.ERROR)
@@ -57,7 +50,6 @@ def test_what_is_proved_in_half_a_minute(benchmark, n_ops, shape, n_devices):
     )
     assert found.bound <= found.makespan <= start.estimate * (1 + 1e-9)
     note(
-        benchmark,
         operators=n_ops,
         shape=shape,
         devices=n_devices,

@@ -3,9 +3,6 @@
 Figures stand in `extra_info`: seconds, peak memory of a process of its own, and how time grows with size.
 """
 
-import json
-import subprocess
-import sys
 from time import perf_counter, process_time
 
 import pytest
@@ -25,8 +22,6 @@ from workloads.random_dags import (
     random_watts_strogatz,
     random_wavefront,
 )
-
-pytestmark = pytest.mark.benchmark
 
 # Family -> function of about how many operators are wanted, then operators and edges at a million of them.
 # Edges of None are drawn.
@@ -55,20 +50,15 @@ FAMILIES = {
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-def note(benchmark, **figures):
-    benchmark.extra_info.update(figures)
-    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in figures.items()))
-
-
 @each_family
-def test_a_million_operators(benchmark, family):
+def test_a_million_operators(benchmark, family, note):
     """Seconds for a million, and how many times more an operator and edge takes than of ten thousand."""
     make, n_ops, n_edges = FAMILIES[family]
     graph = benchmark.pedantic(make, (1_000_000,), rounds=3, warmup_rounds=1)
     assert len(graph) == n_ops or (n_ops is None and 900_000 < len(graph) < 1_100_000)
     assert len(graph.src) == n_edges or (n_edges is None and len(graph) <= len(graph.src) < 2.6 * len(graph))
     large, small = (best(make, n) for n in (1_000_000, 10_000))
-    note(benchmark, family=family, seconds=round(large[0], 3), growth=round(large[1] / small[1], 2))
+    note(family=family, seconds=round(large[0], 3), growth=round(large[1] / small[1], 2))
     assert large[0] < 5.0
 
 
@@ -81,38 +71,3 @@ def best(make, n_ops):
         walls.append(perf_counter() - wall)
         costs.append((process_time() - busy) / (len(graph) + len(graph.src)))
     return min(walls), min(costs)
-
-
-MEASURED = """
-import json, time
-import workloads.random_dags as random_dags
-def peak():  # getrusage would include the process that started this one
-    line, = (line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
-before = peak()
-start = time.perf_counter()
-graph = random_dags.{call}
-seconds = time.perf_counter() - start
-print(json.dumps([len(graph), len(graph.src), graph.src.astype("i8").sum().item(), seconds, peak(), before]))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("mode", ["paper", "impl"])
-def test_layered_million_in_a_process_of_its_own(benchmark, mode):
-    """A million operators in 1,000 layers and two million edges: at most 5 s and 1.5 GB, imports and all."""
-    call = f"random_layered(1_000_000, 1000, 2_000_000, rng=0, mode={mode!r})"
-    command = [sys.executable, "-c", MEASURED.format(call=call)]
-
-    def measured():
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-    n_ops, n_edges, checksum, seconds, peak, before = benchmark.pedantic(measured, rounds=3)
-    assert (n_ops, n_edges, checksum) == (1_000_000, 2_000_000, CHECKSUMS[mode])
-    assert seconds <= 5.0
-    assert peak <= 1.5e9
-    note(benchmark, mode=mode, seconds=round(seconds, 3), peak_mb=round(peak / 1e6), imports_mb=round(before / 1e6))
-
-
-CHECKSUMS = {"paper": 999_004_440_667, "impl": 987_904_718_465}
-"""Sums of the edges' sources."""

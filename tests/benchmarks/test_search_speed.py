@@ -9,8 +9,6 @@ import workloads
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
 
-pytestmark = pytest.mark.benchmark
-
 CASES = {
     "hios": ("random:layered,seed=0", "a40", 4),
     "inception_v3": ("inception_v3", "a100", 1),

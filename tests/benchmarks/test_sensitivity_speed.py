@@ -8,8 +8,6 @@ from simsched.experiments.whatif.sensitivity import sensitivity
 from simsched.experiments.whatif.throughput import throughput
 from simsched.experiments.whatif.whatif import what_if
 
-pytestmark = pytest.mark.benchmark
-
 A100 = ss.Cluster.preset("a100")
 
 

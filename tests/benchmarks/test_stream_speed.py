@@ -32,7 +32,6 @@ def layered():
     return OpGraph.from_columns(names, src, dst, time=rng.uniform(1, 20, 10_000), utilization=0.5)
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize("allocation", ["journal", "conference"])
 def test_opara_streams(benchmark, googlenet, allocation):
     """Released: 0.59 ms, Python."""
@@ -41,7 +40,6 @@ def test_opara_streams(benchmark, googlenet, allocation):
     assert max(streams) + 1 == 28
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize(("streams", "count"), [("chains", 28), ("reuse", 4), ("dilworth", 4)])
 def test_nimble_streams(benchmark, googlenet, streams, count):
     """Released: 0.39 ms, C++, reading and writing files included."""
@@ -49,7 +47,6 @@ def test_nimble_streams(benchmark, googlenet, streams, count):
     assert (max(found.stream) + 1, found.chains) == (count, 28)
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize("mode", ["paper", "impl"])
 @pytest.mark.parametrize("scheduler", [opara, nimble], ids=["opara", "nimble"])
 def test_whole_schedule(benchmark, googlenet, scheduler, mode):
@@ -58,7 +55,6 @@ def test_whole_schedule(benchmark, googlenet, scheduler, mode):
     assert plan.search["waits"] == 54
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize(
     ("scheduler", "options", "fewest", "most"),
     [

@@ -9,15 +9,11 @@ from functools import partial
 from multiprocessing import get_context
 from time import perf_counter, process_time
 
-import pytest
-
 import simsched as ss
 import workloads
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.grid import rows_of, seed_of
-
-pytestmark = pytest.mark.benchmark
 
 SCHEDULERS = ("sequential", "lios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")
 

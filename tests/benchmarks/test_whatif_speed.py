@@ -27,7 +27,6 @@ def plan():
     return made
 
 
-@pytest.mark.benchmark
 @pytest.mark.parametrize("name", ASKED)
 def test_a_whole_answer(benchmark, plan, name):
     """From nothing but the plan: both worlds simulated, and why each takes as long as it does."""
@@ -42,7 +41,6 @@ def test_a_whole_answer(benchmark, plan, name):
     assert difference != 0.0
 
 
-@pytest.mark.benchmark
 def test_a_longer_question(benchmark, plan):
     """One parameter changed and simulated, as sweeps and sensitivities do many times."""
     asked = what_if(plan, A100)
