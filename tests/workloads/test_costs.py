@@ -11,27 +11,35 @@ from simsched.simulator import simulate
 from workloads.costs import Costs
 
 
-def test_convolution():
-    """2 images, 64 channels in 2 groups to 96 on 10 x 10: 200 pixels are 4 tiles, 48 channels a group 1, in 48
-    of 64 columns, 2 groups; a weight for each of 32 * 9 inputs and an output's bias.
-    """
-    work = Costs().conv((2, 96, 10, 10), 64, (3, 3), groups=2)
-    assert work.kernel == Kernel(8, 256, 64, 8704, efficiency=48 / 64)
-    assert Costs().conv((2, 96, 10, 10), 64, (3, 3)).kernel == Kernel(8, 256, 64, 8704)
-    assert Costs().conv((2, 256, 10, 10), 64, (3, 3), groups=2).kernel.efficiency == 1.0
-    on_a_device = Costs(device="a100").conv((1, 96, 35, 35), 96, (3, 3), groups=96).kernel
-    assert (on_a_device.blocks, on_a_device.efficiency) == (39 * 3, 1 / 32)  # 1225 pixels by 96 channels, 32 x 32
-    assert work.flops == 2 * 2 * 96 * 100 * 32 * 9
-    assert work.n_weights == 96 * (32 * 9 + 1)
-    assert Costs().conv((2, 96, 10, 10), 64, (3, 3), groups=2, bias=False).n_weights == 96 * 32 * 9
-
-
-def test_products():
-    """100 rows by 200 columns: 2 x 4 tiles of 64; a stack of 3 such products has 24."""
-    assert Costs().linear(100, 50, 200).kernel.blocks == 8
-    assert Costs().linear(100, 50, 200)[:2] == (2 * 100 * 50 * 200, 51 * 200)
-    assert Costs().matmul(3, 100, 50, 200).kernel.blocks == 24
-    assert Costs().matmul(3, 100, 50, 200)[:2] == (3 * 2 * 100 * 50 * 200, 0)
+@pytest.mark.parametrize(
+    ("work", "kernel", "flops", "n_weights"),
+    [
+        # 200 pixels are 4 tiles, 48 channels a group 1, in 48 of 64 columns, 2 groups; 32 * 9 inputs an output, a bias
+        (Costs().conv((2, 96, 10, 10), 64, (3, 3), groups=2), Kernel(8, 256, 64, 8704, efficiency=48 / 64),
+         2 * 2 * 96 * 100 * 32 * 9, 96 * (32 * 9 + 1)),
+        (Costs().conv((2, 96, 10, 10), 64, (3, 3), bias=False), Kernel(8, 256, 64, 8704),
+         2 * 2 * 96 * 100 * 64 * 9, 96 * 64 * 9),
+        (Costs().conv((2, 256, 10, 10), 64, (1, 1), groups=2), Kernel(16, 256, 64, 8704),
+         2 * 2 * 256 * 100 * 32, 256 * 33),
+        # 1225 pixels by 96 channels in tiles of 32 x 32, of which a block makes one channel after the other
+        (Costs(device="a100").conv((1, 96, 35, 35), 96, (3, 3), groups=96),
+         Kernel(39 * 3, 128, 86, 64 * 68, efficiency=1 / 32), 2 * 96 * 1225 * 9, 96 * 10),
+        # of 4 channels of 25 pixels each goes through 8 * 2 * 2 weights; the output has 100 pixels
+        (Costs().conv_transpose((1, 8, 10, 10), (1, 4, 5, 5), (4, 8, 2, 2), groups=1), Kernel(2, 256, 64, 8704),
+         2 * 4 * 25 * 8 * 4, 8 * 17),
+        # 100 rows by 200 columns: 2 x 4 tiles of 64; a stack of 3 such products
+        (Costs().linear(100, 50, 200), Kernel(8, 256, 64, 8704), 2 * 100 * 50 * 200, 51 * 200),
+        (Costs().matmul(3, 100, 50, 200), Kernel(24, 256, 64, 8704), 3 * 2 * 100 * 50 * 200, 0),
+        (Costs().rows((2, 5, 768), flops=8), Kernel(10, 256, 32, 1024), 10 * 768 * 8, 0),
+        # 128 x 128 fills the 108 SMs exactly; else 128 x 64; 64 x 64 makes 106; where nothing does, the smallest
+        (Costs(device="a100").linear(128 * 108, 64, 128), Kernel(108, 256, 128, 256 * 68), 2 * 128**2 * 108 * 64, 8320),
+        (Costs(device="a100").linear(128 * 107, 64, 128), Kernel(214, 256, 96, 192 * 68), 2 * 128**2 * 107 * 64, 8320),
+        (Costs(device="a100").linear(64 * 53, 64, 128), Kernel(212, 256, 82, 96 * 68), 2 * 128 * 64 * 53 * 64, 8320),
+        (Costs(device="a100").linear(32, 64, 128), Kernel(4, 128, 86, 64 * 68), 2 * 128 * 32 * 64, 8320),
+    ],
+)  # fmt: skip
+def test_work(work, kernel, flops, n_weights):
+    assert work == (flops, n_weights, kernel)
 
 
 @pytest.mark.parametrize(("dtype", "blocks"), [("fp64", 40), ("fp32", 40), ("tf32", 40), ("fp16", 20), ("int8", 10)])
@@ -40,24 +48,6 @@ def test_elementwise_threads_handle_four_bytes(dtype, blocks):
     work = Costs(dtype).elementwise((10, 1024), flops=3)
     assert work.kernel == Kernel(blocks, 256, 32)
     assert work.flops == 30720
-
-
-def test_rows_have_a_block_each():
-    assert Costs().rows((2, 5, 768), flops=8).kernel == Kernel(10, 256, 32, 1024)
-
-
-@pytest.mark.parametrize(
-    ("rows", "kernel"),
-    [
-        (128 * 108, Kernel(108, 256, 128, 256 * 68)),  # 128 x 128 fills the 108 SMs exactly
-        (128 * 107, Kernel(214, 256, 96, 192 * 68)),  # so 128 x 64
-        (64 * 53, Kernel(106 * 2, 256, 82, 96 * 68)),  # 64 x 64 makes 106
-        (32, Kernel(4, 128, 86, 64 * 68)),  # nothing does: the smallest
-    ],
-)
-def test_tiles_on_an_a100(rows, kernel):
-    """128 columns; `rows` by the tile of the expected kernel."""
-    assert Costs(device="a100").linear(rows, 64, 128).kernel == kernel
 
 
 def test_parts_of_the_inner_dimension():

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
-from onnx_makers import MODELS, attention, branches, conv_norm_relu, external, model, with_if
+from onnx_makers import MODELS, attention, conv_norm_relu, external, model, with_if
 
 import simsched as ss
 from simsched.base.errors import FormatError
@@ -59,14 +59,6 @@ def test_what_exporters_write_is_what_our_networks_build(build, granularity, dev
     graph = from_onnx(MODELS[build.__name__.removeprefix("_")](), granularity=granularity, device=device)
     assert set(graph.operators) == set(net.graph().operators)
     assert sorted(edges(graph)) == sorted(edges(net.graph()))
-
-
-def test_branches_meet_in_a_concatenation():
-    """2 * 2 * 16 * 16 * 8 and 2 * 2 * 24 * 16 * 72 FLOP; edges of 2 * 16 * 16 and 2 * 24 * 16 numbers."""
-    graph = from_onnx(branches())
-    assert edges(graph) == [("left", "both", 2048.0), ("right", "both", 3072.0)]
-    assert [(op.kind, op.flops) for op in graph.operators] == [("conv", 8192.0), ("conv", 110592.0), ("concat", 0.0)]
-    assert (graph["both"].attributes, graph["both"].nbytes) == ({"axis": 1}, 2 * 5120)
 
 
 def test_attention_with_its_arithmetic_on_shapes():
