@@ -41,7 +41,6 @@ def test_three_side_by_side():
     assert found.best in ("streams", "streams, CUDA graph")
     assert found.plan.n_streams == 3
     assert found.verdict[0].startswith("Streams pay")
-    assert "torch.compile" in found.commands["run it in PyTorch"]
 
 
 def test_a_chain_needs_one_stream():
@@ -50,8 +49,8 @@ def test_a_chain_needs_one_stream():
     rows = by_name(found)
     assert found.best == "one stream, CUDA graph"
     assert "is enough" in found.verdict[0]
-    assert rows["2 GPUs, split"].reason is not None
-    alone, copies = rows["one stream, CUDA graph"].requests_per_s, rows["2 GPUs, replicas"].requests_per_s
+    assert rows["split over 2 GPUs"].reason is not None
+    alone, copies = rows["one stream, CUDA graph"].requests_per_s, rows["replicas on 2 GPUs"].requests_per_s
     assert copies[1:] == pytest.approx([2 * each for each in alone[:3]], rel=0.02)
     assert found.commands["keep the schedule"] == "simsched advise m.onnx --gpu a100 --gpus 2 --plan plan.json"
     assert 'mode="reduce-overhead"' in found.commands["run it in PyTorch"]
@@ -62,14 +61,14 @@ def test_two_full_branches_are_worth_two_gpus():
     found = ss.advise(ss.OpGraph(operators(2, us=1000.0, share=1.0)), TWO.without_overheads())
     rows = by_name(found)
     assert rows["streams"].latency_us == pytest.approx(2000.0, rel=0.02)
-    assert rows["2 GPUs, split"].latency_us == pytest.approx(1000.0)
+    assert rows["split over 2 GPUs"].latency_us == pytest.approx(1000.0)
     assert "Splitting a request over 2 GPUs pays: 2.00 times" in found.verdict[1]
 
 
 def test_replicas_are_two_copies_simulated_together():
     """A graph of two copies, one on each GPU, takes what one takes alone; and serves what replicas are said to."""
     graph = chain(3)
-    found = by_name(ss.advise(graph, TWO, ["sequential"]))["2 GPUs, replicas"]
+    found = by_name(ss.advise(graph, TWO, ["sequential"]))["replicas on 2 GPUs"]
     both = ss.OpGraph(
         [ss.Operator(f"{op.name}-{c}", time=op.time, utilization=0.3) for c in "ab" for op in graph.operators],
         [ss.Edge(f"{edge.src}-{c}", f"{edge.dst}-{c}") for c in "ab" for edge in graph.edges],

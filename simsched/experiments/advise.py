@@ -129,17 +129,21 @@ class Advice(Finding):
         """Return the ways as a `rich.table.Table`, with the sentences below."""
         unit, name = unit_of(row.latency_us for row in self.rows)
         headings = ("deployment", "scheduler", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
-                    *(f"at {n}" for n in IN_FLIGHT[1:]), "memory/GPU", "host")  # fmt: skip
+                    *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host")  # fmt: skip
         title = f"{self.graph} on {self.cluster}: {self.assumed['number format']}, {self.assumed['calibration']}"
         best = next((i for i, row in enumerate(self.rows) if row.name == self.best), -1)
-        notes = [*self.verdict, *(f"{row.name}: {row.reason}" for row in self.rows if row.reason)]
-        notes += [] if self.doubt is None else [f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}."]
-        return table_of(title, headings, [_cells(row, unit) for row in self.rows], note="\n".join(notes), best=best)
+        note = "\n".join((*self.verdict, *self.notes()))
+        return table_of(title, headings, [_cells(row, unit) for row in self.rows], note=note, best=best)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return why some ways are not there, and what the answer hangs on."""
+        doubt = "" if self.doubt is None else f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}."
+        return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *([doubt] * bool(doubt)))
 
 
-def _commands(best: Deployment, rewrites: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
-    """Give what to type next, with what each line is for; `torch.compile` runs no graph that a scheduler rewrote."""
-    if not rewrites:
+def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
+    """Give what to type next, with what each line is for; `torch.compile` runs schedules as schedulers make them."""
+    if in_torch:
         how = 'mode="reduce-overhead"' if best.name in (_ONE, _CAPTURED) else (
             f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
         )  # fmt: skip
@@ -155,7 +159,7 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
     if row.reason is not None:
         return (row.name,)
     low, high = row.latency_low_us, row.latency_high_us
-    latency = "" if low is None or high is None else f" ({low / unit:.3g}-{high / unit:.3g})"
+    latency = "" if low is None or high is None else f" ({low / unit:.2g}-{high / unit:.2g})"
     gain = "" if row.speedup_low in (None, row.speedup_high) else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
     return (
         row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", f"{row.speedup:.2f}x{gain}",
@@ -224,7 +228,7 @@ def advise(
         for name, execution in zip(names, (None, "graph"), strict=True):
             found[name] = _best(kept, whole, cluster, cost, execution)
     lone = min(found, key=lambda name: found[name][1].makespan)
-    split, copies = f"{n} GPUs, split", f"{n} GPUs, replicas"
+    split, copies = f"split over {n} GPUs", f"replicas on {n} GPUs"
     wide = [plan for name, plan in comparison.plans.items() if len(plan.devices_used) > 1 and name not in _ABLATIONS]
     if wide:
         found[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
@@ -241,8 +245,10 @@ def advise(
         found[copies] = found[lone]
     doubt = None if ranged is None else ranged[1]
     best, verdict = _verdict(rows, n, "" if doubt is None else doubt.basis)
-    rewrites = len(found[best][0].graph) != len(found[_ONE][0].graph)
-    commands = dict(_commands(next(row for row in rows if row.name == best), rewrites, source, options))
+    plan, made = found[best][0], {**one.plans, **alone.plans}
+    rewrites = len(plan.graph) != len(found[_ONE][0].graph)
+    as_made = best in (_ONE, _CAPTURED) or made[plan.scheduler].execution == plan.execution
+    commands = dict(_commands(next(row for row in rows if row.name == best), as_made and not rewrites, source, options))
     return Advice(
         graph.name, whole.name, tuple(rows), best, verdict, dict(_assumptions(graph, cluster)), commands, doubt,
         {name: plan for name, (plan, _) in found.items()}, comparison,
@@ -342,7 +348,7 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
 
 def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str:
     """Return whether several GPUs pay."""
-    split, copies = rows.get(f"{n} GPUs, split"), rows.get(f"{n} GPUs, replicas")
+    split, copies = rows.get(f"split over {n} GPUs"), rows.get(f"replicas on {n} GPUs")
     said = []
     if split is None:
         said.append(f"no scheduler splits a request over {n} GPUs")

@@ -114,10 +114,15 @@ def _lead(found: "Comparison", best: "Row") -> str:
 
 def _advice(found: "Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
-    blocks: list[Block] = [Text(" ".join(found.verdict), "lead"), printed(found.table())]
-    blocks += [Pairs("What to type next", tuple(found.commands.items())),
-               Pairs("What was assumed", tuple(found.assumed.items()))]  # fmt: skip
-    section = Section(f"What to deploy: {found.graph} on {found.cluster}", tuple(blocks))
+    lines = Table("What to type next", (Column("to"), Column("type")), tuple(found.commands.items()))
+    table = replace(printed(found.table()), note="\n".join(found.notes()))
+    blocks = (
+        Text(" ".join(found.verdict), "lead"),
+        table,
+        lines,
+        Pairs("What was assumed", tuple(found.assumed.items())),
+    )
+    section = Section(f"What to deploy: {found.graph} on {found.cluster}", blocks)
     return (section, *(() if found.comparison is None else _comparison(found.comparison)))
 
 
