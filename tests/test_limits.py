@@ -174,12 +174,6 @@ def test_studies(text, reason, tmp_path):
     assert reason in refused(lambda: Study.from_file(path), StudyError)
 
 
-def test_a_key_of_many_parts_is_no_text_with_dots(tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text(STUDY.replace('"a"', f'"{". ".join("abc")} {"1.5, " * 100}"') + f"# {'.' * 100} {'a, b. ' * 100}\n")
-    assert len(Study.from_file(path).schedulers) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [

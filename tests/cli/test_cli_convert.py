@@ -55,15 +55,6 @@ def test_by_name_of_the_format(said, tmp_path):
     assert "(simsched)" in said("convert", path, tmp_path / "b.json", "--from", "dot")
 
 
-def test_other_formats_are_graphs_to_every_command(said, tmp_path):
-    path = tmp_path / "a.dot"
-    said("convert", "tiny_inception", path)
-    shown = json.loads(said("show", path, "--json"))
-    assert (shown["operators"], shown["edges"]) == (10, 12)
-    rows = json.loads(said("compare", path, "--json", "--schedulers", "lios,greedy"))["rows"]
-    assert [row["scheduler"] for row in rows] == ["lios", "greedy"]
-
-
 def test_a_schedule_of_ios_is_simulated_as_it_is(said, refused, tmp_path):
     """Its one convolution reads the image; nothing writes such files."""
     node = {"type": "conv", "name": "1", "inputs": [[["0", 0, 3]]], "out_channels": 4, "kernel": [1, 1],

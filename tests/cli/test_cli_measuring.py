@@ -11,7 +11,6 @@ from hwbackend import BACKENDS, available
 from simsched.calibration import Calibration
 from simsched.cli.run import run
 from simsched.model.profile import Profile, Replay
-from simsched.model.schedule import Schedule
 
 SMALL = "random:layered,n_ops=8,n_layers=3"
 PICTURES = {"png": b"\x89PNG", "pdf": b"%PDF"}
@@ -139,12 +138,6 @@ def test_more_devices_like_the_calibrated_one(said):
     assert same["cluster"]["devices"] == ["a40"]
 
 
-def test_simulate_on_a_calibration(said):
-    schedule, calibration = Schedule.load("s.json"), Calibration.load("c.json")
-    told = json.loads(said("simulate s.json --cluster c.json --json"))
-    assert told["makespan_us"] == ss.simulate(schedule, calibration).makespan
-
-
 @pytest.mark.parametrize("suffix", PICTURES)
 def test_replay_beside_the_prediction(said, folder, suffix):
     out = said(f"replay s.json --backend synthetic --repeats 5 --cluster c.json -o run.json --gantt run.{suffix}")
@@ -163,11 +156,6 @@ def test_replay_alone(said, folder):
     assert out["repeats"] == 4
     assert out["measured_p10_us"] <= out["measured_us"] <= out["measured_p90_us"]
     assert (folder / "run.svg").read_text().startswith("<?xml")
-
-
-def test_replay_of_a_schedule_on_two_devices(said):
-    out = json.loads(said("replay s2.json --backend synthetic --backend-option gpus=2 --repeats 2 --json"))
-    assert out["repeats"] == 2
 
 
 def test_validate_prints_the_whole_loop(said, folder):

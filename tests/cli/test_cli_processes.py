@@ -247,10 +247,6 @@ def test_terminals_without_colour_get_none(tmp_path, environment):
         assert "\x1b" not in sent
 
 
-def test_json_on_a_terminal_is_json(tmp_path):
-    status, sent = on_a_terminal(["show", SMALL, "--json"], tmp_path)
-    assert status == 0
-    assert json.loads(sent)["operators"] == 12
 
 
 @pytest.mark.parametrize("columns", [80, 40])

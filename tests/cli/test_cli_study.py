@@ -1,8 +1,6 @@
 """`simsched study`: every command, and how each refuses."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -119,11 +117,6 @@ def test_shards_merged(said, done):
     assert said("table", "all", "--csv") == said("table", done, "--csv")
 
 
-def test_processes(said, done):
-    said("run", "study.toml", "-o", "pool", "--workers", "1")
-    assert said("table", "pool", "--csv") == said("table", done, "--csv")
-
-
 def test_a_scheduler_beside_the_study_file(said, refused, tmp_path, monkeypatch):
     """It is found in the current folder, and in that of the file: a console script has neither in its path."""
     (tmp_path / "beside.py").write_text(MINE)
@@ -137,43 +130,3 @@ def test_a_scheduler_beside_the_study_file(said, refused, tmp_path, monkeypatch)
         "../study.toml: cannot import scheduler 'nowhere:mine'"
     )
     assert not Path("g").exists()
-
-
-def test_labels_are_shown_as_they_are(said, tmp_path):
-    """Neither markup nor names of pictures."""
-    label = "[red]x:smile:"
-    (tmp_path / "study.toml").write_text(STUDY.replace('"lios"', f'{{scheduler = "lios", label = "{label}"}}'))
-    assert label in said("run", "study.toml", "-o", "f", "--serial")
-    assert label in said("status", "f")
-
-
-def test_a_reader_that_goes_away(done):
-    """As `head` does."""
-    code = "import sys; from simsched.cli.run import run; sys.exit(run(['study', 'table', 'done', '--csv']))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 0
-
-
-def test_a_study_without_a_result_has_no_figure(said, refused, tmp_path):
-    """Every row is refused: no layer may be empty."""
-    (tmp_path / "study.toml").write_text(STUDY.replace("n_layers = 4", "n_layers = 99"))
-    said("run", "study.toml", "-o", "f", "--serial")
-    assert refused("study", "plot", "f") == "there is nothing to draw: none of 8 rows has a result"
-
-
-def test_rows_that_are_not_of_the_study(refused, done, tmp_path):
-    rows = tmp_path / done / "rows.jsonl"
-    first, *rest = rows.read_text().splitlines(keepends=True)
-    row = json.loads(first)
-    del row["digest"]
-    for changed, message in [
-        ({**row, "index": 99}, "done: row 99 (sequential) is not of its study; delete it, then resume"),
-        ({**row, "scheduler": "heft"}, "done: row 0 (heft) is not of its study; delete it, then resume"),
-        ({**row, "makespan_us": "1"}, "done/rows.jsonl: line 1 is no row of a study; delete the line, then resume"),
-        ({**row, "status": "good"}, "done/rows.jsonl: line 1 is no row of a study; delete the line, then resume"),
-    ]:
-        rows.write_text(json.dumps(changed) + "\n" + "".join(rest))
-        for command in ("status", "table", "plot", "resume"):
-            assert refused("study", command, done) == message

@@ -64,14 +64,6 @@ def test_names_that_are_not_among_them(name):
         graph.index[name]
 
 
-def test_index_within_bounds():
-    names = Numbered("op", 9)
-    assert names.index("op3", 3) == names.index("op3", 0, 4) == names.index("op3", -6) == 3
-    for bounds in ((4,), (0, 3), (-5,)):
-        with pytest.raises(ValueError, match="op3"):
-            names.index("op3", *bounds)
-
-
 def test_graph_of_numbered_names():
     """The same graph as one of the texts, in all that can be seen of it."""
     n = 30

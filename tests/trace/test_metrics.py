@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from simsched.base.errors import UnknownNameError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
@@ -111,12 +110,6 @@ def test_nothing_ran():
         0,
         0,
     )
-
-
-@pytest.mark.parametrize("ask", ["sm_utilization", "sm_efficiency", "active_warps", "achieved_occupancy"])
-def test_unknown_device(ask):
-    with pytest.raises(UnknownNameError, match=r"unknown device 'gpu9'; known are: gpu0"):
-        getattr(made([load()]), ask)("gpu9")
 
 
 def test_load_curve_ends_at_the_makespan():
