@@ -247,8 +247,6 @@ def test_terminals_without_colour_get_none(tmp_path, environment):
         assert "\x1b" not in sent
 
 
-
-
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("arguments", [["compare", SMALL], ["list", "workloads"], ["list", "gpus"]], ids=str)
 def test_a_narrow_terminal_cuts_nothing_short(tmp_path, arguments, columns):
