@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simsched.base.errors import GraphError
 from workloads import random_layered
-from workloads.random_dags.layered_edges import _add_tried, _add_weighted, _connecting
+from workloads.random_dags.layered import _add_tried, _add_weighted, _connecting
 
 seeds = st.integers(0, 2**32)
 
