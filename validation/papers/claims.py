@@ -1,7 +1,7 @@
 """Claims of papers: rows of one table a paper, and when our values agree with the published ones.
 
 A table is a TOML file beside this one, named after its paper; a row has a key of its own, and what `Claim` says. What
-``[defaults]`` holds goes for every row that says nothing else. Published values are written ``name 4.62; other 6.51``,
+``[defaults]`` holds goes for every row that says nothing else. Published values are written ``name: 4.62; other: 6.51``,
 each a number or a quotient of two; a value alone has no name, and ``as KEY`` stands for those of another row. Our
 values are those of the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were
 fixed before anything was run.
@@ -142,9 +142,9 @@ def _claims(paper: str, measures: Measures) -> list[Claim]:
 def _value(text: str) -> tuple[str, float]:
     """Return the name and the number of a published value.
 
-    >>> _value("batch 1 6.2/3.1")
+    >>> _value("batch 1: 6.2/3.1")
     ('batch 1', 2.0)
     """
-    name, _, value = text.rpartition(" ")
+    name, _, value = text.rpartition(": ")
     over, _, under = value.partition("/")
     return name, float(over) / float(under or 1)
