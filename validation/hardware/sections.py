@@ -18,17 +18,7 @@ from simsched.model.program import EXECUTIONS
 from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
-from validation.hardware.graphs import (
-    HIOS_SIZES,
-    KERNELS,
-    OPARA_SIZES,
-    WHOLE,
-    convolutions,
-    kernel_graph,
-    subjects,
-    unequal,
-    workload,
-)
+from validation.hardware import graphs
 from validation.hardware.reference import TOLERANCE, error_of
 from validation.hardware.store import Store
 
@@ -72,10 +62,10 @@ class Plan:
     """
 
     subjects: Mapping[str, tuple[str, int]]
-    kernels: Sequence[str] = tuple(KERNELS)
-    whole: Sequence[str] = WHOLE
-    hios_sizes: Sequence[int] = HIOS_SIZES
-    opara_sizes: Sequence[int] = OPARA_SIZES
+    kernels: Sequence[str] = tuple(graphs.KERNELS)
+    whole: Sequence[str] = graphs.WHOLE
+    hios_sizes: Sequence[int] = graphs.HIOS_SIZES
+    opara_sizes: Sequence[int] = graphs.OPARA_SIZES
     microbenchmarks: bool = True
     in_situ: int = 8
     schedulers: Sequence[str] = tuple(SCHEDULERS)
@@ -84,9 +74,9 @@ class Plan:
 
 _SMALL: Final = ("tiny_inception", "random:layered,n_ops=14,n_layers=4,n_edges=24,time=20:100,seed=1")
 PLANS: Final[Mapping[str, Plan]] = {
-    "full": Plan(subjects()),
+    "full": Plan(graphs.subjects()),
     "small": Plan(
-        {name: (name, 1) for name in _SMALL}, kernels=("conv 3x3", "add 2"), whole=WHOLE[:1], hios_sizes=(8, 64),
+        {name: (name, 1) for name in _SMALL}, kernels=("conv 3x3", "add 2"), whole=graphs.WHOLE[:1], hios_sizes=(8, 64),
         opara_sizes=(28,), in_situ=3, schedulers=("sequential", "greedy", "heft", "hios-lp", "opara"), repeats=8,
     ),
 }  # fmt: skip
@@ -147,7 +137,7 @@ def sections_of(benches: Sequence[Bench]) -> list[Section]:
 
 def pulse(backend: Backend) -> Replay:
     """Run next to nothing, to see that the device answers."""
-    graph = backend.realise(kernel_graph("relu"))
+    graph = backend.realise(graphs.kernel_graph("relu"))
     return backend.replay(_on_streams(graph, backend.cluster, 2, "events"), repeats=1, warmup=0)
 
 
@@ -159,8 +149,8 @@ def _of_graphs(bench: Bench) -> Iterator[Section]:
         found = (Item(f"{name}/{key}" if key else name, measure) for key, measure in items.items())
         return Section(name, share, tuple(found))
 
-    kernels = {kernel: partial(check, partial(kernel_graph, kernel), "events") for kernel in plan.kernels}
-    whole = {f"{spec}/{execution}": partial(check, partial(workload, spec, 1), execution)
+    kernels = {kernel: partial(check, partial(graphs.kernel_graph, kernel), "events") for kernel in plan.kernels}
+    whole = {f"{spec}/{execution}": partial(check, partial(graphs.workload, spec, 1), execution)
              for spec in plan.whole for execution in EXECUTIONS}  # fmt: skip
     yield section("kernels", 1.5, kernels | whole)
     if plan.microbenchmarks:
@@ -179,10 +169,10 @@ def _of_graphs(bench: Bench) -> Iterator[Section]:
 
 def _figures(bench: Bench) -> Section:
     name, plan = bench.backend.name, bench.plan
-    pairs = {f"hios-fig1/{name}/{size}": partial(convolutions, size) for size in plan.hios_sizes}
+    pairs = {f"hios-fig1/{name}/{size}": partial(graphs.convolutions, size) for size in plan.hios_sizes}
     for size in plan.opara_sizes:
         for other in ("conv", "relu"):
-            pairs[f"opara-fig3/{name}/{other}/{size}"] = partial(unequal, other, size)
+            pairs[f"opara-fig3/{name}/{other}/{size}"] = partial(graphs.unequal, other, size)
     items = (Item(key, partial(_pair, bench.backend, make)) for key, make in pairs.items())
     return Section(f"figures/{name}", 1.0, tuple(items))
 
@@ -193,7 +183,7 @@ def _check(backend: Backend, make: Callable[[], OpGraph], execution: str) -> Jso
     run = backend.replay(plan, repeats=_CHECKS, warmup=1)
     check: Json = {"operators": len(graph), "max_relative_error": run.max_relative_error, "median_us": run.median}
     outputs = getattr(backend, "outputs", None)  # the protocol does not ask for it
-    if outputs is not None and graph.name in KERNELS:
+    if outputs is not None and graph.name in graphs.KERNELS:
         errors = {name: error_of(graph[name], *computed) for name, computed in outputs(graph).items()}
         worst = max(errors, key=lambda name: errors[name])
         if not errors[worst] <= TOLERANCE:
@@ -203,7 +193,7 @@ def _check(backend: Backend, make: Callable[[], OpGraph], execution: str) -> Jso
 
 
 def _profile(bench: Bench, subject: str) -> Json:
-    graph = workload(*bench.plan.subjects[subject])
+    graph = graphs.workload(*bench.plan.subjects[subject])
     measured = bench.backend.profile(graph, in_situ=bench.plan.in_situ, rng=_seed(subject, "training"))
     return {"profile": measured.to_dict()}
 

@@ -1,10 +1,10 @@
 """Claims of papers: rows of one table a paper, and when our values agree with the published ones.
 
 A table is a TOML file beside this one, named after its paper; a row has a key of its own, and what `Claim` says. What
-``[defaults]`` holds goes for every row that says nothing else. Published values are written ``name: 4.62; other: 6.51``,
-each a number or a quotient of two; a value alone has no name, and ``as KEY`` stands for those of another row. Our
-values are those of the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were
-fixed before anything was run.
+``[defaults]`` holds goes for every row that says nothing else. Published values are numbers or quotients of two, as in
+``one: 4.62; other: 6.51/4.62``; a value alone has no name, and ``as KEY`` stands for those of another row. Our values
+are those of the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were fixed
+before anything was run.
 """
 
 import re
