@@ -7,18 +7,6 @@ import simsched as ss
 import workloads
 
 
-@pytest.mark.parametrize("scheduler", ["greedy", "lios"])
-def test_both_engines_give_one_trace(scheduler):
-    graph, cluster = workloads.load("inception_v3"), ss.Cluster.preset("a100")
-    plan = ss.schedule(graph, cluster, scheduler)
-    reference = ss.simulate(plan, cluster, engine="reference")
-    compiled = ss.simulate(plan, cluster, engine="compiled")
-    assert [span.name for span in compiled.spans] == [span.name for span in reference.spans]
-    for name in ("start", "end", "ready", "solo"):
-        np.testing.assert_allclose(getattr(compiled, name), getattr(reference, name), rtol=1e-9)
-    assert compiled.critical_path().blame == pytest.approx(reference.critical_path().blame)
-
-
 def test_the_compiled_engine_is_the_usual_one():
     """Its trace makes spans when they are asked for; the reference makes them at once."""
     graph = ss.OpGraph([ss.Operator("a", time=1.0)])

@@ -1,5 +1,7 @@
 """What issuing, ordering, barriers and captured graphs cost, by hand."""
 
+import re
+
 import pytest
 from hand_made import assert_times, hand_made, run
 
@@ -16,9 +18,13 @@ def edges(*pairs):
     return [ss.Edge(pair[0], pair[1]) for pair in pairs]
 
 
-def on(*rows):
-    """Placements on gpu0 from (operator, stream) or (operator, stream, stage)."""
-    return [ss.Placement(row[0], "gpu0", row[1], *((row[2], row[1]) if len(row) > 2 else ())) for row in rows]
+def on(text):
+    """Placements on gpu0: ``a0 b1`` are operators with their streams, ``a0.2`` one with stream and stage."""
+    found = []
+    for name, stream, stage in re.findall(r"([a-z]\d??)(\d)(?:\.(\d))?(?: |$)", text):
+        group = {"stage": int(stage), "group": int(stream)} if stage else {}
+        found.append(ss.Placement(name, "gpu0", int(stream), **group))
+    return found
 
 
 # Chains ------------------------------------------------------------------------------------------
@@ -26,22 +32,20 @@ def on(*rows):
 
 def test_launch_bound_chain():
     """The host issues at 4, 8, 12; each kernel of 1 us is over, and the gap of 1 us too, before the next is issued."""
-    trace = run(ops(a=1, b=1, c=1), edges("ab", "bc"), on(("a", 0), ("b", 0), ("c", 0)), hand_made(launch=4.0, gap=1.0))
+    trace = run(ops(a=1, b=1, c=1), edges("ab", "bc"), on("a0 b0 c0"), hand_made(launch=4.0, gap=1.0))
     assert_times(trace, a=(4, 5), b=(8, 9), c=(12, 13))
 
 
 def test_gap_bound_chain():
     """Kernels of 10 us are issued in time: 4-14, a gap of 1, 15-25, 26-36."""
-    trace = run(
-        ops(a=10, b=10, c=10), edges("ab", "bc"), on(("a", 0), ("b", 0), ("c", 0)), hand_made(launch=4.0, gap=1.0)
-    )
+    trace = run(ops(a=10, b=10, c=10), edges("ab", "bc"), on("a0 b0 c0"), hand_made(launch=4.0, gap=1.0))
     assert_times(trace, a=(4, 14), b=(15, 25), c=(26, 36))
 
 
 def test_every_kernel_of_an_operator_is_launched():
     """Kernels of 5 us each, issued at 4 and 8, without a gap between them: 4-9, 9-14."""
     op = ss.Operator("a", time=10.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))
-    trace = run([op], [], on(("a", 0)), hand_made(launch=4.0, gap=1.0))
+    trace = run([op], [], on("a0"), hand_made(launch=4.0, gap=1.0))
     assert [(s.start, s.end) for s in trace.spans if s.kind == "kernel"] == [(4, 9), (9, 14)]
 
 
@@ -57,29 +61,19 @@ def test_fork_and_join():
     wait 15.5-17, launch d 17-21. a runs 4-14; b a gap later 15-35; c a hop later 16-46; d a hop
     after c at 48, which is later than a gap after b: 48-53.
     """
-    trace = run(
-        ops(a=10, b=20, c=30, d=5),
-        edges("ab", "ac", "bd", "cd"),
-        on(("a", 0), ("b", 0), ("c", 1), ("d", 0)),
-        hand_made(**OVERHEADS),
-    )
+    trace = run(ops(a=10, b=20, c=30, d=5), edges("ab", "ac", "bd", "cd"), on("a0 b0 c1 d0"), hand_made(**OVERHEADS))
     assert_times(trace, a=(4, 14), b=(15, 35), c=(16, 46), d=(48, 53))
 
 
 def test_an_event_of_long_ago_costs_no_hop():
     """As above, but c takes 1 us, 16-17: its hop is over at 19, b ends at 35, and d starts a gap later, at 36."""
-    trace = run(
-        ops(a=10, b=20, c=1, d=5),
-        edges("ab", "ac", "bd", "cd"),
-        on(("a", 0), ("b", 0), ("c", 1), ("d", 0)),
-        hand_made(**OVERHEADS),
-    )
+    trace = run(ops(a=10, b=20, c=1, d=5), edges("ab", "ac", "bd", "cd"), on("a0 b0 c1 d0"), hand_made(**OVERHEADS))
     assert_times(trace, b=(15, 35), c=(16, 17), d=(36, 41))
 
 
 def test_a_wait_holds_its_stream_only():
     """c waits for a (0-10) on stream 1, where d follows; b on stream 2 does not wait."""
-    trace = run(ops(a=10, b=3, c=1, d=1), edges("ac"), on(("a", 0), ("c", 1), ("d", 1), ("b", 2)), hand_made())
+    trace = run(ops(a=10, b=3, c=1, d=1), edges("ac"), on("a0 c1 d1 b2"), hand_made())
     assert_times(trace, a=(0, 10), b=(0, 3), c=(10, 11), d=(11, 12))
 
 
@@ -89,7 +83,7 @@ def test_minimal_events_drop_what_is_implied():
     Host, minimal: launch a, record, wait, launch b, record, wait, launch c: 3 x 4 + 2 x 1 + 2 x 1.5 = 17;
     literal: a wait more, 18.5. The operators take no time, and the hops of a (7) and b (13.5) are over.
     """
-    plan = (ops(a=0, b=0, c=0), edges("ab", "bc", "ac"), on(("a", 0), ("b", 1), ("c", 2)), hand_made(**OVERHEADS))
+    plan = (ops(a=0, b=0, c=0), edges("ab", "bc", "ac"), on("a0 b1 c2"), hand_made(**OVERHEADS))
     assert_times(run(*plan), c=(17, 17))
     assert_times(run(*plan, lowered={"events": "literal"}), c=(18.5, 18.5))
 
@@ -105,14 +99,13 @@ def test_one_thread_or_one_per_device():
 # Stages ------------------------------------------------------------------------------------------
 
 
+TWO_STAGES = (ops(a=10, b=20, c=5, d=6), edges("ac", "bd"), on("a0.0 b1.0 c0.1 d1.1"))
+
+
 def test_barrier():
     """a (10) and b (20) run side by side; the barrier waits until 20 and costs 10; c (5) and d (6) start at 30."""
     trace = run(
-        ops(a=10, b=20, c=5, d=6),
-        edges("ac", "bd"),
-        on(("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)),
-        hand_made(barrier=10.0),
-        "stages",
+        ops(a=10, b=20, c=5, d=6), edges("ac", "bd"), on("a0.0 b1.0 c0.1 d1.1"), hand_made(barrier=10.0), "stages"
     )
     assert_times(trace, a=(0, 10), b=(0, 20), c=(30, 35), d=(30, 36))
     assert trace.makespan == 36  # no barrier behind the last stage
@@ -123,7 +116,7 @@ def test_barrier_and_launches():
     trace = run(
         ops(a=10, b=20, c=5, d=6),
         edges("ac", "bd"),
-        on(("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)),
+        on("a0.0 b1.0 c0.1 d1.1"),
         hand_made(barrier=10.0, launch=4.0),
         "stages",
     )
@@ -132,19 +125,13 @@ def test_barrier_and_launches():
 
 def test_no_barrier_between_single_groups_of_one_stream():
     """Three stages of one group on stream 0: 0-10, 10-20, 20-30; the stream orders them."""
-    trace = run(
-        ops(a=10, b=10, c=10),
-        edges("ab", "bc"),
-        on(("a", 0, 0), ("b", 0, 1), ("c", 0, 2)),
-        hand_made(barrier=10.0),
-        "stages",
-    )
+    trace = run(ops(a=10, b=10, c=10), edges("ab", "bc"), on("a0.0 b0.1 c0.2"), hand_made(barrier=10.0), "stages")
     assert_times(trace, a=(0, 10), b=(10, 20), c=(20, 30))
 
 
 def test_barrier_between_single_groups_of_two_streams():
     """Nothing else orders streams 0 and 1 in stages: 0-10, a barrier of 10, 20-30."""
-    trace = run(ops(a=10, b=10), edges("ab"), on(("a", 0, 0), ("b", 1, 1)), hand_made(barrier=10.0), "stages")
+    trace = run(ops(a=10, b=10), edges("ab"), on("a0.0 b1.1"), hand_made(barrier=10.0), "stages")
     assert_times(trace, a=(0, 10), b=(20, 30))
 
 
@@ -153,7 +140,7 @@ def test_barrier_before_and_behind_two_groups():
     trace = run(
         ops(a=10, b=10, c=5, d=10),
         edges("ab", "ac", "bd", "cd"),
-        on(("a", 0, 0), ("b", 0, 1), ("c", 1, 1), ("d", 0, 2)),
+        on("a0.0 b0.1 c1.1 d0.2"),
         hand_made(barrier=10.0),
         "stages",
     )
@@ -180,15 +167,15 @@ def test_captured_graph():
     """One launch of 6, roots at once; c joins a (6-16) and b (6-26) a latency of 1 later: 27-32."""
     cluster = hand_made(graph_launch=6.0, graph_node=1.0, launch=50.0, record=50.0, wait=50.0, gap=50.0, hop=50.0)
     plan = (ops(a=10, b=20, c=5), edges("ac", "bc"))
-    assert_times(run(*plan, on(("a", 0), ("b", 1), ("c", 0)), cluster, "graph"), a=(6, 16), b=(6, 26), c=(27, 32))
-    assert_times(run(*plan, on(("a", 0), ("b", 1), ("c", 2)), cluster, "graph"), c=(27, 32))
+    assert_times(run(*plan, on("a0 b1 c0"), cluster, "graph"), a=(6, 16), b=(6, 26), c=(27, 32))
+    assert_times(run(*plan, on("a0 b1 c2"), cluster, "graph"), c=(27, 32))
 
 
 def test_captured_chain():
     """6, then kernels of 10 with a latency of 1 between operators, none between the kernels of one: 6-16, 17-27."""
     op = ss.Operator("a", time=10.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))
     cluster = hand_made(graph_launch=6.0, graph_node=1.0, launch=50.0)
-    trace = run([op, *ops(b=10)], edges("ab"), on(("a", 0), ("b", 0)), cluster, "graph")
+    trace = run([op, *ops(b=10)], edges("ab"), on("a0 b0"), cluster, "graph")
     assert_times(trace, a=(6, 16), b=(17, 27))
 
 
@@ -207,20 +194,20 @@ def test_captured_copy_is_a_node():
 def test_streams_that_share_a_queue(connections, start):
     """Issued are a1, a2 on stream 0 and b on stream 1: with one queue b gets through when a2 has begun, at 10."""
     cluster = hand_made(connections=connections)
-    trace = run(ops(a1=10, a2=10, b=3), [], on(("a1", 0), ("a2", 0), ("b", 1)), cluster)
+    trace = run(ops(a1=10, a2=10, b=3), [], on("a10 a20 b1"), cluster)
     assert_times(trace, a1=(0, 10), a2=(10, 20), b=(start, start + 3))
 
 
 def test_queues_are_taken_in_turn():
     """With two queues stream 2 shares that of stream 0, stream 1 has the other."""
     cluster = hand_made(connections=2)
-    trace = run(ops(a1=10, a2=10, b=3, c=3), [], on(("a1", 0), ("a2", 0), ("b", 1), ("c", 2)), cluster)
+    trace = run(ops(a1=10, a2=10, b=3, c=3), [], on("a10 a20 b1 c2"), cluster)
     assert_times(trace, b=(0, 3), c=(10, 13))
 
 
 def test_a_wait_blocks_its_queue():
     """y on stream 1 waits for x (0-10); z on stream 2 was issued behind it: in one queue it starts at 10, else at 0."""
-    plan = (ops(x=10, y=5, z=3), edges("xy"), on(("x", 0), ("y", 1), ("z", 2)))
+    plan = (ops(x=10, y=5, z=3), edges("xy"), on("x0 y1 z2"))
     assert_times(run(*plan, hand_made(connections=1)), y=(10, 15), z=(10, 13))
     assert_times(run(*plan, hand_made(connections=3)), y=(10, 15), z=(0, 3))
     assert_times(run(*plan, hand_made(connections=1, contention=False)), z=(0, 3))
