@@ -10,7 +10,7 @@ import hwbackend
 import workloads
 from hwbackend.surrogate.truth import truth
 from hwbackend.synthetic_backend import SyntheticBackend
-from simsched import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
+from simsched import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.calibration.training import random_schedule
 from simsched.model.cluster.device import OVERHEADS
@@ -21,17 +21,13 @@ from simsched.simulator import simulate
 DAG = "random:layered,n_ops=30,n_layers=6,n_edges=60"
 
 
+def in_sequence(*operators):
+    return Schedule.from_columns(OpGraph(operators), range(len(operators)), ("gpu0",))
+
+
 def quiet(**options):
     """A surrogate whose repeats differ by the jitter of blocks and hosts only."""
     return SyntheticBackend(noise=0.0, drift=0.0, outliers=0.0, **options)
-
-
-def one_after_the_other(graph):
-    return Schedule.from_columns(graph, [graph.index[name] for name in graph.order], ("gpu0",))
-
-
-def alone(op):
-    return one_after_the_other(OpGraph([op]))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,9 +69,7 @@ def test_an_operator_alone_takes_roughly_its_time():
             for intensity in ("compute", "memory"):
                 op = Operator("op", time=1000.0, utilization=load, intensity=intensity)
                 other = Operator("other", time=50.0, utilization=0.5)
-                plan = Schedule.from_columns(OpGraph([op, other]), [0, 1], ("gpu0",))
-                trace = backend.replay(plan, repeats=3).trace
-                start, end = trace.operator_times()["op"]
+                start, end = backend.replay(in_sequence(op, other), repeats=3).trace.operator_times()["op"]
                 assert 0.8 <= (end - start) / 1000.0 <= 1.6
 
 
@@ -86,7 +80,9 @@ def test_without_contention_a_model_is_far_off_and_the_simulator_is_not():
     for seed in range(2):
         backend = quiet(seed=seed)
         graph = backend.realise(workloads.from_spec(f"{DAG},seed={seed}"))
-        times = backend.replay(one_after_the_other(graph), repeats=3, warmup=0).trace.operator_times()
+        order = [graph.index[name] for name in graph.order]
+        alone = Schedule.from_columns(graph, order, ("gpu0",))
+        times = backend.replay(alone, repeats=3, warmup=0).trace.operator_times()
         operators = [replace(op, time=times[op.name][1] - times[op.name][0]) for op in graph.operators]
         measured = OpGraph(operators, graph.edges, graph.name)
         device = truth(backend.cluster, seed).cluster.devices[0]
@@ -125,24 +121,13 @@ def test_a_missing_wait_is_caught(gpus, execution):
             backend.replay(without(program, row), repeats=1, warmup=0)
 
 
-def test_what_hangs_is_named():
-    backend = quiet()
-    operators = [Operator(name, time=50.0, utilization=0.2) for name in ("first", "second")]
-    graph = backend.realise(OpGraph(operators, [Edge("first", "second")]))
-    plan = Schedule(graph, [Placement("first", "gpu0", 0), Placement("second", "gpu0", 1)])
-    program = plan.lower(backend.cluster)
-    record = next(i for i in range(len(program)) if program.threads[0][i].action == "record")
-    with pytest.raises(BackendError, match=r"deadlock in 'graph': waiting are 'second' on gpu0"):
-        backend.replay(without(program, record), repeats=1)
-
-
 def test_outliers_take_up_to_twice_as_long_and_the_trace_does_not_mind():
     """The median of ten repeats, all outliers, is longer; that of ten with few is not."""
     op = Operator("op", time=1000.0, utilization=0.5, intensity="compute")
-    usual = quiet().replay(alone(op), repeats=10).median
-    every = SyntheticBackend(noise=0.0, drift=0.0, outliers=1.0).replay(alone(op), repeats=10)
+    usual = quiet().replay(in_sequence(op), repeats=10).median
+    every = SyntheticBackend(noise=0.0, drift=0.0, outliers=1.0).replay(in_sequence(op), repeats=10)
     assert all(1.15 * usual <= latency <= 2.1 * usual for latency in every.latency)
-    some = SyntheticBackend(noise=0.0, drift=0.0, outliers=0.2).replay(alone(op), repeats=20)
+    some = SyntheticBackend(noise=0.0, drift=0.0, outliers=0.2).replay(in_sequence(op), repeats=20)
     assert max(some.latency) > 1.15 * usual
     assert some.trace.makespan == pytest.approx(usual, rel=0.03)
 
@@ -153,70 +138,16 @@ def test_noise_and_drift_are_what_was_asked_for():
     op = Operator("op", time=1000.0, utilization=0.9, intensity="compute")
 
     def spread(backend):
-        latency = np.array(backend.replay(alone(op), repeats=60).latency)
+        latency = np.array(backend.replay(in_sequence(op), repeats=60).latency)
         return latency.std() / latency.mean()
 
     assert spread(quiet(gpu="k80")) < 0.02
     assert 0.025 < spread(SyntheticBackend(gpu="k80", noise=0.03, drift=0.0, outliers=0.0)) < 0.065
     drifting = SyntheticBackend(gpu="k80", noise=0.0, drift=0.05, outliers=0.0)
-    found = np.array([drifting.replay(alone(op), repeats=50).median for _ in range(12)])
+    found = np.array([drifting.replay(in_sequence(op), repeats=50).median for _ in range(12)])
     assert 0.01 < found.std() / found.mean() < 0.12
-    steps = np.abs(np.diff(drifting.replay(alone(op), repeats=50).latency)) / found.mean()
+    steps = np.abs(np.diff(drifting.replay(in_sequence(op), repeats=50).latency)) / found.mean()
     assert np.median(steps) < 0.02  # slowly
-
-
-def test_cold_data_cost_operators_bound_by_memory():
-    """In a loop an operator bound by DRAM finds part of its data in the cache: cold it takes 1.3 to 2 times as long."""
-    backend = quiet()
-    stream, compute = (Operator(kind, time=800.0, utilization=0.8, intensity=kind) for kind in ("memory", "compute"))
-    for op, least, most in ((stream, 1.25, 2.1), (compute, 0.97, 1.03)):
-        graph = OpGraph([replace(op, name=f"{op.name}{i}") for i in range(4)])
-        trace = backend.replay(Schedule.from_columns(graph, range(4), ("gpu0",)), repeats=3, warmup=0).trace
-        start, end = trace.operator_times()[f"{op.name}3"]
-        warm = end - start
-        between = OpGraph([op, Operator("other", time=100.0, utilization=0.9)])
-        start, end = backend.replay(
-            Schedule.from_columns(between, [0, 1], ("gpu0",)), repeats=3
-        ).trace.operator_times()[op.name]
-        assert least <= (end - start) / warm <= most
-
-
-def test_networks_run_with_several_devices_and_streams():
-    """Operators of several kernels that have no times; values are checked."""
-    backend = SyntheticBackend(gpu="v100", gpus=2)
-    graph = backend.realise(workloads.load("squeezenet"))
-    plan = random_schedule(graph, backend.cluster, rng=0, streams=3, execution="graph")
-    replay = backend.replay(plan, repeats=2, warmup=0)
-    assert replay.max_relative_error == 0.0
-    assert len(replay.program.copies.op) > 5
-    assert 0.5 < replay.median / simulate(plan, backend.cluster).makespan < 4.0
-
-
-def test_operators_that_do_nothing_take_some_time():
-    backend = quiet()
-    graph = OpGraph([Operator("nothing", kernels=(Kernel(1, 32),))])
-    replay = backend.replay(Schedule.from_columns(graph, [0], ("gpu0",)), repeats=2)
-    assert 0.5 < (replay.trace.end - replay.trace.start)[0] < 5.0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed": -1}, "seed must be a whole number, not -1"),
-        ({"noise": 2.0}, "noise must be from 0 to 0.5, not 2.0"),
-        ({"drift": "much"}, "drift must be from 0 to 0.5, not 'much'"),
-        ({"outliers": float("nan")}, "outliers must be from 0 to 1, not nan"),
-        ({"gpus": 0}, "n_gpus must be at least 1 and whole, not 0"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options, message):
-    with pytest.raises(ValueError if "gpus" in options else BackendError, match=message):
-        hwbackend.get("synthetic", **options)
-
-
-def test_an_unknown_gpu_is_refused():
-    with pytest.raises(UnknownNameError, match="unknown gpu 'z80'"):
-        hwbackend.get("synthetic", gpu="z80")
 
 
 def test_a_captured_graph_is_launched_by_one_call():
@@ -248,7 +179,18 @@ def test_a_device_makes_as_many_copies_at_once_as_it_has_engines(engines, at_onc
     assert backend.cluster.devices[0].copy_engines == at_once
 
 
-@pytest.mark.parametrize("engines", [0, 1.5, True])
-def test_devices_have_a_whole_number_of_engines(engines):
-    with pytest.raises(BackendError, match="copy_engines must be a whole number of at least 1"):
-        SyntheticBackend(copy_engines=engines)
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"seed": -1}, BackendError, "seed must be a whole number, not -1"),
+        ({"noise": 2.0}, BackendError, "noise must be from 0 to 0.5, not 2.0"),
+        ({"drift": "much"}, BackendError, "drift must be from 0 to 0.5, not 'much'"),
+        ({"outliers": float("nan")}, BackendError, "outliers must be from 0 to 1, not nan"),
+        ({"gpus": 0}, ValueError, "n_gpus must be at least 1 and whole, not 0"),
+        ({"gpu": "z80"}, UnknownNameError, "unknown gpu 'z80'"),
+        ({"copy_engines": 1.5}, BackendError, "copy_engines must be a whole number of at least 1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, kind, message):
+    with pytest.raises(kind, match=message):
+        hwbackend.get("synthetic", **options)

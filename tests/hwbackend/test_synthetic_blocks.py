@@ -61,77 +61,49 @@ def spans_of(kernels, jitter=(1.0,), **limits):
     return found.spans
 
 
-def assert_spans(found, expected):
-    np.testing.assert_allclose(found, np.array(expected, np.float64), rtol=1e-6)
+STREAM = Asked(2, compute=0.0, memory=10.0, dram=0.8, issue=0.0)
+ROOMY = {"warps": 64, "blocks": 32, "registers": 1000, "shared": 1000}
+LIMITS = {"warps": 4, "blocks": 2, "registers": 20, "shared": 200}
+SIX = [Asked(6, warps=2, registers=10, shared=100)]  # two of whose blocks fit on an SM: two waves on two SMs
+HELD = [Asked(1, warps=2, compute=20.0), Asked(1, warps=2), Asked(1, warps=3, arrival=1.0), Asked(1, arrival=2.0)]
 
 
-def test_blocks_go_to_the_sm_with_most_room():
-    """Two SMs of 4 warps. A block of 3 warps on the first; the next of 3 on the second; blocks of 1 warp beside them;
-    one of 2 warps has to wait for the first end at 10."""
-    kernels = [Asked(2, warps=3), Asked(1, warps=2, arrival=1.0)]
-    assert_spans(spans_of(kernels), [[0, 10], [10, 20]])
-
-
-def test_waves():
-    """Five blocks of 2 warps on two SMs of 4 warps: four, then one."""
-    assert_spans(spans_of([Asked(5, warps=2)]), [[0, 20]])
-
-
-@pytest.mark.parametrize("limit", [{"warps": 4}, {"blocks": 2}, {"registers": 20}, {"shared": 200}])
-def test_each_limit_of_an_sm_binds(limit):
-    """Two blocks fit on an SM, of which there are two: six blocks take two waves."""
-    kernel = Asked(6, warps=2, registers=10, shared=100)
-    roomy = {"warps": 64, "blocks": 32, "registers": 1000, "shared": 1000}
-    assert_spans(spans_of([kernel], **{**roomy, **limit}), [[0, 20]])
-    assert_spans(spans_of([kernel], **roomy), [[0, 10]])
-
-
-def test_the_head_of_the_queue_keeps_refilling():
-    """Each SM holds one block. The first kernel of 3 blocks takes 0-10, 0-10 and 10-20; only then is there room for
-    the second, on the other SM, from 10 on: its two blocks run 10-15 and 15-20."""
-    assert_spans(spans_of([Asked(3), Asked(2, compute=5.0)], warps=1), [[0, 20], [10, 20]])
-
-
-def test_priority_counts_when_a_block_ends():
-    """Four blocks on two SMs, two waves; a kernel of a lower number that arrives at 1 has the SM that is free first."""
-    kernels = [Asked(4), Asked(1, compute=5.0, priority=-1, arrival=1.0)]
-    assert_spans(spans_of(kernels, warps=1), [[0, 25], [10, 15]])
-
-
-def test_no_more_kernels_than_may_be_resident():
-    """Of three kernels of a block two may be resident; the third starts when one of them ends."""
-    assert_spans(spans_of([Asked(1)] * 3, resident=2), [[0, 10], [0, 10], [10, 20]])
-
-
-def test_blocks_share_the_issue_slots_of_their_sm():
-    """One SM, three blocks that ask for half of it each: 1.5 of what there is, so each takes 15."""
-    assert_spans(spans_of([Asked(3, issue=0.5)], sms=1), [[0, 15]])
-
-
-def test_a_full_sm_is_full_for_its_own_blocks_only():
-    """Two SMs: the blocks of 0.8 go to one each. A third beside the first: 1.6, but the second SM is not slowed."""
-    kernels = [Asked(1, issue=0.8), Asked(1, issue=0.8), Asked(1, issue=0.8, compute=5.0)]
-    assert_spans(spans_of(kernels), [[0, 13], [0, 10], [0, 8]])
-
-
-def test_blocks_of_other_kernels_interfere_where_something_is_short():
-    """Alone two blocks of 0.6 take 12; of two kernels 12 x 1.04; with room for both nothing."""
-    assert_spans(spans_of([Asked(2, issue=0.6)], sms=1, interference=0.04), [[0, 12]])
-    assert_spans(spans_of([Asked(1, issue=0.6)] * 2, sms=1, interference=0.04), [[0, 12.48]] * 2)
-    assert_spans(spans_of([Asked(1, issue=0.5)] * 2, sms=1, interference=0.04), [[0, 10]] * 2)
-
-
-def test_dram_is_shared_over_the_whole_device():
-    """Two blocks on two SMs that ask for 0.8 of DRAM each: all of it is asked for 1.6 times; reading takes 16. A block
-    that computes for 10 and reads for 8 would read for 8 x 1.6 = 12.8; it asks for 0.8 x 8/10."""
-    kernel = Asked(2, compute=0.0, memory=10.0, dram=0.8, issue=0.0)
-    assert_spans(spans_of([kernel]), [[0, 16]])
-    assert_spans(spans_of([replace(kernel, compute=10.0, memory=8.0)]), [[0, 10.24]])
-
-
-def test_another_device_has_its_own_sms_and_dram():
-    kernel = Asked(2, compute=0.0, memory=10.0, dram=0.8, issue=0.0)
-    assert_spans(spans_of([kernel, replace(kernel, device=1)], devices=2), [[0, 16], [0, 16]])
+@pytest.mark.parametrize(
+    ("kernels", "limits", "spans"),
+    [
+        # on the SM with most room: 3 warps on each of two SMs of 4, beside which none of 2 fits before 10
+        ([Asked(2, warps=3), Asked(1, warps=2, arrival=1.0)], {}, [[0, 10], [10, 20]]),
+        ([Asked(5, warps=2)], {}, [[0, 20]]),  # waves of four, then one
+        *(
+            (SIX, ROOMY | limit, [[0, 20]])
+            for limit in ({"warps": 4}, {"blocks": 2}, {"registers": 20}, {"shared": 200})
+        ),
+        (SIX, ROOMY, [[0, 10]]),
+        # an SM holds one block: the first kernel takes 0-10, 0-10 and 10-20 before the other SM has room
+        ([Asked(3), Asked(2, compute=5.0)], {"warps": 1}, [[0, 20], [10, 20]]),
+        # a lower number that arrives later has the SM that is free first
+        ([Asked(4), Asked(1, compute=5.0, priority=-1, arrival=1.0)], {"warps": 1}, [[0, 25], [10, 15]]),
+        ([Asked(1)] * 3, {"resident": 2}, [[0, 10], [0, 10], [10, 20]]),
+        # the third, of 3 warps, fits nowhere at first, and is not forgotten
+        (HELD, {"resident": 2}, [[0, 20], [0, 10], [10, 20], [20, 30]]),
+        ([Asked(3, issue=0.5)], {"sms": 1}, [[0, 15]]),  # 1.5 of the issue slots that there are
+        # the blocks of 0.8 go to an SM each; a third beside the first, 1.6, does not slow the second
+        ([Asked(1, issue=0.8), Asked(1, issue=0.8), Asked(1, issue=0.8, compute=5.0)], {}, [[0, 13], [0, 10], [0, 8]]),
+        # blocks of other kernels interfere where something is short
+        ([Asked(2, issue=0.6)], {"sms": 1, "interference": 0.04}, [[0, 12]]),
+        ([Asked(1, issue=0.6)] * 2, {"sms": 1, "interference": 0.04}, [[0, 12.48]] * 2),
+        ([Asked(1, issue=0.5)] * 2, {"sms": 1, "interference": 0.04}, [[0, 10]] * 2),
+        # DRAM is shared over the whole device: asked for 1.6 times; with 10 of computing 0.8 x 8/10 twice, 8 x 1.28
+        ([STREAM], {}, [[0, 16]]),
+        ([replace(STREAM, compute=10.0, memory=8.0)], {}, [[0, 10.24]]),
+        ([STREAM, replace(STREAM, device=1)], {"devices": 2}, [[0, 16]] * 2),  # another device has its own
+        # blocks vary: 0.9, 1.1, 1.0 and 0.9 (again) of 10 us, one after the other
+        ([Asked(4)], {"jitter": [0.9, 1.1, 1.0], "sms": 1, "warps": 1}, [[0, 39]]),
+    ],
+)
+def test_blocks_by_hand(kernels, limits, spans):
+    """Two SMs of 4 warps and blocks of 10 us, unless said otherwise; start and end of each kernel."""
+    np.testing.assert_allclose(spans_of(kernels, **limits), np.array(spans, np.float64), rtol=1e-6)
 
 
 def test_copies_ask_for_dram_until_they_say_otherwise():
@@ -143,22 +115,6 @@ def test_copies_ask_for_dram_until_they_say_otherwise():
         assert sms.advance(now) == (now, [])
         sms.copied(0, now, part)
     assert sms.advance(inf) == (pytest.approx(12.0), [0])
-
-
-def test_blocks_vary():
-    """Blocks take 0.9, 1.1, 1.0 and 0.9 (again) of 10 us, one after the other on one SM: 39 us."""
-    assert_spans(spans_of([Asked(4)], jitter=[0.9, 1.1, 1.0], sms=1, warps=1), [[0, 39]])
-
-
-def test_a_kernel_that_found_no_room_is_not_forgotten():
-    """Resident may be two. The third, of 3 warps, fits nowhere at first; it starts on the SM that is free."""
-    kernels = [
-        Asked(1, warps=2, compute=20.0),
-        Asked(1, warps=2),
-        Asked(1, warps=3, arrival=1.0),
-        Asked(1, arrival=2.0),
-    ]
-    assert_spans(spans_of(kernels, resident=2), [[0, 20], [0, 10], [10, 20], [20, 30]])
 
 
 # --- the same once more, slowly

@@ -16,7 +16,7 @@ from hwbackend.surrogate.truth import Truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
-from simsched.model.program import EXECUTIONS, RECORD, WAIT
+from simsched.model.program import EXECUTIONS, RECORD
 from simsched.model.trace import COPY, KERNEL
 from simsched.simulator import simulate
 
@@ -28,13 +28,6 @@ def exact(program, cluster):
     sizes = len(program), len(plan.blocks), len(plan.copy_at), max(1, int(plan.blocks.sum()))
     luck = Luck(*(np.ones(size) for size in sizes))
     return Run(plan, sms, luck, [(None, False)] * len(cluster)).times()
-
-
-def times_of(trace, kind, count):
-    rows = np.flatnonzero(trace.kind == kind)
-    found = np.zeros((count, 2))
-    found[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
-    return found
 
 
 @st.composite
@@ -68,62 +61,42 @@ def test_without_contention_it_runs_as_the_model_says(
     transfers = "async" if execution == "graph" else transfers
     program = plan.lower(cluster, threads=threads, transfers=transfers, events=events)
     trace = simulate(program, cluster)
-    launches, copies = exact(program, cluster)
-    np.testing.assert_allclose(launches, times_of(trace, KERNEL, len(launches)), rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(copies, times_of(trace, COPY, len(copies)), rtol=1e-9, atol=1e-6)
+    for kind, times in zip((KERNEL, COPY), exact(program, cluster), strict=True):
+        rows = np.flatnonzero(trace.kind == kind)
+        modelled = np.column_stack([trace.start[rows], trace.end[rows]])
+        np.testing.assert_allclose(times[trace.item[rows]], modelled, rtol=1e-9, atol=1e-6)
+        assert len(times) == len(rows)
 
 
-def two_devices(**device):
-    """Two devices of 4 SMs, with no costs of the host, joined by a link of 100 bytes per us and a latency of 5 us."""
-    cluster = Cluster.preset("a100", 2).without_overheads().replace_devices(sms=4, copy_engines=4, **device)
-    names = [d.name for d in cluster.devices]
-    return replace(cluster, links=((names[0], names[1], Link(bandwidth=100.0, latency=5.0)),))
+BLOCK = (Kernel(1, 32),)
 
 
-def copied(nbytes, **device):
-    """Return start and end of a copy from gpu0 to gpu1 of what an operator has made at 10 us."""
-    operators = [Operator(name, time=10.0, kernels=(Kernel(1, 32),)) for name in ("make", "read")]
-    graph = OpGraph(operators, [Edge("make", "read", nbytes=nbytes)])
-    cluster = two_devices(**device)
-    return exact(Schedule(graph, [Placement("make", "gpu0"), Placement("read", "gpu1")]).lower(cluster), cluster)[1]
-
-
-def test_a_copy_takes_the_latency_and_then_its_bytes():
-    """1000 bytes: ready at 10, 5 us, then 1000 / 100 = 10 us."""
-    np.testing.assert_allclose(copied(1000.0), [[10.0, 25.0]])
-
-
-def three_devices(**device):
-    """Three devices around a switch: 100 bytes per us to and from gpu0, 300 to and from each of the others."""
+def around_a_switch(**device):
+    """Devices of 4 SMs with no costs of the host: 100 bytes per us and 5 us from gpu0, 300 to each of the others."""
     cluster = Cluster.preset("a100", 3).without_overheads().replace_devices(sms=4, **device)
     wires = [("gpu0", "switch", Link(100.0, 5.0)), ("gpu1", "switch", Link(300.0)), ("gpu2", "switch", Link(300.0))]
     return replace(cluster, links=tuple(wires))
 
 
-def sent_to_both(nbytes, **device):
-    """Return start and end of the copies from gpu0 to gpu1 and gpu2, made at 10 us."""
-    operators = [Operator(name, time=10.0, kernels=(Kernel(1, 32),)) for name in ("make", "left", "right")]
-    edges = [Edge("make", name, nbytes=size) for name, size in zip(("left", "right"), nbytes, strict=True)]
-    plan = Schedule(
-        OpGraph(operators, edges), [Placement("make", "gpu0"), Placement("left", "gpu1"), Placement("right", "gpu2")]
-    )
-    cluster = three_devices(**device)
-    return exact(plan.lower(cluster), cluster)[1]
-
-
-def test_copies_share_a_link_equally():
-    """Both move at 50 bytes per us from 15 on: the one of 1000 bytes until 35; of the other 1000 are left, 10 us."""
-    np.testing.assert_allclose(sent_to_both([1000.0, 2000.0], copy_engines=2), [[10.0, 35.0], [10.0, 45.0]])
-
-
-def test_a_copy_waits_for_an_engine_of_its_source():
-    """One engine: the first from 10 to 25, then the second: 5 us and 2000 / 100 us."""
-    np.testing.assert_allclose(sent_to_both([1000.0, 2000.0], copy_engines=1), [[10.0, 25.0], [25.0, 50.0]])
-
-
-def test_an_engine_moves_no_more_than_its_rate():
-    """25 bytes per us: 5 us and 1000 / 25 us."""
-    np.testing.assert_allclose(copied(1000.0, copy_rate=25.0), [[10.0, 55.0]])
+@pytest.mark.parametrize(
+    ("nbytes", "device", "spans"),
+    [
+        ([1000.0], {}, [[10, 25]]),  # 5 us, then 1000 / 100
+        ([1000.0], {"copy_rate": 25.0}, [[10, 55]]),  # an engine moves no more than its rate: 5 us and 1000 / 25
+        # both move at 50 bytes per us from 15 on: one until 35; of the other 1000 are left, 10 us
+        ([1000.0, 2000.0], {"copy_engines": 2}, [[10, 35], [10, 45]]),
+        # one engine: the first until 25, then 5 us and 2000 / 100
+        ([1000.0, 2000.0], {"copy_engines": 1}, [[10, 25], [25, 50]]),
+    ],
+)
+def test_copies_by_hand(nbytes, device, spans):
+    """Copies to gpu1 and gpu2 of what an operator of gpu0 has made at 10 us."""
+    readers = [f"gpu{i + 1}" for i in range(len(nbytes))]
+    operators = [Operator(name, time=10.0, kernels=BLOCK) for name in ("make", *readers)]
+    edges = [Edge("make", name, nbytes=size) for name, size in zip(readers, nbytes, strict=True)]
+    plan = Schedule(OpGraph(operators, edges), [Placement("make", "gpu0"), *(Placement(gpu, gpu) for gpu in readers)])
+    cluster = around_a_switch(**device)
+    np.testing.assert_allclose(exact(plan.lower(cluster), cluster)[1], spans)
 
 
 def test_a_copy_takes_part_of_the_bandwidth_of_both_its_ends():
@@ -132,15 +105,10 @@ def test_a_copy_takes_part_of_the_bandwidth_of_both_its_ends():
     1/1.8 until the copy ends at 25 (links are not slowed by DRAM). It has done 5 + 10 / 1.8 = 10.556 us, and ends
     29.444 us later.
     """
-    cluster = two_devices(bandwidth=125.0, saturating_warps=8.0)
-    graph = OpGraph(
-        [
-            Operator("make", time=10.0, kernels=(Kernel(1, 32),)),
-            Operator("stream", nbytes=40 * 125.0, kind="synth", kernels=(Kernel(4, 256),)),
-            Operator("read", time=1.0, kernels=(Kernel(1, 32),)),
-        ],
-        [Edge("make", "read", nbytes=1000.0)],
-    )
+    cluster = around_a_switch(bandwidth=125.0, saturating_warps=8.0)
+    stream = Operator("stream", nbytes=40 * 125.0, kind="synth", kernels=(Kernel(4, 256),))
+    ends = [Operator(name, time=10.0, kernels=BLOCK) for name in ("make", "read")]
+    graph = OpGraph([ends[0], stream, ends[1]], [Edge("make", "read", nbytes=1000.0)])
     plan = Schedule(graph, [Placement("make", "gpu0"), Placement("stream", "gpu0"), Placement("read", "gpu1")])
     launches, copies = exact(plan.lower(cluster), cluster)
     np.testing.assert_allclose(copies, [[10.0, 25.0]])
@@ -161,63 +129,24 @@ def test_what_ran_just_before_is_warm():
     assert 1.3 <= warm[0] / warm[1] <= 2.0
 
 
-def chain(devices):
-    """Return a program of two operators that depend on each other, on two streams or devices."""
-    graph = OpGraph(
-        [Operator(name, time=50.0, kernels=(Kernel(1, 32),)) for name in ("first", "second")],
-        [Edge("first", "second", nbytes=1000.0)],
-    )
-    plan = Schedule(graph, [Placement("first", "gpu0", 0), Placement("second", f"gpu{devices - 1}", 1)])
-    return plan, plan.lower(Cluster.preset("a100", devices))
-
-
-def test_an_event_that_nobody_records_is_said_to_hang():
-    program = chain(1)[1]
-    record = int(np.flatnonzero(program.action == RECORD)[0])
-    with pytest.raises(BackendError, match=r"waiting are 'second' on gpu0 for event 0, which nobody records"):
-        exact(without(program, record).check(), Cluster.preset("a100"))
-
-
-def test_a_captured_graph_waits_for_nothing_that_comes_later():
-    plan, _ = chain(1)
-    program = replace_execution(plan, "graph").lower(Cluster.preset("a100"))
-    record = int(np.flatnonzero(program.action == RECORD)[0])
-    with pytest.raises(BackendError, match="waits for event 0 before it is recorded"):
-        exact(without(program, record), Cluster.preset("a100"))
-
-
-def replace_execution(plan, execution):
-    return Schedule.from_columns(plan.graph, plan.op, plan.devices, stream=plan.stream, execution=execution)
-
-
-@pytest.mark.parametrize("devices", [1, 2])
-def test_no_wait_of_a_small_program_is_idle(devices):
-    """Without it "second" starts before "first", which takes 50 us, has ended; see also `test_synthetic_backend`."""
-    program = chain(devices)[1]
-    cluster = Cluster.preset("a100", devices)
-    assert (program.action == WAIT).any()
-    for row in np.flatnonzero(program.action == WAIT).tolist():
-        launches, copies = exact(without(program, row), cluster)
-        ready = copies[0] if program.device[row] == 1 else launches[0]
-        early = launches[1] if program.device[row] == devices - 1 else copies[0]
-        assert early[0] < ready[1]
-
-
-def test_a_block_that_fits_on_no_sm_is_refused():
-    graph = OpGraph([Operator("huge", time=1.0, kernels=(Kernel(1, 1024, 255),))])
-    cluster = Cluster.preset("a100")
-    with pytest.raises(BackendError, match=r"'huge': a block of 1024 threads, 255 registers"):
-        exact(Schedule.from_columns(graph, [0], ("gpu0",)).lower(cluster), cluster)
-
-
-def test_more_blocks_than_can_be_simulated_are_refused():
-    graph = OpGraph([Operator("endless", time=1.0, kernels=(Kernel(2**31),))])
-    cluster = Cluster.preset("a100")
-    with pytest.raises(BackendError, match=r"'endless' has more blocks than the surrogate"):
-        exact(Schedule.from_columns(graph, [0], ("gpu0",)).lower(cluster), cluster)
-
-
-def test_devices_without_links_are_named():
-    program = chain(2)[1]
-    with pytest.raises(BackendError, match=r"'first': no links lead from gpu0 to gpu1"):
-        exact(program, replace(Cluster.preset("a100", 2), links=()))
+@pytest.mark.parametrize(
+    ("execution", "kernel", "dropped", "linked", "says"),
+    [
+        ("events", BLOCK, RECORD, True, r"waiting are 'second' on gpu0 for event 0, which nobody records"),
+        ("graph", BLOCK, RECORD, True, "waits for event 0 before it is recorded"),
+        ("events", (Kernel(1, 1024, 255),), None, True, r"'first': a block of 1024 threads, 255 registers"),
+        ("events", (Kernel(2**31),), None, True, r"'first' has more blocks than the surrogate"),
+        ("events", BLOCK, None, False, r"'first': no links lead from gpu0 to gpu1"),
+    ],
+)
+def test_what_cannot_run_is_refused(execution, kernel, dropped, linked, says):
+    """Two operators on two streams, or on two devices that are not linked."""
+    operators = [Operator("first", time=50.0, kernels=kernel), Operator("second", time=50.0, kernels=BLOCK)]
+    graph = OpGraph(operators, [Edge("first", "second", nbytes=1000.0)])
+    places = [Placement("first", "gpu0"), Placement("second", "gpu0" if linked else "gpu1", 1)]
+    cluster = Cluster.preset("a100", 1 if linked else 2)
+    program = Schedule(graph, places, execution=execution).lower(cluster)
+    if dropped is not None:
+        program = without(program, int(np.flatnonzero(program.action == dropped)[0]))
+    with pytest.raises(BackendError, match=says):
+        exact(program, cluster if linked else replace(cluster, links=()))
