@@ -13,7 +13,7 @@ from simsched.model import WARP, Cluster, CostModel, Device, OpGraph, Target, de
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
-from simsched.simulator.workload import demand_of
+from simsched.simulator.workload import demand_on
 
 __all__ = ["Bounds", "bounds", "lower_bound"]
 
@@ -407,10 +407,8 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
     """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops)."""
     ptr = graph.launch_ptr
-    op = np.repeat(np.arange(len(graph)), np.diff(ptr))
     solo = operator_times(graph, cluster.devices[d], cost)
-    place = np.broadcast_to(np.int64(d), len(op))
-    asked = demand_of(graph, cluster, place, solo[op], refuse_unfit=False)
+    asked = demand_on(graph, cluster, d, solo, refuse_unfit=False)
     runs = np.isfinite(asked["unit"])  # a kernel of which no block fits here has to run on another device
     rows = np.stack(
         [np.add.reduceat(np.where(runs, row, np.inf), ptr[:-1]) for row in _asked_of(cluster.devices[d], asked, runs)]

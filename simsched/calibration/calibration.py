@@ -14,8 +14,7 @@ from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun
 from simsched.calibration.file import CalibrationFile, RunFile
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
-from simsched.model import Cluster, Device, Operator, OpGraph, default_cost, roofline
-from simsched.model.graph.columns import Floats, Indices
+from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, default_cost, roofline
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01

@@ -12,8 +12,7 @@ from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.kinds import Among
 from simsched.base.numeric import frozen
-from simsched.model import LAUNCH, Cluster, Device, Operator, OpGraph, Program
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import LAUNCH, Cluster, Device, Floats, Ints, Operator, OpGraph, Program
 from simsched.model.profile import Replay
 from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator import simulate

@@ -11,8 +11,7 @@ from simsched.base.errors import CalibrationError
 from simsched.base.kinds import Among, Amount, Count, Gaps
 from simsched.calibration.evidence import MeasuredRun, Residual
 from simsched.calibration.parameters import ParameterRow
-from simsched.model import EXECUTIONS, Cluster, OpGraph, Program
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import EXECUTIONS, Cluster, Floats, Ints, OpGraph, Program
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 

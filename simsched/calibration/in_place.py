@@ -8,8 +8,7 @@ import numpy as np
 from simsched.calibration.evidence import MeasuredRun, Values, weighted_median
 from simsched.calibration.fitting import Fit, fit
 from simsched.calibration.parameters import SHARING, Belief, inflated, with_values
-from simsched.model.cluster import Cluster
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import Cluster, Floats, Ints
 
 _ALONE, _SHARED = 0.04, 0.3
 """Standard deviation of the logarithm of a measured over a simulated time of an operator: alone, and never alone."""

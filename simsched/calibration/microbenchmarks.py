@@ -10,8 +10,7 @@ from simsched.calibration import parameters
 from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Times, Values
 from simsched.calibration.fitting import Residuals, fit
 from simsched.calibration.solo import Signature, SoloRuns, signature
-from simsched.model.cluster import Cluster
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import Cluster, Floats, Ints
 
 _CLOCK: Final = 0.3  # us: what a measured time is never better known than
 _OVERHEAD: Final = 0.01  # relative standard deviation of what is measured and simulated, beside that

@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 
 from simsched.calibration.evidence import MeasuredRun
-from simsched.model import Cluster, Operator, OpGraph
-from simsched.model.graph.columns import Floats, Ints
-from simsched.simulator.workload import demand_of
+from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
+from simsched.simulator.workload import demand_on
 
 _SWEEP: Final = 0.04
 """Relative standard deviation of a kernel's time about that of its family."""
@@ -69,8 +68,7 @@ class SoloRuns:
 
     def residuals(self, cluster: Cluster) -> Floats:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
-        on = np.zeros(len(self._graph), np.int64)
-        asked = demand_of(self._graph, cluster, on, self._measured)
+        asked = demand_on(self._graph, cluster, 0, self._measured)
         units, latencies = asked["units"], np.minimum(cluster.devices[0].kernel_latency, asked["solo"])
         moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []

@@ -4,13 +4,14 @@ from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
 from simsched.model.costmodel import CostModel, default_cost, operator_times, placed_times, roofline, times_by_device
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph
+from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.plan import Placement
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.schedule import Schedule
 
 __all__ = [
     "BARRIER", "COPY", "DTYPE_NBYTES", "EXECUTIONS", "INTENSITIES", "LAUNCH", "RECORD", "SYNC", "WAIT", "WARP",
-    "Cluster", "CostModel", "Device", "Edge", "Kernel", "Link", "OpGraph", "Operator", "Placement", "Program",
-    "Schedule", "Target", "default_cost", "footprint", "occupancy", "operator_times", "placed_times", "roofline",
-    "times_by_device", "upon",
+    "Cluster", "CostModel", "Device", "Edge", "Floats", "Indices", "Ints", "Kernel", "Link", "OpGraph", "Operator",
+    "Placement", "Program", "Schedule", "Target", "default_cost", "footprint", "occupancy", "operator_times",
+    "placed_times", "roofline", "times_by_device", "upon",
 ]  # fmt: skip

@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError, SimschedError
 from simsched.bounds import Setting, areas, heads, longest_of_pairs, pairs_of, tails
-from simsched.model import Cluster, CostModel, OpGraph, Schedule, times_by_device
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, times_by_device
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
-from simsched.simulator.workload import demand_of
+from simsched.simulator.workload import demand_on
 
 _MOST_DIGITS = 6
 _LARGEST_HORIZON = 2**40
@@ -140,13 +139,10 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
 
 def _fits(graph: OpGraph, cluster: Cluster) -> npt.NDArray[np.bool_]:
     """Return whether a block of every kernel of an operator fits, shape (n_devices, n_ops)."""
-    launches = np.maximum(1, np.diff(graph.kernel_ptr))
-    op = np.repeat(np.arange(len(graph)), launches)
     rows = []
     for kind in cluster.kinds:
-        place = np.broadcast_to(np.int64(cluster.index[kind.name]), len(op))
-        asked = demand_of(graph, cluster, place, np.ones(len(op)), refuse_unfit=False)
-        rows.append(np.bincount(op, np.isinf(asked["unit"]), len(graph)) == 0)
+        asked = demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)
+        rows.append(np.logical_and.reduceat(np.isfinite(asked["unit"]), graph.launch_ptr[:-1]))
     return np.stack(rows)[cluster.kind]
 
 

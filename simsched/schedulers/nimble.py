@@ -7,8 +7,7 @@ import numpy as np
 
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
-from simsched.model import Cluster, CostModel, OpGraph, Schedule
-from simsched.model.graph.columns import Ints
+from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
 from simsched.schedulers.listing import captured, place_of, pooled, reduced
 from simsched.schedulers.options import Mode
 

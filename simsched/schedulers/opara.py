@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
-from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Kernel, OpGraph, Schedule, occupancy
-from simsched.model.graph.columns import Floats
+from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.schedulers.listing import captured, pooled, readers, sources
 from simsched.schedulers.options import Mode
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from simsched.model import LAUNCH, Cluster, CostModel, Program, Schedule, placed_times
-from simsched.model.graph.columns import Floats
+from simsched.model import LAUNCH, Cluster, CostModel, Floats, Program, Schedule, placed_times
 from simsched.model.graph.derived import with_times
 
 

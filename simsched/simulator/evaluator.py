@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
-from simsched.model import CostModel, Program, Schedule, Target, default_cost, placed_times, upon
+from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
 from simsched.simulator.compiled.prepared import Plan, simulate_compiled
-from simsched.simulator.workload import demand_of
+from simsched.simulator.workload import demand_on
 
 Columns = dict[str, npt.NDArray[np.int64]]
 _COLUMNS = ("op", "device", "stream", "stage")
@@ -75,7 +75,8 @@ class Evaluator:
         self._topological = threads == "one" or self.execution == "graph"
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost
-        self._rows: dict[int, tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = {}
+        self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
+        self._rows: dict[int, npt.NDArray[Any]] = {}
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
         columns = {name: np.array(getattr(schedule, name), np.int64) for name in _COLUMNS}
         columns["device"] = number[columns["device"]]
@@ -253,28 +254,23 @@ class Evaluator:
 
     def _launches(self, columns: Columns) -> npt.NDArray[Any] | None:
         """Return what the launches ask for on their devices, or None if one does not fit there."""
-        used = np.unique(columns["device"])
-        numbers = np.unique(self.cluster.kind[used] if self._cost is None else used)
+        alike = self._alike[columns["device"]]
+        numbers = np.unique(alike)
         found = [self._rows_on(int(number)) for number in numbers]
-        if len(found) == 1:
-            rows, fits = found[0]
-            return rows if fits.all() else None
-        ptr = self.graph.launch_ptr
-        home = np.empty(len(self.graph), np.int64)
-        home[columns["op"]] = columns["device"] if self._cost is not None else self.cluster.kind[columns["device"]]
-        which = np.searchsorted(numbers, np.repeat(home, np.diff(ptr)))
-        every = np.arange(len(which))
-        if not np.stack([fits for _, fits in found])[which, every].all():
-            return None
-        return np.ascontiguousarray(np.stack([rows for rows, _ in found])[which, every])
+        rows = found[0]
+        if len(found) > 1:
+            home = np.empty(len(self.graph), np.int64)
+            home[columns["op"]] = alike
+            which = np.searchsorted(numbers, np.repeat(home, np.diff(self.graph.launch_ptr)))
+            rows = np.ascontiguousarray(np.stack(found)[which, np.arange(len(which))])
+        return rows if np.isfinite(rows["unit"]).all() else None
 
-    def _rows_on(self, number: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """Return what all launches ask for on a device (a kind of them, with the default cost model), and which fit."""
+    def _rows_on(self, number: int) -> npt.NDArray[Any]:
+        """Return what all launches ask for on a device, or on one of those that are alike."""
         if number not in self._rows:
-            at = int(np.argmax(self.cluster.kind == number)) if self._cost is None else number
-            op = np.repeat(np.arange(len(self.graph)), np.diff(self.graph.launch_ptr))
-            device = np.full(len(op), at, np.int64)
-            times = placed_times(self.graph, self.cluster, op, device, self._cost)
-            rows = demand_of(self.graph, self.cluster, device, times, priority=self._priority, refuse_unfit=False)
-            self._rows[number] = rows, np.isfinite(rows["unit"])
+            at = int(np.argmax(self._alike == number))
+            times = operator_times(self.graph, self.cluster.devices[at], self._cost)
+            self._rows[number] = demand_on(
+                self.graph, self.cluster, at, times, priority=self._priority, refuse_unfit=False
+            )
         return self._rows[number]

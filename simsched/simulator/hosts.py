@@ -4,8 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.model import COPY, LAUNCH, Cluster, Device, Program
-from simsched.model.graph.columns import Floats
+from simsched.model import COPY, LAUNCH, Cluster, Device, Floats, Program
 
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model import COPY, Cluster, Program
+from simsched.model import COPY, Cluster, Ints, Program
 from simsched.model.cluster.routing import Routes
-from simsched.model.graph.columns import Ints
 from simsched.model.program import Small
 
 

@@ -12,8 +12,7 @@ from simsched.base.codec import Checked
 from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
 from simsched.base.shown import as_html
-from simsched.model import CostModel, Program, Schedule, Target, upon
-from simsched.model.graph.columns import Floats
+from simsched.model import CostModel, Floats, Program, Schedule, Target, upon
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import Plan, launches_of, plan_of
 from simsched.simulator.simulate import program_for

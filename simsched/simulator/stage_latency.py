@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from simsched.base.errors import SimulationError, UnknownNameError
-from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, placed_times, upon
+from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import platform_of
 from simsched.simulator.state import Connection, Lane, State
-from simsched.simulator.workload import demand_of
+from simsched.simulator.workload import demand_on
 
 Groups = Sequence[Sequence[str]]
 
@@ -58,14 +58,12 @@ class StageLatency:
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         ptr = graph.launch_ptr
-        op = np.repeat(np.arange(len(graph)), np.diff(ptr))
-        on = np.zeros(len(op), np.int64)
-        rows = demand_of(graph, alone, on, placed_times(graph, alone, op, on, cost))
+        rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))
         starts = ptr.tolist()
         self._launches_of = {
             op_name: range(a, b) for op_name, a, b in zip(graph.names, starts, starts[1:], strict=False)
         }
-        platform, n = platform_of(alone), len(op)
+        platform, n = platform_of(alone), len(rows)
         self._state = state = State(
             **platform.columns, n_instructions=n, n_lanes=n, n_hosts=1, n_devices=1, n_connections=n, n_timers=2,
             width=n, ahead=1, lanes=np.zeros(n, Lane.dtype), connections=np.zeros(n, Connection.dtype),

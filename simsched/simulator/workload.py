@@ -73,8 +73,7 @@ def demand_of(
     refuse_unfit
         Whether a kernel of which no block fits on an SM is an error; else it has residency 0.
     """
-    kernels = np.diff(graph.kernel_ptr)
-    op = np.repeat(np.arange(len(graph)), np.maximum(1, kernels))
+    kernels, op = np.diff(graph.kernel_ptr), graph.launch_op
     asked = np.zeros(len(op), Launch.dtype)
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
@@ -103,6 +102,12 @@ def demand_of(
     found["unit"] = busy / found["units"]
     asked[rows] = found
     return asked
+
+
+def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:
+    """Return what launches ask for if all operators run on device `d`, in these times alone in us (see `demand_of`)."""
+    op = graph.launch_op
+    return demand_of(graph, cluster, np.broadcast_to(np.int64(d), len(op)), times[op], **options)
 
 
 def _of_kinds(cluster: Cluster, field: str) -> Floats:

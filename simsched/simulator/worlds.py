@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model import Cluster, CostModel, Program
-from simsched.model.graph.columns import Floats
+from simsched.model import Cluster, CostModel, Floats, Program
 from simsched.simulator.compiled.prepared import Plan
 from simsched.simulator.workload import Column, demand, launch_devices
 

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost, times_by_device
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, default_cost, times_by_device
 from simsched.model.graph.ordering import grouped
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from simsched.base.errors import SchedulerError
-from simsched.model import Cluster, CostModel, OpGraph, operator_times
-from simsched.model.graph.columns import Indices
+from simsched.model import Cluster, CostModel, Indices, OpGraph, operator_times
 from simsched.model.graph.ordering import topological_order
 from simsched.rewriting import Draft, merge_key, merged_operators, merging_lacks, why_not_mergeable
 from simsched.schedulers.deadline import Deadline

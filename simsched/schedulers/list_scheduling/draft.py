@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import Cluster, CostModel, OpGraph, Schedule, times_by_device
-from simsched.model.graph.columns import Floats
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, times_by_device
 from simsched.schedulers.list_scheduling.placing import Gap, Lists, find_ranks, look_ahead, place, place_earliest
 from simsched.schedulers.listing import linked_devices, place_of, require_finite, ways
 

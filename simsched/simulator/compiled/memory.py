@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import DeadlockError, SimulationError
-from simsched.model.graph.columns import Floats
-from simsched.model.program import Program
+from simsched.model import Floats, Program
 from simsched.model.trace import Load
 from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
 from simsched.simulator.deadlock import deadlock

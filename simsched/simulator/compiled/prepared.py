@@ -5,9 +5,8 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import COPY, LAUNCH, WARP, Cluster, CostModel, Device, Program, default_cost
+from simsched.model import COPY, LAUNCH, WARP, Cluster, CostModel, Device, Ints, Program, default_cost
 from simsched.model.cluster.routing import Routes
-from simsched.model.graph.columns import Ints
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
 from simsched.simulator.compiled.lanes import streams_in_use
