@@ -137,7 +137,7 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
     return units
 
 
-def _blocks(graph: OpGraph, cluster: Cluster, op: Ints, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
+def _blocks(graph: OpGraph, cluster: Cluster, op: Indices, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
     """Return what a block of each kernel takes and how many the device holds, columns of shape (n_kernels,)."""
     shape = (graph.kernel_threads, graph.kernel_registers, graph.kernel_shared_memory)
     first, number = _distinct((cluster.kind[device], *shape))
@@ -187,7 +187,7 @@ _LARGEST_KEY: Final = 2**62
 
 
 def _add_loads(
-    found: Column, graph: OpGraph, cluster: Cluster, op: Ints, at: Ints, share: Floats, nominal: Floats, busy: Floats
+    found: Column, graph: OpGraph, cluster: Cluster, op: Indices, at: Ints, share: Floats, nominal: Floats, busy: Floats
 ) -> None:
     """Add to rows of kernels that fit what they load, and how they run by themselves.
 
