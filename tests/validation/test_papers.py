@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.key: claim for claim in claims_of(PAPERS)}
 KEPT = Outcomes.load(ROOT / "validation" / "papers.json").claims
 SLOW = re.compile(
-    "ios-(fig6-(randwire|nasnet)|fig14|fig9-nasnet)|lios-table5|nimble-theorem"
+    "ios-(fig6-(randwire|nasnet)|fig14|fig9-nasnet)|lios-table5"
     "|autograph-(table2-(nas|inception|rnntc|gain|nimble|launch|taso|sum)|fig8)"
     "|hios-(fig(7|8|10|11)-(lp|mr|ios|stages|baselines|correct|one)|fig12|vi)"
 )
