@@ -80,14 +80,18 @@ class TraceReplay:
         return self.simulated_us / self.measured_us - 1
 
     @cached_property
-    def starts(self) -> Floats:
-        """Measured and simulated start of each operator in us, shape (n_ops, 2)."""
+    def times(self) -> Floats:
+        """Measured and simulated start and end of each operator in us, shape (2, n_ops, 2)."""
         trace = self.simulated
         kernels = trace.kind == KERNEL
-        found = np.empty((len(self.traced.times), 2))
-        found[:, 0] = np.maximum(0.0, self.traced.times[:, 0])
-        found[trace.item[kernels], 1] = trace.start[kernels]
-        return found
+        simulated = np.empty_like(self.traced.times)
+        simulated[trace.item[kernels]] = np.stack([trace.start[kernels], trace.end[kernels]], 1)
+        return np.stack([np.maximum(0.0, self.traced.times), simulated])
+
+    @property
+    def starts(self) -> Floats:
+        """Measured and simulated start of each operator in us, shape (n_ops, 2)."""
+        return self.times[:, :, 0].T
 
     @property
     def start_error(self) -> float:
@@ -106,20 +110,17 @@ class TraceReplay:
     @cached_property
     def busy(self) -> tuple[Busy, ...]:
         """What each stream did."""
-        program, trace = self.traced, self.simulated
-        kernels = np.flatnonzero(trace.kind == KERNEL)
-        ends = np.empty(len(program.times))
-        ends[trace.item[kernels]] = trace.end[kernels]
+        program = self.traced
         launches = np.flatnonzero(program.action == LAUNCH)
         keys = np.stack([program.device[launches], program.stream[launches]], 1)
         found = []
         for device, stream in np.unique(keys, axis=0).tolist():
             ops = program.argument[launches[(keys == (device, stream)).all(1)]]
-            starts, measured = self.starts[ops], np.maximum(0.0, program.times[ops])
+            measured, simulated = self.times[:, ops]
             found.append(
                 Busy(
-                    program.devices[device], stream, len(ops), union_length(measured[:, 0], measured[:, 1]),
-                    union_length(starts[:, 1], ends[ops]), float(measured[:, 1].max()), float(ends[ops].max()),
+                    program.devices[device], stream, len(ops), union_length(*measured.T),
+                    union_length(*simulated.T), float(measured[:, 1].max()), float(simulated[:, 1].max()),
                 )
             )  # fmt: skip
         return tuple(found)
