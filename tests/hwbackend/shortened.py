@@ -1,8 +1,22 @@
-"""Programs that lack something."""
+"""Programs by hand, and such as lack something."""
 
 import numpy as np
 
-from simsched.model.program import Program
+from simsched.model.program import Copies, Program
+
+
+def program_of(graph, *threads, execution="events", copies=(), events=1):
+    """Return a program of rows (action, device, stream, argument) by host thread, on two devices.
+
+    Copies are pairs of an operator and a device, of 64 bytes each.
+    """
+    rows = [row for thread in threads for row in thread]
+    ops, devices = ([row[k] for row in copies] for k in (0, 1))
+    sizes = np.full(len(copies), 64.0)
+    return Program(
+        graph, ("gpu0", "gpu1"), execution, np.cumsum([0, *map(len, threads)]), *np.array(rows).T,
+        Copies(ops, devices, sizes, np.nan * sizes), events,
+    )  # fmt: skip
 
 
 def without(program, rows):

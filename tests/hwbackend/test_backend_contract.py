@@ -30,13 +30,14 @@ def backends_here() -> Iterator[Candidate]:
     yield Candidate("synthetic", partial(get, "synthetic", gpu="k80", outliers=0.2))
     yield Candidate("synthetic-2", partial(get, "synthetic", gpu="a40", gpus=2))
     yield Candidate("recorded", _recorded, 1e-5)  # times are written to a picosecond
-    yield Candidate("cupy", _cupy_on_a_fake, 1.0)
+    yield Candidate("cupy", partial(_cupy_on_a_fake, virtual_devices=2), 1.0)
+    yield Candidate("cupy-2", partial(_cupy_on_a_fake, gpus=2), 1.0)
     yield Candidate("torch", partial(get, "torch", device="cpu"), 5.0, optional=True, marks=(pytest.mark.torch,))
 
 
-def _cupy_on_a_fake() -> Any:
+def _cupy_on_a_fake(gpus: int = 1, **options: Any) -> Any:
     backend = importlib.import_module("hwbackend.cupy_backend")
-    return backend.CupyBackend(virtual_devices=2, api=importlib.import_module("fake_cuda").FakeCuda())
+    return backend.CupyBackend(api=importlib.import_module("fake_cuda").FakeCuda(gpus), **options)
 
 
 def _recorded() -> Any:

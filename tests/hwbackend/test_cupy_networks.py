@@ -66,14 +66,19 @@ def values_of(work, graph):
 
 
 @pytest.mark.parametrize(
-    ("name", "execution", "gpus"),
-    [("tiny_inception", "graph", 1), ("tiny_resnet", "stages", 1), ("tiny_transformer", "events", 2)],
+    ("name", "granularity", "execution", "gpus"),
+    [
+        ("tiny_inception", "unit", "graph", 1),
+        ("tiny_inception", "operator", "events", 1),
+        ("tiny_resnet", "operator", "stages", 1),
+        ("tiny_transformer", "unit", "events", 2),
+    ],
 )
-def test_networks(name, execution, gpus):
+def test_networks(name, granularity, execution, gpus):
     """A random schedule gives what sequential execution gives, and that is what the operators mean."""
     fake = HostCuda(gpus, rng=1)
     backend = CupyBackend(api=fake)
-    graph = backend.realise(workloads.load(name))
+    graph = backend.realise(workloads.load(name, granularity=granularity))
     plan = random_schedule(graph, backend.cluster, rng=2, streams=3, execution=execution)
     work = backend._work_on(graph)
     with backend._run(plan.lower(backend.cluster), work) as run:

@@ -1,12 +1,13 @@
 """Which calls of CUDA the cupy backend makes for a program, in which order, and what time it reads off them."""
 
-from itertools import accumulate, combinations
+from itertools import combinations
 from zlib import crc32
 
 import pytest
 from fake_cuda import FakeCuda, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shortened import program_of
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
@@ -14,7 +15,7 @@ from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.profile import Replay
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.schedule import Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
@@ -163,14 +164,8 @@ MOVED = COPY, 0
 )
 def test_which_streams_may_end_last(threads, ends):
     """Instructions of host threads with device and stream, and the streams behind which an event is recorded."""
-    rows = [row for thread in threads for row in thread]
-    lengths = [0, *(len(thread) for thread in threads)]
-    one = [0]
-    program = Program(
-        synths("abc", []), ["gpu0", "gpu1"], "events", list(accumulate(lengths)), [code[0] for code, _, _ in rows],
-        [device for _, device, _ in rows], [stream for _, _, stream in rows], [code[1] for code, _, _ in rows],
-        Copies(one, one, one, one), 1,
-    )  # fmt: skip
+    rows = [[(action, device, stream, item) for (action, item), device, stream in thread] for thread in threads]
+    program = program_of(synths("abc", []), *rows, copies=[(0, 0)])
     assert list(Streams(FakeCuda(2), program, (0, 1)).ends) == ends
 
 

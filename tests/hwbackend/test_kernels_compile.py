@@ -7,6 +7,7 @@ import pytest
 from nvrtc import compiled, installed_version, kernels_in, library
 
 from hwbackend.cuda_launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
+from hwbackend.cupy_streams import STAMP, STAMP_SOURCE
 
 ARCHITECTURES = ("sm_70", "sm_80", "sm_86", "sm_90")
 OLD = "Architectures prior to"  # that later compilers will not know sm_70 says nothing of the sources
@@ -58,6 +59,13 @@ def test_registers_are_those_that_are_written_down():
     if (installed_version() or "").startswith(RECORDED):
         assert found == written
     assert all(abs(found[name] - written[name]) <= 32 for name in written)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_kernel_that_reads_the_clock_compiles(arch):
+    binary, log = compiled(STAMP_SOURCE, arch, NVRTC_OPTIONS)
+    assert binary is not None, log
+    assert list(kernels_in(binary)) == [STAMP]
 
 
 @pytest.mark.parametrize(

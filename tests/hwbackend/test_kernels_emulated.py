@@ -16,6 +16,9 @@ from hwbackend.cuda_launches import STREAM_NBYTES, Stamps, Table, launches_of, p
 from hwbackend.cuda_steps import as_argument
 from simsched.model.graph import Kernel, Operator
 
+EMBEDDING = Operator(
+    "op", "embedding", input_shapes=[(3, 20)], output_shape=(3, 20, 9), attributes={"rows": 50, "features": 9}
+)
 EITHER = pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
 TILES = {"128x128": 1, "64x64": 4, "32x32": 10**6}  # a tile, and processors with which it is chosen below
 
@@ -46,14 +49,6 @@ def conv_of(n, channels, size, outputs, kernel, stride=(1, 1), padding=(0, 0), d
     return operator("conv", [(n, channels, *size)], (n, outputs, *out), **given)
 
 
-@EITHER
-@pytest.mark.parametrize("tile", TILES)
-def test_convolutions_with_every_tile(tile, backwards):
-    """Two images of 9 x 11 pixels make 198 of 70 channels, no multiple of any tile: 2, 4 x 2 or 7 x 3 blocks."""
-    op = conv_of(2, 5, (9, 11), 70, (3, 3), padding=(1, 1), activation="relu")
-    assert checked(op, sms=TILES[tile], backwards=backwards) == [f"conv_{tile}"]
-
-
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 9))
 
 
@@ -76,13 +71,6 @@ def convs(draw):
 @given(op=convs(), sms=st.sampled_from([1, 3, 1000]), backwards=st.booleans())
 def test_convolutions_of_all_shapes(op, sms, backwards):
     checked(op, sms=sms, backwards=backwards)
-
-
-@EITHER
-@pytest.mark.parametrize("outputs", [6, 12])
-def test_depthwise_convolutions(outputs, backwards):
-    op = conv_of(2, 6, (9, 7), outputs, (5, 3), stride=(2, 1), padding=(2, 0), groups=6, activation="relu6")
-    assert checked(op, backwards=backwards) == ["depthwise"]
 
 
 def test_convolution_of_one_axis_and_of_padding_at_one_end():
@@ -108,16 +96,6 @@ def test_both_sides_of_a_convolution_read_all_they_should():
     assert found.sum() == 4 * 9
 
 
-@EITHER
-@pytest.mark.parametrize("tile", TILES)
-def test_products_with_every_tile(tile, backwards):
-    """70 x 133 outputs of 35 steps: 1 x 2, 2 x 3 or 3 x 5 blocks for each of the matrices."""
-    linear = operator("linear", [(2, 35, 21)], (2, 35, 133), activation="gelu")
-    stack = operator("matmul", [(1, 70, 35), (1, 35, 133)], (1, 70, 133))
-    assert checked(linear, sms=TILES[tile], backwards=backwards) == [f"linear_{tile}"]
-    assert checked(stack, sms=TILES[tile], backwards=backwards) == [f"matmul_{tile}"]
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     stack=st.lists(st.integers(1, 3), max_size=2),
@@ -134,46 +112,81 @@ def test_products_of_all_shapes(stack, sizes, shared, bias, sms):
     checked(operator("linear", [(*stack, m, k)], (*stack, m, n), bias=bias, activation="tanh"), sms=sms)
 
 
-@EITHER
-def test_linear_layer_of_few_rows(backwards):
-    op = operator("linear", [(3, 77)], (3, 21), activation="sigmoid")
-    assert checked(op, backwards=backwards) == ["linear_few"]
-
-
-@EITHER
-@pytest.mark.parametrize("kind", ["max", "avg"])
-@pytest.mark.parametrize(
-    ("size", "output", "kernel", "stride", "padding"),
-    [
-        ((9, 8), (9, 8), (3, 3), (1, 1), (1, 1)),
-        ((9, 8), (4, 4), (3, 2), (2, 2), (0, 0)),
-        ((8, 8), (5, 5), (2, 2), (2, 2), (1, 1)),
-        ((8, 7), (4, 4), (3, 3), (2, 2), (0, 0)),  # the last windows reach beyond the image: rounded up
-    ],
-)
-def test_pools(kind, size, output, kernel, stride, padding, backwards):
-    given = {"pool": kind, "kernel": kernel, "stride": stride, "padding": padding, "ceil_mode": True}
-    assert checked(operator("pool", [(2, 3, *size)], (2, 3, *output), **given), backwards=backwards) == ["pool"]
-
-
-@EITHER
-@pytest.mark.parametrize("kind", ["global_max", "global_avg", "avg"])
-def test_pools_of_whole_images(kind, backwards):
-    given = {"pool": kind, "kernel": (7, 9), "stride": (1, 1), "padding": (0, 0)}
-    op = operator("pool", [(2, 5, 7, 9)], (2, 5, 1, 1), **given)
-    assert checked(op, xs=[inputs(op)[0] - 3.0], backwards=backwards) == ["reduce"]
-
-
-def test_pool_and_sums_of_one_axis():
-    given = {"pool": "max", "kernel": [3], "stride": [2], "padding": [1]}
-    checked(operator("pool", [(2, 3, 9)], (2, 3, 5), **given))
-    assert checked(operator("reduce_sum", [(3, 5, 40)], (3, 5), activation="tanh")) == ["reduce"]
-
-
 ACTIVATIONS = [
     "relu", "relu6", "leaky_relu", "prelu", "hard_sigmoid", "sigmoid", "tanh", "silu", "hard_swish", "elu", "selu",
     "softplus", "mish", "gelu", "square",
 ]  # fmt: skip
+
+
+POOLS = [  # size, output, kernel, stride, padding; the last windows of the last reach beyond the image
+    ((9, 8), (9, 8), (3, 3), (1, 1), (1, 1)),
+    ((9, 8), (4, 4), (3, 2), (2, 2), (0, 0)),
+    ((8, 8), (5, 5), (2, 2), (2, 2), (1, 1)),
+    ((8, 7), (4, 4), (3, 3), (2, 2), (0, 0)),
+]
+
+
+def cases():
+    """Kernels that are launched, the operator, and options."""
+    for tile, sms in TILES.items():
+        # 198 outputs (of 9 x 11 pixels) by 70, and 70 by 133: no multiples of any tile, so 1 to 7 x 1 to 5 blocks
+        conv = conv_of(2, 5, (9, 11), 70, (3, 3), padding=(1, 1), activation="relu")
+        yield [f"conv_{tile}"], conv, {"sms": sms}
+        yield [f"linear_{tile}"], operator("linear", [(2, 35, 21)], (2, 35, 133), activation="gelu"), {"sms": sms}
+        yield [f"matmul_{tile}"], operator("matmul", [(1, 70, 35), (1, 35, 133)], (1, 70, 133)), {"sms": sms}
+    for outputs in (6, 12):
+        more = {"stride": (2, 1), "padding": (2, 0), "groups": 6, "activation": "relu6"}
+        yield ["depthwise"], conv_of(2, 6, (9, 7), outputs, (5, 3), **more), {}
+    yield ["linear_few"], operator("linear", [(3, 77)], (3, 21), activation="sigmoid"), {}
+    for kind in ("max", "avg"):
+        for size, output, kernel, stride, padding in POOLS:
+            given = {"pool": kind, "kernel": kernel, "stride": stride, "padding": padding, "ceil_mode": True}
+            yield ["pool"], operator("pool", [(2, 3, *size)], (2, 3, *output), **given), {}
+    for kind in ("global_max", "global_avg", "avg"):
+        given = {"pool": kind, "kernel": (7, 9), "stride": (1, 1), "padding": (0, 0)}
+        yield ["reduce"], operator("pool", [(2, 5, 7, 9)], (2, 5, 1, 1), **given), {"shift": -3.0}
+    yield ["pool"], operator("pool", [(2, 3, 9)], (2, 3, 5), pool="max", kernel=[3], stride=[2], padding=[1]), {}
+    yield ["reduce"], operator("reduce_sum", [(3, 5, 40)], (3, 5), activation="tanh"), {}
+    for kind, counts in {"add": (2, 9), "mul": (2, 9), "sub": (2,)}.items():
+        for n in counts:
+            yield ["combine"], operator(kind, [(2, 3, 50)] * n, (2, 3, 50)), {}
+        yield ["gather", "combine"], operator(kind, [(2, 3, 5), (3, 1)], (2, 3, 5)), {}
+        yield ["affine"], operator(kind, [(700,)], (700,)), {}  # with a constant
+    yield ["affine"], operator("mul", [(700,)], (700,), factor=0.125), {}
+    for axis in range(3):
+        # six tensors of different lengths in one launch; one processor: blocks of 1024 elements
+        rest, lengths = [4, 5, 6], (3, 1, 40, 7, 1, 16)
+        *shapes, output = ((*rest[:axis], n, *rest[axis + 1 :]) for n in (*lengths, sum(lengths)))
+        for sms in (1, 132):
+            yield ["concat"], operator("concat", shapes, output, axis=axis), {"sms": sms}
+        part = (*rest[:axis], 2, *rest[axis + 1 :])
+        yield ["gather"], operator("slice", [(4, 5, 6)], part, axis=axis, begin=1, end=3), {}
+    yield ["affine"], operator("slice", [(4, 5, 6)], (4, 7)), {}  # the first elements
+    for kind in ("view", "transpose", "copy", "dropout", "flatten"):
+        yield ["affine"], operator(kind, [(4, 5, 6)], (6, 20)), {}
+    yield ["gather"], operator("expand", [(3, 1, 5)], (2, 3, 4, 5)), {}
+    yield ["gather"], operator("expand", [(7, 3)], (2, 3, 7)), {}  # all of a tensor again and again
+    for length in (1, 33, 700):  # shorter than a warp, a warp and one, and longer than a block
+        yield ["softmax"], operator("softmax", [(2, 3, length)], (2, 3, length)), {"factor": 30.0}
+        if length > 1:  # a row of one number less its mean is nothing but the shift
+            for kind in ("layer_norm", "rms_norm"):
+                yield ["normalize"], operator(kind, [(5, length)], (5, length)), {"shift": 2.0}
+    yield ["affine"], operator("batch_norm", [(2, 5, 4, 3)], (2, 5, 4, 3), activation="relu"), {}
+    yield ["embed"], EMBEDDING, {"factor": 10.0}
+
+
+@EITHER
+@pytest.mark.parametrize(("kernels", "op", "options"), list(cases()))
+def test_operators(kernels, op, options, backwards):
+    """On numbers around 0, unless they are multiplied by a factor, or shifted."""
+    factor, shift = (options.get(name, usual) for name, usual in (("factor", 1.0), ("shift", 0.0)))
+    xs = [factor * x + shift for x in inputs(op)]
+    assert checked(op, xs=xs, sms=options.get("sms", 132), backwards=backwards) == kernels
+
+
+def test_no_row_is_beyond_the_table():
+    assert np.isnan(ran(EMBEDDING, [np.full((3, 20), np.nan)])).all()
+    assert np.isfinite(ran(EMBEDDING, [np.full((3, 20), np.inf)])).all()
 
 
 @pytest.mark.parametrize("kind", ACTIVATIONS)
@@ -187,71 +200,6 @@ def test_functions_of_one_number(kind):
     assert checked(operator("add", [(7, 3), (7, 3)], (7, 3), activation=kind)) == ["combine"]
     (fused,) = checked(conv_of(1, 2, (4, 4), 3, (1, 1), activation=kind))
     assert fused == "conv_32x32"
-
-
-@EITHER
-@pytest.mark.parametrize("kind", ["add", "mul", "sub"])
-def test_tensors_are_combined(kind, backwards):
-    """Two or nine of them, smaller ones repeated along axes; or one and a constant, or a factor."""
-    for n in (2, 9):
-        op = operator(kind, [(2, 3, 50)] * n, (2, 3, 50))
-        if kind != "sub" or n == 2:
-            assert checked(op, backwards=backwards) == ["combine"]
-    spread = operator(kind, [(2, 3, 5), (3, 1)], (2, 3, 5))
-    assert checked(spread, backwards=backwards) == ["gather", "combine"]
-    assert checked(operator(kind, [(700,)], (700,)), backwards=backwards) == ["affine"]
-    if kind == "mul":
-        assert checked(operator(kind, [(700,)], (700,), factor=0.125)) == ["affine"]
-
-
-@EITHER
-@pytest.mark.parametrize("sms", [1, 132])
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_tensors_are_concatenated(axis, sms, backwards):
-    """Six tensors of different lengths along an axis, in one launch; one processor: blocks of 1024 elements."""
-    lengths = (3, 1, 40, 7, 1, 16)
-    shapes = [tuple(n if i == axis else 4 + i for i in range(3)) for n in lengths]
-    output = tuple(sum(lengths) if i == axis else 4 + i for i in range(3))
-    op = operator("concat", shapes, output, axis=axis)
-    assert checked(op, sms=sms, backwards=backwards) == ["concat"]
-
-
-@EITHER
-def test_parts_and_copies(backwards):
-    """A part along each axis; the first elements; other shapes; axes repeated; all of a tensor repeated."""
-    for axis in range(3):
-        shape = tuple(2 if i == axis else n for i, n in enumerate((4, 5, 6)))
-        op = operator("slice", [(4, 5, 6)], shape, axis=axis, begin=1, end=3)
-        assert checked(op, backwards=backwards) == ["gather"]
-    assert checked(operator("slice", [(4, 5, 6)], (4, 7)), backwards=backwards) == ["affine"]
-    for kind in ("view", "transpose", "copy", "dropout", "flatten", "identity"):
-        if kind != "identity":
-            assert checked(operator(kind, [(4, 5, 6)], (6, 20)), backwards=backwards) == ["affine"]
-    assert checked(operator("expand", [(3, 1, 5)], (2, 3, 4, 5)), backwards=backwards) == ["gather"]
-    assert checked(operator("expand", [(7, 3)], (2, 3, 7)), backwards=backwards) == ["gather"]
-
-
-@EITHER
-@pytest.mark.parametrize("length", [1, 33, 700])
-def test_rows(length, backwards):
-    """Softmax and normalisations of rows shorter than a warp, of a warp and one, and longer than a block."""
-    softmax = operator("softmax", [(2, 3, length)], (2, 3, length))
-    assert checked(softmax, xs=[30.0 * inputs(softmax)[0]], backwards=backwards) == ["softmax"]
-    for kind in ("layer_norm", "rms_norm"):
-        op = operator(kind, [(5, length)], (5, length))
-        shifted = [inputs(op)[0] + 2.0]
-        if length > 1:  # a row of one number less its mean is nothing but the shift
-            assert checked(op, xs=shifted, backwards=backwards) == ["normalize"]
-
-
-@EITHER
-def test_batch_norm_and_embedding(backwards):
-    assert checked(operator("batch_norm", [(2, 5, 4, 3)], (2, 5, 4, 3), activation="relu")) == ["affine"]
-    op = operator("embedding", [(3, 20)], (3, 20, 9), rows=50, features=9)
-    assert checked(op, xs=[10.0 * inputs(op)[0]], backwards=backwards) == ["embed"]
-    x = np.full((3, 20), np.nan)
-    assert np.isnan(ran(op, [x])).all()
-    assert np.isfinite(ran(op, [np.full((3, 20), np.inf)])).all(), "no row beyond the table"
 
 
 @pytest.mark.parametrize("axis", [0, 1])

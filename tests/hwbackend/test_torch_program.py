@@ -1,10 +1,12 @@
 """The proof that events and barriers order what is read, and how a program is walked."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shortened import without
+from shortened import program_of, without
 
 import simsched as ss
 import workloads
@@ -12,20 +14,12 @@ from hwbackend.torch_program import devices_of, feeds_of, n_copied
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Copies, Program
+from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 
 PAIR = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0)])
 
 
-def program(*threads, graph=PAIR, execution="events", copies=(), events=1):
-    """Rows of (action, device, stream, argument) by thread, on two devices."""
-    rows = [row for thread in threads for row in thread]
-    ptr = np.cumsum([0, *map(len, threads)])
-    ops, devices = ([row[k] for row in copies] for k in (0, 1))
-    sizes = np.full(len(copies), 64.0)
-    return Program(
-        graph, ("gpu0", "gpu1"), execution, ptr, *np.array(rows).T, Copies(ops, devices, sizes, np.nan * sizes), events
-    )
+program = partial(program_of, PAIR)
 
 
 @given(
