@@ -3,14 +3,14 @@
 Where a table does not say what a kernel moves, nothing is assumed: it loads the issue slots by its warps and DRAM not
 at all. What a kernel takes alone is not in the tables of pairs either: the measured durations of both stand for it.
 
-A table of pairs (``.csv``, times in us from the start of the first kernel) has the columns ``trace`` (which contains the
-name of a preset, as ``mine_a100``), ``kernel``, ``grid``, ``block``, ``reg``, ``smem`` and ``dur``, each followed by
+A table of pairs (``.csv``, times in us from the start of the first kernel) has the columns ``trace`` (a name with that
+of a preset in it, as ``mine_a100``), ``kernel``, ``grid``, ``block``, ``reg``, ``smem`` and ``dur``, each followed by
 ``1`` and by ``2`` (name, blocks, threads, registers of a thread, bytes of shared memory of a block, duration),
 ``ready2`` (when the second one could have started) and ``start2``. For two equal kernels on a GTX 950 it has ``set``,
 ``grid``, ``block_threads``, ``registers``, ``static_smem``, ``k1_dur_us``, ``k2_input_ready_us``, ``k2_start_us`` and
 ``k2_dur_us``. A table of kernels alone and beside another one (``.json``, a list of objects) has ``trace``, ``kernel``,
-``grid``, ``block``, ``registers``, ``shared_memory``, ``solo_us``, ``solo_n`` (runs), ``solo_cv`` (deviation over mean),
-``corun_us``, ``corun_n``, ``corunner_type`` (``comm``, ``mem`` or another), ``corunner_grid`` (null for a copy),
+``grid``, ``block``, ``registers``, ``shared_memory``, ``solo_us``, ``solo_n`` (runs), ``solo_cv`` (deviation over
+mean), ``corun_us``, ``corun_n``, ``corunner_type`` (``comm``, ``mem`` or another), ``corunner_grid`` (null for a copy),
 ``corunner_block``, ``corunner_registers`` and ``corunner_shared``.
 """
 
