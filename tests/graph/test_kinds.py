@@ -23,3 +23,9 @@ def test_one_text_or_one_code_stands_for_all():
         graph = OpGraph.from_columns(Numbered("op", 3), [], [], kind=kind)
         assert [op.kind for op in graph.operators] == ["conv"] * 3
         assert graph.labels("kind")[0].strides == (0,), "equal rows are stored once"
+
+
+def test_codes_are_read_only():
+    for graph in (OpGraph([Operator("a", "conv"), Operator("b")]), OpGraph.from_columns(["a"], [], [])):
+        for made in (graph, pickle.loads(pickle.dumps(graph))):
+            assert not made.labels("kind")[0].flags.writeable

@@ -125,9 +125,9 @@ class Dag:
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
         put = self.__dict__.update
-        put({key: by.compact(values) for key, values in columns.items()}, order_index=order)
-        put(_labels={key: (by.compact(codes), texts) for key, (codes, texts) in labels.items()})
-        put(name=name, names=names, index=index, _details=details)
+        codes = {f"{key}_code": column for key, (column, _) in labels.items()}
+        put({key: by.compact(values) for key, values in {**columns, **codes}.items()}, order_index=order)
+        put(name=name, names=names, index=index, _details=details, _texts={key: labels[key][1] for key in labels})
         freeze(self.__dict__)
 
     # These are filled above; the annotations say what they are.
@@ -147,7 +147,7 @@ class Dag:
     edge_transfer: Floats
     order_index: Indices
     index: Mapping[str, int]
-    _labels: Labels
+    _texts: Mapping[str, tuple[str | None, ...]]
     _details: Details
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -157,13 +157,10 @@ class Dag:
         raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
 
     def __getstate__(self) -> dict[str, Any]:
-        labels = {key: (by.packed(codes), texts) for key, (codes, texts) in self._labels.items()}
-        kept = {key: by.packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
-        return kept | {"_labels": labels}
+        return {key: by.packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        labels = {key: (by.unpacked(codes), texts) for key, (codes, texts) in state["_labels"].items()}
-        self.__dict__.update({key: by.unpacked(value) for key, value in state.items()} | {"_labels": labels})
+        self.__dict__.update({key: by.unpacked(value) for key, value in state.items()})
         freeze(self.__dict__)
 
     def __len__(self) -> int:
@@ -218,13 +215,13 @@ class Dag:
 
     def label(self, column: str, i: int) -> str | None:
         """Return the `kind`, `dtype` or `block` of operator number `i`."""
-        codes, texts = self._labels[column]
+        codes, texts = self.labels(column)
         text: str | None = texts[codes[i]]
         return text
 
     def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
         """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
-        return self._labels[column]
+        return self.__dict__[f"{column}_code"], self._texts[column]
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -132,11 +132,9 @@ class Profile(Checked, Document):
         Checked.__post_init__(self)
         if not self.operators:
             raise CostError("a profile needs at least one operator")
-        seen: dict[str, None] = {}
-        for op in self.operators:
-            if op.name in seen:
+        for i, op in enumerate(self.operators):
+            if self.index[op.name] != i:
                 raise CostError(f"operator {op.name!r} stands twice in the profile")
-            seen[op.name] = None
 
     @cached_property
     def index(self) -> Mapping[str, int]:
