@@ -17,7 +17,7 @@ class Numbered(Rows[str]):
         How many there are.
 
     >>> names = Numbered("op", 1_000_000)
-    >>> names[:2], names[-1], "op7" in names, names.index("op7")
+    >>> names[:2], names[-1], "op7" in names, names.number("op7")
     (('op0', 'op1'), 'op999999', True, 7)
     """
 
@@ -28,20 +28,10 @@ class Numbered(Rows[str]):
         self._prefix = prefix
 
     def __contains__(self, name: object) -> bool:
-        return self._number(name) is not None
+        return self.number(name) is not None
 
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the number in a name."""
-        i = self._number(value)
-        if i is None or i not in range(self._length)[start:stop]:
-            raise ValueError(f"{value!r} is none of the names")
-        return i
-
-    def count(self, value: Any) -> int:
-        """Return 1 for a name that is among them, else 0."""
-        return int(value in self)
-
-    def _number(self, name: object) -> int | None:
+    def number(self, name: object) -> int | None:
+        """Return the number in a name, None if it is none of the names."""
         if not isinstance(name, str) or not name.startswith(self._prefix):
             return None
         digits = name[len(self._prefix) :]
@@ -86,10 +76,10 @@ class Positions(Mapping[str, int]):
         return name in self._names
 
     def __getitem__(self, name: str) -> int:
-        try:
-            return self._names.index(name)
-        except ValueError:
-            raise KeyError(name) from None
+        i = self._names.number(name)
+        if i is None:
+            raise KeyError(name)
+        return i
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Positions, (self._names,))
