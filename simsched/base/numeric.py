@@ -1,5 +1,6 @@
 """What counts as a number: checks shared by everything that is made from values a user gives."""
 
+from collections import Counter
 from collections.abc import Iterable
 from numbers import Integral, Real
 from sys import float_info
@@ -28,6 +29,11 @@ def is_count(value: Any, least: int = 0) -> bool:
     if type(value) is not int and (not isinstance(value, Integral) or isinstance(value, bool)):
         return False
     return least <= int(value) <= LARGEST_COUNT
+
+
+def twice(names: Iterable[str]) -> str | None:
+    """Return the first of some names that stands in two places, None if there is none."""
+    return next((name for name, n in Counter(names).items() if n > 1), None)
 
 
 def freeze(values: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked
 from simsched.base.errors import ScheduleError
 from simsched.base.io import json_copy
-from simsched.base.numeric import freeze, is_number, whole_numbers
+from simsched.base.numeric import freeze, is_number, twice, whole_numbers
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Indices, compact, distinct, packed, unpacked
 from simsched.model.program import EXECUTIONS
@@ -125,7 +125,7 @@ class Plan:
         if estimate is not None and not (is_number(estimate) and 0 <= estimate < inf):
             raise ScheduleError(f"estimate must be finite and not negative, not {estimate!r}")
         if len(set(devices)) != len(devices):
-            raise ScheduleError(f"device {next(d for d in devices if devices.count(d) > 1)!r} stands twice")
+            raise ScheduleError(f"device {twice(devices)!r} stands twice")
         values = {key: _whole(column, key, np.shape(columns["op"])) for key, column in columns.items()}
         names = graph.names
         for key, end, what in (("op", len(graph), "operators"), ("device", len(devices), "devices")):

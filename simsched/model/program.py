@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import ProgramError
 from simsched.base.kinds import Among, Amount, Count, Range
-from simsched.base.numeric import freeze, same_columns
+from simsched.base.numeric import freeze, same_columns, twice
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Floats, Ints, optional
 from simsched.model.graph.columns import column as column_of
@@ -474,10 +474,9 @@ class Program(Document):
         graph: OpGraph,
     ) -> "Program":
         """Make one of what its file has, and check it."""
+        if not devices or twice(devices) is not None:
+            raise ProgramError(f"device {twice(devices)!r} stands twice" if devices else "there are no devices")
         number = {name: i for i, name in enumerate(devices)}
-        if len(number) != len(devices) or not devices:
-            twice = next((d for d in devices if devices.count(d) > 1), None)
-            raise ProgramError(f"device {twice!r} stands twice" if devices else "there are no devices")
         ptr, priority, every = graph.launch_ptr, np.zeros(len(graph), np.int64), [row for t in threads for row in t]
         arguments: list[int] = []
         copies: list[tuple[float, ...]] = []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.kinds import Amount, Rate
-from simsched.base.numeric import frozen, is_count
+from simsched.base.numeric import frozen, is_count, twice
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
@@ -115,9 +115,9 @@ class Cluster(Checked, Document):
         Checked.__post_init__(self)
         if not self.devices:
             raise ClusterError("a cluster needs at least one device")
-        if len(self.index) != len(self.devices):
-            names = [device.name for device in self.devices]
-            raise ClusterError(f"device {next(n for n in names if names.count(n) > 1)!r} stands twice")
+        name = twice(device.name for device in self.devices)
+        if name is not None:
+            raise ClusterError(f"device {name!r} stands twice")
         for a, b, _ in self.links:
             if a == b:
                 raise ClusterError(f"link {a} - {b} joins an end with itself")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.errors import GraphError
 from simsched.base.kinds import Range
 from simsched.base.limits import limits
-from simsched.base.numeric import whole_numbers
+from simsched.base.numeric import twice, whole_numbers
 from simsched.model.graph.names import Numbered, Positions
 from simsched.model.graph.operator import Edge, Kernel
 
@@ -124,8 +124,7 @@ def index_of(names: Sequence[str]) -> Mapping[str, int]:
         return Positions(names)
     index = {name: i for i, name in enumerate(names)}
     if len(index) != len(names):
-        twice = next(name for i, name in enumerate(names) if index[name] != i)
-        raise GraphError(f"operator {twice!r} stands twice; names must be unique")
+        raise GraphError(f"operator {twice(names)!r} stands twice; names must be unique")
     return index
 
 

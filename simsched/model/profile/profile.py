@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import CostError
 from simsched.base.kinds import Count, Name
+from simsched.base.numeric import twice
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.profile.device import MeasuredDevice
@@ -132,9 +133,9 @@ class Profile(Checked, Document):
         Checked.__post_init__(self)
         if not self.operators:
             raise CostError("a profile needs at least one operator")
-        for i, op in enumerate(self.operators):
-            if self.index[op.name] != i:
-                raise CostError(f"operator {op.name!r} stands twice in the profile")
+        name = twice(op.name for op in self.operators)
+        if name is not None:
+            raise CostError(f"operator {name!r} stands twice in the profile")
 
     @cached_property
     def index(self) -> Mapping[str, int]:
