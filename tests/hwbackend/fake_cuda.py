@@ -32,6 +32,11 @@ class RuleBroken(AssertionError):
     """A rule of CUDA was broken."""
 
 
+def _refuse(broken: Any, text: str) -> None:
+    if broken:
+        raise RuleBroken(text)
+
+
 class FakeError(RuntimeError):
     """An error as CuPy raises it: ``name: message``."""
 
@@ -133,20 +138,18 @@ class FakeCuda:
         Further kernels, or others: called with the memory, arguments, and start and end in ns.
     skew
         ns by which the clock of each GPU is ahead.
-    peer
-        Whether GPUs can access the memory of each other.
     """
 
     def __init__(
         self, gpus: int = 1, rng: int = 0, *, faults: Mapping[str, tuple[int, str]] | None = None, sticky: bool = False,
-        kernels: Mapping[str, Callable[..., None]] | None = None, skew: Sequence[int] = (), peer: bool = True,
+        kernels: Mapping[str, Callable[..., None]] | None = None, skew: Sequence[int] = (),
         device: CudaDevice = H200,
     ) -> None:  # fmt: skip
         self._lock = threading.RLock()
         self._rng = np.random.default_rng(rng)
         self._faults, self._sticky, self._broken = dict(faults or {}), sticky, ""
         self._kernels = {**KERNELS, **(kernels or {})}
-        self._found, self._peer = (device,) * gpus, peer
+        self._found = (device,) * gpus
         self._skew = tuple(skew) or (0,) * gpus
         self._current: dict[int, int] = {}
         self._streams: dict[int, Stream] = {}
@@ -175,18 +178,13 @@ class FakeCuda:
         }
         return {what: n for what, n in counts.items() if n}
 
-    def said(self, *names: str) -> list[str]:
-        """The names of the calls made, of those given or of all, in order."""
-        return [call[0] for call in self.calls if not names or call[0] in names]
-
     # -- bookkeeping
 
     def _enter(self, name: str, arguments: tuple[Any, ...]) -> None:
         self.calls.append((name, *arguments))
         self.count[name] += 1
         mine = [capture for capture in self._captures if capture.thread == threading.get_ident()]
-        if mine and name in _DURING_CAPTURE:
-            raise RuleBroken(f"{name} during a capture")
+        _refuse(mine and name in _DURING_CAPTURE, f"{name} during a capture")
         number, text = self._faults.get(name, (0, ""))
         if self._broken or self.count[name] == number:
             if self._sticky:
@@ -214,8 +212,7 @@ class FakeCuda:
 
     def _device(self) -> int:
         thread = threading.get_ident()
-        if thread not in self._current:
-            raise RuleBroken("a thread that has set no device makes a call")
+        _refuse(thread not in self._current, "a thread that has set no device makes a call")
         return self._current[thread]
 
     def _stream(self, stream: int) -> Stream:
@@ -224,14 +221,12 @@ class FakeCuda:
         return self._streams[stream]
 
     def _event(self, event: int) -> Event:
-        if event not in self._events:
-            raise RuleBroken("an event is used that was freed")
+        _refuse(event not in self._events, "an event is used that was freed")
         return self._events[event]
 
     def _allocation(self, address: int) -> Allocation:
         at = bisect_right(self._bases, address) - 1
-        if at < 0 or not self._allocations[at].alive:
-            raise RuleBroken(f"address {address:#x} is not allocated, or not any more")
+        _refuse(at < 0 or not self._allocations[at].alive, f"address {address:#x} is not allocated, or not any more")
         return self._allocations[at]
 
     def view(self, address: int, nbytes: int, device: int) -> Any:
@@ -239,10 +234,8 @@ class FakeCuda:
         found = self._allocation(address)
         if address + nbytes > found.base + found.nbytes:
             raise RuleBroken(f"{nbytes} bytes at {address:#x} go beyond what was allocated")
-        if found.device != device:
-            raise RuleBroken(f"memory of GPU {found.device} is accessed on GPU {device}")
-        if found.data is None:
-            raise RuleBroken("a buffer is read that is too large for this fake")
+        _refuse(found.device != device, f"memory of GPU {found.device} is accessed on GPU {device}")
+        _refuse(found.data is None, "a buffer is read that is too large for this fake")
         return found.data[address - found.base : address - found.base + nbytes]
 
     # -- running what streams were given
@@ -291,8 +284,7 @@ class FakeCuda:
 
     def _drain(self, done: Callable[[], bool]) -> None:
         while not done():
-            if not self._step():
-                raise RuleBroken("the device waits for ever")
+            _refuse(not self._step(), "the device waits for ever")
 
     def _give(self, handle: int, run: Callable[[int, int], None], duration: int) -> None:
         stream = self._stream(handle)
@@ -317,8 +309,7 @@ class FakeCuda:
 
     @_call
     def set_device(self, device: int) -> None:
-        if not 0 <= device < len(self._found):
-            raise RuleBroken(f"there is no GPU {device}")
+        _refuse(not 0 <= device < len(self._found), f"there is no GPU {device}")
         self._current[threading.get_ident()] = device
 
     @_call
@@ -331,14 +322,13 @@ class FakeCuda:
     @_call
     def enable_peer(self, device: int, peer: int) -> bool:
         self._current[threading.get_ident()] = device
-        return self._peer
+        return True
 
     # -- memory
 
     @_call
     def malloc(self, nbytes: int) -> int:
-        if nbytes <= 0:
-            raise RuleBroken(f"{nbytes} bytes are allocated")
+        _refuse(nbytes <= 0, f"{nbytes} bytes are allocated")
         base, data = self._room(nbytes)
         at = bisect_right(self._bases, base)
         self._bases.insert(at, base)
@@ -353,8 +343,7 @@ class FakeCuda:
     @_call
     def free(self, address: int) -> None:
         found = self._allocation(address)
-        if found.base != address:
-            raise RuleBroken("an address is freed that was not allocated")
+        _refuse(found.base != address, "an address is freed that was not allocated")
         self._drain(lambda: not any(s.queue for s in self._streams.values() if s.device == found.device))
         found.alive = False
 
@@ -404,10 +393,8 @@ class FakeCuda:
     def copy_peer(
         self, target: int, target_device: int, source: int, source_device: int, nbytes: int, stream: int
     ) -> None:
-        if target_device == source_device:
-            raise RuleBroken("a copy to a peer stays on one GPU")
-        if self._stream(stream).device != source_device:
-            raise RuleBroken("a copy is not on a stream of the GPU that it comes from")
+        _refuse(target_device == source_device, "a copy to a peer stays on one GPU")
+        _refuse(self._stream(stream).device != source_device, "a copy is not on a stream of the GPU that it comes from")
         self._give(
             stream, partial(self._move, (target, target_device), (source, source_device), nbytes), COPY_NS
         )  # fmt: skip
@@ -416,8 +403,7 @@ class FakeCuda:
 
     @_call
     def stream(self, priority: int) -> int:
-        if priority > 0:
-            raise RuleBroken(f"a stream has priority {priority}")
+        _refuse(priority > 0, f"a stream has priority {priority}")
         handle = self._handle()
         self._streams[handle] = Stream(self._device(), priority)
         return handle
@@ -448,8 +434,7 @@ class FakeCuda:
     @_call
     def record(self, event: int, stream: int) -> None:
         found, on = self._event(event), self._stream(stream)
-        if found.device != on.device:
-            raise RuleBroken("an event is recorded on a stream of another GPU")
+        _refuse(found.device != on.device, "an event is recorded on a stream of another GPU")
         found.last = record = Record(on.capture, on.tail)
         if on.capture is None:
             on.queue.append(("record", record, self.now))
@@ -457,15 +442,13 @@ class FakeCuda:
     @_call
     def wait(self, stream: int, event: int) -> None:
         on, record = self._stream(stream), self._event(event).last
-        if record is None:
-            raise RuleBroken("a stream waits for an event that was never recorded: CUDA would not wait")
+        _refuse(record is None, "a stream waits for an event that was never recorded: CUDA would not wait")
         if record.capture is not None and record.capture not in self._captures:
             raise RuleBroken("a stream waits for an event of a capture that has ended")
         if on.capture is not None and record.capture is not on.capture:
             raise RuleBroken("a captured stream waits for an event outside of its capture")
         if record.capture is not None:
-            if on.capture is None and on.queue:
-                raise RuleBroken("a stream with work of its own joins a capture")
+            _refuse(on.capture is None and on.queue, "a stream with work of its own joins a capture")
             on.capture = record.capture
             on.tail |= record.tail
         else:
@@ -474,16 +457,14 @@ class FakeCuda:
     @_call
     def synchronize_event(self, event: int) -> None:
         record = self._event(event).last
-        if record is None or record.capture is not None:
-            raise RuleBroken("the host waits for an event that was not recorded")
+        _refuse(record is None or record.capture is not None, "the host waits for an event that was not recorded")
         self._drain(lambda: record.done)
         self.now = max(self.now, record.time)
 
     @_call
     def elapsed(self, first: int, last: int) -> float:
         events = [self._event(first), self._event(last)]
-        if events[0].device != events[1].device:
-            raise RuleBroken("time is measured between events of two GPUs")
+        _refuse(events[0].device != events[1].device, "time is measured between events of two GPUs")
         for event in events:
             if not event.timing or event.last is None or not event.last.done:
                 raise RuleBroken("time is measured with an event that keeps none, or has not run")
@@ -538,8 +519,7 @@ class FakeCuda:
     @_call
     def begin_capture(self, stream: int) -> None:
         found = self._stream(stream)
-        if found.capture is not None:
-            raise RuleBroken("a stream is captured twice")
+        _refuse(found.capture is not None, "a stream is captured twice")
         self._drain(lambda: not found.queue)
         found.capture = capture = Capture(stream, threading.get_ident())
         self._captures.append(capture)
@@ -559,8 +539,7 @@ class FakeCuda:
 
     def _ended(self, stream: int) -> tuple[Capture, list[Stream]]:
         capture = self._stream(stream).capture
-        if capture is None or capture.origin != stream:
-            raise RuleBroken("a capture ends that did not begin on this stream")
+        _refuse(capture is None or capture.origin != stream, "a capture ends that did not begin on this stream")
         self._captures.remove(capture)
         streams = [other for other in self._streams.values() if other.capture is capture]
         for other in streams:
@@ -579,10 +558,8 @@ class FakeCuda:
 
     @_call
     def launch_graph(self, graph: int, stream: int) -> None:
-        if graph not in self._graphs:
-            raise RuleBroken("a graph is launched that was freed")
-        if self._stream(stream).device != self._device():
-            raise RuleBroken("a graph is launched on a stream of another GPU")
+        _refuse(graph not in self._graphs, "a graph is launched that was freed")
+        _refuse(self._stream(stream).device != self._device(), "a graph is launched on a stream of another GPU")
         self._stream(stream).queue.append(("graph", self._graphs[graph], self.now))
 
     @_call

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 import simsched as ss
 import workloads
-from simsched.base.errors import BackendError, FileError
+from simsched.base.errors import BackendError
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
 from simsched.model.backend import prepared
 from simsched.show.looks import looks_of
@@ -89,10 +89,3 @@ def test_names_stand_within_their_bars(both):
     for text in names:
         extent = text.get_window_extent()
         assert any(box.x0 <= extent.x0 and extent.x1 <= box.x1 for box in boxes), text.get_text()
-
-
-def test_pictures_of_unknown_formats_are_refused(both):
-    with pytest.raises(FileError, match="must end in one of"):
-        both[0].gantt("trace.jpg")
-    with pytest.raises(FileError, match="must end in one of"):
-        accuracy(outcome("lios", 1.0, 1.0)).plot("scatter")

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hidden_backend import HiddenBackend
@@ -183,11 +184,6 @@ def test_if_nothing_can_be_run_the_reason_is_raised(graph, at_once):
         validate(graph, Tired(), ["heft"], **QUICK)
 
 
-def test_nothing_to_measure(graph, at_once):
-    with pytest.raises(BackendError, match="no scheduler found a schedule"):
-        validate(graph, HiddenBackend(), [refuses], **(QUICK | {"random_held_out": 0}))
-
-
 def test_without_schedules_at_random_nothing_is_learned(graph, at_once):
     """Then rounds repeat each other, but for what a backend makes of it: this one is deterministic."""
     found = validate(graph, HiddenBackend(), ["heft", "greedy"], **(QUICK | {"random_held_out": 0}))
@@ -263,25 +259,21 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_measured
     assert backend.ran == []
 
 
-def test_a_folder_that_cannot_be_made(graph, at_once, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot make folder"):
-        validate(graph, HiddenBackend(), ["heft"], folder=tmp_path / "file", **QUICK)
-
-
 @pytest.mark.parametrize(
-    ("option", "value"), [("rounds", 0), ("training", -1), ("random_held_out", 1.5), ("repeats", 0), ("rounds", True)]
+    ("options", "kind", "says"),
+    [
+        ({"schedulers": ["heft", "heff"]}, UnknownNameError, "unknown scheduler 'heff'"),
+        ({"folder": Path(__file__)}, FileError, "cannot make folder"),
+        *(
+            ({option: value}, BackendError, f"{option} must be a whole number of at least")
+            for option, value in {"rounds": True, "training": -1, "random_held_out": 1.5, "repeats": 0}.items()
+        ),
+    ],
 )
-def test_numbers_out_of_range(graph, option, value):
-    with pytest.raises(BackendError, match=f"{option} must be a whole number of at least"):
-        validate(graph, HiddenBackend(), ["heft"], **{option: value})
-
-
-def test_a_scheduler_that_is_not_known(graph, at_once):
-    """That is said before anything is measured."""
+def test_what_cannot_be_is_said_before_anything_is_measured(graph, at_once, options, kind, says):
     backend = HiddenBackend()
-    with pytest.raises(UnknownNameError, match="unknown scheduler 'heff'"):
-        validate(graph, backend, ["heft", "heff"], **QUICK)
+    with pytest.raises(kind, match=says):
+        validate(graph, backend, **({"schedulers": ["heft"]} | QUICK | options))
     assert backend.ran == []
 
 

@@ -26,63 +26,40 @@ def accuracy(*rounds):
     return Accuracy("net", "hidden", "Hidden A100", {"date": "2026-01-01"}, 0, rounds, None, {})
 
 
-def test_errors_are_fractions_of_what_was_measured():
-    """|90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11.
-
-    Their 90th percentile lies 0.8 of the way from 0.1 to 0.2: 0.18. Half as long as measured is an error of 0.5,
-    0.8 of it one of 0.2.
-    """
-    found = Round.of([row("a", 90.0, 100.0), row("b", 120.0, 100.0), row("c", 206.0, 200.0)])
-    assert [each.error for each in found.schedules] == pytest.approx([0.1, 0.2, 0.03])
-    assert found.mean_error == pytest.approx(0.11)
-    assert found.p90_error == pytest.approx(0.18)
-    assert found.no_contention_error == pytest.approx(0.5)
-    assert found.uncalibrated_error == pytest.approx(0.2)
-
-
-def test_what_a_fit_has_seen_stands_in_the_table_alone():
-    """Without b, whose error is 0.2, there are a and c: (0.1 + 0.03) / 2 = 0.065; b still is what was chosen."""
-    rows = [row("a", 90.0, 100.0), row("b", 80.0, 100.0, held_out=False), row("c", 206.0, 200.0)]
+@pytest.mark.parametrize(
+    ("rows", "figures"),
+    [
+        (  # |90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11, and their 90th
+            # percentile 0.8 of the way from 0.1 to 0.2; half as long as measured is an error of 0.5, 0.8 of it of 0.2
+            [row("a", 90.0, 100.0), row("b", 120.0, 100.0), row("c", 206.0, 200.0)],
+            {"mean_error": 0.11, "p90_error": 0.18, "no_contention_error": 0.5, "uncalibrated_error": 0.2},
+        ),
+        (  # without b, which a fit has seen: (0.1 + 0.03) / 2; b still is what was chosen
+            [row("a", 90.0, 100.0), row("b", 80.0, 100.0, held_out=False), row("c", 206.0, 200.0)],
+            {"mean_error": 0.065, "chosen": "b"},
+        ),
+        (  # of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6
+            [row("a", 1.0, 1.0), row("b", 2.0, 3.0), row("c", 3.0, 2.0), row("d", 4.0, 4.0)],
+            {"kendall_tau": 4 / 6},
+        ),
+        (  # predicted 1 1 2, measured 1 2 3: two pairs agree, one is tied: tau-b is 2 / sqrt(2 * 3)
+            [row("a", 1.0, 1.0), row("b", 1.0, 2.0), row("c", 2.0, 3.0)],
+            {"kendall_tau": 2 / 6**0.5},
+        ),
+        ([row("a", 1.0, 1.0), row("b", 2.0, 1.0, held_out=False)], {"kendall_tau": None}),
+        ([row("a", 1.0, 1.0), row("b", 1.0, 2.0)], {"kendall_tau": None}),
+        (  # b is predicted to be the fastest of the schedulers and takes 10 % more; what is at random is no choice
+            [row("a", 105.0, 100.0), row("b", 95.0, 110.0), row("random-1", 50.0, 40.0)],
+            {"chosen": "b", "regret": 0.1},
+        ),
+        ([row("a", 10.0, 12.0), row("b", 10.0, 10.0)], {"chosen": "a", "regret": 0.2}),  # of equal ones the first
+    ],
+)
+def test_figures_by_hand(rows, figures):
     found = Round.of(rows)
-    assert found.mean_error == pytest.approx(0.065)
-    assert len(found.schedules) == 3
-    assert len(found.held_out) == 2
-    assert found.chosen.scheduler == "b"
-
-
-def test_kendall_tau_counts_pairs_in_the_same_order():
-    """Of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6."""
-    rows = [row("a", 1.0, 1.0), row("b", 2.0, 3.0), row("c", 3.0, 2.0), row("d", 4.0, 4.0)]
-    assert Round.of(rows).kendall_tau == pytest.approx(4 / 6)
-
-
-def test_kendall_tau_allows_for_ties():
-    """Predicted 1 1 2, measured 1 2 3: two pairs agree, one is tied: tau-b is 2 / sqrt(2 * 3)."""
-    rows = [row("a", 1.0, 1.0), row("b", 1.0, 2.0), row("c", 2.0, 3.0)]
-    assert Round.of(rows).kendall_tau == pytest.approx(2 / 6**0.5)
-
-
-def test_no_kendall_tau_of_one_schedule_or_of_equal_ones():
-    seen = row("b", 2.0, 1.0, held_out=False)
-    assert Round.of([row("a", 1.0, 1.0), seen]).kendall_tau is None
-    assert Round.of([row("a", 1.0, 1.0), row("b", 1.0, 2.0)]).kendall_tau is None
-
-
-def test_regret_is_of_the_schedulers_choice():
-    """b is predicted to be the fastest of the schedulers and takes 110; a takes 100: 10 %.
-
-    The faster schedule at random is nobody's choice.
-    """
-    rows = [row("a", 105.0, 100.0), row("b", 95.0, 110.0), row("random-1", 50.0, 40.0)]
-    found = Round.of(rows)
-    assert found.chosen.scheduler == "b"
-    assert found.regret == pytest.approx(0.1)
-
-
-def test_of_equal_predictions_the_first_is_chosen():
-    found = Round.of([row("a", 10.0, 12.0), row("b", 10.0, 10.0)])
-    assert found.chosen.scheduler == "a"
-    assert found.regret == pytest.approx(0.2)
+    said = write(found) | {"chosen": found.chosen.scheduler}
+    for name, wanted in figures.items():
+        assert said[name] == (wanted if wanted is None or name == "chosen" else pytest.approx(wanted)), name
 
 
 def test_ranks_are_over_the_round_and_equal_times_share_one():

@@ -10,7 +10,7 @@ import workloads
 from hwbackend.recorded_backend import RecordedBackend
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
-from simsched.base.errors import BackendError, FileError, FormatError
+from simsched.base.errors import BackendError, FileError
 from simsched.model.profile import Profile, Replay
 
 
@@ -133,14 +133,6 @@ def test_measurements_of_two_devices_are_refused(tmp_path):
         RecordedBackend(folder=tmp_path)
 
 
-def test_a_file_that_was_cut_off_is_one_line(folder):
-    whole = (folder / "profile.json").read_bytes()
-    (folder / "profile.json").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FormatError, match=r"profile.json: not valid JSON at line \d+") as error:
-        RecordedBackend(folder=folder)
-    assert "\n" not in str(error.value)
-
-
 def test_other_files_are_left_alone(folder, caplog):
     (folder / "below").mkdir()
     (folder / "two.json").rename(folder / "below" / "two.json")
@@ -165,10 +157,3 @@ def test_files_that_hold_no_measurement_are_refused(tmp_path):
     plan(chain()).save(tmp_path / "schedule.json")
     with pytest.raises(BackendError, match=r"schedule.json is no profile and no replay"):
         RecordedBackend(tmp_path / "schedule.json")
-
-
-def test_it_can_be_used_and_says_what_it_needs():
-    found = {entry.name: entry for entry in hwbackend.available()}
-    assert found["recorded"].usable
-    assert "folder=" in found["recorded"].reason
-    assert found["synthetic"].usable

@@ -21,7 +21,6 @@ from hwbackend.torch_values import Values  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
 from simsched.rewriting import merge  # noqa: E402
-from simsched.rewriting.draft import Draft  # noqa: E402
 from workloads.models.network import Network  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -214,9 +213,3 @@ def test_what_has_no_call_is_refused():
     rows = [replace(odd, name=name, kind="relu") for name in ("odd", "a", "b")]
     with pytest.raises(BackendError, match="'odd' has 1 input_shapes, but 2 edges lead to it"):
         values(OpGraph(rows, [Edge("a", "odd", 16.0), Edge("b", "odd", 16.0)]))
-
-
-def test_drafts_of_rewriting_are_not_needed():
-    """A graph that went through a draft computes the same."""
-    graph = workloads.load("tiny_inception", image_size=16)
-    assert largest_error(Draft.from_graph(graph).to_graph(), graph) <= TOLERANCE
