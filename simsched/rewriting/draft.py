@@ -279,8 +279,9 @@ class Draft:
 
 def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
     """Return a row that reads from elsewhere, or the row itself."""
-    reads = tuple(read.moved(redirect) for read in row.reads)
-    return row if reads == row.reads else Row(row.operator, reads)
+    if not any(read.producer in redirect for read in row.reads):
+        return row
+    return Row(row.operator, [read.moved(redirect) for read in row.reads])
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

@@ -112,8 +112,14 @@ def _of_two_tensors(draft: Draft, match: Match, axis: int, make: Made) -> Draft 
 
 
 def _by_input_and_kernel(draft: Draft) -> Mapping[str, Hashable]:
-    convs = _convs(draft).items()
-    return {name: (source, conv._replace(output_shape=())) for name, (conv, source) in convs if conv.groups == 1}
+    rows, convs = draft.rows, _convs(draft).items()
+    return {name: (source, rows[name].about(_window)) for name, (conv, source) in convs if conv.groups == 1}
+
+
+def _window(op: Operator) -> Conv | None:
+    """Return what a convolution does, whatever its output channels."""
+    conv = conv_of(op)
+    return conv and conv._replace(output_shape=())
 
 
 def _by_input(draft: Draft) -> Mapping[str, Hashable]:
@@ -138,12 +144,14 @@ def _one_in_the_other(draft: Draft, match: Match) -> bool:
 
 
 def _by_weights(draft: Draft) -> Mapping[str, Hashable]:
-    """Return the weights of each convolution, and what it does with an image of its batch."""
-    found = {}
-    for name, (conv, _) in _convs(draft).items():
-        image = conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
-        found[name] = draft.rows[name].about(works.recipe_text), image
-    return found
+    rows = draft.rows
+    return {name: (rows[name].about(works.recipe_text), rows[name].about(_over_images)) for name in _convs(draft)}
+
+
+def _over_images(op: Operator) -> Conv | None:
+    """Return what a convolution does with an image of its batch."""
+    conv = conv_of(op)
+    return conv and conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
 
 
 @remembered
