@@ -171,7 +171,7 @@ class _Kernel:
         given = ", ".join(f"{name}: {kind}" for name, kind in [("s", "State"), *self._locals])
         shown = ", ".join(results) or "None"
         self._block("    ", rng.randint(3, 8))
-        if results:
+        if results or not self._lines:
             self._return("    ")
         else:
             for k, (local, kind) in enumerate(self._locals[:40]):
