@@ -294,7 +294,11 @@ def examine(reader: Reader, how: int, path: Path) -> bool:
     if isinstance(found, Results):
         found.table()
     if hasattr(found, "from_dict"):
-        document = found.to_dict()
+        try:
+            document = found.to_dict()
+        except SimschedError as error:  # files are read without simulating: what cannot run is refused here
+            _check_error(error, "")
+            return False
         if type(found).from_dict(parse_json(dump_json(document))).to_dict() != document:
             raise DefectError("what was read is not the same after a round trip through our own format")
     if reader.format:
