@@ -18,11 +18,11 @@ from simsched.model.trace import COPY, KERNEL, measured_trace
 from simsched.simulator import simulate
 
 
-def times_of(trace, kind, count):
-    found = np.zeros((count, 2))
+def times_of(trace, kind):
+    """Start and end of each launch or copy, in their order in the program."""
     rows = np.flatnonzero(trace.kind == kind)
-    found[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
-    return found
+    rows = rows[np.argsort(trace.item[rows])]
+    return np.column_stack([trace.start[rows], trace.end[rows]])
 
 
 class HiddenBackend:
@@ -75,8 +75,7 @@ class HiddenBackend:
         return Replay(
             tuple(trace.makespan * factors),
             measured_trace(
-                program, self.cluster, times_of(trace, KERNEL, len(program.launch_op)),
-                times_of(trace, COPY, len(program.copies.op)),
+                program, self.cluster, times_of(trace, KERNEL), times_of(trace, COPY)
             ),
             environment("hidden", "Hidden A100") | {"date": "2026-01-01T00:00:00Z"},
             max_relative_error=0.0,

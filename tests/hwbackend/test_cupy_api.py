@@ -223,17 +223,17 @@ def test_an_old_cupy_is_refused(stub):
         stub("13.6.0")
 
 
-def test_no_cupy(monkeypatch):
+@pytest.mark.parametrize(
+    ("spec", "kind", "says"),
+    [
+        (None, MissingDependencyError, r"needs CuPy: pip install 'simsched\[cuda12\]'"),
+        (object(), BackendError, "CuPy is installed but cannot be loaded"),
+    ],
+)
+def test_no_cupy(spec, kind, says, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"needs CuPy: pip install 'simsched\[cuda12\]'"):
-        CupyApi()
-
-
-def test_a_cupy_that_cannot_be_loaded(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    with pytest.raises(BackendError, match="CuPy is installed but cannot be loaded"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(kind, match=says):
         CupyApi()
 
 

@@ -101,27 +101,30 @@ def test_errors_of_host_threads_are_told():
     assert not fake.live
 
 
-def test_more_shared_memory_than_a_block_can_have():
-    """48 KiB need no permission, 100 KiB do, 300 KiB are more than there are: refused by name."""
-    for nbytes, allowed in ((40_000, 0), (100_000, 1)):
-        fake = FakeCuda()
-        CupyBackend(api=fake).replay(plan(n=1, shared_memory=nbytes), repeats=1)
-        assert (fake.count["allow_shared_memory"] > 0) == bool(allowed)
+@pytest.mark.parametrize(
+    ("sizes", "allowed"),
+    [
+        ([40_000], False),  # 48 KiB need no permission
+        ([100_000], True),
+        ([100_000, 60_000], True),  # what the second launch is allowed would be too little for the first
+    ],
+)
+def test_shared_memory_is_allowed_where_it_must_be(sizes, allowed):
+    operators = [
+        Operator(f"o{i}", "synth", kernels=(Kernel(4, shared_memory=nbytes),), flops=1e6)
+        for i, nbytes in enumerate(sizes)
+    ]
     fake = FakeCuda()
-    with pytest.raises(BackendError, match=r"operator 'a': .* bytes of shared memory are more than a block can have"):
-        CupyBackend(api=fake).replay(plan(n=1, shared_memory=300_000), repeats=1)
+    plan = Schedule(OpGraph(operators, []), [Placement(op.name) for op in operators])
+    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
+    assert (fake.count["allow_shared_memory"] > 0) == allowed
     assert not fake.live
 
 
-def test_shared_memory_that_was_allowed_stays_so():
-    """100 KiB, then 60 KiB: what the second launch is allowed would be too little for the first."""
-    operators = [
-        Operator(name, "synth", kernels=(Kernel(4, shared_memory=nbytes),), flops=1e6)
-        for name, nbytes in (("a", 100_000), ("b", 60_000))
-    ]
+def test_more_shared_memory_than_a_block_can_have():
     fake = FakeCuda()
-    plan = Schedule(OpGraph(operators, []), [Placement("a"), Placement("b")])
-    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
+    with pytest.raises(BackendError, match=r"operator 'a': .* bytes of shared memory are more than a block can have"):
+        CupyBackend(api=fake).replay(plan(n=1, shared_memory=300_000), repeats=1)
     assert not fake.live
 
 

@@ -1,6 +1,7 @@
 """Networks through the cupy backend, with its CUDA kernels run by the host and the streams of a fake CUDA."""
 
 import ctypes
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
 from hwbackend.cupy_backend import CupyBackend
 from simsched.calibration.training import random_schedule
+from simsched.rewriting.merging import merge
 from validation.hardware.graphs import kernel_graph
 from validation.hardware.reference import error_of
+from workloads.models.nasnet import _normal_cell
+from workloads.models.network import Network
 
 _ALIGNMENT = 256
 
@@ -65,20 +69,38 @@ def values_of(work, graph):
     return found
 
 
+def nasnet_cell():
+    """Units of many parts: sequences that begin with an activation, sums of branches, "identity"."""
+    net = Network("cell", granularity="unit")
+    x = net.conv("x", net.input(2, 3, 7, 7), 6, 1)
+    before = net.conv("before", net.input(2, 3, 7, 7), 8, 1)
+    _normal_cell(net, "cell", x, before, 4, True)
+    return net.graph()
+
+
+def merged_convolutions():
+    """Branches of 1 x 1 and 3 x 3 as one convolution, of whose output others read parts."""
+    graph, _ = merge(workloads.load("tiny_inception", image_size=10), [("one", "three_1", "five_1")])
+    assert any("slices" in op.attributes for op in graph.operators)
+    return graph
+
+
 @pytest.mark.parametrize(
-    ("name", "granularity", "execution", "gpus"),
+    ("load", "execution", "gpus"),
     [
-        ("tiny_inception", "unit", "graph", 1),
-        ("tiny_inception", "operator", "events", 1),
-        ("tiny_resnet", "operator", "stages", 1),
-        ("tiny_transformer", "unit", "events", 2),
+        (partial(workloads.load, "tiny_inception"), "graph", 1),
+        (partial(workloads.load, "tiny_inception", granularity="operator"), "events", 1),
+        (partial(workloads.load, "tiny_resnet", granularity="operator"), "stages", 1),
+        (partial(workloads.load, "tiny_transformer"), "events", 2),
+        (nasnet_cell, "events", 1),
+        (merged_convolutions, "events", 1),
     ],
 )
-def test_networks(name, granularity, execution, gpus):
+def test_networks(load, execution, gpus):
     """A random schedule gives what sequential execution gives, and that is what the operators mean."""
     fake = HostCuda(gpus, rng=1)
     backend = CupyBackend(api=fake)
-    graph = backend.realise(workloads.load(name, granularity=granularity))
+    graph = backend.realise(load())
     plan = random_schedule(graph, backend.cluster, rng=2, streams=3, execution=execution)
     work = backend._work_on(graph)
     with backend._run(plan.lower(backend.cluster), work) as run:

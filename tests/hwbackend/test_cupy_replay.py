@@ -27,12 +27,11 @@ PLACES = {"one": {}, "two": {"gpus": 2}, "virtual": {"virtual_devices": 2}}
 each_place = pytest.mark.parametrize("place", PLACES)
 
 
-def on_fake(place, rng=0, api=FakeCuda, **options):
-    options |= PLACES[place]
-    fake = api(
-        options.pop("gpus", 1), rng, **{k: options.pop(k) for k in list(options) if k in ("faults", "kernels", "skew")}
-    )
-    return fake, CupyBackend(api=fake, **options)
+def on_fake(place, rng=0, api=FakeCuda, seed=0, **options):
+    """Return a fake CUDA and a backend on it."""
+    places = dict(PLACES[place])
+    fake = api(places.pop("gpus", 1), rng, **options)
+    return fake, CupyBackend(api=fake, seed=seed, **places)
 
 
 def short(graph):
@@ -217,48 +216,27 @@ def test_a_host_thread_waits_until_a_record_is_issued():
     assert not fake.live
 
 
-def test_without_that_the_fake_complains():
-    """The same with gates that are open."""
-    graph = synths("ab", [("a", "b")])
-    fake, backend = on_fake("two")
-    graph = backend.realise(graph)
-    program = Schedule(graph, [Placement("a", "gpu0"), Placement("b", "gpu1")]).lower(backend.cluster)
-    with backend._run(program, backend._work_on(graph)) as run:
-        for gate in run._streams.gates.values():
-            gate.set()
-        with pytest.raises(RuleBroken, match="never recorded"):
-            [call() for call in run._plain[1]]  # GPU 1 is first
-    assert not fake.live
-
-
-def test_the_fake_tells_an_unjoined_stream():
+def test_the_fake_keeps_the_rules_of_cuda():
     fake = FakeCuda()
     fake.set_device(0)
-    one, two, event = fake.stream(0), fake.stream(0), fake.event(False)
-    functions = fake.compile("", ["stamp"], ())
-    word = fake.malloc(8)
+    one, two, event, words = fake.stream(0), fake.stream(0), fake.event(False), np.zeros(2)
+    functions, address = fake.compile("", ["stamp"], ()), fake.malloc(16)
+    for values, stream, says in ((words, 0, "default stream"), (np.zeros(3), one, "beyond")):
+        with pytest.raises(RuleBroken, match=says):
+            fake.write(address, values, stream)
+    with pytest.raises(RuleBroken, match="never recorded"):
+        fake.wait(two, event)
     fake.begin_capture(one)
     fake.record(event, one)
     fake.wait(two, event)
-    fake.launcher(functions["stamp"], (1, 1, 1), (1, 1, 1), 0, two, [np.uint64(word)])()
+    fake.launcher(functions["stamp"], (1, 1, 1), (1, 1, 1), 0, two, [np.uint64(address)])()
     with pytest.raises(RuleBroken, match="during a capture"):
         fake.malloc(8)
     with pytest.raises(RuntimeError, match="Unjoined"):
         fake.end_capture(one)
-
-
-def test_the_fake_tells_the_default_stream_and_what_was_freed():
-    fake = FakeCuda()
-    fake.set_device(0)
-    stream, words = fake.stream(0), np.zeros(2)
-    address = fake.malloc(16)
-    with pytest.raises(RuleBroken, match="default stream"):
-        fake.write(address, words, 0)
-    with pytest.raises(RuleBroken, match="beyond"):
-        fake.write(address, np.zeros(3), stream)
     fake.free(address)
     with pytest.raises(RuleBroken, match="not any more"):
-        fake.write(address, words, stream)
+        fake.write(address, words, one)
 
 
 def test_values_that_are_not_numbers_in_sequence_are_named():

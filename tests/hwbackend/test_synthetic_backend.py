@@ -150,20 +150,6 @@ def test_noise_and_drift_are_what_was_asked_for():
     assert np.median(steps) < 0.02  # slowly
 
 
-def test_a_captured_graph_is_launched_by_one_call():
-    """Forty small operators in a chain: events take a launch each, the graph a node each."""
-    backend = quiet(seed=1)
-    graph = OpGraph(
-        [Operator(f"v{i}", time=0.1, utilization=0.01) for i in range(40)],
-        [Edge(f"v{i}", f"v{i + 1}") for i in range(39)],
-    )
-    found = {}
-    for execution in ("events", "graph"):
-        plan = Schedule.from_columns(graph, range(40), ("gpu0",), execution=execution)
-        found[execution] = backend.replay(plan, repeats=5).median
-    assert found["events"] > 1.2 * found["graph"]
-
-
 @pytest.mark.parametrize(("engines", "at_once"), [(1, 1), (2, 2), (None, 2)])
 def test_a_device_makes_as_many_copies_at_once_as_it_has_engines(engines, at_once):
     """Four of 16 MB to the other GPU: one by one, or two, then two; an a40 has two engines."""

@@ -69,16 +69,6 @@ def test_parameters_are_those_of_the_module():
     assert error(found, module.stem[0].weight.grad) <= 1e-5
 
 
-def test_a_view_that_units_leave_out_runs_with_who_reads_it():
-    """Units have no flatten between pool and linear; the linear still gets what is flat."""
-    module, x = network("inception")
-    graph = from_module(module, x, granularity="unit")
-    assert "flatten" not in graph.names
-    with torch.no_grad():
-        run = apply(module, x, ss.schedule(graph, A100, "sequential"))
-        assert run(x).shape == (2, 10)
-
-
 def test_what_torch_fx_cannot_trace_is_exported():
     class Undecided(torch.nn.Module):
         def __init__(self):

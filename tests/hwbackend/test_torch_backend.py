@@ -80,16 +80,6 @@ def test_graphs_without_kernels_become_synthetic():
     assert run.program.graph is found
 
 
-def test_views_stay_views():
-    """A flatten without a kernel is no synthetic operator: it is what it reads in another shape."""
-    backend = TorchBackend("cpu")
-    graph = workloads.load("squeezenet", image_size=32, granularity="operator")
-    views = [op for op in graph.operators if not op.kernels]
-    assert views
-    found = backend.realise(graph)
-    assert [found[op.name] for op in views] == views
-
-
 def test_kernels_of_an_operator_share_its_span():
     """Of 2 kernels, 1/4 and 3/4 of the time."""
     backend = TorchBackend("cpu")

@@ -44,18 +44,6 @@ class Convolutions(nn.Module):
         return self.fc(self.up(x).mean((2, 3)))
 
 
-class Recurrent(nn.Module):
-    """An LSTM and a classifier of its last output."""
-
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(8, 16, batch_first=True)
-        self.fc = nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.fc(self.lstm(x)[0][:, -1])
-
-
 IMAGE = (1, 3, 16, 16)
 
 
@@ -137,12 +125,16 @@ class Undecided(nn.Module):
 
 
 def test_what_torch_fx_cannot_trace_is_exported():
-    """Names are those of ATen then, where torch.fx has those of the layers."""
+    """Names are those of ATen then, where torch.fx has those of the layers, and the layers themselves."""
+    module = nn.Sequential(nn.Linear(8, 4)).train()
+    assert traced(module, torch.empty(2, 8)).get_submodule("0") is module[0]
+    assert module.training
+    assert isinstance(traced(Undecided(), torch.empty(2, 8)), torch.export.ExportedProgram)
     graph = from_module(Undecided(), torch.empty(2, 8))
     assert (graph.names, graph.name) == (("linear",), "Undecided")
     assert graph["linear"].flops == 2 * 2 * 8 * 4
     module = nn.LSTM(8, 16)
-    assert "lstm" in from_module(module, torch.empty(5, 2, 8)).names
+    assert from_module(module, torch.empty(5, 2, 8))["lstm"].attributes == {"steps": 5, "hidden": 16}
     assert module.training
 
     class Picky(nn.Module):
@@ -152,15 +144,6 @@ def test_what_torch_fx_cannot_trace_is_exported():
     with pytest.raises(GraphError, match=r"Picky: cannot be traced by torch.fx \(.*\) nor by torch.export \(.*\)") as e:
         from_module(Picky(), torch.ones(3))
     assert len(str(e.value).splitlines()) == 1
-
-
-def test_what_was_traced_has_the_module_s_own_layers():
-    module = nn.Sequential(nn.Linear(8, 4)).train()
-    found = traced(module, torch.empty(2, 8))
-    assert isinstance(found, torch.fx.GraphModule)
-    assert found.get_submodule("0") is module[0]
-    assert isinstance(traced(Undecided(), torch.empty(2, 8)), torch.export.ExportedProgram)
-    assert module.training
 
 
 def test_a_dynamic_size_needs_example_inputs(dynamic):
@@ -202,15 +185,11 @@ def test_not_a_program():
 
 @pytest.mark.parametrize("granularity", ["operator", "unit"])
 def test_what_is_imported_can_be_scheduled(encoder, granularity):
-    """An encoder layer, and an LSTM, which is one operator of 10 steps, 4 gates of 16 x 24 weights, 2 sequences."""
-    recurrent = from_module(Recurrent(), torch.empty(2, 10, 8), granularity=granularity, device="a100")
-    assert recurrent["lstm"].flops == 2 * 20 * 4 * 16 * 24
-    assert recurrent["lstm"].attributes == {"steps": 10, "hidden": 16}
     cluster = ss.Cluster.preset("a100", n_gpus=1)
-    for graph in (recurrent, from_exported(encoder, granularity=granularity, device="a100")):
-        trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
-        assert {span.op for span in trace.spans if span.op} == set(graph.names)
-        assert trace.makespan > 0
+    graph = from_exported(encoder, granularity=granularity, device="a100")
+    trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
+    assert {span.op for span in trace.spans if span.op} == set(graph.names)
+    assert trace.makespan > 0
 
 
 def test_parts_of_a_split_are_looked_up_once(monkeypatch):
