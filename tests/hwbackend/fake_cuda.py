@@ -107,7 +107,7 @@ class Capture:
 
 def _call(method: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method a call of the API: one at a time, written down, and failing when it is told to."""
-    name = method.__name__
+    name = method.__name__.removeprefix("_")
 
     @wraps(method)
     def called(self: "FakeCuda", *arguments: Any) -> Any:
@@ -374,13 +374,10 @@ class FakeCuda:
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> Callable[[], None]:
         return partial(self._copy, target, source, nbytes, stream)
 
+    @_call
     def _copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        with self._lock:
-            self._enter("copy", (target, source, nbytes, stream))
-            device = self._stream(stream).device
-
-            self._give(stream, partial(self._move, (target, device), (source, device), nbytes), COPY_NS)
-            self._leave("copy")
+        device = self._stream(stream).device
+        self._give(stream, partial(self._move, (target, device), (source, device), nbytes), COPY_NS)
 
     def _move(self, target: tuple[int, int], source: tuple[int, int], nbytes: int, start: int, end: int) -> None:
         for address, device in (target, source):

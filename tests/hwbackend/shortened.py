@@ -1,8 +1,16 @@
-"""Programs by hand, and such as lack something."""
+"""Small graphs and programs by hand, and programs that lack something."""
 
 import numpy as np
 
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import Copies, Program
+
+
+def synths(names, edges, nbytes=1024.0, shared_memory=0):
+    """Return a graph of synthetic operators of 10 us with a kernel each."""
+    kernels = (Kernel(4, shared_memory=shared_memory),)
+    operators = [Operator(name, "synth", kernels=kernels, flops=1e6, nbytes=1e5, time=10.0) for name in names]
+    return OpGraph(operators, [Edge(*edge, nbytes) for edge in edges], "synths")
 
 
 def program_of(graph, *threads, execution="events", copies=(), events=1):

@@ -5,26 +5,20 @@ from itertools import pairwise
 
 import pytest
 from fake_cuda import H200, FakeCuda
+from shortened import synths
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_errors import insufficient_driver, translated
 from simsched.base.errors import BackendError
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import OpGraph
 from simsched.model.plan import Placement
 from simsched.model.schedule import Schedule
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 
 
-def chain(n=3, shared_memory=0):
-    names = "abcdefgh"[:n]
-    kernels = (Kernel(4, shared_memory=shared_memory),)
-    operators = [Operator(name, "synth", kernels=kernels, flops=1e6, nbytes=1e5) for name in names]
-    return OpGraph(operators, [Edge(a, b, 1024.0) for a, b in pairwise(names)], "chain")
-
-
-def plan(execution="events", **options):
-    graph = chain(**options)
+def plan(execution="events", n=3, shared_memory=0):
+    graph = synths("abc"[:n], pairwise("abc"[:n]), shared_memory=shared_memory)
     placements = [Placement(name, stream=i % 2, stage=i) for i, name in enumerate(graph.names)]
     return Schedule(graph, placements, execution=execution)
 
@@ -94,30 +88,26 @@ def test_after_a_kernel_has_failed_all_calls_fail(execution, error, says):
 
 def test_errors_of_host_threads_are_told():
     fake = FakeCuda(2, faults={"copy_peer": (1, "cudaErrorPeerAccessUnsupported: no")})
-    graph = chain()
+    graph = synths("abc", pairwise("abc"))
     two = Schedule(graph, [Placement(name, f"gpu{i % 2}") for i, name in enumerate(graph.names)])
-    with pytest.raises(BackendError, match="chain: CUDA refused a call: cudaErrorPeerAccessUnsupported: no"):
+    with pytest.raises(BackendError, match="synths: CUDA refused a call: cudaErrorPeerAccessUnsupported: no"):
         CupyBackend(api=fake).replay(two, repeats=1)
     assert not fake.live
 
 
-@pytest.mark.parametrize(
-    ("sizes", "allowed"),
-    [
-        ([40_000], False),  # 48 KiB need no permission
-        ([100_000], True),
-        ([100_000, 60_000], True),  # what the second launch is allowed would be too little for the first
-    ],
-)
-def test_shared_memory_is_allowed_where_it_must_be(sizes, allowed):
-    operators = [
-        Operator(f"o{i}", "synth", kernels=(Kernel(4, shared_memory=nbytes),), flops=1e6)
-        for i, nbytes in enumerate(sizes)
-    ]
+@pytest.mark.parametrize(("nbytes", "allowed"), [(40_000, False), (100_000, True)])
+def test_more_than_48_kib_of_shared_memory_are_allowed_first(nbytes, allowed):
     fake = FakeCuda()
-    plan = Schedule(OpGraph(operators, []), [Placement(op.name) for op in operators])
-    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
+    CupyBackend(api=fake).replay(plan(n=1, shared_memory=nbytes), repeats=1)
     assert (fake.count["allow_shared_memory"] > 0) == allowed
+
+
+def test_shared_memory_that_was_allowed_stays_so():
+    """100 KiB, then 60 KiB: what the second launch is allowed would be too little for the first."""
+    one, other = (synths(name, [], shared_memory=n).operator(0) for name, n in (("a", 100_000), ("b", 60_000)))
+    fake = FakeCuda()
+    plan = Schedule(OpGraph([one, other], []), [Placement("a"), Placement("b")])
+    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
     assert not fake.live
 
 

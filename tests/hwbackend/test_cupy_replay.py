@@ -8,7 +8,7 @@ import pytest
 from fake_cuda import FakeCuda, RuleBroken, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shortened import program_of
+from shortened import program_of, synths
 
 import workloads
 from hwbackend.cuda_launches import Parameter
@@ -92,11 +92,6 @@ def test_the_quickest_reading_of_a_clock_counts():
     offsets = clock_offsets(fake, functions)
     assert abs(offsets[0]) < 5_000
     assert abs(offsets[1] - 5_000_000) < 5_000
-
-
-def synths(names, edges):
-    operators = [Operator(name, "synth", kernels=(Kernel(4),), flops=1e6, nbytes=1e5, time=10.0) for name in names]
-    return OpGraph(operators, [Edge(*edge, 1024.0) for edge in edges])
 
 
 def test_operators_of_several_kernels():

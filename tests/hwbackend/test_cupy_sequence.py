@@ -9,22 +9,16 @@ import pytest
 from fake_cuda import FakeCuda, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shortened import program_of
+from shortened import program_of, synths
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
 from simsched.calibration.training import random_schedule
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.plan import Placement
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.schedule import Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
-
-
-def synths(names, edges, nbytes=1024.0):
-    operators = [Operator(name, "synth", kernels=(Kernel(4),), flops=1e6, nbytes=1e5, time=10.0) for name in names]
-    return OpGraph(operators, [Edge(*edge, nbytes) for edge in edges])
 
 
 def made_ready(fake, placements, execution, edges=DIAMOND, **options):

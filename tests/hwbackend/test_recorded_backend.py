@@ -71,16 +71,12 @@ def test_what_was_not_run_is_refused_with_what_was(folder):
 
 
 def test_what_was_not_profiled_is_refused_with_what_was(folder):
+    """A graph of the same names whose operators take 80 us, not 50, is another one."""
     backend = RecordedBackend(folder=folder)
     with pytest.raises(BackendError, match=r"'squeezenet' was not profiled in .*; there are profiles of 'chain'$"):
         backend.profile(workloads.load("squeezenet"))
     with pytest.raises(BackendError, match=r"there are no microbenchmarks in .*; there are profiles of 'chain'$"):
         backend.microbenchmarks()
-
-
-def test_a_graph_of_the_same_names_is_another_one(folder):
-    """Its operators take 80 us, those that were measured 50."""
-    backend = RecordedBackend(folder=folder)
     with pytest.raises(BackendError, match="graph 'chain' was not profiled"):
         backend.profile(chain(time=80.0))
     with pytest.raises(BackendError, match="no run of 'plan' of graph 'chain'"):
