@@ -1,6 +1,6 @@
 """How often the ranges of makespans and speedups hold what the synthetic device measures.
 
-    python -m validation.ranges --cases 200 --seed 0 --log validation/ranges.json
+    python -m validation.ranges --cases 200 --seed 0 --log validation/ranges.json --figure docs/ranges.png
 
 A case is a network on a preset, both priors alone, and a synthetic device of that preset whose costs, rates and
 efficiencies of kernels are drawn anew; no range was chosen by it. A range scores its width, in logarithms, and twenty
@@ -47,12 +47,36 @@ def score(truth: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
     return float(np.mean(high - low + 2 / (1 - SURE) * outside))
 
 
+def draw(rows: np.ndarray, found: dict[str, Any], path: str) -> None:
+    """Draw each range over what was simulated, from the lowest measured value on, and the measured values."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+    for i, (name, ax) in enumerate(zip(("makespan", "speedup"), figure.subplots(2, 1), strict=True)):
+        truth, said, low, high = rows[:, i].T
+        order = np.argsort(truth - said)
+        ax.vlines(np.arange(len(rows)), np.exp(low - said)[order], np.exp(high - said)[order], color="#9ab", lw=1.5)
+        ax.plot(np.exp(truth - said)[order], ".", color="#b22", ms=4)
+        ax.axhline(1.0, color="#444", lw=0.8)
+        ax.set_yscale("log")
+        ax.set_yticks([0.5, 1.0, 2.0], ["0.5", "1", "2"])
+        ax.set_ylabel(f"{name} over simulated")
+        told = found[name]
+        best = told["score of the best constant"]
+        ax.set_title(
+            f"{told['held']:.0%} held; interval score {told['score']:.2f}, best constant {best:.2f}", fontsize=10
+        )
+    ax.set_xlabel(f"{len(rows)} cases on synthetic devices; bars: ranges with 90 %, dots: measured")
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     """Run the cases, print what they say, and keep it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log")
+    parser.add_argument("--figure", help="draw the ranges, and what was measured")
     given = parser.parse_args()
     rng = np.random.default_rng(given.seed)
     chosen = islice(cycle(product(_GPUS, _NETWORKS, _SCHEDULERS)), given.cases)
@@ -68,6 +92,8 @@ def main() -> None:
             "bias of ln": float(np.mean(said - truth)),
         }
     print(dump_json(found), end="")
+    if given.figure:
+        draw(rows, found, given.figure)
     if given.log:
         write_file(given.log, dump_json(found))
 

@@ -123,14 +123,14 @@ def advise(
     target: opt.Target,
     result: out.Result,
     schedulers: opt.Schedulers = "fast",
-    plan: Annotated[Text, file("Write the recommended schedule to a JSON file."), opt.WRITTEN] = None,
+    keep: Annotated[Text, file("Write the recommended schedule to a JSON file.", "--plan"), opt.WRITTEN] = None,
 ) -> None:
     """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
     cluster, dag = target.read(graph), graph.read()
     names = opt.Compare(schedulers).names(graph, dag, plain=True)
     found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
     facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
-    files = [("schedule", plan, lambda path: found.plan.save(path))]
+    files = [("schedule", keep, lambda path: found.plan.save(path))]
     result.tell(found, found.table, "", facts, files=files, data=found.to_dict, name="advice")
 
 

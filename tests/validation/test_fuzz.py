@@ -88,7 +88,19 @@ def test_every_option_has_words():
             if one.name not in fuzz._WORDS and type(one.type).__name__ not in (*fuzz._OF_TYPES, "BoolParamType"):
                 assert one.metavar in ("FILE", "FOLDER"), (path, one.name)
                 written.add(one.name)
-    assert written == {"output", "perfetto", "gantt", "box", "tornado", "plot", "program", "scatter", "svg", "dot"}
+    assert written == {
+        "output",
+        "perfetto",
+        "gantt",
+        "box",
+        "tornado",
+        "plot",
+        "program",
+        "scatter",
+        "svg",
+        "dot",
+        "keep",
+    }
 
 
 def test_a_new_command_would_be_drawn(monkeypatch):
