@@ -26,13 +26,9 @@ from simsched.base.errors import BackendError, CostError, ScheduleError, Schedul
 from simsched.bounds import lower_bound
 from simsched.calibration.training import random_schedule
 from simsched.experiments.result import printed, table_of
+from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.backend import Backend
-from simsched.model.cluster import Cluster, Device
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import EXECUTIONS, LAUNCH
-from simsched.model.schedule import Schedule
 from simsched.model.trace import COPY, KERNEL
 from simsched.schedulers import Scheduler, schedule, scheduler_name
 from simsched.simulator import simulate

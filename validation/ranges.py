@@ -60,6 +60,7 @@ def draw(rows: np.ndarray, found: dict[str, Any], path: str) -> None:
         ax.axhline(1.0, color="#444", lw=0.8)
         ax.set_yscale("log")
         ax.set_yticks([0.5, 1.0, 2.0], ["0.5", "1", "2"])
+        ax.minorticks_off()
         ax.set_ylabel(f"{name} over simulated")
         told = found[name]
         best = told["score of the best constant"]

@@ -15,11 +15,9 @@ from simsched.experiments.result import table_of, unit_of
 from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.throughput import requests_per_s
+from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon
 from simsched.model.cluster.widening import widened
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
 from simsched.simulator import simulate

@@ -7,11 +7,7 @@ from typing import Any, Final
 from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
 from simsched.bounds import lower_bound
-from simsched.model.calibrated import Target
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
+from simsched.model import CostModel, OpGraph, Program, Schedule, Target
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule
 from simsched.simulator import Makespans, simulate, simulate_many

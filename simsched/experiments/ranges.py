@@ -13,13 +13,11 @@ import numpy as np
 from simsched.calibration import Calibration
 from simsched.calibration.parameters import SMALLEST, with_values
 from simsched.experiments.comparison.row import Doubt
+from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
 from simsched.model.costmodel import CostModel, Rates, operator_times, rooflines
-from simsched.model.graph import Operator, OpGraph
-from simsched.model.graph.columns import Floats, Indices
-from simsched.model.program import Program
 from simsched.simulator.worlds import World, simulate_worlds
 
 SURE: Final = 0.9

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Ints
+from simsched.model import Ints, OpGraph
 
 # Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
 PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")

@@ -8,9 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.units import format_time
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg

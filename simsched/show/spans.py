@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model.graph.columns import Ints
+from simsched.model import LAUNCH, Ints
 from simsched.model.program import COPY as DO_COPY
-from simsched.model.program import LAUNCH
 from simsched.model.trace import Trace
 from simsched.model.trace.metrics import lanes
 from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT

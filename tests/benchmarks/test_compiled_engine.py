@@ -3,6 +3,7 @@
 Figures that are ratios are measured side by side in one run and stand in `extra_info`.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -167,3 +168,48 @@ print(perf_counter() - start)
     later = median(run() for _ in range(5))
     assert later < first
     note(s_first_ever=round(first, 1), s_later=round(later, 3))
+
+
+SHARED = """
+from time import perf_counter
+import simsched as ss
+graph, cluster = ss.OpGraph.load({0!r}), ss.Cluster.preset("a100")
+plan = ss.schedule(graph, cluster, {1!r})
+times = []
+for _ in range(80):
+    start = perf_counter()
+    makespan = ss.simulate(plan, cluster).makespan
+    times.append(perf_counter() - start)
+print(min(times), makespan, ss.simulate(plan, cluster, engine="reference").makespan)
+"""
+
+
+@pytest.mark.parametrize(
+    "case", [("inception_v3", "sequential"), ("nasnet_a_large", "greedy"), ("nasnet_a_large", "opara")]
+)
+def test_kernels_that_share(benchmark, tmp_path, case, note):
+    """Kernels by themselves, in stages and on streams; the ratio to another checkout (SIMSCHED_OTHER), in turns.
+
+    Both are given the same kernels and times: what a network launches may have changed between them.
+    """
+    network, scheduler = case
+    data = workloads.load(network).to_dict()
+    for op, row in zip(workloads.load(network).operators, data["operators"], strict=True):
+        row["time"] = ss.default_cost(op, ss.Cluster.preset("a100").devices[0])
+        for kernel in row.get("kernels", ()):
+            kernel.pop("efficiency", None)
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(data))
+
+    def run(folder=None):
+        code, environment = SHARED.format(str(path), scheduler), os.environ | {"SIMSCHED_JIT": "O3"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True, env=environment, cwd=folder
+        )
+        return [float(text) for text in done.stdout.split()]
+
+    seconds, makespan, expected = benchmark.pedantic(run, rounds=1)
+    assert makespan == pytest.approx(expected, rel=1e-9)
+    other = os.environ.get("SIMSCHED_OTHER")
+    pairs = [(run()[0], run(other)[0]) for _ in range(5 if other else 0)]
+    note(us=round(seconds * 1e6), times_the_other=[round(ours / theirs, 2) for ours, theirs in pairs])

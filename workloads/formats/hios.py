@@ -35,10 +35,7 @@ import numpy as np
 
 from simsched.base.errors import FormatError, ScheduleError, shown
 from simsched.base.io import Record, read_json
-from simsched.model.cluster import Device
-from simsched.model.graph import OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Device, OpGraph, Placement, Schedule
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
 
 _LOWEST_RANK: Final = -3

@@ -29,10 +29,7 @@ import os
 
 from simsched.base.errors import FormatError
 from simsched.base.io import read_json
-from simsched.model.cluster import Device
-from simsched.model.graph import OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Device, OpGraph, Placement, Schedule
 from workloads.formats.ios_read import Block, GraphReader, Stages, stage_lists
 
 

@@ -9,8 +9,7 @@ from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.io import Record
 from simsched.base.kinds import Among, Range, Refused
 from simsched.base.numeric import is_count
-from simsched.model.cluster import Device
-from simsched.model.graph import OpGraph
+from simsched.model import Device, OpGraph
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 

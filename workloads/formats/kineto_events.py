@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.numeric import is_count
-from simsched.model.graph import Kernel
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import Floats, Ints, Kernel
 from workloads.formats.kineto_text import Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits

@@ -12,10 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import ClusterError, FormatError, SimschedError
-from simsched.model.cluster import Cluster, Device
+from simsched.model import Cluster, Device, Ints, Kernel, OpGraph
 from simsched.model.cluster.occupancy import occupancy
-from simsched.model.graph import Kernel, OpGraph
-from simsched.model.graph.columns import Ints
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, Events

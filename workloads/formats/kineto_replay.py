@@ -12,14 +12,10 @@ from simsched.base.errors import SchedulerError, WhatIfError
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
 from simsched.experiments.whatif.devices import changed_cluster
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.costmodel import CostModel, default_cost
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats
 from simsched.model.graph.derived import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
 from simsched.simulator import simulate

@@ -4,9 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph.columns import Floats
-from simsched.model.program import Program
+from simsched.model import Cluster, Floats, Program
 from simsched.model.trace import Trace, measured_trace
 
 

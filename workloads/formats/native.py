@@ -5,10 +5,8 @@ import os
 from simsched.base.errors import FormatError
 from simsched.base.io import read_json
 from simsched.experiments.documents import DOCUMENTS
-from simsched.model.graph import OpGraph
+from simsched.model import OpGraph, Program, Schedule
 from simsched.model.profile import Profile
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 
 Document = OpGraph | Schedule | Program | Profile
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from simsched.base.errors import FormatError, GraphError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.limits import limits
-from simsched.model.cluster import Device
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Device, Edge, Operator, OpGraph
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import FormatError, shown
-from simsched.model.cluster import Device
-from simsched.model.graph import DTYPE_NBYTES
+from simsched.model import DTYPE_NBYTES, Device
 from workloads.costs import Costs
 
 if TYPE_CHECKING:

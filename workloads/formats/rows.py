@@ -14,11 +14,8 @@ import numpy as np
 from simsched.base.errors import FormatError
 from simsched.base.io import read_bytes
 from simsched.calibration import ALONE
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import LAUNCH, Cluster, Edge, Kernel, Operator, OpGraph, Program, Schedule
 from simsched.model.profile import MeasuredOperator, Profile, Provenance, Replay
-from simsched.model.program import LAUNCH, Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import measured_trace
 from workloads.formats.reading import build
 

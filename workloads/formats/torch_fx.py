@@ -30,8 +30,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from simsched.base.errors import GraphError, MissingDependencyError
-from simsched.model.cluster import Device
-from simsched.model.graph import OpGraph
+from simsched.model import Device, OpGraph
 from workloads.formats.torch_graph import graph_of, is_composite
 
 

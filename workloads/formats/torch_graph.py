@@ -11,8 +11,7 @@ from math import prod
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
-from simsched.model.cluster import Device
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Device, Edge, Operator, OpGraph
 from workloads.costs import Costs, launched
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of

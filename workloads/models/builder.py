@@ -7,8 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
-from simsched.model.cluster import Device
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import Device, Edge, Kernel, Operator, OpGraph
 from workloads.checks import one_of, whole
 from workloads.costs import Costs, Work, launched, make_kernel
 

@@ -15,11 +15,9 @@ from simsched.experiments.accuracy.accuracy import RANDOM, Accuracy, Outcome, Ro
 from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
 from simsched.experiments.evaluate import evaluate
+from simsched.model import OpGraph, Program, Schedule
 from simsched.model.backend import Backend, prepared
-from simsched.model.graph import OpGraph
 from simsched.model.profile import Replay
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
 

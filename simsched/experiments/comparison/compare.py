@@ -12,10 +12,8 @@ from simsched.base.errors import ScheduleError, SimschedError
 from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling, plain, unused
 from simsched.experiments.comparison.table import Comparison
 from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
+from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
 from simsched.simulator.workload import Jitter

@@ -14,10 +14,7 @@ from simsched.base.shown import VIEWS
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling
 from simsched.experiments.result import Result, table_of, time_text, unit_of
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats
+from simsched.model import Cluster, CostModel, Floats, OpGraph
 from simsched.model.graph.derived import with_times
 from simsched.model.schedule import NumberedPlan, Schedule
 from simsched.model.trace import Trace

@@ -18,10 +18,7 @@ from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 from simsched.experiments.study.targets import make_target
-from simsched.model.calibrated import Target, upon
-from simsched.model.costmodel import operator_times
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import OpGraph, Schedule, Target, operator_times, upon
 from simsched.schedulers import resolve, takes
 
 Row = dict[str, Any]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from simsched.model.calibrated import Target
-from simsched.model.graph import OpGraph
+from simsched.model import OpGraph, Target
 from simsched.model.graph.columns import COSTS, Indices, Ints
 
 if TYPE_CHECKING:

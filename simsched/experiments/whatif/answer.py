@@ -10,10 +10,7 @@ from simsched.base.codec import Checked, Document, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.model.trace.blame import CriticalPath
 from simsched.simulator import simulate

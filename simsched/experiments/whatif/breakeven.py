@@ -17,11 +17,7 @@ from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import value_of
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground
-from simsched.model.calibrated import Target
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats
-from simsched.model.schedule import Schedule
+from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler, scheduler_name
 
 _PER_OCTAVE, _LEAST_POINTS = 4, 33  # of the grid

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from simsched.experiments.whatif.changes import Change, speed_of
-from simsched.model.cluster import Cluster, Device
+from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph
 from simsched.model.costmodel import CostModel, default_cost, operator_times, roofline, rooflines
-from simsched.model.graph import Operator, OpGraph
-from simsched.model.graph.columns import Floats, Indices
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,7 @@ from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.world import Ground
-from simsched.model.calibrated import Target, upon
-from simsched.model.costmodel import CostModel
-from simsched.model.schedule import Schedule
+from simsched.model import CostModel, Schedule, Target, upon
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 

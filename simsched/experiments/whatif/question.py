@@ -9,10 +9,7 @@ from simsched.base.errors import ClusterError, ScheduleError, SimschedError, Wha
 from simsched.experiments.whatif.answer import Outcome
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, speed_of
 from simsched.experiments.whatif.world import Ground, World, make_world, selected
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.trace import Trace
 
 Number = float | Absolute

@@ -8,14 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
-from simsched.model.cluster import Device
-from simsched.model.costmodel import roofline
+from simsched.model import Device, Operator, OpGraph, Schedule, roofline
 from simsched.model.feasibility import launch_position
-from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices, column
 from simsched.model.graph.derived import rearranged
 from simsched.model.graph.ordering import describe_cycle, topological_order
-from simsched.model.schedule import Schedule
 
 _PLACEMENT: Final = ("device", "stream", "stage", "group", "priority")
 

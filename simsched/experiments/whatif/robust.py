@@ -13,9 +13,8 @@ from simsched.experiments.comparison.row import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
 from simsched.experiments.result import table_of
 from simsched.experiments.whatif.finding import Finding
+from simsched.model import CostModel, Schedule
 from simsched.model.calibrated import Target, bare
-from simsched.model.costmodel import CostModel
-from simsched.model.schedule import Schedule
 from simsched.simulator import Makespans
 from simsched.simulator.workload import Jitter
 

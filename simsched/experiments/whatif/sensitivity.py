@@ -15,8 +15,7 @@ from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import numeric_parameters, value_of
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground
-from simsched.model.calibrated import Target
-from simsched.model.schedule import Schedule
+from simsched.model import Schedule, Target
 
 _LEAST: Final = 1e-9  # elasticities and changes below this are none
 

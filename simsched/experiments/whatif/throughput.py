@@ -15,12 +15,7 @@ from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import table_of
 from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.in_flight import repeated
-from simsched.model.calibrated import Target, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel
-from simsched.model.graph.columns import Floats
-from simsched.model.program import COPY, Program
-from simsched.model.schedule import Schedule
+from simsched.model import COPY, Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST, KERNEL
 from simsched.simulator import simulate

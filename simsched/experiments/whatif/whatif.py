@@ -12,10 +12,7 @@ from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
 from simsched.experiments.whatif.world import Ground
-from simsched.model.calibrated import Target
-from simsched.model.costmodel import CostModel
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import CostModel, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 
 

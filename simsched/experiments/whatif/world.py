@@ -13,12 +13,8 @@ from simsched.experiments.whatif.changes import REBUILD, Change, speed_of
 from simsched.experiments.whatif.costs import Speeds, changed_cost
 from simsched.experiments.whatif.devices import changed_cluster
 from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, removed, renamed
+from simsched.model import Cluster, CostModel, Indices, OpGraph, Schedule, operator_times
 from simsched.model.calibrated import Target, bare, upon
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import CostModel, operator_times
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Indices
-from simsched.model.schedule import Schedule
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from simsched.base.io import write_file
-from simsched.model.graph import OpGraph
-from simsched.model.schedule import Schedule
+from simsched.model import OpGraph, Schedule
 from simsched.show.drawing.layers import Layers, lay_out
 from simsched.show.drawing.picture import Picture, describe
 from simsched.show.looks import ink

@@ -8,9 +8,7 @@ import numpy as np
 
 from simsched.base.errors import GraphError
 from simsched.base.units import format_bytes, format_time
-from simsched.model.graph import Operator, OpGraph
-from simsched.model.graph.columns import Indices, Ints
-from simsched.model.schedule import Schedule
+from simsched.model import Indices, Ints, Operator, OpGraph, Schedule
 from simsched.show.looks import PALETTE, kind_colours, paint, tinted
 from simsched.show.svg import printable
 
