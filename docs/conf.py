@@ -28,6 +28,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "fi
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 
+autodoc_docstring_signature = False  # what is inherited from collections.abc begins with no signature of Python
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
