@@ -6,24 +6,13 @@ stream that joined must have been joined by the first.
 """
 
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 
 class FakeStream:
     def __init__(self, device, priority):
         self.device, self.priority = device, priority
         self.queue = []
-
-
-class FakeEvent:
-    def __init__(self, timing):
-        self.timing = timing
-        self.token = None  # of its last record as issued; None: never recorded, waits for it do nothing
-        self.time = None
-
-
-class FakeGraph:
-    def __init__(self):
-        self.queues = None
 
 
 class RuleError(RuntimeError):
@@ -55,7 +44,8 @@ class FakeCuda:
 
     def event(self, *, timing=False):
         self.forbidden("event")
-        return FakeEvent(timing)
+        # the token is of the last record as issued: None, if there was none, and then waits do nothing
+        return SimpleNamespace(timing=timing, token=None, time=None)
 
     @contextmanager
     def on(self, stream):
@@ -118,7 +108,7 @@ class FakeCuda:
 
     def graph(self):
         self.forbidden("graph")
-        return FakeGraph()
+        return SimpleNamespace(queues=None)
 
     @contextmanager
     def capture(self, graph, stream):

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import NETWORKS, Residual, network  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import Residual, each_network, error, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import simsched as ss  # noqa: E402
 from hwbackend.torch_apply import apply  # noqa: E402
@@ -18,11 +18,6 @@ from workloads.formats.torch_fx import from_module  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning", "default::DeprecationWarning")]
 
 A100 = ss.Cluster.preset("a100")
-each_network = pytest.mark.parametrize("name", NETWORKS)
-
-
-def error(got, wanted):
-    return float((got - wanted).detach().abs().max() / wanted.detach().abs().max())
 
 
 @each_network

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import NETWORKS, network  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import each_network, error, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import hwbackend.torch_compile as backend  # noqa: E402
 import simsched as ss  # noqa: E402
@@ -16,41 +16,26 @@ from hwbackend.torch_compile import simsched_backend  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
 A100 = ss.Cluster.preset("a100")
-each_network = pytest.mark.parametrize("name", NETWORKS)
-
-
-class Log(logging.Handler):
-    """What the backend says: messages, and those of them that are warnings."""
-
-    def __init__(self):
-        super().__init__()
-        self.messages, self.warnings = [], []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
-        if record.levelno >= logging.WARNING:
-            self.warnings.append(record.getMessage())
 
 
 @pytest.fixture(autouse=True)
-def log():
+def log(caplog):
     """What the backend says; dynamo forgets what it compiled for the test before."""
     torch._dynamo.reset()
-    logger, handler = logging.getLogger("hwbackend.torch_compile"), Log()
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(before)
+    name = "hwbackend.torch_compile"
+    only_ours = logging.Filter(name)
+    caplog.handler.addFilter(only_ours)
+    with caplog.at_level(logging.INFO, name):
+        yield caplog
+    caplog.handler.removeFilter(only_ours)  # tests share the handler
+
+
+def warnings(log):
+    return [record.getMessage() for record in log.records if record.levelno >= logging.WARNING]
 
 
 def compiled(module, **options):
     return torch.compile(module, backend=simsched_backend, options=options or None)
-
-
-def error(got, wanted):
-    return float((got - wanted).detach().abs().max() / wanted.detach().abs().max())
 
 
 @each_network
@@ -133,7 +118,7 @@ def test_what_changes_how_others_run_keeps_its_place(log):
     x = torch.randn(8, 8)
     with torch.no_grad():
         assert torch.equal(compiled(Casting(), always=True)(x), Casting()(x))
-    (warning,) = log.warnings
+    (warning,) = warnings(log)
     assert "changes how others run" in warning
 
 
@@ -170,7 +155,7 @@ def test_what_fails_runs_as_it_is(options, message, log):
     module, x = network("residual")
     with torch.no_grad():
         assert error(compiled(module, **options)(x), module(x)) <= 1e-5
-    (warning,) = log.warnings
+    (warning,) = warnings(log)
     assert message in warning
     assert "could not be scheduled, so it runs as it is" in warning
 
@@ -207,4 +192,4 @@ def test_what_fails_later_is_said_once(log, monkeypatch):
         for _ in range(3):
             assert error(run(x), wanted) <= 1e-5
     name = log.messages[0].split(":")[0]
-    assert log.warnings == [f"{name}: failed under its schedule, so it runs as it is: broken"]
+    assert warnings(log) == [f"{name}: failed under its schedule, so it runs as it is: broken"]

@@ -75,6 +75,14 @@ NETWORKS = {"inception": (Inception, (2, 3, 12, 12)), "residual": (Residual, (1,
             "transformer": (Transformer, (2, 8, 32))}  # fmt: skip
 
 
+each_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+def error(got, wanted):
+    """Largest difference, relative to the largest value."""
+    return float((got - wanted).detach().abs().max() / wanted.detach().abs().max())
+
+
 def network(name, seed=0):
     """A network in inference whose normalisations are no identities, and an input."""
     make, shape = NETWORKS[name]
