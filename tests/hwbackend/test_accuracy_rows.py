@@ -27,39 +27,30 @@ def accuracy(*rounds):
 
 
 @pytest.mark.parametrize(
-    ("rows", "figures"),
+    ("times", "figures"),
     [
-        (  # |90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11, and their 90th
-            # percentile 0.8 of the way from 0.1 to 0.2; half as long as measured is an error of 0.5, 0.8 of it of 0.2
-            [row("a", 90.0, 100.0), row("b", 120.0, 100.0), row("c", 206.0, 200.0)],
-            {"mean_error": 0.11, "p90_error": 0.18, "no_contention_error": 0.5, "uncalibrated_error": 0.2},
-        ),
-        (  # without b, which a fit has seen: (0.1 + 0.03) / 2; b still is what was chosen
-            [row("a", 90.0, 100.0), row("b", 80.0, 100.0, held_out=False), row("c", 206.0, 200.0)],
-            {"mean_error": 0.065, "chosen": "b"},
-        ),
-        (  # of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6
-            [row("a", 1.0, 1.0), row("b", 2.0, 3.0), row("c", 3.0, 2.0), row("d", 4.0, 4.0)],
-            {"kendall_tau": 4 / 6},
-        ),
-        (  # predicted 1 1 2, measured 1 2 3: two pairs agree, one is tied: tau-b is 2 / sqrt(2 * 3)
-            [row("a", 1.0, 1.0), row("b", 1.0, 2.0), row("c", 2.0, 3.0)],
-            {"kendall_tau": 2 / 6**0.5},
-        ),
-        ([row("a", 1.0, 1.0), row("b", 2.0, 1.0, held_out=False)], {"kendall_tau": None}),
-        ([row("a", 1.0, 1.0), row("b", 1.0, 2.0)], {"kendall_tau": None}),
-        (  # b is predicted to be the fastest of the schedulers and takes 10 % more; what is at random is no choice
-            [row("a", 105.0, 100.0), row("b", 95.0, 110.0), row("random-1", 50.0, 40.0)],
-            {"chosen": "b", "regret": 0.1},
-        ),
-        ([row("a", 10.0, 12.0), row("b", 10.0, 10.0)], {"chosen": "a", "regret": 0.2}),  # of equal ones the first
+        # |90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11, and their 90th percentile
+        # 0.8 of the way from 0.1 to 0.2; half as long as measured is an error of 0.5, 0.8 of it one of 0.2
+        ({"a": (90, 100), "b": (120, 100), "c": (206, 200)},
+         {"mean_error": 0.11, "p90_error": 0.18, "no_contention_error": 0.5, "uncalibrated_error": 0.2}),
+        # without b, which a fit has seen: (0.1 + 0.03) / 2; b still is what was chosen
+        ({"a": (90, 100), "b": (80, 100, False), "c": (206, 200)}, {"mean_error": 0.065, "chosen": "b"}),
+        # of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6
+        ({"a": (1, 1), "b": (2, 3), "c": (3, 2), "d": (4, 4)}, {"kendall_tau": 4 / 6}),
+        # predicted 1 1 2, measured 1 2 3: two pairs agree, one is tied: tau-b is 2 / sqrt(2 * 3)
+        ({"a": (1, 1), "b": (1, 2), "c": (2, 3)}, {"kendall_tau": 2 / 6**0.5}),
+        ({"a": (1, 1), "b": (2, 1, False)}, {"kendall_tau": None}),
+        ({"a": (1, 1), "b": (1, 2)}, {"kendall_tau": None}),
+        # b is predicted to be the fastest of the schedulers and takes 10 % more; what is at random is nobody's choice
+        ({"a": (105, 100), "b": (95, 110), "random-1": (50, 40)}, {"chosen": "b", "regret": 0.1}),
+        ({"a": (10, 12), "b": (10, 10)}, {"chosen": "a", "regret": 0.2}),  # of equal predictions the first
     ],
-)
-def test_figures_by_hand(rows, figures):
-    found = Round.of(rows)
+)  # fmt: skip
+def test_figures_by_hand(times, figures):
+    """Of times predicted and measured, by scheduler."""
+    found = Round.of([row(name, *pair) for name, pair in times.items()])
     said = write(found) | {"chosen": found.chosen.scheduler}
-    for name, wanted in figures.items():
-        assert said[name] == (wanted if wanted is None or name == "chosen" else pytest.approx(wanted)), name
+    assert {name: said[name] for name in figures} == pytest.approx(figures)
 
 
 def test_ranks_are_over_the_round_and_equal_times_share_one():
