@@ -191,17 +191,11 @@ def test_without_schedules_at_random_nothing_is_learned(graph, at_once):
 
 
 def test_two_schedulers_that_agree_are_measured_once(graph, at_once):
-    def heft_too(graph, cluster, cost):
-        from simsched.schedulers.heft import heft
-
-        return heft(graph, cluster, cost)
-
-    backend = HiddenBackend()
-    found = validate(graph, backend, ["heft", heft_too], **(QUICK | {"rounds": 1, "random_held_out": 0}))
+    backend, alone, once = HiddenBackend(), HiddenBackend(), QUICK | {"rounds": 1, "random_held_out": 0}
+    found = validate(graph, backend, ["heft", "simsched.schedulers.heft:heft"], **once)
     first, second = found.rounds[0].schedules
     assert first.measured_us == second.measured_us
-    alone = HiddenBackend()
-    validate(graph, alone, ["heft"], **(QUICK | {"rounds": 1, "random_held_out": 0}))
+    validate(graph, alone, ["heft"], **once)
     assert len(backend.ran) == len(alone.ran)
 
 

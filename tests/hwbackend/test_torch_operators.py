@@ -83,18 +83,13 @@ def test_a_layer_of_a_transformer(granularity):
     assert largest_error(OpGraph([source, *graph.operators], [*edges, *graph.edges])) <= TOLERANCE
 
 
-def test_blocks_of_an_inception_network():
-    graph = workloads.load("inception_v3", image_size=75)
+@pytest.mark.parametrize(("name", "image_size", "of"), [("inception_v3", 75, (1, 4)), ("nasnet_mobile", 32, (2, 3))])
+def test_blocks_of_networks(name, image_size, of):
+    """Those of the latter have units of several parts: activations, depthwise convolutions, sums."""
+    graph = workloads.load(name, image_size=image_size)
     blocks = list(dict.fromkeys(op.block for op in graph.operators))
-    assert largest_error(part_of(graph, blocks[1], blocks[4])) <= TOLERANCE
-
-
-def test_a_cell_of_a_nasnet():
-    """Units of several parts: activations, depthwise convolutions, sums."""
-    graph = workloads.load("nasnet_mobile", image_size=32)
-    blocks = list(dict.fromkeys(op.block for op in graph.operators))
-    found = part_of(graph, blocks[2], blocks[3])
-    assert any("parts" in op.attributes for op in found.operators)
+    found = part_of(graph, *(blocks[i] for i in of))
+    assert any("parts" in op.attributes for op in found.operators) == (name == "nasnet_mobile")
     assert largest_error(found) <= TOLERANCE
 
 
