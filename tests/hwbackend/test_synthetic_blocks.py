@@ -74,10 +74,7 @@ HELD = [Asked(1, warps=2, compute=20.0), Asked(1, warps=2), Asked(1, warps=3, ar
         # on the SM with most room: 3 warps on each of two SMs of 4, beside which none of 2 fits before 10
         ([Asked(2, warps=3), Asked(1, warps=2, arrival=1.0)], {}, [[0, 10], [10, 20]]),
         ([Asked(5, warps=2)], {}, [[0, 20]]),  # waves of four, then one
-        *(
-            (SIX, ROOMY | limit, [[0, 20]])
-            for limit in ({"warps": 4}, {"blocks": 2}, {"registers": 20}, {"shared": 200})
-        ),
+        *((SIX, ROOMY | {limit: n}, [[0, 20]]) for limit, n in LIMITS.items()),
         (SIX, ROOMY, [[0, 10]]),
         # an SM holds one block: the first kernel takes 0-10, 0-10 and 10-20 before the other SM has room
         ([Asked(3), Asked(2, compute=5.0)], {"warps": 1}, [[0, 20], [10, 20]]),
