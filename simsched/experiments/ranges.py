@@ -98,6 +98,7 @@ def ranges(
     *,
     reference: Program | None = None,
     seed: int = 0,
+    errors: tuple[float, float] | None = None,
 ) -> tuple[dict[str, Ranged], Doubt] | None:
     """Return between what the makespans of some programs lie with 90 %, and their speedups.
 
@@ -111,6 +112,9 @@ def ranges(
         What speedups are measured against, in the same world; None for none.
     seed
         Of the worlds.
+    errors
+        Standard deviations of simulated over true time in a world that is right: of a schedule by itself, and what
+        all have in common. By default what a calibration's held-out runs show, else `MODEL_ERROR` and `COMMON_ERROR`.
 
     Returns
     -------
@@ -138,11 +142,11 @@ def ranges(
     drawn = _drawn(unsure, draws, seed)
     fixed = _Fixed(target, cost)
     worlds = [
-        World(_changed(cluster, unsure, values), _Priced(fixed, _rates(unsure, values), _own(seed, draws)[w]))
+        World(changed(cluster, unsure, values), _Priced(fixed, rates_of(unsure, values), own_factors(seed, draws)[w]))
         for w, values in enumerate(drawn)
     ]  # fmt: skip
     times = np.log(np.maximum(SMALLEST, simulate_worlds([runs[number] for number in range(len(runs))], worlds)))[which]
-    error, common = _model_errors(target)
+    error, common = errors or _model_errors(target)
     base = None if reference is None else times[-1]
     slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
     found = {}
@@ -173,17 +177,18 @@ def _drawn(unsure: Sequence[Unsure], draws: int, seed: int) -> Floats:
 
 
 @cache
-def _own(seed: int, draws: int) -> Floats:
+def own_factors(seed: int, draws: int) -> Floats:
     """Return the factors of operators that do different things, shape (draws, _OWN)."""
     parts = np.random.default_rng([seed, 1]).random((draws, _OWN))
     return _prior("operator").at(parts)
 
 
-def _rates(unsure: Sequence[Unsure], values: Floats) -> Rates:
+def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
+    """Return the rates that were drawn."""
     return Rates(**{each.name: float(x) for each, x in zip(unsure, values, strict=True) if each.name in Rates._fields})
 
 
-def _changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
+def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
     """Return the cluster with what was drawn of it."""
     drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
     factors = {each.name: x for each, x in drawn.items() if each.relative}
