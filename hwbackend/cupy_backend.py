@@ -20,12 +20,9 @@ from hwbackend.cupy_streams import STAMP, STAMP_SOURCE
 from hwbackend.preparing import environment
 from simsched.base.errors import BackendError, SimschedError
 from simsched.base.numeric import is_count
+from simsched.model import Cluster, OpGraph, Program, Schedule
 from simsched.model.backend import prepared
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import measured_trace
 from simsched.rewriting.slices import slices_of
 

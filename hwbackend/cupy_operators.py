@@ -21,8 +21,7 @@ from hwbackend.cuda_launches import (
 )
 from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Operator, OpGraph
+from simsched.model import Cluster, Operator, OpGraph
 
 Values = npt.NDArray[np.float32]
 _INPUT: Final = "input"

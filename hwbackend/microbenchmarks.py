@@ -6,10 +6,7 @@ from typing import Final
 
 from hwbackend.synth import OUTPUT_NBYTES, SYNTH
 from simsched.calibration import ALONE
-from simsched.model.cluster import WARP, Cluster, Device, occupancy
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import WARP, Cluster, Device, Edge, Kernel, Operator, OpGraph, Placement, Schedule, occupancy
 
 _THREADS: Final = 256
 _REGISTERS: Final = 32

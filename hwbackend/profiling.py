@@ -10,11 +10,9 @@ from hwbackend.microbenchmarks import schedules
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_count
 from simsched.calibration.training import random_schedule, training_schedule
+from simsched.model import Floats, Operator, OpGraph, Schedule
 from simsched.model.backend import Backend
-from simsched.model.graph import Operator, OpGraph
-from simsched.model.graph.columns import Floats
 from simsched.model.profile import MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
-from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 
 SEQUENTIAL_ORDERS: Final = 5

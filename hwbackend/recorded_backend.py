@@ -13,12 +13,9 @@ import numpy as np
 from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError
 from simsched.base.io import read_json
+from simsched.model import Cluster, Operator, OpGraph, Program, Schedule
 from simsched.model.backend import prepared
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Operator, OpGraph
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 
 _PROFILE: Final = "simsched.profile"
 _REPLAY: Final = "simsched.replay"

@@ -5,9 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from simsched.calibration import Calibration
-from simsched.model.cluster import WARP, Cluster, Device
-from simsched.model.costmodel import default_cost
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model import WARP, Cluster, Device, Edge, Kernel, Operator, OpGraph, default_cost
 
 SYNTH: Final = "synth"
 OUTPUT_NBYTES: Final = 1024

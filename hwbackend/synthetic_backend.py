@@ -14,13 +14,9 @@ from hwbackend.surrogate.values import Values
 from hwbackend.synth import realised
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_count, is_number
+from simsched.model import Cluster, Floats, OpGraph, Program, Schedule
 from simsched.model.backend import prepared
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import measured_trace
 
 BLOCK_JITTER: Final = 0.08

@@ -10,9 +10,7 @@ from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda
 from hwbackend.torch_nodes import NodeRunner, Traced, nodes_of, traced
 from hwbackend.torch_program import feeds_of
 from simsched.base.errors import BackendError, ScheduleError, SimschedError
-from simsched.model.cluster import Cluster
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Program, Schedule
 
 
 def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str | None = None) -> Callable[..., Any]:

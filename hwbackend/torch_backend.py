@@ -31,12 +31,9 @@ from hwbackend.torch_traces import kernels_measured, launch_spans, read_counts, 
 from hwbackend.torch_values import Values
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from simsched.base.numeric import is_count
+from simsched.model import Floats, Operator, OpGraph, Program, Schedule
 from simsched.model.backend import prepared
-from simsched.model.graph import Operator, OpGraph
-from simsched.model.graph.columns import Floats
 from simsched.model.profile import Profile, Replay
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace import measured_trace
 
 _logger = logging.getLogger(__name__)

@@ -19,9 +19,7 @@ from simsched.base.io import read_json
 from simsched.calibration import Calibration
 from simsched.experiments.advise import WORTH
 from simsched.experiments.ranges import ranges
-from simsched.model.calibrated import Target
-from simsched.model.cluster import Cluster
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Schedule, Target
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from workloads.formats.fusion import without_io

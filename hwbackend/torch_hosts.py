@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwbackend.torch_program import first_rows, issue, threads_of
-from simsched.model.graph.columns import Floats
-from simsched.model.program import COPY, LAUNCH, WAIT, Program
+from simsched.model import COPY, LAUNCH, WAIT, Floats, Program
 
 Stream = tuple[int, int]
 """Device and number of a stream."""

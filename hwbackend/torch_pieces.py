@@ -8,8 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from simsched.base.errors import BackendError
-from simsched.model.graph import Operator
-from simsched.model.graph.columns import Floats
+from simsched.model import Floats, Operator
 
 Shape = tuple[int, ...]
 Call = Callable[[Sequence[Any]], Any]

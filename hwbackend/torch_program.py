@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from simsched.base.errors import BackendError
-from simsched.model.graph import DTYPE_NBYTES, OpGraph
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model import BARRIER, COPY, DTYPE_NBYTES, LAUNCH, RECORD, SYNC, WAIT, OpGraph, Program
 from simsched.rewriting.slices import Slice, slices_of
 
 Row = tuple[int, int, int, int]

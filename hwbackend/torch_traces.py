@@ -10,9 +10,7 @@ import numpy as np
 
 from hwbackend.torch_hosts import copy_mark
 from simsched.base.errors import FormatError
-from simsched.model.graph import OpGraph
-from simsched.model.graph.columns import Floats
-from simsched.model.program import Program
+from simsched.model import Floats, OpGraph, Program
 from workloads.formats.kineto import read_kineto
 from workloads.formats.kineto_events import read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back

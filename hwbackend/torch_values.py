@@ -10,8 +10,7 @@ from hwbackend.torch_operators import Place, call_of, output_shape
 from hwbackend.torch_pieces import Parameters, Shape, drawn, drawn_parameters, fitted
 from hwbackend.torch_program import Feed, devices_of, feeds_of, n_copied, sequential_feeds
 from simsched.base.errors import BackendError
-from simsched.model.graph import Operator
-from simsched.model.program import Program
+from simsched.model import Operator, Program
 
 TOLERANCE: Final = 1e-3
 """Largest relative error of an output that still counts as equal; in half precision twenty times that."""

@@ -2,11 +2,7 @@
 
 from hypothesis import strategies as st
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import DTYPE_NBYTES, Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.program import EXECUTIONS
-from simsched.model.schedule import Schedule
+from simsched.model import DTYPE_NBYTES, EXECUTIONS, Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 
 UNIFORM = ("a100", "v100", "k80", "h100")
 """Presets in which every two devices of a node are equally far from each other."""

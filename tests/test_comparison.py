@@ -12,10 +12,7 @@ import workloads
 from simsched.base.errors import SchedulerError, SimulationError, UnknownNameError
 from simsched.base.units import GIB
 from simsched.experiments.comparison import Comparison, compare, scheduler_set
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.show.plot import box_plot
 from simsched.simulator import Makespans

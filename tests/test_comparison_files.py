@@ -13,8 +13,7 @@ import workloads
 from simsched.base.errors import FileError, FormatError, SchedulerError, SimschedError
 from simsched.calibration import Calibration
 from simsched.experiments.comparison import Comparison, Draws, compare
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 FORK = OpGraph(

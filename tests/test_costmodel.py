@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from simsched.model import Kernel, Operator, roofline
 from simsched.model.cluster import DEVICES, PRIORS, Cluster
-from simsched.model.costmodel import roofline
-from simsched.model.graph import Kernel, Operator
 
 # 10 SMs that 12 warps fill: 120 warps for all FLOP, 300 for all bytes
 DEVICE = replace(

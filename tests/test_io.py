@@ -11,11 +11,7 @@ import pytest
 
 from simsched.base.errors import FileError, FormatError, ProgramError, SimschedError
 from simsched.base.io import Record, dump_json, parse_json, read_bytes, read_json, read_text, reading_once, write_file
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Program, Schedule
 
 GRAPH = OpGraph(
     [

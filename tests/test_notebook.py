@@ -16,8 +16,7 @@ import workloads
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.base.shown import as_html
 from simsched.experiments.comparison import compare
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 FORK = OpGraph(

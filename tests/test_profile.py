@@ -9,9 +9,8 @@ import pytest
 import simsched as ss
 from simsched.base.errors import CostError
 from simsched.base.io import parse_json
+from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times
 from simsched.model.cluster import DEVICES
-from simsched.model.costmodel import operator_times
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.profile import (
     MeasuredCopy,
     MeasuredDevice,

@@ -17,8 +17,7 @@ import numpy as np
 
 from simsched.base.errors import ClusterError, SimschedError
 from simsched.base.io import dump_json, write_file
-from simsched.model.cluster import Cluster, Device, occupancy
-from simsched.model.graph import Kernel
+from simsched.model import Cluster, Device, Kernel, occupancy
 
 MODELS = {"3.7": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8.6": "a40", "9.0": "h100"}
 

@@ -26,9 +26,7 @@ import numpy as np
 
 from simsched.base.errors import FormatError
 from simsched.base.io import Record, naming, parse_json
-from simsched.model.cluster import Device
-from simsched.model.graph import Kernel, Operator
-from simsched.model.graph.columns import Floats
+from simsched.model import Device, Floats, Kernel, Operator
 from validation.realtraces_rows import GTX_950, Row, class_of, device_named, side_by_side
 
 _TWINS: Final = (

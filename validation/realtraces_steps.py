@@ -16,9 +16,8 @@ import numpy as np
 from simsched.base.errors import FormatError, SimschedError
 from simsched.base.units import GB_PER_S, MIB
 from simsched.experiments.whatif import parse_change
+from simsched.model import Operator, roofline
 from simsched.model.cluster import LINKS, Device
-from simsched.model.costmodel import roofline
-from simsched.model.graph import Operator
 from validation.realtraces_rows import Row
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, read_events

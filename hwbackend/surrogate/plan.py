@@ -7,9 +7,7 @@ import numpy.typing as npt
 
 from hwbackend.surrogate.truth import BlockCost, Truth, block_costs
 from simsched.base.errors import BackendError, ClusterError
-from simsched.model.cluster import footprint, occupancy
-from simsched.model.graph.columns import Ints
-from simsched.model.program import COPY, LAUNCH, RECORD, WAIT, Program
+from simsched.model import COPY, LAUNCH, RECORD, WAIT, Ints, Program, footprint, occupancy
 
 MOST_BLOCKS: Final = 10**7
 """Of an operator: some seconds of ours."""

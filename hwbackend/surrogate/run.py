@@ -12,8 +12,7 @@ from hwbackend.surrogate.copies import Copying
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.sms import Sms
 from simsched.base.errors import BackendError
-from simsched.model.graph.columns import Floats
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
 from simsched.simulator.deadlock import deadlock
 
 _COSTS: Final = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy", BARRIER: "barrier", SYNC: "barrier"}

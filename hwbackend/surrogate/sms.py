@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwbackend.surrogate.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, Run, run_blocks
-from simsched.model.cluster import WARP, Device
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model import WARP, Device, Floats, Ints
 
 
 class Sms:

@@ -7,10 +7,8 @@ from zlib import crc32
 import numpy as np
 
 from hwbackend.synth import SYNTH
-from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model import WARP, Cluster, Device, Floats, Operator
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.graph import Operator
-from simsched.model.graph.columns import Floats
 
 _LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that

@@ -7,8 +7,7 @@ import numpy as np
 
 from simsched.base.errors import BackendError
 from simsched.base.units import TIE
-from simsched.model.graph.columns import Floats, Ints
-from simsched.model.program import Program
+from simsched.model import Floats, Ints, Program
 
 
 class Values:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
+from simsched.model import Cluster, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.nimble import assign_streams, nimble
 from simsched.schedulers.opara import allocate_streams, opara

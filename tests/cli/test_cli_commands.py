@@ -7,8 +7,7 @@ import pytest
 
 import simsched
 from simsched.cli import schedule
-from simsched.model.program import Program
-from simsched.model.schedule import Schedule
+from simsched.model import Program, Schedule
 from simsched.schedulers import SCHEDULERS
 
 SMALL = "random:layered,n_ops=12,n_layers=4"

@@ -12,11 +12,8 @@ from simsched.base.codec import write
 from simsched.base.errors import BackendError, FileError, SchedulerError, UnknownNameError
 from simsched.calibration.training import random_schedule
 from simsched.experiments.accuracy import validate
+from simsched.model import LAUNCH, Cluster, OpGraph, Schedule
 from simsched.model.backend import prepared
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
-from simsched.model.program import LAUNCH
-from simsched.model.schedule import Schedule
 
 SCHEDULERS = ("sequential", "heft", "greedy", "opara")
 QUICK = {"rounds": 2, "training": 3, "random_held_out": 3, "repeats": 3}

@@ -10,9 +10,7 @@ from shortened import synths
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_errors import insufficient_driver, translated
 from simsched.base.errors import BackendError
-from simsched.model.graph import OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import OpGraph, Placement, Schedule
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 

@@ -18,10 +18,7 @@ from hwbackend.cupy_hosts import Hosts, check_issue
 from hwbackend.cupy_operators import Numbers
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.program import LAUNCH, RECORD, WAIT
-from simsched.model.schedule import Schedule
+from simsched.model import LAUNCH, RECORD, WAIT, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 
 PLACES = {"one": {}, "two": {"gpus": 2}, "virtual": {"virtual_devices": 2}}
 each_place = pytest.mark.parametrize("place", PLACES)

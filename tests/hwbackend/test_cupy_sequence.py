@@ -14,9 +14,7 @@ from shortened import program_of, synths
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_streams import Streams
 from simsched.calibration.training import random_schedule
-from simsched.model.plan import Placement
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
-from simsched.model.schedule import Schedule
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Placement, Schedule
 
 DIAMOND = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
 

@@ -12,8 +12,7 @@ from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.calibration import Calibration
 from simsched.calibration.training import random_schedule, training_schedule
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.program import EXECUTIONS
+from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph
 
 A40 = ss.Cluster.preset("a40")
 

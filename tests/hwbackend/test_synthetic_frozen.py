@@ -19,9 +19,7 @@ import pytest
 
 import hwbackend
 from simsched.base.io import read_json
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.program import EXECUTIONS
-from simsched.model.schedule import Schedule
+from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph, Schedule
 
 FILE = Path(__file__).parent / "golden" / "synthetic_replays.json"
 PROGRAMS = 200

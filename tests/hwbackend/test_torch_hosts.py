@@ -10,8 +10,7 @@ import simsched as ss
 import workloads
 from hwbackend.torch_hosts import CpuHost, CudaHost, issue_order
 from simsched.calibration.training import random_schedule
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.program import WAIT
+from simsched.model import WAIT, Edge, Operator, OpGraph
 
 
 def chains(n_chains, length):

@@ -13,8 +13,7 @@ import workloads
 from hwbackend.torch_program import devices_of, feeds_of, n_copied
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Edge, Operator, OpGraph
 
 PAIR = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0)])
 

@@ -9,11 +9,8 @@ from strategies import graphs, schedules, shapes
 
 from simsched.base.errors import ProgramError, ScheduleError, SimulationError
 from simsched.base.io import dump_json, parse_json
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.model.program import ACTIONS, BARRIER, LAUNCH, WAIT, Copies, Program
-from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 
 TRIO = Cluster.preset("a100", 3)

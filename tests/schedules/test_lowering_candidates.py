@@ -7,14 +7,12 @@ import pytest
 from program_order import broken
 
 from simsched.base.errors import ProgramError, ScheduleError
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule
 from simsched.model.feasibility import barrier_before
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.lowering import Lowering
 from simsched.model.lowering.candidate import Clock
 from simsched.model.lowering.lowering import OPTIONS
 from simsched.model.program import BARRIER, COPY, LAUNCH, SYNC, WAIT, Copies, Program
-from simsched.model.schedule import Schedule
 
 QUAD = Cluster.preset("a100", 4)
 DEVICES = tuple(device.name for device in QUAD.devices)

@@ -12,10 +12,8 @@ from strategies import by_operator, graphs, schedules
 
 from simsched.base.errors import ScheduleError
 from simsched.base.io import dump_json, parse_json
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, Placement, Schedule
 from simsched.model.graph import Edge, Numbered, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
 from simsched.simulator import simulate
 
 TRIO = Cluster.preset("a100", 3)

@@ -5,11 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.graph.derived import side_by_side, with_times
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from simsched.simulator.baking import baked, placed_operator_times

@@ -10,8 +10,7 @@ from strategies import graphs, schedules
 
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
-from simsched.model.cluster import footprint, occupancy
-from simsched.model.costmodel import operator_times, placed_times, times_by_device
+from simsched.model import footprint, occupancy, operator_times, placed_times, times_by_device
 from simsched.simulator.contention import most_dram_share
 from simsched.simulator.state import Launch
 from simsched.simulator.workload import _distinct, demand, demand_of, factors, solo_units

@@ -3,8 +3,7 @@
 import pytest
 
 import simsched as ss
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Kernel, Operator, OpGraph
+from simsched.model import Cluster, Kernel, Operator, OpGraph
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -9,10 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.trace.timeline import KERNEL, WAIT, Load
 from simsched.model.trace.trace import Trace
 from simsched.show.gantt import gantt

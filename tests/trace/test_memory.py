@@ -5,12 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.graph.names import Numbered
-from simsched.model.plan import Placement
 from simsched.model.program import Copies, Program
-from simsched.model.schedule import Schedule
 from simsched.model.trace.timeline import COPY, KERNEL, Load
 from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate

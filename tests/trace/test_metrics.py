@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.model.trace.metrics import lanes, load_curve
 from simsched.model.trace.timeline import KERNEL, Load, union_length
 from simsched.model.trace.trace import Trace

@@ -9,10 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.model.trace.timeline import COPY, KERNEL, Load
 from simsched.model.trace.trace import Trace
 from simsched.simulator import simulate

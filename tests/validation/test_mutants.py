@@ -7,8 +7,7 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import ScheduleError
-from simsched.model import feasibility
-from simsched.model.program import EXECUTIONS
+from simsched.model import EXECUTIONS, feasibility
 from validation import mutants
 from validation.mutations import MUTATIONS, Draft
 from validation.schedule_oracle import fault

@@ -6,10 +6,7 @@ from itertools import pairwise
 import pytest
 
 from simsched.experiments.whatif import absolute, what_if
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.simulator import simulate
 
 FREE = Cluster.preset("a100").without_overheads()

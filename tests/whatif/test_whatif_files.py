@@ -13,11 +13,7 @@ import workloads
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.calibration import Calibration
 from simsched.experiments.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import roofline
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule, roofline
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 

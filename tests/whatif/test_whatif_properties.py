@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from simsched.experiments.whatif import numeric_parameters, value_of, what_if
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster, Edge, OpGraph, Schedule, default_cost, roofline
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.costmodel import default_cost, roofline
-from simsched.model.graph import Edge, OpGraph
-from simsched.model.schedule import Schedule
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 

@@ -6,11 +6,7 @@ import pytest
 
 from simsched.base.errors import ClusterError, UnknownNameError, WhatIfError
 from simsched.experiments.whatif import Change, absolute, numeric_parameters, what_if
-from simsched.model.cluster import Cluster
-from simsched.model.costmodel import default_cost, roofline
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule, default_cost, roofline
 from simsched.schedulers import schedule
 
 FREE = Cluster.preset("a100").without_overheads()

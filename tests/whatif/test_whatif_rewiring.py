@@ -6,10 +6,7 @@ import pytest
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.whatif import what_if
 from simsched.experiments.whatif.rewiring import carried, fused, removed
-from simsched.model.cluster import Cluster
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.model.plan import Placement
-from simsched.model.schedule import Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 

@@ -3,9 +3,7 @@
 import pytest
 
 import workloads
-from simsched.model.cluster import Cluster, occupancy
-from simsched.model.costmodel import roofline
-from simsched.model.graph import DTYPE_NBYTES, Kernel, Operator
+from simsched.model import DTYPE_NBYTES, Cluster, Kernel, Operator, occupancy, roofline
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from workloads.costs import Costs

@@ -11,11 +11,8 @@ import numpy as np
 from hwbackend import Backend
 from simsched.base.errors import BackendError, SimschedError
 from simsched.calibration.training import random_schedule
-from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph
+from simsched.model import EXECUTIONS, Cluster, OpGraph, Schedule
 from simsched.model.profile import MeasuredOperator, Profile, Replay
-from simsched.model.program import EXECUTIONS
-from simsched.model.schedule import Schedule
 from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
 from validation.hardware import graphs
