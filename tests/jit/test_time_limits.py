@@ -38,7 +38,8 @@ with tempfile.TemporaryDirectory() as folder:
 answer = [(row["status"], row["makespan_us"], row["wall.search_s"] < LIMIT) for row in rows]
 """,
     "compare": (
-        "r = ss.compare(graph, cluster, ['lios', 'ios']); answer = [(x.makespan_us, x.search_s < LIMIT) for x in r.rows]"
+        "r = ss.compare(graph, cluster, ['lios', 'ios']);"
+        " answer = [(x.makespan_us, x.search_s < LIMIT) for x in r.rows]"
     ),
 }
 
