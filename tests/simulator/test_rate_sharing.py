@@ -254,13 +254,19 @@ def mixes(draw):
 def test_no_mix_exceeds_a_peak(mix):
     """FLOP and bytes over the time from the first start to the last end, whatever ran beside what.
 
-    Not exactly: mixes of small grids whose blocks lie unevenly on the SMs were drawn that exceed a peak by 13 %, of
-    thousands none by 25 %. The rules share by SM, and a kernel keeps its part while blocks of others are between two.
+    By 25 % at most: exactly it does not hold, see below.
     """
     cluster, ops = mix
     trace = side_by_side(ops, cluster)
     for total in (sum(op.flops for op in ops), sum(op.nbytes for op in ops)):
         assert total / trace.makespan <= 1000 * 1.25
+
+
+@pytest.mark.xfail(strict=True, reason="a defect of the rule: kernels share by SM, and this mix moves 1.3 % too much")
+def test_no_mix_exceeds_a_peak_at_all():
+    """8 blocks that move 800 bytes per us and 6 that move 600: 2,200 bytes take 2.2 us at 1,000 per us, not less."""
+    ops = [grid("a", 8, 2.0, 32, flops=1000, nbytes=1600), grid("b", 6, 1.0, 32, flops=600, nbytes=600)]
+    assert side_by_side(ops, hand_made(saturating_warps=4.0, block_spread=0.0)).makespan >= 2.2 * (1 - 1e-6)
 
 
 def test_three_that_each_have_a_block_on_every_sm():
