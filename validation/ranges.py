@@ -4,9 +4,13 @@
 
 A case is a network on a preset, both priors alone, and a synthetic device of that preset. Its costs, rates and
 efficiencies of kernels are drawn anew: in `priors` from the intervals of the priors, and the ranges have the error that
-nine rounds of validation on that device had; in `others` from its own, wider ones, and the ranges have the error of
-published figures, as users get them. No range was chosen by either. A range scores its width, in logarithms, and twenty
-times by how much it misses; beside it stands the best constant range around the simulated values.
+the simulator has on that device; in `others` from its own, wider ones, and the ranges have the error of published
+figures, as users get them. A range scores its width, in logarithms, and twenty times by how much it misses; beside it
+stands the best constant range around the simulated values.
+
+The error of a schedule by itself is that of nine rounds of validation there. What all have in common is more than those
+show, where times of operators were measured: a roofline knows no waves of blocks. It was fitted on the 200 cases of
+seed 1 (`--seed 1 --common X`): of 0, 0.05 .. 0.3, 0.2 scores best. Seed 0 is what is reported, and had no part in it.
 """
 
 import argparse
@@ -30,12 +34,7 @@ from simsched.model.cluster import PRIORS
 _GPUS = ("a40", "v100", "a100", "k80", "h100", "rtx2080ti", "rtx3080")
 _NETWORKS = ("squeezenet", "googlenet", "inception_v3")
 _SCHEDULERS = ("lios", "opara", "nimble", "greedy")
-
-
-_ERRORS = (
-    0.03,
-    0.0,
-)  # of the simulator on a synthetic device that is known: mean 2.4 %, see docs/background/accuracy.md
+_OWN, _COMMON = 0.03, 0.2  # standard deviations; own: mean 2.4 %, see docs/background/accuracy.md
 
 
 @contextmanager
@@ -57,23 +56,20 @@ def like_priors(backend: Any, seed: int) -> Iterator[None]:
         yield
 
 
-def case(gpu: str, network: str, scheduler: str, seed: int, *, priors: bool) -> list[list[float]]:
-    """Return logarithms of makespan and of speedup: measured, simulated, low, high."""
+def case(gpu: str, network: str, scheduler: str, seed: int, common: float | None) -> list[list[float]]:
+    """Return logarithms of makespan and of speedup: measured, simulated, low, high; without `common`, of others."""
     backend = hwbackend.get("synthetic", gpu=gpu, seed=seed, outliers=0.0, drift=0.0)
-    with like_priors(backend, seed) if priors else nullcontext():
-        return _case(backend, gpu, network, scheduler, seed, _ERRORS if priors else None)
-
-
-def _case(backend: Any, gpu: str, network: str, scheduler: str, seed: int, errors: Any) -> list[list[float]]:
-    graph = backend.realise(workloads.load(network, batch=1 + seed % 4, device=gpu))
-    base, plan = (
-        ss.schedule(graph, backend.cluster, name).lower(backend.cluster) for name in ("sequential", scheduler)
-    )
+    with nullcontext() if common is None else like_priors(backend, seed):
+        graph = backend.realise(workloads.load(network, batch=1 + seed % 4, device=gpu))
+        base, plan = (
+            ss.schedule(graph, backend.cluster, name).lower(backend.cluster) for name in ("sequential", scheduler)
+        )
+        slow, fast = (backend.replay(program, repeats=5, warmup=1).median for program in (base, plan))
+    errors = None if common is None else (_OWN, common)
     found = ranges({scheduler: plan}, backend.cluster, reference=base, errors=errors)
     assert found is not None
     row = found[0][scheduler]
     assert row.speedup is not None
-    slow, fast = (backend.replay(program, repeats=5, warmup=1).median for program in (base, plan))
     said, said_fast = (ss.simulate(program, backend.cluster).makespan for program in (base, plan))
     values = (fast, said_fast, *row.makespan), (slow / fast, said / said_fast, *row.speedup)
     return [[float(np.log(value)) for value in each] for each in values]
@@ -114,16 +110,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--common", type=float, default=_COMMON, help="error that all schedules of a case share")
     parser.add_argument("--log")
     parser.add_argument("--figure", help="draw the ranges, and what was measured")
     given = parser.parse_args()
     rng = np.random.default_rng(given.seed)
-    found: dict[str, Any] = {"cases": given.cases, "seed": given.seed, "simsched": ss.__version__}
+    found: dict[str, Any] = {
+        "cases": given.cases,
+        "seed": given.seed,
+        "common": given.common,
+        "simsched": ss.__version__,
+    }
     chosen = [(each, int(rng.integers(1_000_000)))
               for each in islice(cycle(product(_GPUS, _NETWORKS, _SCHEDULERS)), given.cases)]  # fmt: skip
     drawn = {}
-    for kind in ("priors", "others"):
-        rows = np.array([case(*each, seed, priors=kind == "priors") for each, seed in chosen])  # (cases, 2, 4)
+    for kind, common in (("priors", given.common), ("others", None)):
+        rows = np.array([case(*each, seed, common) for each, seed in chosen])  # (cases, 2, 4)
         for i, name in enumerate(("makespan", "speedup")):
             truth, said, low, high = drawn[f"{name}, {kind}"] = rows[:, i].T
             ends = np.quantile(truth - said, [(1 - SURE) / 2, (1 + SURE) / 2])

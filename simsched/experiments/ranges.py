@@ -29,7 +29,7 @@ COMMON_ERROR: Final = 0.32
 """What all schedules of a graph have in common of it: so much more are 63 published latencies off, 0.29 in the mean."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
-_ENOUGH, _MOST = 2**18, 2**22  # instructions of all programs in all worlds: beyond which there are fewer, and none
+_ENOUGH, _MOST = 2**17, 2**22  # instructions of all programs in all worlds: beyond which there are fewer, and none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
 _OF_DEVICES: Final = (
     "launch", "launch_latency", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
