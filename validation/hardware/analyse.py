@@ -55,7 +55,7 @@ def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None
         If they do not suffice.
     """
     if not len(store):
-        raise FileError(f"{store.folder} holds no measurements: campaign.json and measurements-1.json are wanted")
+        raise FileError(f"{store.folder} holds no measurements: campaign.json and measurements.jsonl.gz are wanted")
     found: dict[str, dict[str, Calibration]] = {}
     for backend in _backends(store) if wanted is None else wanted:
         device, key = None, f"microbenchmarks/{backend}"
