@@ -55,14 +55,15 @@ def names() -> list[str]:
 
 
 def load(name: str, **parameters: Any) -> OpGraph:
-    """Make the graph of a registered workload.
+    """Make the graph of a registered workload, or read that of a file.
 
     Parameters
     ----------
     name
-        A key of `WORKLOADS`.
+        A key of `WORKLOADS`, or the path of a file in one of the formats of `workloads.formats`.
     **parameters
-        Keyword arguments of its function. Where that takes `rng`, `seed` is the word for it, and 0 its default.
+        Keyword arguments of its function, or options of the reader of the file. Where a function takes `rng`, `seed` is
+        the word for it, and 0 its default.
 
     Raises
     ------
@@ -70,12 +71,16 @@ def load(name: str, **parameters: Any) -> OpGraph:
         If there is no such workload.
     GraphError
         If it has no such parameter, or refuses the value.
+    FileError, FormatError
+        If the file cannot be read, or has no such option.
 
     Examples
     --------
     >>> load("inception_v3")
     OpGraph('inception_v3', 119 operators, 153 edges)
     """
+    if name not in WORKLOADS and split_path(name)[0] == name:
+        return read_graph(name, **parameters)
     function = _function(name)
     known = _parameters(function)
     for parameter in parameters:

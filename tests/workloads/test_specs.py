@@ -67,7 +67,7 @@ def test_json_file(tmp_path):
     graph = OpGraph([Operator("a", time=1.0)], name="one")
     path = tmp_path / "odd, name.json"
     graph.save(str(path))
-    assert from_spec(str(path), batch=2) == graph
+    assert from_spec(str(path), batch=2) == load(str(path)) == graph
     with pytest.raises(GraphError, match="has no parameter 'batch'; known are: none"):
         from_spec(f"{path},batch=2")
     with pytest.raises(FileError, match=r"cannot read missing\.json"):
