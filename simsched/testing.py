@@ -30,7 +30,7 @@ from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, 
 from simsched.model.backend import Backend
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import COPY, KERNEL
-from simsched.schedulers import Scheduler, schedule, scheduler_name
+from simsched.schedulers import Scheduler, resolve, schedule, scheduler_name
 from simsched.simulator import simulate
 
 _SIZES: Final = (50, 100, 200, 400)
@@ -124,11 +124,17 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
 
         The time by size is told. A graph may be refused with a `SchedulerError`, not all of them.
 
+    Raises
+    ------
+    UnknownNameError, SchedulerError
+        If there is no such scheduler.
+
     Notes
     -----
     It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Those import
     the function by its module and name, and so cannot try one of a notebook or a lambda.
     """
+    resolve(scheduler)
     name = scheduler_name(scheduler)
     return Contract(name, tuple(_scheduler_promises(scheduler, sizes)))
 

@@ -86,6 +86,11 @@ def test_one_that_follows_the_seed_of_hashes(tmp_path, monkeypatch, capsys):
     assert {row["kept"] for row in json.loads(capsys.readouterr().out)["promises"]} == {True}
 
 
+def test_one_that_is_not_there_is_refused():
+    with pytest.raises(SchedulerError, match="cannot import scheduler 'no_such_module:f'"):
+        check_scheduler("no_such_module:f")
+
+
 def test_what_other_processes_cannot_import_is_not_tried():
     found = check_scheduler(lambda graph, cluster, cost: dealing(graph, cluster, cost), sizes=())
     assert [each.kept for each in found.promises] == [True, True, None, True, True]
