@@ -2,6 +2,7 @@
 
 A comment on a line of its own stands for text: ``<!-- room simsched.model.graph -->`` for the public names of a
 package, ``<!-- schedulers -->`` for those in `SCHEDULERS`, ``<!-- commands -->`` for the command line,
+``<!-- priors -->`` for the table of `PRIORS`,
 ``<!-- file ../validation/README.md -->`` for a page of the repository that lies outside of this folder, and
 ``<!-- pages tutorial/* -->``, in a table of contents, for the pages that there are.
 """
@@ -19,6 +20,7 @@ import typer
 
 import simsched
 from simsched.cli.app import application
+from simsched.model.cluster import PRIORS
 from simsched.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
@@ -36,7 +38,7 @@ ELSEWHERE = {
     "README.md": "index",
     "README.md#design": "background/decisions",
 }
-_COMMENT = re.compile(r"^<!-- (room|schedulers|commands|pages|file) ?(.*?) -->$", re.M)
+_COMMENT = re.compile(r"^<!-- (room|schedulers|commands|priors|pages|file) ?(.*?) -->$", re.M)
 _OPTION = re.compile(r"(`[^`]*`)|(?<!\S)(--?[a-z][\w-]*)")
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 
@@ -138,6 +140,14 @@ def _marked(text: str) -> str:
     return _OPTION.sub(lambda match: match[1] or f"`{match[2]}`", text)
 
 
+def priors() -> str:
+    """Return a table of the priors: value, interval, source."""
+    rows = [
+        f"| `{name}` | {each.value:g} [{each.low:g}, {each.high:g}] | {each.source} |" for name, each in PRIORS.items()
+    ]
+    return "\n".join(["| prior | value [interval] | from |", "|---|---|---|", *rows])
+
+
 def relinked(text: str, source: Path, docname: str) -> str:
     """Return text with the links of a file in `source` led to where they go from a page of the site.
 
@@ -178,7 +188,7 @@ def completed(text: str, docname: str) -> str:
         if kind == "file":
             source = (DOCS / docname).parent / argument
             return relinked(source.read_text(encoding="utf-8"), source, docname)
-        makers = {"room": room, "schedulers": schedulers, "commands": commands, "pages": pages}
+        makers = {"room": room, "schedulers": schedulers, "commands": commands, "priors": priors, "pages": pages}
         return makers[kind](*argument.split())
 
     return _COMMENT.sub(made, relinked(text, DOCS / f"{docname}.md", docname))
