@@ -55,7 +55,6 @@ def test_a_good_one_keeps_all():
         (another_each_time, "the same call gives the same", "two calls give two schedules"),
         (failing, "its schedules are valid", "it raised ZeroDivisionError: of mine"),
         (refusing, "its schedules are valid", "it refuses every graph; one on 1 x a100: I take none"),
-        ("lios-of-mine", "its schedules are valid", "unknown scheduler"),
     ],
 )
 def test_the_broken_promise_is_named(scheduler, promise, detail):
