@@ -7,7 +7,7 @@ is needed and none is asked for. Ends with 1 if an error exceeds its bound in th
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from math import ceil
 from pathlib import Path
 from statistics import mean
@@ -136,21 +136,12 @@ def _accuracy(store: Store, backend: str, fitted: Mapping[str, Calibration], aga
 
 
 def _round(calibration: Calibration, runs: Sequence[Replay], seen: Sequence[str]) -> Round:
-    bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
     rows = []
     for run in runs:
+        held_out = digest(run.program) not in seen
         try:
-            rows.append(Outcome(
-                run.name,
-                predicted_us=simulate(run.program, calibration).makespan,
-                measured_us=run.summary.median,
-                measured_p10_us=run.summary.p10,
-                measured_p90_us=run.summary.p90,
-                no_contention_us=simulate(run.program, bare).makespan,
-                uncalibrated_us=simulate(run.program, run.cluster).makespan,
-                held_out=digest(run.program) not in seen,
-                max_relative_error=run.max_relative_error,
-            ))  # fmt: skip
+            trace = simulate(run.program, calibration)
+            rows.append(Outcome.of(run.name, run, trace, calibration, run.cluster, held_out=held_out))
         except SimschedError as error:
             rows.append(Outcome(run.name, reason=str(error)))
     return Round.of(rows)

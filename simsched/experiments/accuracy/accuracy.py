@@ -14,6 +14,7 @@ from simsched.base.io import naming
 from simsched.base.kinds import Amount, Count, Filled
 from simsched.calibration import Calibration
 from simsched.experiments.result import Result, printed, table_of, time_text, unit_of
+from simsched.model.cluster import Cluster
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.simulator import simulate
@@ -64,6 +65,21 @@ class Outcome(Checked):
     held_out: bool = False
     max_relative_error: Amount | None = None
     reason: str | None = brief(None)
+
+    @classmethod
+    def of(
+        cls, scheduler: str, replay: Replay, trace: Trace, calibration: Calibration, uncalibrated: Cluster, *,
+        held_out: bool,
+    ) -> "Outcome":  # fmt: skip
+        """Return what was measured beside the prediction, and beside those by less than the calibration."""
+        bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
+        summary = replay.summary
+        return cls(
+            scheduler, predicted_us=trace.makespan, measured_us=summary.median, measured_p10_us=summary.p10,
+            measured_p90_us=summary.p90, no_contention_us=simulate(trace.program, bare).makespan,
+            uncalibrated_us=simulate(trace.program, uncalibrated).makespan, held_out=held_out,
+            max_relative_error=replay.max_relative_error,
+        )  # fmt: skip
 
     @property
     def is_random(self) -> bool:

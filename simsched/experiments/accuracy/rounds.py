@@ -14,12 +14,12 @@ from simsched.calibration.training import training_schedule
 from simsched.experiments.accuracy.accuracy import RANDOM, Accuracy, Outcome, Round
 from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
-from simsched.experiments.evaluate import evaluate
-from simsched.model import OpGraph, Program, Schedule
+from simsched.model import OpGraph, Schedule
 from simsched.model.backend import Backend, prepared
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
+from simsched.simulator import simulate
 
 Progress = Callable[[str, str], None]
 
@@ -195,22 +195,11 @@ class _Turn:
 
     def _outcome(self, name: str, plan: Schedule, graph: OpGraph, fitted: Sequence[str]) -> Outcome:
         program = prepared(self.backend, plan.over(_as_given(plan.graph, graph)))
-        trace = evaluate(program, self.calibration).trace
+        trace = simulate(program, self.calibration)
         key = digest(program)
         if key not in self.replays:
             self.replays[key] = self.measurements.replay(program, *self.counts, self.number)
         replay = self.replays[key]
         self.traces[name] = trace, replay
         self.files[name] = self.measurements.name_of(program, *self.counts, self.number)
-        summary = replay.summary
-        return Outcome(
-            name, predicted_us=trace.makespan, measured_us=summary.median, measured_p10_us=summary.p10,
-            measured_p90_us=summary.p90, no_contention_us=self._without_contention(program),
-            uncalibrated_us=evaluate(program, self.backend.cluster).trace.makespan, held_out=key not in fitted,
-            max_relative_error=replay.max_relative_error,
-        )  # fmt: skip
-
-    def _without_contention(self, program: Program) -> float:
-        calibration = self.calibration
-        cluster = calibration.cluster.replace_devices(contention=False)
-        return evaluate(program, replace(calibration, cluster=cluster)).trace.makespan
+        return Outcome.of(name, replay, trace, self.calibration, self.backend.cluster, held_out=key not in fitted)
