@@ -141,7 +141,7 @@ def _round(calibration: Calibration, runs: Sequence[Replay], seen: Sequence[str]
         held_out = digest(run.program) not in seen
         try:
             trace = simulate(run.program, calibration)
-            rows.append(Outcome.of(run.name, run, trace, calibration, run.cluster, held_out=held_out))
+            rows.append(Outcome.of(run.name, run.program, trace, run, calibration, run.cluster, held_out=held_out))
         except SimschedError as error:
             rows.append(Outcome(run.name, reason=str(error)))
     return Round.of(rows)

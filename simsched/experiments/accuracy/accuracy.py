@@ -16,6 +16,7 @@ from simsched.calibration import Calibration
 from simsched.experiments.result import Result, printed, table_of, time_text, unit_of
 from simsched.model.cluster import Cluster
 from simsched.model.profile import Replay
+from simsched.model.program import Program
 from simsched.model.trace import Trace
 from simsched.simulator import simulate
 
@@ -68,16 +69,16 @@ class Outcome(Checked):
 
     @classmethod
     def of(
-        cls, scheduler: str, replay: Replay, trace: Trace, calibration: Calibration, uncalibrated: Cluster, *,
-        held_out: bool,
+        cls, scheduler: str, program: Program, trace: Trace, replay: Replay, calibration: Calibration,
+        uncalibrated: Cluster, *, held_out: bool,
     ) -> "Outcome":  # fmt: skip
         """Return what was measured beside the prediction, and beside those by less than the calibration."""
         bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
         summary = replay.summary
         return cls(
             scheduler, predicted_us=trace.makespan, measured_us=summary.median, measured_p10_us=summary.p10,
-            measured_p90_us=summary.p90, no_contention_us=simulate(trace.program, bare).makespan,
-            uncalibrated_us=simulate(trace.program, uncalibrated).makespan, held_out=held_out,
+            measured_p90_us=summary.p90, no_contention_us=simulate(program, bare).makespan,
+            uncalibrated_us=simulate(program, uncalibrated).makespan, held_out=held_out,
             max_relative_error=replay.max_relative_error,
         )  # fmt: skip
 

@@ -202,4 +202,5 @@ class _Turn:
         replay = self.replays[key]
         self.traces[name] = trace, replay
         self.files[name] = self.measurements.name_of(program, *self.counts, self.number)
-        return Outcome.of(name, replay, trace, self.calibration, self.backend.cluster, held_out=key not in fitted)
+        uncalibrated, held_out = self.backend.cluster, key not in fitted
+        return Outcome.of(name, program, trace, replay, self.calibration, uncalibrated, held_out=held_out)
