@@ -6,9 +6,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simsched.model import LAUNCH, Ints
+from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import Trace
 from simsched.model.trace.metrics import lanes
@@ -27,34 +26,43 @@ class Row:
 
     Parameters
     ----------
-    label
-        What it is, without the device.
-    device, what
-        Where, and ``"stream"``, ``"copy"`` or ``"host"``.
-    trace
-        0, or 1 of the second of two traces.
+    device
+        Where.
+    trace, measured
+        Of which trace, and whether that is the second of two.
+    codes
+        Number of the kind of each span of the trace.
     spans
         Numbers of the spans in their trace.
+    what
+        ``"stream"``, ``"copy"`` or ``"host"``.
+    label
+        What it is, without the device.
     first
         Whether it is the first of its label: overlapping spans, as measured ones may be, take further rows.
+    middle
+        Where it lies, from 0 downward.
     """
 
-    label: str
     device: str
-    what: str
-    trace: int
+    trace: Trace
+    measured: bool
+    codes: Ints
     spans: Ints
+    what: str = "stream"
+    label: str = ""
     first: bool = True
-
-    def name(self, *, several: bool, paired: bool) -> str:
-        """Return what it is called beside those of several devices, or of two traces."""
-        which = ("simulated", "measured")[self.trace]
-        return f"{f'{self.device} ' * several}{self.label}{f' {which}' * paired}"
+    middle: float = 0.0
 
     @property
     def height(self) -> float:
         """1 of streams, less of others."""
         return 1.0 if self.what == "stream" else _THIN
+
+    @property
+    def bars(self) -> tuple[Ints, Floats, Floats]:
+        """Number of the kind, start and end in us of each span, shape (n_spans,) each."""
+        return self.codes[self.spans], self.trace.start[self.spans], self.trace.end[self.spans]
 
 
 class Kind(NamedTuple):
@@ -65,13 +73,13 @@ class Kind(NamedTuple):
     what: str
 
 
-def rows_of(traces: Sequence[Trace], *, host: bool, until: float = inf, most: int | None = None) -> list[Row]:
-    """Return rows by device: its host threads, its streams, then those of its copies; of the second trace below.
+class GanttRows:
+    """What a Gantt chart shows: rows by device, its host threads, its streams, then those of its copies.
 
     Parameters
     ----------
     traces
-        One, or two of one program.
+        One, or two of one program: the rows of the second stand below those of the first.
     host
         Whether host threads have rows.
     until
@@ -80,63 +88,70 @@ def rows_of(traces: Sequence[Trace], *, host: bool, until: float = inf, most: in
         Streams of a device beyond which such as follow each other share rows, without their waits; many copies, too,
         share one then. None: any number.
     """
-    found: list[Row] = []
-    for d, device in enumerate(traces[0].program.devices):
-        here = [(trace.device == d) & (trace.start <= until) for trace in traces]
-        if host:
-            for t, trace in enumerate(traces):
-                found += _lanes("host", device, "host", t, trace, here[t] & (trace.stream < 0))
-        compute: list[Row] = []
-        copying: list[Row] = []
-        streams = np.unique(np.concatenate([t.stream[h & (t.stream >= 0)] for t, h in zip(traces, here, strict=True)]))
-        for stream in streams.tolist():
-            for t, trace in enumerate(traces):
-                mine = here[t] & (trace.stream == stream)
-                copies = mine & (trace.kind == COPY)
-                if copies.any() and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
-                    to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
-                    label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
-                    copying += _lanes(label, device, "copy", t, trace, copies)
-                else:
-                    compute += _lanes(f"stream {stream}", device, "stream", t, trace, mine)
-        if most is not None and len(compute) > most:
-            compute = _shared(traces[0], compute)
-        if most is not None and len(copying) > _MOST_COPIES:
-            copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
-        found += compute + copying
-    return found
+
+    def __init__(
+        self, traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
+    ) -> None:
+        found = [kinds_of(trace) for trace in traces]
+        self.traces, self.kinds, self.paired = traces, found[0][1], len(traces) > 1
+        self.longest = max(trace.makespan for trace in traces)
+        self.rows: list[Row] = []
+        self.bottom = 0.0
+        for d, device in enumerate(traces[0].program.devices):
+            here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
+            whole = [Row(device, trace, t > 0, found[t][0], here[t]) for t, trace in enumerate(traces)]
+            for i, row in enumerate(_of_device(whole, host, most)):
+                self.bottom += _GAP if self.rows and not i else 0.0
+                self.rows.append(replace(row, middle=self.bottom + row.height / 2))
+                self.bottom += row.height
+        several = len({row.device for row in self.rows}) > 1
+        which = (" simulated", " measured") if self.paired else ("", "")
+        self.names = [f"{f'{row.device} ' * several}{row.label}{which[row.measured]}" for row in self.rows]
 
 
-def _lanes(label: str, device: str, what: str, t: int, trace: Trace, chosen: npt.NDArray[np.bool_]) -> list[Row]:
-    spans = np.flatnonzero(chosen)
-    lane = lanes(trace.start[spans], trace.end[spans])
-    return [Row(label, device, what, t, spans[lane == k], not k) for k in range(lane.max(initial=-1) + 1)]
+def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
+    """Return the rows of a device, given all its spans of each trace."""
+    hosts: list[Row] = []
+    compute: list[Row] = []
+    copying: list[Row] = []
+    for stream in np.unique(np.concatenate([each.trace.stream[each.spans] for each in whole])).tolist():
+        for each in whole:
+            trace = each.trace
+            mine = each.spans[trace.stream[each.spans] == stream]
+            copies = mine[trace.kind[mine] == COPY]
+            if stream < 0:
+                hosts += _lanes(replace(each, spans=mine, what="host", label="host"))
+            elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
+                to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
+                label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
+                copying += _lanes(replace(each, spans=copies, what="copy", label=label))
+            else:
+                compute += _lanes(replace(each, spans=mine, label=f"stream {stream}"))
+    if most is not None and len(compute) > most:
+        compute = _shared(compute)
+    if most is not None and len(copying) > _MOST_COPIES:
+        copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
+    return hosts * host + compute + copying
 
 
-def _shared(trace: Trace, rows: list[Row]) -> list[Row]:
+def _lanes(row: Row) -> list[Row]:
+    """Return a row of spans as many rows as it takes to have none overlap."""
+    lane = lanes(*row.bars[1:])
+    return [replace(row, spans=row.spans[lane == k], first=not k) for k in range(lane.max(initial=-1) + 1)]
+
+
+def _shared(rows: Sequence[Row]) -> list[Row]:
     """Return the kernels of streams, of which such as follow each other are on one row."""
-    work = [row.spans[trace.kind[row.spans] == KERNEL] for row in rows]
-    busy = [i for i, spans in enumerate(work) if len(spans)]
-    busy.sort(key=lambda i: trace.start[work[i]].min())
-    ends = np.array([(trace.start[work[i]].min(), trace.end[work[i]].max()) for i in busy])  # (n_busy, 2)
-    lane = lanes(ends[:, 0], ends[:, 1])
+    work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
+    busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
+    lane = lanes([row.bars[1].min() for row in busy], [row.bars[2].max() for row in busy])
     found = []
     for k in range(lane.max() + 1):
-        mine = [i for i, at in zip(busy, lane.tolist(), strict=True) if at == k]
-        numbers = [rows[i].label.removeprefix("stream ") for i in mine]
-        label = rows[mine[0]].label if len(mine) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
+        mine = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
+        numbers = [row.label.removeprefix("stream ") for row in mine]
+        label = mine[0].label if len(mine) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
         label += ", ..." if len(mine) > _NAMED else ""
-        found.append(replace(rows[mine[0]], label=label, spans=np.concatenate([work[i] for i in mine])))
-    return found
-
-
-def centres_of(rows: Sequence[Row]) -> list[float]:
-    """Return where each row lies, from 0 downward, with a gap between devices."""
-    at, found = 0.0, []
-    for i, row in enumerate(rows):
-        at += row.height / 2 + (_GAP if i and rows[i - 1].device != row.device else 0.0)
-        found.append(at)
-        at += row.height / 2
+        found.append(replace(mine[0], label=label, spans=np.concatenate([row.spans for row in mine])))
     return found
 
 

@@ -10,7 +10,7 @@ from simsched.base.units import time_unit
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import KINDS
 from simsched.show.looks import ink
-from simsched.show.spans import Kind, Row, centres_of, kinds_of, rows_of
+from simsched.show.spans import GanttRows, Kind, Row
 from simsched.show.svg import legend, printable, shortened, text_width
 
 _WIDTH, _ROW, _TOP = 760.0, 22.0, 8.0
@@ -29,52 +29,47 @@ def svg_gantt(traces: Sequence[Trace], *, details: bool = True) -> str:
     details
         Whether bars have their names in them, tooltips, and a legend below.
     """
-    rows, trace = rows_of(traces, host=False), traces[0]
-    several = len({row.device for row in rows}) > 1
-    labels = [shortened(row.name(several=several, paired=len(traces) > 1), _SIZE, 160) for row in rows]
+    chart, trace = GanttRows(traces), traces[0]
+    labels = [shortened(name, _SIZE, 160) for name in chart.names]
     left = 12 + max((text_width(label, _SIZE) for label in labels), default=0.0)
-    longest = max(each.makespan for each in traces)
-    scale = (_WIDTH - left - 12) / (longest or 1.0)
-    places = [_TOP + _ROW * y for y in centres_of(rows)]
-    bottom = places[-1] + _ROW / 2 + 2 if places else _TOP
-    codes = [kinds_of(each) for each in traces]
-    entries = [(kind.colour, kind.name) for k, kind in enumerate(codes[0][1])
-               if details and kind.what in _FILLED and (codes[0][0] == k).any()]  # fmt: skip
+    scale = (_WIDTH - left - 12) / (chart.longest or 1.0)
+    bottom = _TOP + _ROW * chart.bottom + 2
+    there = {code for row in chart.rows if not row.measured for code in np.unique(row.bars[0]).tolist()}
+    entries = [(kind.colour, kind.name) for k, kind in enumerate(chart.kinds)
+               if details and kind.what in _FILLED and k in there]  # fmt: skip
     meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
     said = escape(f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}")
-    unit, name = time_unit(longest)
+    unit, name = time_unit(chart.longest)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {last + 8:g}" width="{_WIDTH:g}" '
         f'height="{last + 8:g}" role="img" aria-label="{said}" font-family="sans-serif" font-size="{_SIZE:g}" '
         'fill="currentColor" style="max-width:100%;height:auto">',
         _text(left - 6, bottom + 13, name, "end"),
     ]
-    step = _round_step(longest / unit / _TICKS) if longest else 1.0
-    for k in range(int(longest / unit / step + 1e-9) + 1):
+    step = _round_step(chart.longest / unit / _TICKS) if chart.longest else 1.0
+    for k in range(int(chart.longest / unit / step + 1e-9) + 1):
         x = left + k * step * unit * scale
         parts.append(f'<path d="M{x:.1f} {_TOP:g}V{bottom:.1f}" stroke="currentColor" stroke-opacity="0.2"/>')
         parts.append(_text(x, bottom + 13, f"{k * step:g}", "middle"))
-    for row, label, y in zip(rows, labels, places, strict=True):
+    for row, label in zip(chart.rows, labels, strict=True):
+        y = _TOP + _ROW * row.middle
         parts += [_text(left - 6, y + 4, label, "end")] * row.first
-        trace, (code, kinds) = traces[row.trace], codes[row.trace]
-        parts += _row(trace, row, code[row.spans].tolist(), kinds, left, scale, y, details)
+        parts += _row(row, chart.kinds, left, scale, y, details)
     return "".join([*parts, meanings, "</svg>"])
 
 
-def _row(
-    trace: Trace, row: Row, codes: list[int], kinds: list[Kind], left: float, scale: float, y: float, details: bool
-) -> list[str]:
+def _row(row: Row, kinds: list[Kind], left: float, scale: float, y: float, details: bool) -> list[str]:
+    codes, starts, ends = (column.tolist() for column in row.bars)
     parts, paths, half = [], dict.fromkeys(sorted(set(codes)), ""), 0.42 * _ROW * row.height
-    starts, ends = trace.start[row.spans].tolist(), trace.end[row.spans].tolist()
     for i, k, start, end in zip(row.spans.tolist(), codes, starts, ends, strict=True):
         x, width = left + start * scale, max((end - start) * scale - _GAP, _GAP)
         if not details:
             paths[k] += f"M{x:.1f} {y - half:.1f}h{width:.1f}v{2 * half:.1f}h-{width:.1f}z"
             continue
-        said = printable(trace.name(i))
+        said = printable(row.trace.name(i))
         parts.append(
             f'<rect x="{x:.1f}" y="{y - half:.1f}" width="{width:.1f}" height="{2 * half:.1f}" {_fill(kinds[k])}>'
-            f"<title>{escape(said)}: {KINDS[trace.kind[i]]}, {start:.1f} to {end:.1f} us</title></rect>"
+            f"<title>{escape(said)}: {KINDS[row.trace.kind[i]]}, {start:.1f} to {end:.1f} us</title></rect>"
         )
         if kinds[k].what == "kernel" and text_width(said, _INSIDE) <= width - 4:
             look = f' font-size="{_INSIDE:g}" fill="{ink(kinds[k].colour)}" pointer-events="none"'

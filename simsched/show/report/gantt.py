@@ -11,7 +11,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.metrics import load_curve
 from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
 from simsched.show.report.sections import Gantt
-from simsched.show.spans import kinds_of, rows_of
+from simsched.show.spans import GanttRows
 
 MOST_HOST_SPANS: Final = 20_000
 """Spans of host threads up to which they can be shown; of more there are no rows."""
@@ -40,33 +40,30 @@ def gantt_data(chart: Gantt) -> dict[str, Any]:
     most_host = max(int((trace.kind == HOST).sum()) for trace in traces)
     if most_host > MOST_HOST_SPANS:
         notes.append(f"without host threads, which have {most_host:,} spans")
-    rows = rows_of(traces, host=most_host <= MOST_HOST_SPANS, until=until)
-    several = len(chart.trace.program.devices) > 1
+    drawn = GanttRows(traces, host=most_host <= MOST_HOST_SPANS, until=until)
     names: dict[str, int] = {}
     columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", "start", "dur", "alone", "wait", "gap")}
     place = [np.full(len(trace), -1) for trace in traces]  # number of the bar of each span
-    path, kinds = [_gaps(trace) for trace in traces], [kinds_of(trace) for trace in traces]
-    done = 0
-    for number, row in enumerate(rows):
-        trace, spans = traces[row.trace], row.spans
-        start, end = trace.start[spans], trace.end[spans]
-        place[row.trace][spans] = np.arange(done, done + len(spans))
+    path, done = [_gaps(trace) for trace in traces], 0
+    for number, row in enumerate(drawn.rows):
+        trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
+        place[row.measured][spans] = np.arange(done, done + len(spans))
         done += len(spans)
         columns["row"] += [number] * len(spans)
-        columns["kind"] += kinds[row.trace][0][spans].tolist()
+        columns["kind"] += codes.tolist()
         columns["name"] += [names.setdefault(trace.name(i), len(names)) for i in spans.tolist()]
         times = (start, end - start, np.minimum(trace.solo[spans], end - start), start - trace.ready[spans])
         for key, values in zip(("start", "dur", "alone", "wait"), times, strict=True):
             columns[key] += values.round(_DIGITS).tolist()
-        columns["gap"] += [None if gap != gap else round(gap, _DIGITS) for gap in path[row.trace][spans].tolist()]
+        columns["gap"] += [None if gap != gap else round(gap, _DIGITS) for gap in path[row.measured][spans].tolist()]
     scale, unit = time_unit(until)
     return {
         "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
         "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
-        "rows": [{"label": row.name(several=several, paired=len(traces) > 1), "device": row.device,
-                  "what": row.what, "height": row.height, "measured": row.trace} for row in rows],
-        "kinds": [kind._asdict() for kind in kinds[0][1]], "names": list(names), "bars": columns,
-        "other": _others(traces, place, done) if len(traces) == 2 else [], "loads": _loads(chart.trace),
+        "rows": [{"label": name, "device": row.device, "what": row.what, "height": row.height,
+                  "measured": int(row.measured)} for row, name in zip(drawn.rows, drawn.names, strict=True)],
+        "kinds": [kind._asdict() for kind in drawn.kinds], "names": list(names), "bars": columns,
+        "other": _others(traces, place, done) if drawn.paired else [], "loads": _loads(chart.trace),
     }  # fmt: skip
 
 
