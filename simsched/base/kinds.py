@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from math import inf
+from math import inf, nextafter
 from numbers import Integral
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -115,9 +115,13 @@ class Number(Kind):
         self._whole, self._span = whole, span
         self._least = span.least if not whole else max(span.least, -LARGEST_COUNT)
         self._phrase = span.phrase(whole)
+        # what nearly every value is, and between which two numbers it then lies
+        self._usual = int if whole else float
+        self._below = span.least if span.above else nextafter(self._least, -inf)
+        self._beyond = min(nextafter(span.most, inf), LARGEST_COUNT if whole else inf)
 
     def take(self, value: Any) -> Any:
-        if type(value) is float and not self._whole and self._least < value < self._span.most:  # nearly always
+        if type(value) is self._usual and self._below < value < self._beyond:
             return value
         if not is_number(value):
             raise Refused(self._phrase if self._whole else "must be a number", value)
@@ -252,7 +256,8 @@ class Many(Kind):
         return repeat(self._item)
 
     def _check(self, value: Any) -> None:
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        listed = type(value) in (tuple, list)  # nearly always, and told much faster
+        if not listed and (isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)):
             raise Refused("must be a list", value)
         if self._filled and not value:
             raise Refused("must not be empty", value)

@@ -6,13 +6,11 @@ garbage collector nothing to search, so it pauses meanwhile. Unlike in our own d
 twice in an object counts once, as any JSON reader has it (the last one wins): the file is not ours.
 """
 
-import gc
 import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from io import BytesIO
 from typing import Any, Final, NoReturn
@@ -20,6 +18,7 @@ from typing import Any, Final, NoReturn
 from simsched.base.errors import FormatError
 from simsched.base.io import decode_text, read_bytes
 from simsched.base.limits import limits
+from simsched.base.signals import without_collector
 
 EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"
@@ -100,7 +99,7 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, 
         raise FormatError(f"{source}: {constant} is not a number that can be used")
 
     try:
-        with _collector_paused():
+        with without_collector():
             found = json.loads(
                 text, object_hook=read_object, parse_float=Decimal if exact else None, parse_constant=refuse
             )
@@ -127,18 +126,6 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, 
     if n_events != len(events):
         raise FormatError(f"{source}: there are events outside of the field {EVENTS!r}")
     return found
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from searching what is read again and again: events form no cycles."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def place(source: str, number: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from simsched.base.errors import FormatError, GraphError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.limits import limits
+from simsched.base.signals import without_collector
 from simsched.model import Device, Edge, Operator, OpGraph
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
@@ -140,9 +141,10 @@ def from_onnx(
     formats = Formats(dtype, device)
     try:
         _check_version(model, source)
-        reader = ShapeReader(model, shapes or {}, formats, source)
-        title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
-        return _graph(title, reader, granularity, source)
+        with without_collector():  # of 10,000 nodes all objects stay
+            reader = ShapeReader(model, shapes or {}, formats, source)
+            title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
+            return _graph(title, reader, granularity, source)
     except (OverflowError, RecursionError, UnicodeError) as error:
         raise FormatError(f"{source}: {' '.join(str(error).split())}") from error
 

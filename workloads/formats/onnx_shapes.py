@@ -196,7 +196,7 @@ class ShapeReader:
         captured = tuple(self._tensors[read] for read in inside if read in self._tensors and read not in node.input)
         domain = "" if standard else node.domain or "functions of the model"
         version, attributes = self._versions.get(node.domain, 0), attributes_of(node)
-        step = Step(title, name, domain, node.op_type, version, inputs, (), attributes, captured, self._formats)
+        step = Step(title, name, domain, node.op_type, version, inputs, attributes, captured, self._formats)
         if standard and node.op_type == "Constant" and "value" in attributes:
             value = attributes["value"]
             self._put_constant(node.output[0], value.data_type, value.dims, value)
@@ -209,8 +209,10 @@ class ShapeReader:
     ) -> None:
         """Put what a node writes, and the step that it is unless that is known already."""
         usual = next((x.elem for x in step.given if x.elem), FLOAT)
-        outputs = tuple(self._output(out, *inferred[k], usual) if out else None for k, out in enumerate(node.output))
-        step, standard = step._replace(outputs=outputs), not step.domain
+        step.outputs = tuple(
+            self._output(out, *found, usual) if out else None for out, found in zip(node.output, inferred, strict=True)
+        )
+        standard = not step.domain
         of_numbers = all(x.constant for x in step.given) and (step.given or (standard and step.op_type == "Constant"))
         constant = bool(of_numbers and step.op_type not in _RANDOM) or (standard and step.op_type in _OF_SHAPES)
         if constant and standard:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +100,8 @@ class Formats:
         return stored_nbytes(tensor)
 
 
-class Step(NamedTuple):
+@dataclass(eq=False)
+class Step:
     """A node that is not folded away: `inputs` and `outputs` have None where the node leaves one out."""
 
     where: str
@@ -108,22 +110,22 @@ class Step(NamedTuple):
     op_type: str
     version: int
     inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor | None, ...]
     attributes: Mapping[str, Any]
     captured: tuple[Tensor, ...]
     formats: Formats
+    outputs: tuple[Tensor | None, ...] = ()
 
-    @property
+    @cached_property
     def given(self) -> tuple[Tensor, ...]:
         """All that it reads, by graphs inside it too."""
         return tuple(x for x in (*self.inputs, *self.captured) if x is not None)
 
-    @property
+    @cached_property
     def read(self) -> tuple[Tensor, ...]:
         """What it reads of other operators or from outside, in order."""
         return tuple(x for x in self.given if not x.constant)
 
-    @property
+    @cached_property
     def written(self) -> tuple[Tensor, ...]:
         """The outputs that are not left out."""
         return tuple(x for x in self.outputs if x is not None)
