@@ -1,19 +1,21 @@
-"""Speed of studies: run with ``pytest -m benchmark --benchmark-enable tests/benchmarks/test_studies_speed.py -s``.
+"""Speed of studies, and of the batches that they run in.
 
 HIOS's default DAGs, 200 operators on four A40, with the schedulers of its figures, but LIOS in the place of IOS, whose
 search of a second and more would be all that is measured. Targets: from one process to two 90 % of twice as many rows a
 second, where the machine allows it, and 5 % of the work for the layer of studies.
 """
 
-from functools import partial
 from multiprocessing import get_context
 from time import perf_counter, process_time
+
+import pytest
 
 import simsched as ss
 import workloads
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Yardstick, evaluate
-from simsched.experiments.study.grid import rows_of, seed_of
+from simsched.experiments.study.execution import Batches, pool_of
+from simsched.experiments.study.grid import seed_of
 
 SCHEDULERS = ("sequential", "lios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")
 
@@ -58,34 +60,46 @@ def plainly(study, n):
     return seconds
 
 
-def run(study, folder, **how):
-    """Wall time and makespans of a study, from its first row on: without the start of processes."""
-    begun = []
-    found = ss.run_study(
-        study, folder, load=workloads.load_kind, progress=lambda *_: begun.append(perf_counter()), **how
-    )
-    return found, begun
-
-
-def test_rows_per_second(benchmark, tmp_path):
+def test_rows_per_second(tmp_path, note):
     """1,002 rows in this process, in one and in two others, and as a script makes them."""
     study = hios(167)
     by_hand(study, study.instances[:2])
     wall, cpu, makespans = by_hand(study, study.instances)
-    figures = {"by_hand_rows_s": len(study) / wall}
-    for name, how in {
-        "serial": {"executor": "serial"}, "processes_1": {"workers": 1}, "processes_2": {"workers": 2},
-    }.items():  # fmt: skip
-        run(hios(2), tmp_path / f"warm-{name}", **how)  # the server that makes processes is there
+    rate = {"by hand": len(study) / wall}
+    for name, how in (("serial", {"executor": "serial"}), ("one", {"workers": 1}), ("two", {"workers": 2})):
+        ss.run_study(hios(2), tmp_path / f"warm-{name}", load=workloads.load_kind, **how)  # the server of processes
         start, used = perf_counter(), process_time()
-        found, _ = run(study, tmp_path / name, **how)
-        figures[f"{name}_rows_s"] = len(study) / (perf_counter() - start)
+        found = ss.run_study(study, tmp_path / name, load=workloads.load_kind, **how)
+        rate[name] = len(study) / (perf_counter() - start)
         if name == "serial":
-            figures["overhead_cpu"] = (process_time() - used) / cpu - 1
+            overhead = (process_time() - used) / cpu - 1
         assert [row["makespan_us"] for row in found.rows] == makespans
-    figures["scaling"] = figures["processes_2_rows_s"] / figures["processes_1_rows_s"] / 2
-    figures["scaling_of_the_machine"] = plainly(study, 1) / plainly(study, 2) / 2
-    benchmark.extra_info.update({name: round(value, 3) for name, value in figures.items()})
-    print(", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
-    again = benchmark.pedantic(partial(run, study, tmp_path / "serial", executor="serial"), rounds=1)
-    assert len(rows_of(study)) == len(again[0].rows) == len(study)
+    note(rows_per_s={name: round(value) for name, value in rate.items()}, overhead_of_cpu=round(overhead, 3),
+         scaling=round(rate["two"] / rate["one"] / 2, 3),
+         scaling_of_the_machine=round(plainly(study, 1) / plainly(study, 2) / 2, 3))  # fmt: skip
+
+
+def nothing(item):
+    return [{"item": item}]
+
+
+def run(pool, items):
+    """Items that take no time, each of whose rows comes once."""
+    kept = []
+    Batches(items, nothing, pool, lambda rows, done: kept.extend(rows), lambda item: 0, None).run()
+    assert sorted(row["item"] for row in kept) == list(items)
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes", "dask"])
+def test_batches(executor, note, best):
+    """From no process to two that work, once the first one of all has been started; and what an item costs."""
+
+    def start():
+        with pool_of(executor, 2) as pool:
+            run(pool, range(20))
+
+    with pool_of(executor, 2) as pool:
+        run(pool, range(100))
+        seconds, _ = best(lambda: run(pool, range(20_000)), 3)
+    started, _ = best(start, 1 if executor == "dask" else 5)
+    note(executor=executor, us_per_item=round(1e6 * seconds / 20_000, 1), ms_to_start=round(1e3 * started, 1))

@@ -1,18 +1,13 @@
 """Spans and kernels from traces as the profiler of PyTorch writes them."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from kineto_traces import KinetoTrace
 
 import simsched as ss
 from hwbackend.torch_traces import ITERATION, read_runs, spans_of, with_kernels
 from simsched.base.errors import FormatError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-
-sys.path.append(str(Path(__file__).parents[1] / "workloads"))
-from kineto_traces import KinetoTrace
 
 GRAPH = OpGraph(
     [

@@ -2,11 +2,11 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kineto_traces import KinetoTrace
 
 from simsched.base.errors import FileError, FormatError
 from simsched.base.io import read_json
@@ -16,8 +16,6 @@ from validation.realtraces import read_folder
 from validation.realtraces_rows import GTX_950
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.append(str(ROOT / "tests" / "workloads"))
-from kineto_traces import KinetoTrace  # noqa: E402
 
 TWINS = "set,size,grid,block_threads,registers,static_smem,k2_input_ready_us,k1_dur_us,k2_start_us,k2_dur_us,span_us\n"
 UNLIKE = "trace,kernel1,grid1,block1,reg1,smem1,dur1,kernel2,grid2,block2,reg2,smem2,dur2,ready2,start2\n"
