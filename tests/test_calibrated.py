@@ -1,55 +1,25 @@
 """Whatever takes a cluster takes a calibration, and then uses its times and its fitted cluster."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-
 import numpy as np
 import pytest
 from quick import quick
+from stand_ins import Scaled
 
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError
-from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times, roofline
+from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times
+
+A100 = ss.Cluster.preset("a100")
 
 
-@dataclass(frozen=True)
-class Doubling:
-    """Stands for a calibration that found everything twice as long as it is said to be, and launches free."""
-
-    original: ss.Cluster
-
-    @cached_property
-    def cluster(self):
-        return self.original.replace_devices(launch=0.0)
-
-    @cached_property
-    def applied(self):
-        return {}
-
-    def apply(self, graph):
-        if any(graph is made for _, made in self.applied.values()):
-            return graph
-        if id(graph) not in self.applied:
-            device = self.cluster.devices[0]
-            operators = [replace(op, time=self(op, device)) for op in graph.operators]
-            self.applied[id(graph)] = graph, OpGraph(operators, graph.edges, graph.name)
-        return self.applied[id(graph)][1]
-
-    def __call__(self, op, device):
-        measured = {
-            name: time for graph, _ in self.applied.values() for name, time in zip(graph.names, graph.time, strict=True)
-        }
-        known = measured.get(op.name, op.time)
-        return 2.0 * (roofline(op, device) if known is None or np.isnan(known) else known)
-
-    def operator_times(self, graph, device, ops):
-        return np.array([self(graph.operator(i), device) for i in ops.tolist()])
+def doubling(n_gpus=1):
+    """Everything takes twice as long as it is said to, and launches are free."""
+    return Scaled(ss.Cluster.preset("a100", n_gpus).replace_devices(launch=0.0), 2.0)
 
 
 def setting(n_gpus=1):
-    graph = workloads.random_layered(n_ops=14, n_layers=4, rng=1)
-    target = Doubling(ss.Cluster.preset("a100", n_gpus))
+    graph, target = workloads.random_layered(n_ops=14, n_layers=4, rng=1), doubling(n_gpus)
     return graph, target, target.apply(graph)
 
 
@@ -70,7 +40,7 @@ def test_schedulers_and_simulator(name):
 
 def test_a_schedule_made_before_takes_the_times_too():
     graph, target, doubled = setting()
-    before = ss.schedule(graph, target.original, "lios")
+    before = ss.schedule(graph, A100, "lios")
     expected = ss.simulate(before.over(doubled), target.cluster).makespan
     assert ss.simulate(before, target).makespan == expected
     assert ss.simulate(before, target, engine="reference").makespan == pytest.approx(expected, rel=1e-9)
@@ -97,23 +67,11 @@ def test_bounds_stages_optimum_and_comparison():
     assert [row.makespan_us for row in table.rows] == [row.makespan_us for row in plain.rows]
 
 
-def test_operators_that_a_scheduler_makes_cost_as_the_calibration_says():
-    """What AutoGraph fuses was never measured: it takes twice what it is said to take."""
-    graph = workloads.load("tiny_inception")
-    target = Doubling(ss.Cluster.preset("a100"))
-    plan = ss.schedule(graph, target, "autograph")
-    made = [op for op in plan.graph.operators if op.name not in graph.index]
-    times = operator_times(target.apply(plan.graph), target.cluster.devices[0])
-    for op in made:
-        measured = times[plan.graph.index[op.name]]
-        assert measured == pytest.approx(target(op, target.cluster.devices[0]))
-
-
 def test_answers_that_are_no_times_are_refused():
-    class Wrong(Doubling):
+    class Wrong(Scaled):
         def operator_times(self, graph, device, ops):
             return np.full(len(ops), np.nan)
 
     graph = OpGraph([Operator("a", kernels=(Kernel(1),))])
     with pytest.raises(CostError, match="no time of operator 'a' on a100"):
-        operator_times(graph, ss.Cluster.preset("a100").devices[0], Wrong(ss.Cluster.preset("a100")))
+        operator_times(graph, A100.devices[0], Wrong(A100, 2.0))

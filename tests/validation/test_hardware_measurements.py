@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stand_in import TINY
+from stand_ins import TINY
 
 import hwbackend
 from simsched.base.errors import FormatError

@@ -1,0 +1,116 @@
+"""What stands for a device: a backend that simulates; and for what was fitted to one: every time by one factor."""
+
+import os
+import signal
+from dataclasses import dataclass, field, replace
+from zlib import crc32
+
+import numpy as np
+
+import simsched as ss
+from hwbackend import profiling
+from hwbackend.microbenchmarks import schedules
+from hwbackend.preparing import environment
+from hwbackend.synth import realised
+from simsched.calibration.evidence import times_of
+from simsched.model import OpGraph, default_cost, roofline
+from simsched.model.backend import prepared
+from simsched.model.profile import MeasuredOperator, Profile, Replay
+from simsched.model.trace import measured_trace
+from validation.hardware.sections import Plan
+
+TINY = Plan(
+    {"dag": ("random:layered,n_ops=10,n_layers=3,n_edges=16,time=20:100,seed=1", 1)}, kernels=("add 2",), whole=(),
+    hios_sizes=(8,), opara_sizes=(), microbenchmarks=False, in_situ=2,
+    schedulers=("sequential", "greedy", "heft", "opara"), repeats=6,
+)  # fmt: skip
+
+
+class SimulatedBackend:
+    """It "measures" an A100 whose host issues at half the usual speed, and whose operators take longer than one thinks.
+
+    By 1.1 to 1.6 times, but less in a loop, on warm data. Latencies vary by 1 %, always in the same way.
+    `before` is called with each program that it is going to run; those that it ran are in `ran`.
+    """
+
+    name = "simulated"
+
+    def __init__(self, gpus=1, before=lambda program: None):
+        self.cluster = ss.Cluster.preset("a100", gpus)
+        device = self.cluster.devices[0]
+        self._truth = self.cluster.replace_devices(
+            launch=2 * device.launch, hop=3 * device.hop, graph_node=2 * device.graph_node
+        )
+        self._before = before
+        self.ran = []
+
+    def realise(self, graph):
+        return realised(graph, self.cluster)
+
+    def microbenchmarks(self):
+        chosen = [plan for plan in schedules(self.cluster) if plan.scheduler.startswith("overhead/")][1::4]
+        runs = tuple(self.replay(plan, repeats=4, warmup=0) for plan in chosen)
+        return Profile((MeasuredOperator("launch", (1.0,)),), runs=runs, cluster=self.cluster)
+
+    def profile(self, graph, *, in_situ=8, rng=0):
+        return profiling.profile(self, graph, in_situ, rng)
+
+    def cost(self, op, device):
+        if op.time is None:  # of a microbenchmark
+            return default_cost(op, device)
+        name, looped, _ = op.name.partition("#")
+        return (1.1 + 0.5 * (crc32(name.encode()) % 997) / 997) * op.time / (1.25 if looped else 1.0)
+
+    def replay(self, schedule, *, repeats=20, warmup=3):
+        program = prepared(self, schedule, repeats, warmup)
+        self._before(program)
+        self.ran.append(program)
+        trace = ss.simulate(program, self._truth, self.cost)
+        _, launches, copies = times_of(trace)
+        seed = crc32(program.action.tobytes() + program.stream.tobytes() + program.argument.tobytes())
+        factors = 1 + 0.01 * np.random.default_rng(seed).standard_normal(repeats)
+        where = environment(self.name, "Simulated A100") | {"date": "2026-01-01T00:00:00Z"}
+        measured = measured_trace(program, self.cluster, launches, copies)
+        name = getattr(schedule, "scheduler", "program")
+        return Replay(tuple(trace.makespan * factors), measured, where, 0.0, name)
+
+
+def make():
+    """What the command line calls, as ``--backend stand_ins:make``."""
+    return SimulatedBackend()
+
+
+def make_deadly():
+    """One whose process ends when it runs convolutions of 64 pixels."""
+
+    def before(program):
+        if program.graph.name == "convolutions-64":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return SimulatedBackend(before=before)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Stands for a calibration that found every operator `factor` times as long as it is said to be."""
+
+    cluster: ss.Cluster
+    factor: float
+    applied: dict = field(default_factory=dict)  # graphs as given and as made, by the id of the former
+    said: dict = field(default_factory=dict)  # times of operators, by name
+
+    def apply(self, graph):
+        if any(graph is made for _, made in self.applied.values()):
+            return graph
+        if id(graph) not in self.applied:
+            operators = [replace(op, time=self(op, self.cluster.devices[0])) for op in graph.operators]
+            self.said.update({op.name: op.time for op in graph.operators} | self.said)
+            self.applied[id(graph)] = graph, OpGraph(operators, graph.edges, graph.name)
+        return self.applied[id(graph)][1]
+
+    def __call__(self, op, device):
+        said = self.said.get(op.name, op.time)
+        return self.factor * (roofline(op, device) if said is None else said)
+
+    def operator_times(self, graph, device, ops):
+        return np.array([self(graph.operator(i), device) for i in ops.tolist()])
