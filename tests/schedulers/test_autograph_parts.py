@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from autograph_cases import Drop, Pair, forked
-from cases import made
+from small import made
 
 from simsched.model import Cluster, Edge, Operator, OpGraph, default_cost
 from simsched.rewriting import Draft, Read, Row, Source

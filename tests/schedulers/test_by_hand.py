@@ -1,7 +1,7 @@
 """Worked examples: the baselines, ties of LIOS, and devices that HIOS chooses."""
 
 import pytest
-from cases import made
+from small import made
 
 from simsched.model import Cluster, Placement
 from simsched.schedulers import schedule

@@ -4,10 +4,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from cases import made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from listing_oracle import Oracle, listed
+from small import made
 from strategies import clusters, graphs
 
 import workloads

@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import partial
 from statistics import mean
 
-import cases
 import pytest
+import small
 from hios_by_hand import stages_by_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ each_scheduler = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr, inter_l
 with_stages = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr])
 
 
-made = partial(cases.made, transfer=0.0)
+made = partial(small.made, transfer=0.0)
 
 FIG4 = made(
     "v1=4 v2=2 v3=2 v4=3 v5=1 v6=4 v7=2 v8=2",

@@ -9,7 +9,7 @@ from time import process_time, sleep
 
 import numpy as np
 import pytest
-from cases import made
+from small import made
 from strategies import by_operator
 
 import simsched as ss

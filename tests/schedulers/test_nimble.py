@@ -4,10 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from cases import by_stream, traced
-from cases import numbered as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import by_stream, traced
+from small import numbered as made
 from strategies import clusters, graphs, shapes
 
 import workloads

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import by_stream, numbered, traced
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from small import by_stream, numbered, traced
 from strategies import clusters, graphs
 
 from simsched.base.errors import ClusterError, SchedulerError

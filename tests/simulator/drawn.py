@@ -1,114 +1,110 @@
-"""Small graphs of operators of every kind, clusters with every limit and cost, and schedules that can run."""
+"""Graphs of operators of every kind, clusters with every limit and cost, and schedules and programs that run on them.
+
+A `random.Random` chooses: one of Hypothesis, whose choices it makes smaller when a test fails, or a seeded one, which
+is quick.
+"""
 
 from dataclasses import replace
+from math import inf, nan
 
-import numpy as np
 from hand_made import DEVICE
 from hypothesis import strategies as st
 
 import simsched as ss
 
+FIELDS = {
+    "interleave": (0.0, 0.3, 0.5, 1.0),
+    "interference": (((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))),
+    "saturating_warps": (8.0, 24.0, 32.0),
+    "block_spread": (0.0, 0.08, 0.3),
+    "kernel_latency": (0.0, 0.0, 0.5),
+    "connections": (1, 2, 3, 32),
+    "resident_kernels": (1, 2, 3, 128),
+    "contention": (True, True, True, True, False),
+    "copy_engines": (1, 2),
+    "copy_rate": (60.0, inf),
+    "bandwidth": (20.0, 100.0, 1000.0),
+    "shared_memory_per_sm": (65536, 65536.5),
+}
 COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency")
-times = st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0]) | st.floats(0.0, 60.0)
-sizes = st.sampled_from([0.0, 1e3, 1e4, 5e4])
+TICKS = (0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0)
 
 
-@st.composite
-def operators(draw, name):
+def operator(rng, name):
     """Time only, utilization, or one to three kernels; any intensity."""
-    fields = {"time": draw(times), "nbytes": draw(sizes), "flops": draw(sizes)}
-    fields["intensity"] = draw(st.sampled_from([None, "compute", "memory"]))
-    kind = draw(st.sampled_from(["time", "utilization", "kernels", "kernels", "kernels"]))
-    if kind == "utilization":
-        fields["utilization"] = draw(st.sampled_from([0.1, 0.5, 0.6, 1.0]))
-    elif kind == "kernels":
-        fields["kernels"] = tuple(
-            ss.Kernel(
-                draw(st.sampled_from([1, 5, 10, 20, 40, 1000]) | st.integers(1, 120)),
-                threads=draw(st.sampled_from([32, 100, 256, 512, 1024])),
-                registers=draw(st.sampled_from([16, 32, 64])),
-                shared_memory=draw(st.sampled_from([0, 0, 5000, 32768])),
-                share=share,
-            )
-            for share in draw(st.sampled_from([(1.0,), (1.0,), (0.25, 0.75), (0.5, 0.25, 0.25)]))
+    load = rng.choice(("none", "utilization", "kernels", "kernels", "kernels"))
+    shares = rng.choice([(1.0,), (1.0,), (0.25, 0.75), (0.5, 0.25, 0.25)]) if load == "kernels" else ()
+    kernels = tuple(
+        ss.Kernel(
+            rng.choice((1, 5, 10, 20, 40, 1000, rng.randint(1, 120))),
+            threads=rng.choice((32, 100, 256, 512, 1024)),
+            registers=rng.choice((16, 32, 64)),
+            shared_memory=rng.choice((0, 0, 5000, 32768)),
+            share=share,
         )
-    return ss.Operator(name, **fields)
+        for share in shares
+    )
+    return ss.Operator(
+        name,
+        time=rng.choice((*TICKS, rng.uniform(0.0, 60.0))),
+        nbytes=rng.choice((0.0, 1e3, 1e4, 5e4)),
+        flops=rng.choice((0.0, 1e3, 1e4, 5e4)),
+        intensity=rng.choice((None, "compute", "memory")),
+        utilization=rng.choice((0.1, 0.5, 0.6, 1.0)) if load == "utilization" else None,
+        kernels=kernels,
+    )
 
 
-@st.composite
-def clusters(draw):
+def cluster(rng):
     """One to three devices with random limits, overheads and links."""
-    fields = {
-        "interleave": draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
-        "interference": draw(st.sampled_from([((0.0, 0.0), (0.0, 0.0)), ((0.06, 0.03), (0.2, 0.5))])),
-        "saturating_warps": draw(st.sampled_from([8.0, 24.0, 32.0])),
-        "block_spread": draw(st.sampled_from([0.0, 0.08, 0.3])),
-        "kernel_latency": draw(st.sampled_from([0.0, 0.0, 0.5])),
-        "connections": draw(st.sampled_from([1, 2, 3, 32])),
-        "resident_kernels": draw(st.sampled_from([1, 2, 3, 128])),
-        "contention": draw(st.sampled_from([True, True, True, True, False])),
-        "copy_engines": draw(st.integers(1, 2)),
-        "copy_rate": draw(st.sampled_from([60.0, np.inf])),
-        "bandwidth": draw(st.sampled_from([100.0, 1000.0])),
-    }
-    costs = draw(st.sampled_from(["none", "some", "round", "any"]))
-    if costs == "some":
-        fields |= {"launch": 2.0, "record": 0.5, "wait": 0.7, "copy": 1.0, "barrier": 5.0, "gap": 0.3, "hop": 1.1}
-        fields |= {"graph_launch": 3.0, "graph_node": 0.4, "launch_latency": 2.9}
-    elif costs == "round":
-        fields |= dict.fromkeys(COSTS, 1.0)
-    elif costs == "any":
-        fields |= {name: draw(st.sampled_from([0.0, 0.1, 1.0, 4.3])) for name in COSTS}
-    devices = tuple(
-        replace(
-            DEVICE,
-            name=f"gpu{i}",
-            sms=draw(st.sampled_from([1, 4, 10])),
-            blocks_per_sm=draw(st.integers(1, 4)),
-            **fields,
-        )
-        for i in range(draw(st.integers(1, 3)))
-    )
-    links = st.builds(
-        ss.Link, st.sampled_from([50.0, 60.0, 700.0]), st.sampled_from([0.0, 1.0, 2.0]), duplex=st.booleans()
-    )
-    names = [device.name for device in devices]
-    if draw(st.booleans()):
-        wires = [(name, "switch", draw(links)) for name in names]
-    else:
-        wires = [(a, b, draw(links)) for i, a in enumerate(names) for b in names[i + 1 :]]
-    return ss.Cluster(devices, tuple(wires))
+    costs = rng.choice([(0.0,), (1.0,), (0.0, 0.1, 1.0, 4.3), (0.0, 1.0, 0.618)])
+    fields = {name: rng.choice(values) for name, values in FIELDS.items()}
+    fields |= {name: rng.choice(costs) for name in COSTS}
+    names = [f"gpu{i}" for i in range(rng.randint(1, 3))]
+    devices = [
+        replace(DEVICE, name=name, sms=rng.choice((1, 4, 10)), blocks_per_sm=rng.randint(1, 4), **fields)
+        for name in names
+    ]
+    pairs = rng.choice([[(name, "switch") for name in names], [(a, b) for a in names for b in names if a < b]])
+    wires = [
+        (a, b, ss.Link(rng.choice((50.0, 60.0, 300.0, 700.0)), rng.choice((0.0, 1.0, 2.0)), duplex=rng.random() < 0.5))
+        for a, b in pairs
+    ]
+    return ss.Cluster(tuple(devices), tuple(wires))
 
 
-@st.composite
-def plans(draw):
+def plan(rng, least=1, most=14):
     """A cluster, a schedule that can run on it, and options of `Schedule.lower`."""
-    cluster = draw(clusters())
-    n = draw(st.integers(1, 14))
+    made, n, n_streams = cluster(rng), rng.randint(least, most), rng.randint(1, 5 if most < 20 else 12)
     edges, depth = [], [0] * n
     for v in range(1, n):
-        for u in sorted(draw(st.sets(st.integers(0, v - 1), max_size=3))):
-            exact = draw(st.sampled_from([None, None, None, 0.0, 4.0]))
-            edges.append(ss.Edge(f"o{u}", f"o{v}", draw(st.sampled_from([0.0, 60.0, 100.0, 1000.0])), exact))
+        for u in sorted(rng.sample(range(v), min(v, rng.choice((0, 0, 1, 2, 3))))):
+            nbytes, exact = rng.choice((0.0, 60.0, 100.0, 1000.0)), rng.choice((None, None, None, 0.0, 4.0))
+            edges.append(ss.Edge(f"o{u}", f"o{v}", nbytes, exact))
             depth[v] = max(depth[v], depth[u] + 1)
-    graph = ss.OpGraph([draw(operators(f"o{i}")) for i in range(n)], edges)
-    execution = draw(st.sampled_from(["events", "stages", "graph"]))
-    n_streams = draw(st.integers(1, 5))
-    streams = [draw(st.integers(0, n_streams - 1)) for _ in range(n)]
-    placements = [
-        ss.Placement(
-            f"o{i}",
-            draw(st.sampled_from(cluster.devices)).name,
-            streams[i],
-            stage=depth[i],  # operators of equal depth do not depend on each other
-            group=streams[i],
-            priority=draw(st.sampled_from([0, 0, 0, 1, -1])),
-        )
-        for i in sorted(range(n), key=lambda i: (depth[i], i))
-    ]
-    options = {
-        "threads": draw(st.sampled_from(["device", "one"])),
-        "events": draw(st.sampled_from(["minimal", "literal"])),
-        "transfers": draw(st.sampled_from(["async", "blocking"])) if execution != "graph" else "async",
-    }
-    return cluster, ss.Schedule(graph, placements, execution), options
+    execution = rng.choice(("events", "stages", "graph"))
+    order = sorted(range(n), key=lambda i: depth[i]) if execution == "stages" else range(n)
+    placements = []
+    for i in order:
+        stream, device = rng.randrange(n_streams), rng.choice(made.devices).name
+        # operators of equal depth do not depend on each other
+        placements.append(ss.Placement(f"o{i}", device, stream, depth[i], stream, rng.choice((0, 0, 0, 1, -1))))
+    options = {"threads": rng.choice(("device", "one")), "events": rng.choice(("minimal", "literal"))}
+    if execution != "graph":
+        options["transfers"] = rng.choice(("async", "blocking"))
+    graph = ss.OpGraph([operator(rng, f"o{i}") for i in range(n)], edges)
+    return made, ss.Schedule(graph, placements, execution), options
+
+
+def program(rng, least=1, most=14):
+    """A cluster, a program that runs on it, and a jitter."""
+    made, schedule, options = plan(rng, least, most)
+    lowered, some = schedule.lower(made, **options), (0.0, 0.0, 1.0, 1.0, 4.3)
+    if schedule.execution != "graph" and rng.random() < 0.25:
+        lead, own = ([rng.choice(values) for _ in range(len(lowered))] for values in (some, (*some, nan)))
+        lowered = lowered.timed(rng.choice((None, lead)), rng.choice((None, own)))
+    return made, lowered, rng.choice((None, None, 0.05, 0.5))
+
+
+chooser = st.randoms(use_true_random=False)
+plans = st.builds(plan, chooser)

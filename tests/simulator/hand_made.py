@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import small
 
 import simsched as ss
 
@@ -44,9 +45,11 @@ def grid(name, blocks, time, threads=1024, *, registers=32, shared_memory=0, **f
     return ss.Operator(name, time=time, kernels=(kernel,), **fields)
 
 
-def run(operators, edges, placements, cluster, execution="events", lowered=None, **options):
-    """Simulate, with options of `simulate`; `lowered` are options of `Schedule.lower`."""
-    schedule = ss.Schedule(ss.OpGraph(operators, edges), placements, execution)
+def run(operators, edges, placements, cluster, execution="events", lowered=None, nbytes=0.0, **options):
+    """Simulate lists or texts (see `small`), with options of `simulate`; `lowered` are options of `Schedule.lower`."""
+    if isinstance(placements, str):
+        placements = small.placements(placements)
+    schedule = ss.Schedule(small.made(operators, edges, nbytes=nbytes), placements, execution)
     return simulate(schedule.lower(cluster, **lowered) if lowered else schedule, cluster, **options)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import edges, made, placements
 from strategies import graphs
 
-from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
+from simsched.model import Cluster, Schedule
 from simsched.model.graph.derived import side_by_side, with_times
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
@@ -21,8 +22,7 @@ def by_device(op, device):
 
 def test_times_are_those_of_the_device_that_an_operator_is_placed_on():
     """b is on gpu1: 2 us for "bb" become 20; launch order and the order of devices of the plan do not matter."""
-    graph = OpGraph([Operator("a", time=5.0), Operator("bb"), Operator("ccc")], [Edge("a", "bb", 8.0)])
-    plan = Schedule(graph, [Placement("ccc"), Placement("a"), Placement("bb", "gpu1", stream=1)])
+    plan = Schedule(made("a=5 bb=1 ccc=1", "a-bb=8"), placements("ccc a bb/1@1"))
     assert placed_operator_times(plan, PAIR, by_device).tolist() == [1.0, 20.0, 3.0]
     assert placed_operator_times(plan.lower(PAIR), PAIR, by_device).tolist() == [1.0, 20.0, 3.0]
     written = baked(plan, PAIR, by_device)
@@ -44,10 +44,7 @@ def test_what_is_written_in_needs_no_cost_model(graph, name):
 
 
 def test_copies_of_a_graph_stand_beside_each_other():
-    graph = OpGraph([Operator("a"), Operator("b")], [Edge("a", "b", 4.0, transfer=2.0)], "g")
-    made = side_by_side(graph, np.array([1.0, 2.0]), 2, np.array([7.0]))
-    assert (made.name, made.names) == ("2 x g", ("a@0", "b@0", "a@1", "b@1", "begin 0"))
-    assert made.time.tolist() == [1.0, 2.0, 1.0, 2.0, 7.0]
-    assert [(e.src, e.dst, e.nbytes, e.transfer) for e in made.edges] == [
-        ("a@0", "b@0", 4.0, 2.0), ("a@1", "b@1", 4.0, 2.0),
-    ]  # fmt: skip
+    found = side_by_side(made("a=5 b=5", "ab=4:2"), np.array([1.0, 2.0]), 2, np.array([7.0]))
+    assert (found.name, found.names) == ("2 x graph", ("a@0", "b@0", "a@1", "b@1", "begin 0"))
+    assert found.time.tolist() == [1.0, 2.0, 1.0, 2.0, 7.0]
+    assert list(found.edges) == edges("a@0-b@0=4:2 a@1-b@1=4:2")

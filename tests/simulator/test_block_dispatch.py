@@ -46,24 +46,15 @@ def test_head_of_line_blocking():
 
     At 10 b (32 of 64 KiB: two per SM) issues all, then c in what is left: b 10-20, c 10-15.
     """
-    ops = [
-        grid("a", 10, 10.0, threads=512, shared_memory=65536),
-        grid("b", 10, 10.0, threads=512, shared_memory=32768),
-        grid("c", 10, 5.0, threads=256),
-    ]
+    ops = [grid(name, 10, 10.0, threads=512, shared_memory=nbytes) for name, nbytes in (("a", 65536), ("b", 32768))]
+    ops.append(grid("c", 10, 5.0, threads=256))
     assert_times(side_by_side(ops, hand_made()), a=(0, 10), b=(10, 20), c=(10, 15))
 
 
 def test_arrival_decides_before_the_order_of_operators():
     """late stands first in the graph but arrives at 1, behind early: early gets the slots at 10, late at 20."""
     ops = [grid("late", 10, 10.0), grid("a", 10, 10.0), grid("early", 10, 10.0), ss.Operator("p", time=1.0)]
-    placements = [
-        ss.Placement("a", stream=0),
-        ss.Placement("early", stream=1),
-        ss.Placement("p", stream=2),
-        ss.Placement("late", stream=2),
-    ]
-    assert_times(run(ops, [], placements, hand_made()), a=(0, 10), early=(10, 20), late=(20, 30))
+    assert_times(run(ops, [], "a early/1 p/2 late/2", hand_made()), a=(0, 10), early=(10, 20), late=(20, 30))
 
 
 # Interleaving ------------------------------------------------------------------------------------
@@ -107,22 +98,16 @@ def test_interleave_stays_a_half():
 def test_higher_priority_is_not_interleaved():
     """Pending blocks of the higher priority (lower number) go first: high 0-40, low only then, 40-60."""
     ops = [grid("low", 20, 20.0), grid("high", 40, 40.0)]
-    placements = [ss.Placement("low", stream=0, priority=1), ss.Placement("high", stream=1)]
-    assert_times(run(ops, [], placements, hand_made(interleave=0.5)), high=(0, 40), low=(40, 60))
+    assert_times(run(ops, [], "low!1 high/1", hand_made(interleave=0.5)), high=(0, 40), low=(40, 60))
 
 
 # Priority ----------------------------------------------------------------------------------------
 
 
-def prioritised(at, blocks=10, first=1, second=0, **fields):
+def prioritised(at, blocks=10, first=1, **fields):
     """`low` with 40 blocks (four waves of 10 us) from 0; `high` with blocks of 5 us arrives at `at`."""
     ops = [grid("low", 40, 40.0), ss.Operator("p", time=at), grid("high", blocks, -(-blocks // 10) * 5.0)]
-    placements = [
-        ss.Placement("low", stream=0, priority=first),
-        ss.Placement("p", stream=1),
-        ss.Placement("high", stream=1, priority=second),
-    ]
-    return run(ops, [], placements, hand_made(**fields))
+    return run(ops, [], f"low!{first} p/1 high/1", hand_made(**fields))
 
 
 @pytest.mark.parametrize(("at", "start"), [(3.0, 10), (9.9, 10), (13.0, 20), (29.0, 30)])
@@ -165,8 +150,7 @@ def test_equal_priority_waits():
 def test_priority_does_not_preempt():
     """low's single wave 0-10 runs to its end; high, there from 1 on, 10-15."""
     ops = [grid("low", 10, 10.0), ss.Operator("p", time=1.0), grid("high", 10, 5.0)]
-    placements = [ss.Placement("low", priority=5), ss.Placement("p", stream=1), ss.Placement("high", stream=1)]
-    assert_times(run(ops, [], placements, hand_made()), low=(0, 10), high=(10, 15))
+    assert_times(run(ops, [], "low!5 p/1 high/1", hand_made()), low=(0, 10), high=(10, 15))
 
 
 # Residency ---------------------------------------------------------------------------------------
@@ -211,12 +195,8 @@ def test_a_kernel_without_a_place_holds_up_no_other():
     high cannot become resident before low is over, so low goes on: 0-20; then high, 20-25.
     """
     ops = [grid("low", 20, 20.0), ss.Operator("p", time=3.0), grid("high", 10, 5.0)]
-    placements = [
-        ss.Placement("low", stream=0, priority=1),
-        ss.Placement("p", stream=1),
-        ss.Placement("high", stream=1, priority=0),
-    ]
-    assert_times(run(ops, [], placements, hand_made(resident_kernels=1)), low=(0, 20), high=(20, 25))
+    trace = run(ops, [], "low!1 p/1 high/1", hand_made(resident_kernels=1))
+    assert_times(trace, low=(0, 20), high=(20, 25))
 
 
 # Speed -------------------------------------------------------------------------------------------

@@ -2,26 +2,18 @@
 
 import pytest
 from hand_made import hand_made, simulate
+from small import made, placements
 
 import simsched as ss
-from simsched.base.errors import DeadlockError, ProgramError, SimschedError
+from simsched.base.errors import DeadlockError
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 
 
 def document(cluster, execution="events", **options):
     """a on gpu0 feeds b on gpu1, c on gpu1 feeds d on gpu0; as a JSON document of the program."""
-    graph = ss.OpGraph(
-        [ss.Operator(name, time=10.0) for name in "abcd"], [ss.Edge("a", "b", 100.0), ss.Edge("c", "d", 100.0)]
-    )
-    where = {"a": "gpu0", "c": "gpu1", "b": "gpu1", "d": "gpu0"}
-    schedule = ss.Schedule(graph, [ss.Placement(op, device) for op, device in where.items()], execution)
-    return schedule.lower(cluster, **options).to_dict()
-
-
-def incoming_wait(thread, device, row="wait"):
-    """The position of the wait that the consumer on stream 0 of a device makes."""
-    return next(i for i, r in enumerate(thread) if r["do"] == row and r["device"] == device and r.get("stream", 0) == 0)
+    graph = made("a=10 b=10 c=10 d=10", "ab cd", nbytes=100.0)
+    return ss.Schedule(graph, placements("a c@1 b@1 d"), execution).lower(cluster, **options).to_dict()
 
 
 def test_a_document_runs_as_the_program_it_came_from():
@@ -31,14 +23,11 @@ def test_a_document_runs_as_the_program_it_came_from():
     assert {name: end for name, (_, end) in trace.operator_times().items()} == {"a": 10, "b": 21, "c": 10, "d": 21}
 
 
-def crossed(cluster, **options):
+def crossed(cluster, do="wait", **options):
+    """The same, but each thread first waits for what its consumer reads: the last wait on stream 0."""
     data = document(cluster, **options)
-    for thread, device in zip(data["threads"], data["devices"], strict=True):
-        row = "sync" if options else "wait"
-        if row == "sync":  # the last sync of a thread is that of its consumer
-            at = max(i for i, r in enumerate(thread) if r["do"] == "sync")
-        else:
-            at = incoming_wait(thread, device)
+    for thread in data["threads"]:
+        at = max(i for i, row in enumerate(thread) if row["do"] == do and row.get("stream", 0) == 0)
         thread.insert(0, thread.pop(at))
     return ss.Program.from_dict(data)
 
@@ -50,13 +39,9 @@ def test_crossed_waits_of_two_threads(overheads):
     with pytest.raises(DeadlockError) as caught:
         ss.simulate(crossed(cluster), cluster)
     text = str(caught.value)
-    assert isinstance(caught.value, SimschedError)
-    assert isinstance(caught.value, RuntimeError)
     assert "\n" not in text
-    assert "on gpu0 for event" in text
-    assert "on gpu1 for event" in text
-    assert "behind the copy of 'a'" in text
-    assert "behind the copy of 'c'" in text
+    for part in ("on gpu0 for event", "on gpu1 for event", "behind the copy of 'a'", "behind the copy of 'c'"):
+        assert part in text
     assert text.count("whose record has not been issued") == 2
 
 
@@ -64,7 +49,7 @@ def test_crossed_host_waits():
     """The same with hosts that block for the data itself."""
     cluster = hand_made(2)
     with pytest.raises(DeadlockError, match=r"on gpu0 for event .*'c'.* on gpu1 for event .*'a'"):
-        ss.simulate(crossed(cluster, transfers="blocking"), cluster)
+        ss.simulate(crossed(cluster, "sync", transfers="blocking"), cluster)
 
 
 @pytest.mark.parametrize("execution", ["events", "graph"])
@@ -79,37 +64,13 @@ def test_an_event_that_nobody_records(execution):
         ss.simulate(ss.Program.from_dict(data), cluster)
 
 
-def test_a_barrier_behind_a_wait_for_ever():
-    """The host stands at a barrier for a kernel that stands behind an event nobody records: both are named."""
-    graph = ss.OpGraph([ss.Operator("a", time=1.0), ss.Operator("b", time=1.0)])
-    data = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]).lower(hand_made()).to_dict()
-    data["events"] = 1
-    thread = data["threads"][0]
-    thread[1:1] = [{"do": "barrier", "device": "gpu0"}]
-    thread[0:0] = [{"do": "wait", "device": "gpu0", "stream": 0, "event": 0}]
-    with pytest.raises(DeadlockError) as caught:
-        ss.simulate(ss.Program.from_dict(data), hand_made())
-    assert "event 0, which nobody records" in str(caught.value)
-    assert "host thread 0 at a barrier of gpu0" not in str(caught.value) or "'a'" in str(caught.value)
-
-
-def test_a_wait_before_the_record_of_the_same_thread():
-    """CUDA would make it a no-op: refused when the program is read."""
-    graph = ss.OpGraph([ss.Operator("a", time=1.0), ss.Operator("b", time=1.0)], [ss.Edge("a", "b")])
-    placements = [ss.Placement("a"), ss.Placement("b", stream=1)]
-    data = ss.Schedule(graph, placements).lower(hand_made()).to_dict()
-    thread = data["threads"][0]
-    thread.insert(0, thread.pop(next(i for i, row in enumerate(thread) if row["do"] == "wait")))
-    with pytest.raises(ProgramError, match="waited for before the same thread records it"):
-        ss.Program.from_dict(data)
-
-
 def test_many_waits_are_counted():
     """Ten streams behind events that nobody records: six are named, the rest counted."""
-    graph = ss.OpGraph([ss.Operator(f"o{i}", time=1.0) for i in range(10)])
-    program = ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i) for i in range(10)]).lower(hand_made())
-    data = program.to_dict()
-    data["events"] = 10
+    names = [f"o{i}" for i in range(10)]
+    schedule = ss.Schedule(
+        ss.OpGraph(map(ss.Operator, names)), [ss.Placement(o, stream=i) for i, o in enumerate(names)]
+    )
+    data = schedule.lower(hand_made()).to_dict() | {"events": 10}
     waits = [{"do": "wait", "device": "gpu0", "stream": i, "event": i} for i in range(10)]
     launches = data["threads"][0]
     data["threads"][0] = [row for both in zip(waits, launches, strict=True) for row in both]

@@ -1,4 +1,4 @@
-"""What launches ask for: whole columns at once, held equal to one kernel after the other."""
+"""What launches ask for, as whole columns at once."""
 
 from dataclasses import replace
 
@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import graphs, schedules
+from small import placements
+from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
-from simsched.model import footprint, occupancy, operator_times, placed_times, times_by_device
-from simsched.simulator.contention import most_dram_share
-from simsched.simulator.state import Launch
+from simsched.model import operator_times, placed_times, times_by_device
 from simsched.simulator.workload import _distinct, demand, demand_of, factors, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
@@ -24,82 +23,6 @@ MIXED = ss.Cluster(
     ),
     tuple((f"gpu{i}", f"gpu{j}", ss.Link(1e4)) for i in range(3) for j in range(i)),
 )
-
-
-def described(op, kernel, device, nominal, factor):
-    """The row of a kernel that takes `nominal` us, times a factor that was drawn, from the rules as they are told."""
-    solo = nominal * factor
-    fits = occupancy(device, kernel).blocks * device.sms
-    need = footprint(device, kernel)
-    compute, memory = op.flops / device.peak_rate(op.dtype), op.nbytes / device.bandwidth
-    longer = max(compute, memory)
-    kind = int(memory > compute) if op.intensity is None else ("compute", "memory").index(op.intensity)
-    compute, memory = (compute / longer, memory / longer) if longer > 0 else (float(kind == 0), 0.0)
-    latency = min(device.kernel_latency, solo)
-    alone = {"blocks": kernel.blocks, "residency": fits, "sms": device.sms}
-    limit = 1 / -(-min(kernel.blocks, fits) // device.sms) if kind else np.inf
-
-    def by_itself(load):
-        return float(solo_units(*(np.array([value]) for value in (*alone.values(), load, device.block_spread)))[0])
-
-    load = min(limit, need.warps / device.saturating_warps * (max(device.least_sm_share, compute) if kind else 1.0))
-    units, busy, plain = by_itself(load), solo - latency, nominal - min(device.kernel_latency, nominal)
-    calculating = kernel.share * op.flops / device.peak_rate(op.dtype)
-    for _ in range(8):
-        achieved = min(limit, 1.0, calculating * units * device.sms / kernel.blocks / plain) if plain > 0 else 0.0
-        if achieved <= load * (1 + 1e-9):
-            break
-        load, units = achieved, by_itself(achieved)
-    traffic = kernel.share * op.nbytes / device.bandwidth * units / kernel.blocks
-    most = most_dram_share(*alone.values(), load)
-    return {
-        "solo": solo, "blocks": kernel.blocks, "residency": fits, "warps": need.warps, "registers": need.registers,
-        "shared_memory": need.shared_memory, "kind": kind, "traffic": traffic, "units": units,
-        "sm_share": load, "dram_share": min(most, traffic / busy) if busy > 0 else 0.0,
-        "alpha": compute if kind else 1.0, "beta": 1.0 if kind else memory, "unit": busy / units,
-    }  # fmt: skip
-
-
-def plain(op, solo):
-    """The row of an operator without a grid."""
-    nothing = dict.fromkeys(Launch.fields, 0)
-    load = op.utilization or 0.0
-    kind = -1 if op.intensity is None else ("compute", "memory").index(op.intensity)
-    return nothing | {"solo": solo, "unit": solo, "sm_share": load, "alpha": float(load > 0), "kind": kind}
-
-
-@settings(deadline=None, max_examples=150)
-@given(data=st.data())
-def test_columns_are_the_rows_of_each_launch(data):
-    """To the last bit, on unequal devices, with and without a cost model and jitter."""
-    graph = data.draw(graphs(shuffled=False))
-    cost = data.draw(st.sampled_from([None, lambda op, device: 1.5 * len(op.name) + device.sms]))
-    jitter = data.draw(st.sampled_from([None, 0.2, {graph.names[0]: 0.5}]))
-    program = data.draw(schedules(graph, valid_order=True).filter(runs)).lower(MIXED)
-    found = demand(program, MIXED, cost, jitter, 3)
-    factor = factors(graph, jitter, 3)
-    places = dict(zip(program.argument[program.action == 0], program.device[program.action == 0], strict=True))
-    expected, row = [], 0
-    for i, op in enumerate(graph.operators):
-        for k, kernel in enumerate(op.kernels or (None,)):
-            device = MIXED.devices[places[row]]
-            time = (cost or ss.default_cost)(op, device)
-            if kernel is None:
-                line = plain(op, time * factor[i])
-            else:
-                line = described(op, kernel, device, time * kernel.share, factor[i])
-            expected.append(line | {"priority": program.priority[i], "follows": k > 0})
-            row += 1
-    for name in Launch.fields:
-        assert found[name].tolist() == [line[name] for line in expected], name
-
-
-def runs(plan):
-    try:
-        plan.check()
-    except ss.SimschedError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(
@@ -130,13 +53,23 @@ def test_distinct_rows(rows):
     assert sorted(first.tolist()) == sorted({rows.index(row) for row in rows})
 
 
-def test_traffic_gives_the_load_of_another_time():
-    """A time three times as long moves the same bytes: `dram_share` follows from `traffic`, blocks and residency."""
+def test_loads_of_another_time():
+    """A time three times as long moves the same bytes: `dram_share` follows from `traffic`, blocks and residency.
+
+    A time that jitter has drawn moves them, too, and loads the SMs as the usual one does.
+    """
     kernels = (ss.Kernel(50_000, share=0.5), ss.Kernel(7, share=0.5))
-    graph = ss.OpGraph([ss.Operator("a", nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)])
-    program = ss.Schedule(graph, [ss.Placement(n) for n in "ab"]).lower(ss.Cluster.preset("a100"))
+    graph = ss.OpGraph(
+        [ss.Operator("a", flops=1e8, nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)]
+    )
     cluster = ss.Cluster.preset("a100")
+    program = ss.Schedule(graph, placements("a b")).lower(cluster)
     once, thrice = demand(program, cluster, None), demand(program, cluster, lambda op, _: 3.0 * op.time)
+    varied = demand(program, cluster, None, 0.5, 1)
+    for name in ("traffic", "sm_share", "units"):
+        assert varied[name].tolist() == once[name].tolist()
+    factor = varied["solo"] / once["solo"]
+    assert varied["dram_share"][:2].tolist() == pytest.approx((once["dram_share"] / factor)[:2])
     assert once["traffic"].tolist() == thrice["traffic"].tolist()
     per_block = 0.5 * 1e6 / A100.bandwidth * once["units"][:2] / [50_000, 7]
     assert once["traffic"].tolist() == pytest.approx([*per_block, 0.0])
@@ -151,27 +84,22 @@ def unfit():
     """Of four operators b and d fit on no SM, d for another reason."""
     ops = [ss.Operator(n, time=8.0, utilization=0.5, kernels=(ss.Kernel(9, *shape),)) for n, shape in
            {"a": (64,), "b": (1024, 255), "c": (64,), "d": (64, 32, 2**40)}.items()]  # fmt: skip
-    return ss.Schedule(ss.OpGraph(ops), [ss.Placement(op.name) for op in ops]).lower(ss.Cluster.preset("a100"))
+    cluster = ss.Cluster.preset("a100")
+    return ss.Schedule(ss.OpGraph(ops), placements("a b c d")).lower(cluster), cluster
 
 
 def test_the_first_that_does_not_fit_is_named():
     with pytest.raises(ClusterError, match=r"^operator 'b': a block of 1024 threads, 255 registers .*\(registers\)$"):
-        demand(unfit(), ss.Cluster.preset("a100"), None)
+        demand(*unfit(), None)
 
 
 def test_what_does_not_fit_may_be_let_through():
     """No residency, no end; of the rest of the row what an operator without a grid would have."""
-    program, cluster = unfit(), ss.Cluster.preset("a100")
+    program, cluster = unfit()
     found = demand_of(program.graph, cluster, np.zeros(4, int), np.full(4, 8.0), refuse_unfit=False)
-    assert (
-        found["residency"][[1, 3]].tolist()
-        == found["blocks"][[1, 3]].tolist()
-        == found["traffic"][[1, 3]].tolist()
-        == [0, 0]
-    )
-    assert found["unit"][[1, 3]].tolist() == [np.inf] * 2
+    rows = found[["residency", "blocks", "traffic", "unit", "sm_share"]][[1, 3]].tolist()
+    assert rows == [(0, 0, 0.0, np.inf, 0.5)] * 2
     assert found["solo"].tolist() == [8.0] * 4
-    assert found["sm_share"][[1, 3]].tolist() == [0.5, 0.5]
     assert (found["residency"][[0, 2]] > 0).all()
 
 
@@ -198,9 +126,7 @@ def test_equal_devices_share_their_times():
 def test_a_cost_model_is_asked_where_operators_run():
     """Once for each operator and its device, however many kernels it has; an answer elsewhere does not matter."""
     ops = [ss.Operator(n, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5))) for n in "abc"]
-    program = ss.Schedule(
-        ss.OpGraph(ops), [ss.Placement(n, d) for n, d in zip("abc", ("gpu1", "gpu0", "gpu1"), strict=True)]
-    )
+    program = ss.Schedule(ss.OpGraph(ops), placements("a@1 b c@1"))
     asked = []
 
     def cost(op, device):

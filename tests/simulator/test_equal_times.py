@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 from hand_made import assert_times, grid, hand_made, run, side_by_side, time_limit
+from small import operators
 
 import simsched as ss
 from simsched.simulator.contention import TIE
@@ -59,21 +60,8 @@ def test_a_join_of_equal_ends():
 
 def test_two_that_end_together_free_their_slots_together():
     """a and b (five blocks, 0.1 + 0.2 us and 0.3 us) make room for c's ten blocks in one instant: one wave, 0.3-7.3."""
-    ops = [
-        ss.Operator("p", time=0.1),
-        grid("a", 5, 0.2),
-        grid("b", 5, 0.3),
-        ss.Operator("q", time=0.2),
-        grid("c", 10, 7.0),
-    ]
-    placements = [
-        ss.Placement("p", stream=0),
-        ss.Placement("a", stream=0),
-        ss.Placement("b", stream=1),
-        ss.Placement("q", stream=2),
-        ss.Placement("c", stream=2),
-    ]
-    assert_times(run(ops, [], placements, hand_made()), a=(0.1, 0.3), b=(0, 0.3), c=(0.3, 7.3))
+    ops = [*operators("p=0.1 q=0.2"), grid("a", 5, 0.2), grid("b", 5, 0.3), grid("c", 10, 7.0)]
+    assert_times(run(ops, [], "p a b/1 q/2 c/2", hand_made()), a=(0.1, 0.3), b=(0, 0.3), c=(0.3, 7.3))
 
 
 def on_the_verge():
@@ -98,10 +86,8 @@ def test_a_kernel_that_ends_on_the_verge_of_an_instant():
 def test_a_copy_that_ends_on_the_verge_of_an_instant():
     """The same for a copy of `late` us beside an operator of t."""
     t, late = on_the_verge()
-    ops = [ss.Operator("a", time=t), ss.Operator("b", time=0.0), ss.Operator("c", time=1.0)]
-    placements = [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", "gpu1")]
     with time_limit(5):
-        trace = run(ops, [ss.Edge("b", "c", late * 100.0)], placements, hand_made(2))
+        trace = run(f"a={t!r} b=0 c=1", "bc", "a b/1 c@1", hand_made(2), nbytes=late * 100.0)
     assert trace.operator_times()["c"] == pytest.approx((t, t + 1), rel=2e-9)
 
 
@@ -118,26 +104,20 @@ def test_what_is_longer_than_an_instant_takes_its_time(long):
 
 def test_a_stage_after_three_hours():
     """Launches, barriers: 2 us. Host 0-2, long 2-1e10 + 2, barrier to + 4, launches to + 6 and + 8, y to + 10."""
-    ops = [ss.Operator("long", time=1e10), ss.Operator("x", time=2.0), ss.Operator("y", time=2.0)]
-    edges = [ss.Edge("long", "x"), ss.Edge("long", "y")]
-    placements = [ss.Placement("long"), ss.Placement("x", stage=1), ss.Placement("y", stream=1, stage=1, group=1)]
-    trace = run(ops, edges, placements, hand_made(launch=2.0, barrier=2.0), execution="stages")
+    cluster = hand_made(launch=2.0, barrier=2.0)
+    trace = run("long=1e10 x=2 y=2", "long-x long-y", "long x.1 y/1.1", cluster, "stages")
     assert {op: end - 1e10 for op, (_, end) in trace.operator_times().items()} == {"long": 2.0, "x": 8.0, "y": 10.0}
 
 
 @pytest.mark.parametrize("interleave", [0.0, 0.5])
 def test_waves_after_three_hours(interleave):
     """Two kernels of three waves of 2 us each after 1e10 us: 1e10 + 12, whether their blocks mix or not."""
-    ops = [ss.Operator("long", time=1e10), grid("a", 30, 6.0), grid("b", 30, 6.0)]
-    edges = [ss.Edge("long", "a"), ss.Edge("long", "b")]
-    placements = [ss.Placement("long"), ss.Placement("a"), ss.Placement("b", stream=1)]
-    trace = run(ops, edges, placements, hand_made(interleave=interleave))
+    ops = [*operators("long=1e10"), grid("a", 30, 6.0), grid("b", 30, 6.0)]
+    trace = run(ops, "long-a long-b", "long a b/1", hand_made(interleave=interleave))
     assert trace.makespan - 1e10 == pytest.approx(12.0, abs=1e-4)
 
 
 def test_copies_after_three_hours():
     """1e10 us, a copy of 2 us, an operator of 3 us."""
-    ops = [ss.Operator("long", time=1e10), ss.Operator("next", time=3.0)]
-    placements = [ss.Placement("long"), ss.Placement("next", "gpu1")]
-    trace = run(ops, [ss.Edge("long", "next", 200.0)], placements, hand_made(2))
+    trace = run("long=1e10 next=3", "long-next=200", "long next@1", hand_made(2))
     assert trace.makespan - 1e10 == pytest.approx(5.0, abs=1e-4)

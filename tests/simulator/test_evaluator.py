@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 from hand_made import hand_made
+from small import made, operators, placements
 
 import simsched as ss
 import workloads
@@ -14,21 +15,36 @@ from simsched.model.costmodel import default_cost
 from simsched.simulator import Evaluator
 
 
-def simulated(search, cluster, **options):
+def simulated(search, cluster, cost=None, **options):
     """The makespan of the schedule as it is, made from nothing; inf where it is refused."""
     try:
-        return ss.simulate(search.schedule().lower(cluster, **options), cluster).makespan
+        return ss.simulate(search.schedule().lower(cluster, **options), cluster, cost).makespan
     except SimschedError:
         return inf
 
 
-@pytest.mark.parametrize("scheduler", ["lios", "inter-lp", "greedy", "round-robin"])
-@pytest.mark.parametrize("options", [{}, {"events": "literal", "threads": "one"}], ids=["minimal", "literal"])
-def test_every_step_gives_what_simulate_gives(scheduler, options):
+def slow_on_gpu1(op, device):
+    return 3.0 * op.time if device.name == "gpu1" else op.time
+
+
+LITERAL = {"events": "literal", "threads": "one"}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options", "cost"),
+    [
+        ("lios", {}, None),
+        ("inter-lp", LITERAL, default_cost),
+        ("greedy", {}, slow_on_gpu1),
+        ("round-robin", LITERAL, None),
+    ],
+)
+def test_every_step_gives_what_simulate_gives(scheduler, options, cost):
+    """With any cost model, the trace included."""
     graph, cluster = workloads.random_layered(n_ops=60, n_layers=8, rng=1), ss.Cluster.preset("a40", n_gpus=3)
     plan = ss.schedule(graph, cluster, scheduler)
-    search, rng, finite = Evaluator(plan, cluster, **options), np.random.default_rng(0), 0
-    assert search.makespan == ss.simulate(plan.lower(cluster, **options), cluster).makespan
+    search, rng, finite = Evaluator(plan, cluster, cost, **options), np.random.default_rng(0), 0
+    assert search.makespan == ss.simulate(plan.lower(cluster, **options), cluster, cost).makespan
     for _ in range(60):
         op, other = (graph.names[i] for i in rng.integers(60, size=2))
         if rng.random() < 0.2:
@@ -36,13 +52,18 @@ def test_every_step_gives_what_simulate_gives(scheduler, options):
         else:
             where = {"device": f"gpu{rng.integers(3)}", "stream": int(rng.integers(3))}
             found = search.move(op, **where, place=int(rng.integers(60)) if rng.random() < 0.3 else None)
-        assert found == simulated(search, cluster, **options)
+        assert found == simulated(search, cluster, cost, **options)
         assert found == search.makespan
         finite += found < inf
         if found == inf or rng.random() < 0.3:
             search.undo()
-            assert search.makespan == simulated(search, cluster, **options)
+            assert search.makespan == simulated(search, cluster, cost, **options)
     assert finite > 5
+    expected = ss.simulate(search.schedule().lower(cluster, **options), cluster, cost)
+    assert search.trace().critical_path() == expected.critical_path()
+    search.replace(graph.order_index[::-1].copy(), 0, 0)
+    with pytest.raises(ScheduleError, match="cannot run: there is no trace"):
+        search.trace()
 
 
 def test_devices_that_differ_and_kernels():
@@ -62,28 +83,6 @@ def test_devices_that_differ_and_kernels():
     assert search.undo() < inf
 
 
-def test_a_cost_model_of_the_users():
-    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
-
-    def cost(op, device):
-        return 3.0 * op.time if device.name == "gpu1" else op.time
-
-    search = Evaluator(ss.schedule(graph, cluster, "round-robin"), cluster, cost)
-    for name in graph.names[:10]:
-        search.move(name, device="gpu1")
-        assert search.makespan == ss.simulate(search.schedule(), cluster, cost).makespan
-
-
-def test_the_default_cost_model_given_or_not():
-    """Devices of one kind share what launches ask for, on others it differs: one after the other."""
-    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
-    plan = ss.schedule(graph, cluster, "round-robin")
-    search, given = Evaluator(plan, cluster), Evaluator(plan, cluster, default_cost)
-    for name in graph.names[:10]:
-        assert search.move(name, device="gpu1") == given.move(name, device="gpu1") < inf
-    assert given.trace().critical_path() == search.trace().critical_path()
-
-
 def test_priorities_are_kept():
     ops = [ss.Operator(f"o{i}", time=10.0, kernels=(ss.Kernel(100, threads=256),)) for i in range(3)]
     graph, cluster = ss.OpGraph(ops), hand_made()
@@ -95,7 +94,7 @@ def test_priorities_are_kept():
 
 
 def test_replace_undo_and_keep():
-    graph = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.5) for name in "abc"], [ss.Edge("a", "c", 0.0)])
+    graph = made(operators("a=10 b=10 c=10", utilization=0.5), "ac")
     cluster = ss.Cluster.preset("a100").without_overheads()
     search = Evaluator(ss.schedule(graph, cluster, "sequential"), cluster)
     assert search.makespan == 30.0
@@ -112,37 +111,17 @@ def test_replace_undo_and_keep():
     assert search.columns["stream"].tolist() == [0, 1, 0]
 
 
-def test_the_trace_is_that_of_the_schedule_as_it_is():
-    graph, cluster = workloads.random_layered(n_ops=30, n_layers=5, rng=2), ss.Cluster.preset("a40", n_gpus=2)
-    search = Evaluator(ss.schedule(graph, cluster, "round-robin"), cluster, lambda op, device: 2.0 * op.time)
-    for step in range(3):
-        search.move(graph.names[step], device="gpu0", stream=1)
-        trace = search.trace()
-        assert trace.makespan == search.makespan
-        expected = ss.simulate(search.schedule(), cluster, lambda op, device: 2.0 * op.time)
-        assert trace.critical_path() == expected.critical_path()
-    search.replace(graph.order_index[::-1].copy(), 0, 0)
-    with pytest.raises(ScheduleError, match="cannot run: there is no trace"):
-        search.trace()
-
-
 def test_a_copy_without_a_way_is_inf():
-    graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"], [ss.Edge("a", "b", 10.0)])
     cluster = ss.Cluster(hand_made(2).devices)
-    search = Evaluator(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), cluster)
+    search = Evaluator(ss.Schedule(made("a=1 b=1", "ab=10"), placements("a b")), cluster)
     assert search.move("b", device="gpu1") == inf
     assert search.undo() == 2.0
 
 
 def test_a_deadlock_between_devices_is_inf():
     """a waits for d's device and c for b's: each behind the other on its stream."""
-    graph = ss.OpGraph(
-        [ss.Operator(name, time=1.0) for name in "abcd"], [ss.Edge("a", "d", 0.0), ss.Edge("c", "b", 0.0)]
-    )
     cluster = hand_made(2)
-    plan = ss.Schedule(
-        graph, [ss.Placement("a"), ss.Placement("b"), ss.Placement("c", "gpu1"), ss.Placement("d", "gpu1")]
-    )
+    plan = ss.Schedule(made("a=1 b=1 c=1 d=1", "ad cb"), placements("a b c@1 d@1"))
     search = Evaluator(plan, cluster)
     assert search.makespan < inf
     search.swap("a", "b")
@@ -160,8 +139,7 @@ def test_a_deadlock_between_devices_is_inf():
     ],
 )
 def test_refusals(step, error, text):
-    graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"])
-    search = Evaluator(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), hand_made())
+    search = Evaluator(ss.Schedule(made("a=1 b=1"), placements("a b")), hand_made())
     with pytest.raises(error, match=text):
         search.move(**step)
     assert search.makespan == 2.0

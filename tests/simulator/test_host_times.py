@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hand_made import assert_blame, assert_times, copies, hand_made, run, simulate
+from small import made, placements
 
 import simsched as ss
 from simsched.base.errors import ProgramError
@@ -14,20 +15,25 @@ LINK = ss.Link(100.0, latency=2.0)
 NAN = np.nan
 
 
-def ops(*names, time=1.0, **host):
-    return [ss.Operator(name, time=time, host=host.get(name, 0.0)) for name in names]
+def ops(**host):
+    """a and b of 1 us, with those host times."""
+    return [ss.Operator(name, time=1.0, host=host.get(name, 0.0)) for name in "ab"]
 
 
-def chain(cluster, execution="events", time=1.0, **host):
-    """a and b, of 1 us each, one behind the other on a stream."""
-    return run(ops("a", "b", time=time, **host), [ss.Edge("a", "b")], [ss.Placement("a"), ss.Placement("b")],
-               cluster, execution)  # fmt: skip
+def chain(cluster, execution="events", operators=None, **host):
+    """a and b one behind the other on a stream."""
+    return run(operators or ops(**host), "ab", "a b", cluster, execution)
+
+
+def timed(lead, own, cluster=None, execution="events", **host):
+    """The program of this chain with host times of its instructions."""
+    schedule = ss.Schedule(made(ops(**host), "ab"), placements("a b"), execution)
+    return schedule.lower(cluster or hand_made()).timed(lead, own)
 
 
 def across(cluster, lead=None, own=None):
     """a of 10 us on gpu0 sends 1,000 bytes to b, of 5 us on gpu1, while hosts wait; with those host times."""
-    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=5.0)], [ss.Edge("a", "b", 1000.0)])
-    plan = ss.Schedule(graph, [ss.Placement("a", "gpu0"), ss.Placement("b", "gpu1")])
+    plan = ss.Schedule(made("a=10 b=5", "ab=1000"), placements("a b@1"))
     program = plan.lower(cluster, transfers="blocking")
     actions = [row.do for thread in program.threads for row in thread]
     assert actions == ["launch", "record", "sync", "copy", "record", "sync", "launch"]
@@ -39,7 +45,7 @@ def across(cluster, lead=None, own=None):
 
 def test_only_the_first_of_kernels_back_to_back_is_late():
     """Calls 0-4 and 4-8, known at 6 and 10. Of 10 us each: a 6-16, and b, known long ago, right behind it, 16-26."""
-    trace = chain(hand_made(launch=4.0, launch_latency=6.0), time=10.0)
+    trace = chain(hand_made(launch=4.0, launch_latency=6.0), operators="a=10 b=10")
     assert_times(trace, a=(6, 16), b=(16, 26))
     assert_blame(trace, launch=6.0, compute=20.0)
 
@@ -85,7 +91,7 @@ def test_an_operator_has_host_time_before_its_first_launch():
 def test_host_time_passes_once_whatever_an_operator_launches():
     """Kernels of 5 us each, issued at 3 + 4 and at 11."""
     op = ss.Operator("a", time=10.0, host=3.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))
-    trace = run([op], [], [ss.Placement("a")], hand_made(launch=4.0))
+    trace = run([op], [], "a", hand_made(launch=4.0))
     assert [(s.start, s.end) for s in trace.spans if s.kind == "kernel"] == [(7, 12), (12, 17)]
 
 
@@ -120,28 +126,19 @@ def test_a_sync_takes_its_own_time_once_it_is_released():
 
 def test_a_launch_of_its_own_time_is_as_long_on_its_way_as_any():
     """Calls of 4 us, known 2 us later. One of 1 us: known at 3, and the next, 1-5, at 7."""
-    graph = ss.OpGraph(ops("a", "b"), [ss.Edge("a", "b")])
     cluster = hand_made(launch=4.0, launch_latency=6.0)
-    program = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]).lower(cluster).timed(None, [1.0, NAN])
-    assert_times(simulate(program, cluster), a=(3, 4), b=(7, 8))
+    assert_times(simulate(timed(None, [1.0, NAN], cluster), cluster), a=(3, 4), b=(7, 8))
 
 
 def test_requests_in_flight_keep_their_host_times():
     """6 us before each of two launches of 1 us, and 2 us of the second's own: 15 us a request, however many run."""
-    graph = ss.OpGraph(ops("a", "b", a=6.0, b=6.0), [ss.Edge("a", "b")])
     cluster = hand_made(launch=1.0)
-    program = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]).lower(cluster)
-    found = ss.throughput(program.timed(program.lead, [NAN, 2.0]), cluster, in_flight=3)
+    found = ss.throughput(timed([6.0, 6.0], [NAN, 2.0], cluster), cluster, in_flight=3)
     assert found.period_us == pytest.approx(15.0)
     assert found.bound_by == "host thread (100% busy)"
 
 
 # What is refused, and what comes back from files ---------------------------------------------------
-
-
-def program(execution="events"):
-    graph = ss.OpGraph(ops("a", "b", a=1.5), [ss.Edge("a", "b")])
-    return ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")], execution).lower(hand_made())
 
 
 @pytest.mark.parametrize(
@@ -156,18 +153,18 @@ def program(execution="events"):
 )
 def test_host_times_that_cannot_be(lead, own, message):
     with pytest.raises(ProgramError, match=message):
-        program().timed(lead, own)
+        timed(lead, own)
 
 
 def test_a_captured_graph_takes_no_host_times():
-    assert program("graph").lead is None
+    assert timed(None, None, execution="graph", a=1.5).lead is None
     with pytest.raises(ProgramError, match="instructions of a captured graph have no host time, and so no 'own'"):
-        program("graph").timed(None, [NAN, 1.0])
+        timed(None, [NAN, 1.0], execution="graph")
 
 
 def test_host_times_come_back_from_files():
     """Those of the operators by the graph, those of the program by its instructions, the latency by the device."""
-    written = program().timed([2.0, 0.0], [NAN, 0.0])
+    written = timed([2.0, 0.0], [NAN, 0.0], a=1.5)
     again = Program.from_dict(written.to_dict())
     assert (again.lead.tolist(), again.own.tolist()[1]) == ([2.0, 0.0], 0.0)
     assert np.isnan(again.own[0])

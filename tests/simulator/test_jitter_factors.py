@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hand_made import assert_times, grid, hand_made, run, side_by_side
+from small import operators
 
 import simsched as ss
 from simsched.base.errors import SimulationError
@@ -49,7 +50,7 @@ def test_seed_decides():
 
 def test_by_name():
     """Only b varies, and as it would if all did: factors are drawn in graph order for every operator."""
-    ops = [ss.Operator(name, time=2.0) for name in "abc"]
+    ops = operators("a=2 b=2 c=2")
     everyone = side_by_side(ops, hand_made(), jitter=0.2, rng=3).operator_times()
     one = side_by_side(ops, hand_made(), jitter={"b": 0.2}, rng=3).operator_times()
     assert (one["a"], one["c"]) == ((0, 2), (0, 2))
@@ -67,32 +68,20 @@ def test_kernels_of_an_operator_share_its_factor():
 
 def test_placement_does_not_change_the_factors():
     """Launched in the other order and on another device, the operators draw what they drew."""
-    ops = [ss.Operator("a", time=2.0), ss.Operator("b", time=2.0)]
-    here = run(ops, [], [ss.Placement("a"), ss.Placement("b", stream=1)], hand_made(2), jitter=0.2, rng=9)
-    there = run(ops, [], [ss.Placement("b", "gpu1"), ss.Placement("a", "gpu0")], hand_made(2), jitter=0.2, rng=9)
+    here, there = (run("a=2 b=2", "", text, hand_made(2), jitter=0.2, rng=9) for text in ("a b/1", "b@1 a"))
     assert_times(there, **here.operator_times())
 
 
-@pytest.mark.parametrize("jitter", [-0.1, float("nan"), float("inf"), {"a": -1.0}, {"a": float("nan")}])
-def test_bad_values(jitter):
-    with pytest.raises(SimulationError, match="jitter of 'a' must be finite and not negative"):
-        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=jitter, rng=1)
-
-
-def test_rng_is_required():
-    with pytest.raises(SimulationError, match="pass `rng`"):
-        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=0.1)
-
-
-def test_unknown_name():
-    with pytest.raises(SimulationError, match="jitter names no operator: 'z'"):
-        side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter={"z": 0.1}, rng=1)
-
-
-def test_variation_beyond_all_measure():
-    """1e200 squared overflows: still a factor, or refused, but no NaN."""
-    try:
-        trace = side_by_side([ss.Operator("a", time=1.0)], hand_made(), jitter=1e200, rng=1)
-    except SimulationError:
-        return
-    assert np.isfinite(trace.makespan)
+@pytest.mark.parametrize(
+    ("jitter", "rng", "message"),
+    [
+        (-0.1, 1, "jitter of 'a' must be finite and not negative"),
+        (1e4, 1, "jitter of 'a' must be .* at most 1000"),
+        ({"a": float("nan")}, 1, "jitter of 'a' must be finite and not negative"),
+        ({"z": 0.1}, 1, "jitter names no operator: 'z'"),
+        (0.1, None, "pass `rng`"),
+    ],
+)
+def test_jitter_that_cannot_be(jitter, rng, message):
+    with pytest.raises(SimulationError, match=message):
+        side_by_side(operators("a=1"), hand_made(), jitter=jitter, rng=rng)

@@ -13,7 +13,6 @@ from simsched.model.program import Copies, Program
 from simsched.simulator import sampling
 
 ONE = ss.OpGraph([ss.Operator("a", time=10.0)])
-BAD_COUNTS = [0, -1, 1.0, 2.5, "3", None, True, float("nan")]
 
 
 def plain(n_ops, *, seed=0, n_gpus=2, **options):
@@ -31,10 +30,6 @@ def with_kernels():
     return ss.Schedule(ss.OpGraph(operators), placements), hand_made()
 
 
-def one_by_one(schedule, cluster, n, **options):
-    return np.array([ss.simulate(schedule, cluster, **options).makespan for _ in range(n)])
-
-
 def a_deadlock(cluster):
     """A program whose only stream waits for an event that nobody records."""
     names = [device.name for device in cluster.devices]
@@ -43,21 +38,26 @@ def a_deadlock(cluster):
     return Program(ONE, names, "events", [0, 2], **rows, copies=nothing, n_events=1)
 
 
-@pytest.mark.parametrize("case", [lambda: plain(30), lambda: plain(30, streams=3, n_gpus=3), with_kernels])
-@pytest.mark.parametrize("jitter", [0.3, "by name"])
-def test_samples_are_successive_simulations(case, jitter):
+def lowered():
+    schedule, cluster = plain(20)
+    return schedule.lower(cluster, threads="one"), cluster
+
+
+@pytest.mark.parametrize("case", [lambda: plain(30), lambda: plain(30, streams=3, n_gpus=3), lowered, with_kernels])
+@pytest.mark.parametrize("jitter", [0.3, 0.0, "by name"])
+@pytest.mark.parametrize("cost", [None, lambda op, device: 7.0 + len(op.name)])
+def test_samples_are_successive_simulations(case, jitter, cost):
     schedule, cluster = case()
     if jitter == "by name":
         jitter = dict.fromkeys(schedule.graph.names[::2], 0.5)
-    drawn = ss.simulate_many(schedule, cluster, 12, jitter=jitter, rng=5)
-    assert len(drawn) == 12
-    expected = one_by_one(schedule, cluster, 12, jitter=jitter, rng=np.random.default_rng(5))
-    assert drawn.values.tolist() == expected.tolist()
-    assert len(set(drawn.values)) == 12
-    reference = one_by_one(
-        schedule, cluster, 12, jitter=jitter, rng=np.random.default_rng(5), engine="reference"
-    )  # fmt: skip
-    assert drawn.values == pytest.approx(reference, rel=1e-9)
+    drawn = ss.simulate_many(schedule, cluster, 6, cost=cost, jitter=jitter, rng=5)
+    for engine in ("compiled", "reference"):
+        rng = np.random.default_rng(5)
+        options = {"jitter": jitter, "rng": rng, "engine": engine}
+        expected = [ss.simulate(schedule, cluster, cost, **options).makespan for _ in range(6)]
+        assert drawn.values.tolist() == (expected if engine == "compiled" else pytest.approx(expected, rel=1e-9))
+    assert len(drawn) == 6
+    assert len(set(drawn.values)) == (6 if jitter else 1)
 
 
 @pytest.mark.parametrize("case", [lambda: plain(60, streams=2), with_kernels])
@@ -76,9 +76,7 @@ def test_a_generator_goes_on_where_it_was_left():
     schedule, cluster = plain(20)
     generators = np.random.default_rng(3), np.random.default_rng(3)
     ten = ss.simulate_many(schedule, cluster, 10, jitter=0.1, rng=generators[0]).values
-    parts = [
-        ss.simulate_many(schedule, cluster, 5, jitter=0.1, rng=generators[1], workers=w).values for w in (1, 2)
-    ]  # fmt: skip
+    parts = [ss.simulate_many(schedule, cluster, 5, jitter=0.1, rng=generators[1], workers=w).values for w in (1, 2)]
     assert (np.concatenate(parts) == ten).all()
     assert generators[0].random() == generators[1].random()
 
@@ -99,50 +97,17 @@ def test_percentiles_of_one_operator():
     assert drawn.percentile(0) == drawn.values.min()
 
 
-def test_no_variation():
+@pytest.mark.parametrize("value", [0, 2.5, True])
+def test_counts_are_whole_numbers(value):
     schedule, cluster = plain(20)
-    makespan = ss.simulate(schedule, cluster).makespan
-    assert (ss.simulate_many(schedule, cluster, 5, jitter=0.0, rng=0).values == makespan).all()
-
-
-def test_a_cost_model():
-    schedule, cluster = plain(20)
-    options = {"cost": lambda op, device: 7.0, "jitter": 0.1}
-    drawn = ss.simulate_many(schedule, cluster, 4, rng=0, **options)
-    assert drawn.values.tolist() == one_by_one(schedule, cluster, 4, rng=np.random.default_rng(0), **options).tolist()
-    assert not np.isclose(drawn.p50, ss.simulate_many(schedule, cluster, 4, jitter=0.1, rng=0).p50)
-
-
-def test_a_program_is_as_good_as_its_schedule():
-    schedule, cluster = plain(20)
-    program = schedule.lower(cluster)
-    both = [ss.simulate_many(plan, cluster, 6, jitter=0.1, rng=4).values.tolist() for plan in (schedule, program)]
-    assert both[0] == both[1]
-
-
-@pytest.mark.parametrize("name", ["n", "workers"])
-@pytest.mark.parametrize("value", BAD_COUNTS)
-def test_counts_are_whole_numbers(name, value):
-    schedule, cluster = plain(20)
-    options = {"n": 2, "jitter": 0.1, "rng": 0} | {name: value}
-    with pytest.raises(SimschedError, match=f"{name} (must be a whole number of at least 1|takes int), not "):
-        ss.simulate_many(schedule, cluster, **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"jitter": None}, "jitter takes float or Mapping, not NoneType"),
-        ({"rng": None}, "rng takes Generator or int, not NoneType"),
-        ({"jitter": -0.1}, "must be finite and not negative"),
-        ({"jitter": {"z": 0.1}}, "jitter names no operator: 'z'"),
-        ({"jitter": -0.1, "workers": 2}, "must be finite and not negative"),
-    ],
-)
-def test_what_is_missing_or_wrong(options, message):
-    schedule, cluster = plain(20)
-    with pytest.raises(SimschedError, match=message):
-        ss.simulate_many(schedule, cluster, **({"n": 3, "jitter": 0.1, "rng": 0} | options))
+    for function, options in (
+        (ss.simulate_many, {"n": value, "jitter": 0.1, "rng": 0}),
+        (ss.simulate_many, {"n": 2, "jitter": 0.1, "rng": 0, "workers": value}),
+        (ss.simulate_batch, {"workers": value}),
+    ):
+        plans = schedule if function is ss.simulate_many else [schedule]
+        with pytest.raises(SimschedError, match=r"(n|workers) (must be a whole number of at least 1|takes int), not "):
+            function(plans, cluster, **options)
 
 
 def test_other_devices_are_refused_as_simulate_does():
@@ -200,12 +165,6 @@ def test_an_empty_batch():
     found = ss.simulate_batch([], ss.Cluster.preset("a100"), workers=2)
     assert found.shape == (0,)
     assert found.dtype == np.float64
-
-
-@pytest.mark.parametrize("value", BAD_COUNTS)
-def test_workers_of_a_batch(value):
-    with pytest.raises(SimschedError, match=r"workers (must be a whole number of at least 1|takes int), not "):
-        ss.simulate_batch([], ss.Cluster.preset("a100"), workers=value)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -13,8 +13,8 @@ from simsched.model.cluster.device import OVERHEADS
 
 
 def each(test):
-    relaxed = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-    return relaxed(given(plan=plans())(test))
+    relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    return relaxed(given(plan=plans)(test))
 
 
 def columns(trace):

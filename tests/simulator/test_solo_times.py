@@ -66,8 +66,7 @@ def test_several_kernels():
 def test_no_time(fields):
     """An operator of 0 us between two of 3 us: 0-3, 3-3, 3-6."""
     ops = [ss.Operator("a", time=3.0), ss.Operator("b", time=0.0, **fields), ss.Operator("c", time=3.0)]
-    trace = run(ops, [ss.Edge("a", "b"), ss.Edge("b", "c")], [ss.Placement(op.name) for op in ops], hand_made())
-    assert_times(trace, a=(0, 3), b=(3, 3), c=(3, 6))
+    assert_times(run(ops, "ab bc", "a b c", hand_made()), a=(0, 3), b=(3, 3), c=(3, 6))
 
 
 def test_nothing_takes_time():
@@ -114,5 +113,4 @@ def test_devices_of_one_model_may_differ():
     """
     devices = (replace(DEVICE, name="gpu0"), replace(DEVICE, name="gpu1", sms=20))
     ops = [grid("a", 10, 10.0), grid("b", 20, 10.0), grid("c", 20, 10.0)]
-    placements = [ss.Placement("a"), ss.Placement("b", "gpu1", 0), ss.Placement("c", "gpu1", 1)]
-    assert_times(run(ops, [], placements, ss.Cluster(devices)), a=(0, 10), b=(0, 10), c=(10, 20))
+    assert_times(run(ops, [], "a b@1 c/1@1", ss.Cluster(devices)), a=(0, 10), b=(0, 10), c=(10, 20))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small import made
 
 import simsched as ss
 import workloads
@@ -47,7 +48,7 @@ def test_several_kernels_priorities_devices_and_costs():
 
 
 def test_refusals():
-    graph, cluster = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"]), ss.Cluster.preset("a100")
+    graph, cluster = made("a=1 b=1"), ss.Cluster.preset("a100")
     latency = StageLatency(graph, cluster)
     with pytest.raises(UnknownNameError, match="unknown operator 'x'"):
         latency([["a"], ["x"]])

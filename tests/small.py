@@ -1,0 +1,63 @@
+"""Small graphs and placements from a line of text, and what schedules of them look like."""
+
+import re
+from dataclasses import replace
+
+from simsched.model import Edge, Operator, OpGraph, Placement
+
+_EDGE = re.compile(r"([^=:]+)(?:=([^:]+))?(?::(.+))?")
+_PLACE = re.compile(r"(\w+)(?:/(\d+))?(?:@(\d+))?(?:\.(\d+))?(?:!(-?\d+))?")
+
+
+def operators(text, **fields):
+    """Operators of "a=10 b=0.5": names and times in us."""
+    return [Operator(name, time=float(us), **fields) for name, us in (word.split("=") for word in text.split())]
+
+
+def edges(text, nbytes=0.0, transfer=None):
+    """Edges of "ab", "a-b", "ab=1000" (bytes, else `nbytes`) or "ab:1" (exact transfer in us, else `transfer`)."""
+    found = []
+    for word in text.split():
+        pair, size, us = _EDGE.fullmatch(word).groups()
+        ends = pair.split("-") if "-" in pair else pair
+        found.append(Edge(*ends, float(size) if size else nbytes, float(us) if us else transfer))
+    return found
+
+
+def placements(text):
+    """Placements of "a b/1@2.3!-1" in launch order: operator, stream and group, device, stage, priority (else 0)."""
+    found = []
+    for word in text.split():
+        op, *numbers = _PLACE.fullmatch(word).groups("0")
+        stream, device, stage, priority = map(int, numbers)
+        found.append(Placement(op, f"gpu{device}", stream, stage, stream, priority))
+    return found
+
+
+def made(times, pairs="", transfer=None, nbytes=0.0, **blocks):
+    """A graph of operators and edges, each a text or a list; `blocks` maps a label to the names in it."""
+    rows = operators(times) if isinstance(times, str) else times
+    if blocks:
+        block = {name: label for label, names in blocks.items() for name in names}
+        rows = [replace(op, block=block.get(op.name)) for op in rows]
+    return OpGraph(rows, edges(pairs, nbytes, transfer) if isinstance(pairs, str) else pairs)
+
+
+def numbered(pairs, n, **fields):
+    """Operators 1 to n of 10 us, edges as in "1-2 1-3", arguments in their order."""
+    return made([Operator(str(i), time=10.0, **fields) for i in range(1, n + 1)], pairs)
+
+
+def traced(graph):
+    """The graph with an operator for its input, which all without a producer read, and one for its output."""
+    rows = [Operator("placeholder", time=0.0), *graph.operators, Operator("output", time=0.0)]
+    pairs = [*(Edge("placeholder", name) for name in graph.inputs), *graph.edges, Edge(graph.names[-1], "output")]
+    return OpGraph(rows, pairs, graph.name)
+
+
+def by_stream(plan):
+    """Names of the operators of each stream, in launch order."""
+    found = {}
+    for row in plan.placements:
+        found.setdefault(row.stream, []).append(row.op)
+    return [" ".join(found[s]) for s in sorted(found)]
