@@ -14,8 +14,9 @@ from simsched.model.trace import Trace
 from simsched.simulator.compiled.prepared import Plan, simulate_compiled
 from simsched.simulator.workload import demand_on
 
-Columns = dict[str, npt.NDArray[np.int64]]
+Columns = npt.NDArray[np.int64]
 _COLUMNS = ("op", "device", "stream", "stage")
+_OP, _DEVICE, _STREAM, _STAGE = range(4)
 
 
 class Evaluator:
@@ -78,11 +79,10 @@ class Evaluator:
         self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
         self._rows: dict[int, npt.NDArray[Any]] = {}
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
-        columns = {name: np.array(getattr(schedule, name), np.int64) for name in _COLUMNS}
-        columns["device"] = number[columns["device"]]
+        self._columns: Columns = np.array([getattr(schedule, name) for name in _COLUMNS], np.int64)  # (4, n_ops)
+        self._columns[_DEVICE] = number[self._columns[_DEVICE]]
         self._past: list[tuple[Columns, float]] = []
-        self._columns = columns
-        self.makespan = self._simulate(columns)
+        self.makespan = self._simulate(self._columns)
 
     def move(
         self,
@@ -104,30 +104,28 @@ class Evaluator:
         place
             Its new place in the launch order, from 0; the others close up.
         """
-        columns = {name: column.copy() for name, column in self._columns.items()}
-        at = self._place(op)
+        columns, at = self._columns.copy(), self._place(op)
         if device is not None:
             if device not in self.cluster.index:
                 raise UnknownNameError("device", device, list(self.cluster.index))
-            columns["device"][at] = self.cluster.index[device]
-        for name, value in (("stream", stream), ("stage", stage)):
+            columns[_DEVICE, at] = self.cluster.index[device]
+        for row, value in ((_STREAM, stream), (_STAGE, stage)):
             if value is not None:
                 if not 0 <= value < 2**31:
-                    raise ScheduleError(f"operator {op!r}: {name} must be from 0 to 2^31 - 1, not {value}")
-                columns[name][at] = value
+                    raise ScheduleError(f"operator {op!r}: {_COLUMNS[row]} must be from 0 to 2^31 - 1, not {value}")
+                columns[row, at] = value
         if place is not None:
             if not 0 <= place < len(self.graph):
                 raise ScheduleError(f"operator {op!r}: place must be from 0 to {len(self.graph) - 1}, not {place}")
             order = np.insert(np.delete(np.arange(len(self.graph)), at), place, at)
-            columns = {name: column[order] for name, column in columns.items()}
+            columns = columns[:, order]
         return self._step(columns)
 
     def swap(self, a: str, b: str) -> float:
         """Let two operators change their places in the launch order; return the new makespan in us."""
         i, j = self._place(a), self._place(b)
-        columns = {name: column.copy() for name, column in self._columns.items()}
-        for column in columns.values():
-            column[[i, j]] = column[[j, i]]
+        columns = self._columns.copy()
+        columns[:, [i, j]] = columns[:, [j, i]]
         return self._step(columns)
 
     def replace(
@@ -145,9 +143,8 @@ class Evaluator:
         ScheduleError
             If they do not place each operator once on a device and stream that can be.
         """
-        columns: Columns = {}
-        for name, value in zip(_COLUMNS, (op, device, stream, stage), strict=True):
-            columns[name] = column = np.empty(len(self.graph), np.int64)
+        columns = np.empty_like(self._columns)
+        for column, value in zip(columns, (op, device, stream, stage), strict=True):
             column[:] = value
         return self._step(columns)
 
@@ -169,27 +166,18 @@ class Evaluator:
         self._past.clear()
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> dict[str, npt.NDArray[np.int64]]:
         """The columns ``op, device, stream, stage`` in launch order, as `replace` takes them; copies."""
-        return {name: column.copy() for name, column in self._columns.items()}
+        return dict(zip(_COLUMNS, self._columns.copy(), strict=True))
 
     def schedule(self, scheduler: str = "custom", estimate: float | None = None) -> Schedule:
         """Return the schedule as it is now; in execution by stages each stream of a stage is a group."""
-        columns = self._columns
+        op, device, stream, stage = self._columns
         return Schedule.from_columns(
-            self.graph,
-            columns["op"],
-            [device.name for device in self.cluster.devices],
-            device=columns["device"],
-            stream=columns["stream"],
-            stage=columns["stage"],
-            group=columns["stream"] if self.execution == "stages" else 0,
-            priority=self._priority[columns["op"]],
-            execution=self.execution,
-            events=self._events,
-            estimate=estimate,
-            scheduler=scheduler,
-        )
+            self.graph, op, [device.name for device in self.cluster.devices], device=device, stream=stream, stage=stage,
+            group=stream if self.execution == "stages" else 0, priority=self._priority[op], execution=self.execution,
+            events=self._events, estimate=estimate, scheduler=scheduler,
+        )  # fmt: skip
 
     def trace(self) -> Trace:
         """Return the trace of the schedule as it is now.
@@ -206,7 +194,7 @@ class Evaluator:
     def _place(self, op: str) -> int:
         if op not in self.graph.index:
             raise UnknownNameError("operator", op, list(self.graph.names[:20]))
-        return int(np.flatnonzero(self._columns["op"] == self.graph.index[op])[0])
+        return int(np.flatnonzero(self._columns[_OP] == self.graph.index[op])[0])
 
     def _step(self, columns: Columns) -> float:
         makespan = self._simulate(columns)
@@ -227,40 +215,34 @@ class Evaluator:
 
     def _program(self, columns: Columns) -> Program:
         """Return the program of what columns say; what is no placement is refused."""
-        return self._lowering.program(
-            columns["op"], columns["device"], columns["stream"], columns["stage"], self._priority[columns["op"]]
-        )
+        op, device, stream, stage = columns
+        return self._lowering.program(op, device, stream, stage, self._priority[op])
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""
-        graph, n = self.graph, len(self.graph)
-        place, by_op = np.empty(n, np.int64), np.empty((3, n), np.int64)
-        place[columns["op"]] = np.arange(n)
-        for row, name in zip(by_op, ("device", "stage", "stream"), strict=True):
-            row[columns["op"]] = columns[name]
-        src, dst = graph.src, graph.dst
-        late = place[src] > place[dst]
-        together = by_op[0, src] == by_op[0, dst]
+        src, dst, by_op = self.graph.src, self.graph.dst, np.empty_like(columns)
+        by_op[:, columns[_OP]] = np.arange(len(self.graph)), *columns[1:]
+        place, device, stream, stage = by_op
+        late, together = place[src] > place[dst], device[src] == device[dst]
         if (late if self._topological else late & together).any():
             return False
         if self.execution != "stages":
             return True
-        rows = np.argsort(columns["device"], kind="stable")
-        device, stage = columns["device"][rows], columns["stage"][rows]
-        if ((device[1:] == device[:-1]) & (stage[1:] < stage[:-1])).any():
+        on, at = columns[:, np.argsort(columns[_DEVICE], kind="stable")][[_DEVICE, _STAGE]]
+        if ((on[1:] == on[:-1]) & (at[1:] < at[:-1])).any():
             return False
-        beside = (by_op[1, src] == by_op[1, dst]) & (by_op[2, src] != by_op[2, dst])  # in two groups of a stage
+        beside = (stage[src] == stage[dst]) & (stream[src] != stream[dst])  # in two groups of a stage
         return not (together & beside).any()
 
     def _launches(self, columns: Columns) -> npt.NDArray[Any] | None:
         """Return what the launches ask for on their devices, or None if one does not fit there."""
-        alike = self._alike[columns["device"]]
+        alike = self._alike[columns[_DEVICE]]
         numbers = np.unique(alike)
         found = [self._rows_on(int(number)) for number in numbers]
         rows = found[0]
         if len(found) > 1:
             home = np.empty(len(self.graph), np.int64)
-            home[columns["op"]] = alike
+            home[columns[_OP]] = alike
             which = np.searchsorted(numbers, np.repeat(home, np.diff(self.graph.launch_ptr)))
             rows = np.ascontiguousarray(np.stack(found)[which, np.arange(len(which))])
         return rows if np.isfinite(rows["unit"]).all() else None
