@@ -1,21 +1,21 @@
-"""What measurements say: ``python -m validation.hardware.analyse FOLDER [--json FILE] [--expect [GRAPH]...]``.
+"""What measurements say: ``python -m validation.hardware.analyse FOLDER [--recalibrate] [--json FILE]``.
 
 Calibrates the simulator from the training schedules of a folder, predicts its held-out schedules and compares. No GPU
-is needed and none is asked for. Ends with 1 if an error exceeds its bound in the folder's ``expected.json``.
+is needed and none is asked for. Ends with 1 if an error is a quarter above that in the folder's ``summary.json``, which
+``--json`` wrote there before.
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from math import ceil
+from itertools import product
 from pathlib import Path
 from statistics import mean
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from simsched.base.codec import Document, brief, write
-from simsched.base.errors import FileError, FormatError, SimschedError, UnknownNameError
-from simsched.base.io import dump_json, write_file
+from simsched.base.codec import write
+from simsched.base.errors import FileError, SimschedError
+from simsched.base.io import dump_json, read_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.experiments.accuracy.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, percent
 from simsched.experiments.accuracy.measurements import digest
@@ -27,12 +27,13 @@ from validation.markdown import table
 Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]
 
-EXPECTED: Final = "expected.json"
+SUMMARY: Final = "summary.json"
 FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
                   "kendall_tau", "regret")  # fmt: skip
 _COLUMNS: Final = ("backend", "graph", "held out", "mean", "p90", "no contention", "uncalibrated", "recalibrated",
                    "tau", "regret")  # fmt: skip
 _PAIRED: Final = ("sequential_us", "parallel_us")
+_BOUNDED: Final = ("mean_error", "p90_error", "regret")
 _LEAST_BOUND: Final = 0.005
 _MARGIN: Final = 1.25  # bound over what was found, so that a fit may change a little
 
@@ -171,87 +172,19 @@ def _pairs(store: Store, prefix: str) -> list[Json]:
     return rows
 
 
-@dataclass(frozen=True)
-class Bound:
-    """The most that errors of predictions should be; None: any.
+def exceeded(found: Json, kept: Json) -> list[str]:
+    """Return a line for each error that is more than a quarter above that of the same graph in a summary kept before.
 
-    Parameters
-    ----------
-    mean_error, p90_error
-        Of makespans.
-    regret
-        Of the schedule that the simulator chooses.
+    What is predicted within half a per cent is not worse than before: better than that is luck.
     """
-
-    mean_error: float | None = brief(None)
-    p90_error: float | None = brief(None)
-    regret: float | None = brief(None)
-
-
-@dataclass(frozen=True)
-class Expected(Document):
-    """What the error of predictions should stay below.
-
-    Parameters
-    ----------
-    bounds
-        By backend and graph.
-    """
-
-    FORMAT: ClassVar[str] = "simsched.expected"
-
-    bounds: Mapping[str, Mapping[str, Bound]]
-
-    def __post_init__(self) -> None:
-        if all(bound == Bound() for graphs in self.bounds.values() for bound in graphs.values()):
-            raise FormatError("field 'bounds' bounds nothing; analyse --expect writes such a file")
-
-
-def expectations(summary: Json, graphs: Sequence[str] = ()) -> Expected:
-    """Return bounds for what was found, each a quarter larger and rounded up to a tenth per cent.
-
-    Parameters
-    ----------
-    summary
-        What was found.
-    graphs
-        Those that are bounded; none stands for all.
-
-    Raises
-    ------
-    UnknownNameError
-        If nothing was found of one of them.
-
-    Notes
-    -----
-    A bound is never below half a per cent: what is predicted better than that is luck.
-    """
-    known = list(dict.fromkeys(name for found in summary["accuracy"].values() for name in found["graphs"]))
-    for name in graphs:
-        if name not in known:
-            raise UnknownNameError("graph", name, known)
-
-    def above(found: float | None) -> float | None:
-        return None if found is None else max(_LEAST_BOUND, ceil(1000 * _MARGIN * found) / 1000)
-
-    bounds: dict[str, dict[str, Bound]] = {}
-    for name, found in summary["accuracy"].items():
-        for subject, row in found["graphs"].items():
-            if not graphs or subject in graphs:
-                figures = {each.name: above(row[each.name]) for each in fields(Bound)}
-                bounds.setdefault(name, {})[subject] = Bound(**figures)
-    return Expected(bounds)
-
-
-def breaches(summary: Json, expected: Expected) -> list[str]:
-    """Return a line for each bound that is exceeded, or of which nothing is known."""
     lines = []
-    for name, graphs in expected.bounds.items():
-        for subject, bounds in graphs.items():
-            row = summary["accuracy"].get(name, {}).get("graphs", {}).get(subject, {})
-            for key, bound in asdict(bounds).items():
-                if bound is not None and not (row.get(key) is not None and row[key] <= bound):
-                    lines.append(f"{name}, {subject}: {key} is {percent(row.get(key))}, bound {percent(bound)}")
+    for name, backend in found["accuracy"].items():
+        before = kept["accuracy"].get(name, {}).get("graphs", {})
+        for (subject, row), key in product(backend["graphs"].items(), _BOUNDED):
+            if (old := before.get(subject, {}).get(key)) is not None:
+                bound = max(_LEAST_BOUND, _MARGIN * old)
+                if row[key] is None or row[key] > bound:
+                    lines.append(f"{name}, {subject}: {key} is {percent(row[key])}, bound {percent(bound)}")
     return lines
 
 
@@ -298,27 +231,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recalibrate", action="store_true", help="fit again with the held-out schedules at random, too"
     )
-    parser.add_argument("--json", type=Path, help="where the summary is written; by default FOLDER/summary.json")
-    parser.add_argument(
-        "--expect", nargs="*", metavar="GRAPH", help=f"write bounds to FOLDER/{EXPECTED}, of these graphs or of all"
-    )
+    parser.add_argument("--json", type=Path, help=f"where the summary is written; FOLDER/{SUMMARY} keeps it")
     options = parser.parse_args(arguments)
     try:
         if not options.folder.is_dir():
             raise FileError(f"there is no folder {options.folder}")
-        store = Store(options.folder)
+        store, kept = Store(options.folder), options.folder / SUMMARY
         summary = summarise(store, calibrations(store), again=options.recalibrate)
-        write_file(options.json or options.folder / "summary.json", dump_json(summary))
-        if options.expect is not None:
-            expectations(summary, options.expect).save(options.folder / EXPECTED)
-        path = options.folder / EXPECTED
-        exceeded = breaches(summary, Expected.load(path)) if path.exists() else []
+        worse = exceeded(summary, read_json(kept)) if kept.exists() else []
+        if options.json:
+            write_file(options.json, dump_json(summary))
     except SimschedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    for line in (*tables(summary), *(f"exceeded: {line}" for line in exceeded)):
+    for line in (*tables(summary), *(f"exceeded: {line}" for line in worse)):
         print(line)
-    return 1 if exceeded else 0
+    return 1 if worse else 0
 
 
 if __name__ == "__main__":
