@@ -21,7 +21,7 @@ from typing import Any
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import decode_text, dump_json, read_bytes, read_text, write_file
 from validation.markdown import table
-from validation.papers.record import put_between
+from validation.papers.claims import put_between
 from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from validation.realtraces_rows import Row
 from validation.realtraces_steps import RealTrace, read_real_trace, replay_row, solo_rows, timing_rows

@@ -10,8 +10,19 @@ import simsched
 from simsched.base.errors import FormatError
 from simsched.base.io import read_text
 from validation.papers.__main__ import main, section
-from validation.papers.claims import PAPERS, Claim, Run, agree, claims_of
-from validation.papers.record import Outcome, Outcomes, measure, put_between, tables, verdicts
+from validation.papers.claims import (
+    PAPERS,
+    Claim,
+    Outcome,
+    Outcomes,
+    Run,
+    agree,
+    claims_of,
+    measure,
+    put_between,
+    tables,
+    verdicts,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.key: claim for claim in claims_of(PAPERS)}

@@ -8,7 +8,7 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.rewriting import merge
-from validation.papers import autograph, hios_released, hios_simulated, ios, ios_runs, opara
+from validation.papers import autograph, hios_released, hios_simulated, ios, opara
 from validation.papers.claims import Run, agree, claims_of
 from validation.papers.hios_released import Evaluator, stage_time
 from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Setting
@@ -37,17 +37,17 @@ def one_device(**replaced):
 def test_a_measured_stage_of_one_group_hides_its_launches():
     """Kernels of 10 and 20 us hide two launches of 4; kernels of 1 and 2 us wait for theirs: 8 us."""
     graph = made(10, 20, 1, 2)
-    stage = ios_runs.MeasuredStage(graph, one_device())
+    stage = ios.MeasuredStage(graph, one_device())
     assert stage((("0", "1"),)) == 30.0
     assert stage((("2", "3"),)) == 8.0
-    assert ios_runs.MeasuredStage(graph, one_device(gap=1.0))((("0",),)) == 11.0
+    assert ios.MeasuredStage(graph, one_device(gap=1.0))((("0",),)) == 11.0
 
 
 def test_a_measured_stage_of_several_groups_pays_launch_and_barrier():
     """0 beside 1: two launches of 4 before 1, which takes 20, barrier 10. 2, 3 and 4 of 10 us: the last is launched
     8 us after the first, so they end at 4 + 8 + 10, and the barrier is 10 more."""
     graph = made(10, 20, 10, 10, 10)
-    stage = ios_runs.MeasuredStage(graph, one_device())
+    stage = ios.MeasuredStage(graph, one_device())
     assert stage((("0",), ("1",))) == 38.0
     assert stage((("2",), ("3",), ("4",))) == 32.0
 
@@ -65,7 +65,7 @@ def test_measured_stages_are_simulated_ones(stages):
         for name in group
     ]
     makespan = ss.simulate(ss.Schedule(graph, rows, execution="stages"), cluster).makespan
-    measured = ios_runs.MeasuredStage(graph, cluster)
+    measured = ios.MeasuredStage(graph, cluster)
     extra = 4.0 if len(groups[-1]) == 1 else -10.0
     assert makespan == pytest.approx(sum(measured(stage) for stage in groups) + extra)
 
@@ -85,20 +85,18 @@ def test_merged_operators_are_measured_as_one():
     assert a_and_b == ("a+b",)
     rewritten = merge(graph, [("a", "b")])[0]
     alone = ss.StageLatency(rewritten, cluster)([["a+b"]])
-    assert ios_runs.MeasuredStage(graph, cluster)((("a", "b"),), merged=True) == pytest.approx(alone + 1.0)
+    assert ios.MeasuredStage(graph, cluster)((("a", "b"),), merged=True) == pytest.approx(alone + 1.0)
 
 
 def test_a_schedule_is_carried_to_another_batch():
     """Of one image the parts of a merged convolution lie in one piece; of two each is copied by a slice."""
     one, two, cluster = wide(1), wide(2), one_device()
-    plan = ios_runs.searched(
-        one, cluster, strategy="merge", stage_latency=lambda groups, merged=False: float(not merged)
-    )
-    assert ios_runs.stages_of(plan, one) == [([["x"]], False), ([["a", "b"]], True), ([["join"]], False)]
-    there = ios_runs.carried(plan, one, two).check(cluster)
+    plan = ios.searched(one, cluster, strategy="merge", stage_latency=lambda groups, merged=False: float(not merged))
+    assert ios.stages_of(plan, one) == [([["x"]], False), ([["a", "b"]], True), ([["join"]], False)]
+    there = ios.carried(plan, one, two).check(cluster)
     assert there.graph.names == ("x", "a+b", "a", "b", "join")
-    assert ios_runs.stages_of(there, two) == ios_runs.stages_of(plan, one)
-    back = ios_runs.carried(there, two, one)
+    assert ios.stages_of(there, two) == ios.stages_of(plan, one)
+    back = ios.carried(there, two, one)
     assert back.placements == plan.placements
     assert ss.simulate(back, cluster).makespan == ss.simulate(plan, cluster).makespan
 
@@ -115,7 +113,7 @@ def test_models_of_the_figures():
 def test_a_piece_reads_from_one_operator():
     """All eleven blocks of the middle of Inception-v3 do, and so can be timed behind it."""
     for k in range(1, 12):
-        assert len(ios_runs.piece("inception_v3", "v100", 1, k).inputs) == 1
+        assert len(ios.piece("inception_v3", "v100", 1, k).inputs) == 1
 
 
 def test_stages_of_two_branches_from_times_alone():

@@ -11,7 +11,7 @@ from kineto_traces import KinetoTrace
 from simsched.base.errors import FileError, FormatError
 from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
-from validation.papers.record import put_between
+from validation.papers.claims import put_between
 from validation.realtraces import read_folder
 from validation.realtraces_rows import GTX_950
 

@@ -10,14 +10,25 @@ quick run, with fewer instances, prints only: it shows that every claim can be r
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import simsched
 from simsched.base.errors import SimschedError
 from simsched.base.io import read_text, write_file
-from validation.papers.claims import PAPERS, Claim, Run, claims_of
+from validation.papers.claims import (
+    PAPERS,
+    Claim,
+    Outcome,
+    Outcomes,
+    Run,
+    claims_of,
+    measure,
+    put_between,
+    tables,
+    verdicts,
+)
 from validation.papers.hios import columns
-from validation.papers.record import Outcome, Outcomes, judged, measure, put_between, tables, verdicts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no claim has the key {unknown[0]!r}; known are: {', '.join(claim.key for claim in every)}")
     keeps = not options.quick
     known = Outcomes.load(options.log).claims if keeps and Path(options.log).exists() else {}
-    kept = {each.key: judged(each, known[each.key]) for each in every if each.key in known}
+    kept = {
+        each.key: replace(found, verdict=each.verdict(found.ours)) for each in every if (found := known.get(each.key))
+    }
     failed = False
     for claim in asked:
         try:

@@ -6,52 +6,232 @@ evaluator is rebuilt in `hios_released`: under it the same mappings come out as 
 difference.
 """
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
+from itertools import product
+from statistics import median
+from typing import Final, cast
 
+import simsched as ss
+import workloads
+from simsched.base.errors import ScheduleError
+from simsched.model.costmodel import default_cost, operator_times
+from simsched.model.graph.structure import longest_from
+from simsched.schedulers.hios.stages import Instance, StageCosts, Stages
+from validation.hardware.graphs import convolutions
 from validation.markdown import table
-from validation.papers import hios_networks as networks
-from validation.papers.claims import Claim, Measures, claims_of
-from validation.papers.hios_examples import deadlock, figure_4, figure_5
+from validation.papers import hios_simulated as simulated
+from validation.papers.claims import DEVIATION, Claim, Measures, Outcome, Run, Values, claims_of
 from validation.papers.hios_released import UNLIKE, released, released_mappings, repaired, stage_time
-from validation.papers.hios_simulated import (
-    FIGURES,
-    SCHEDULERS,
-    Setting,
-    baselines,
-    compared,
-    extremes,
-    latencies,
-    one_gpu,
-    over,
-    speedups,
-    stages_gain,
-)
-from validation.papers.record import DEVIATION, Outcome
+from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Setting
+
+# Worked examples: Fig. 4 and 5, and the stage that the test for cycles lets through. The structure of the graphs
+# follows from the text of the paper, their times are one choice among several that fit it.
+
+Groups = tuple[tuple[str, ...], ...]
+
+
+def _graph(times: str, edges: str) -> ss.OpGraph:
+    """Return a graph of operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2" with a transfer of 2."""
+    rows = [edge.replace(":", "-").split("-") for edge in edges.split()]
+    return ss.OpGraph(
+        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times.split(), 1)],
+        [ss.Edge(f"v{a}", f"v{b}", transfer=float(us[0]) if us else 1.0) for a, b, *us in rows],
+    )
+
+
+def _on_devices(graph: ss.OpGraph, *devices: str) -> Stages:
+    """Return the operators, given by number, on each device alone, each a stage of its own, by falling priority."""
+    device = {f"v{i}": number for number, those in enumerate(devices) for i in those}
+    edges = [edge for edge in graph.edges if edge.src in device and edge.dst in device]
+    part = ss.OpGraph([op for op in graph.operators if op.name in device], edges)
+    instance = Instance(part, ss.Cluster.preset("a40", 2), default_cost)
+    found = instance.mapping()
+    found["ops"]["device"] = [device[part.names[i]] for i in instance.order]
+    return Stages(instance, found)
+
+
+def figure_4(_run: Run) -> Values:
+    """Return priorities, what the paths take where, and the latency found; the least of all mappings besides."""
+    graph = _graph("4 2 2 3 1 4 2 2", "1-2 1-3 2-4 3-5 4-6 5-6:2 5-7 6-8 7-8")
+    rank = longest_from(graph, graph.time, graph.edge_transfer)
+    plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), "inter-lp")
+    mappings = (["".join(v for v, on in zip("12345678", gpus, strict=True) if on == gpu) for gpu in "12"]
+                for gpus in product("12", repeat=len(graph)))  # fmt: skip
+    return {
+        **{f"priority of {name}": float(us) for name, us in zip(graph.names, rank, strict=True)},
+        "P1 alone": _on_devices(graph, "12468").latency,
+        "P2 on GPU 1": _on_devices(graph, "1246835").latency,
+        "P3 on GPU 1": _on_devices(graph, "124687", "35").latency,
+        "P2 on GPU 2": _on_devices(graph, "12468", "35").latency,
+        "P3 on GPU 2": _on_devices(graph, "12468", "357").latency,
+        "paths": float(plan.search["paths"]),
+        "latency": plan.estimate or 0.0,
+        "best of all mappings": min(_on_devices(graph, *gpus).latency for gpus in mappings),
+    }
+
+
+def figure_5(_run: Run) -> Values:
+    """Return the latency before Algorithm 2, after its first stage and at the end."""
+    stages = _on_devices(_graph("4 4 2 4 5 2 1", "1-2 1-3 1-4 2-5 3-6 4-7 6-7"), "12457", "36")
+    table = {("v2", "v4"): 7.0, ("v5", "v7"): 5.0, ("v4", "v5"): 9.0}
+    seen = [stages.latency]
+
+    def latency(groups: Groups) -> float:
+        seen.append(stages.latency)
+        return table[groups[0][0], groups[1][0]]
+
+    stages.parallelize(2, cast(StageCosts, lambda _: latency))
+    return {"one by one": seen[0], "v2 and v4 together": seen[2], "v5 and v7 as well": stages.latency}
+
+
+def deadlock(_run: Run) -> Values:
+    """Return whether {A, B}, here v1 and v2, is refused as a stage by Algorithm 2, and, B first, as a schedule."""
+    graph = _graph("3 1 3 1", "1-3 4-2")
+    merged = _on_devices(graph, "12", "34").parallelize(2, cast(StageCosts, lambda _: lambda _groups: 0.1))
+    plan = ss.Schedule(
+        graph,
+        [ss.Placement("v2", "gpu0", stream=1, group=1), ss.Placement("v1", "gpu0", stream=0),
+         ss.Placement("v3", "gpu1", stage=0), ss.Placement("v4", "gpu1", stage=1)],
+        execution="stages",
+    )  # fmt: skip
+    try:
+        plan.check(ss.Cluster.preset("a40", 2))
+    except ScheduleError:
+        refused = 1.0
+    else:
+        refused = 0.0
+    return {"refused by Algorithm 2": float(merged["stages_refused"] > 0), "refused as a schedule": refused}
+
+
+# Measured figures in simulation: two convolutions on an A40, and networks on two A40 joined by NVLink.
+# HIOS's executor receives on the host, which issues nothing else until the data is there, and sends each edge on its
+# own: transfers="blocking", events="literal". The same schedules with copies ordered by events show what that costs.
+
+SIZES: Final[Mapping[str, tuple[int, ...]]] = {
+    "inception_v3": (299, 512, 1024, 2048), "nasnet_a_large": (331, 512, 1024, 2048)
+}  # fmt: skip
+"""The networks' own image sizes, and larger ones."""
+_MEASURED_OVER_SIMULATED: Final = 22.95 / 12.95
+"""NASNet-A, one operator after the other on a V100: as IOS measured it, over what the presets make of it."""
+
+
+def side_by_side(sizes: Iterable[int]) -> Values:
+    """Return the latency of two equal convolutions side by side on an A40 over one after the other, by pixels."""
+    found = {}
+    for pixels in sizes:
+        graph = convolutions(pixels)
+        first, second = graph.names
+        stage = ss.StageLatency(graph, ss.Cluster.preset("a40"))
+        found[str(pixels)] = stage([[first], [second]]) / stage([[first, second]])
+    return found
+
+
+def transfer_ratios(_run: Run) -> Values:
+    """Return the median over edges of transfer time over the time of the producer, at the networks' own sizes."""
+    cluster = ss.Cluster.preset("a40", 2, link="nvlink-bridge")
+    found: dict[str, float] = {}
+    for name, (pixels, *_) in SIZES.items():
+        graph = workloads.load(name, image_size=pixels, device="a40")
+        us = dict(zip(graph.names, operator_times(graph, cluster.devices[0], ss.default_cost).tolist(), strict=True))
+        found[name] = median(
+            cluster.transfer_time("gpu0", "gpu1", edge.nbytes, edge.transfer) / us[edge.src] for edge in graph.edges
+        )
+    return found
+
+
+@cache
+def makespans(network: str, pixels: int, slower: float = 1.0) -> dict[str, float]:
+    """Return simulated makespans in us of a network on two A40, under names of schedulers and transfers.
+
+    `slower` multiplies the times of operators.
+    """
+    two = ss.Cluster.preset("a40", 2, link="nvlink-bridge")
+    one = ss.Cluster(two.devices[:1])
+    graph = workloads.load(network, image_size=pixels, device="a40")
+
+    def cost(op: ss.Operator, device: ss.Device) -> float:
+        return slower * ss.default_cost(op, device)
+
+    found = {"sequential": ss.simulate(ss.schedule(graph, one, "sequential", cost), one, cost).makespan}
+    for scheduler in ("inter-lp", "hios-lp"):
+        plan = ss.schedule(graph, two, scheduler, cost)
+        blocking = plan.lower(two, transfers="blocking", events="literal")
+        found[f"{scheduler} blocking"] = ss.simulate(blocking, two, cost).makespan
+        found[f"{scheduler} async"] = ss.simulate(plan, two, cost).makespan
+    return found
+
+
+def speedup(network: str, pixels: int, *, of: str = "hios-lp blocking", over: str = "sequential") -> float:
+    """Return a simulated speedup."""
+    return makespans(network, pixels)[over] / makespans(network, pixels)[of]
+
+
+def small_over_ios(_run: Run) -> Values:
+    """Return the speedup over IOS on one A40 at NASNet's own size, and that with asynchronous copies."""
+    one, graph = ss.Cluster.preset("a40"), workloads.load("nasnet_a_large", image_size=331, device="a40")
+    ios, found = ss.simulate(ss.schedule(graph, one, "ios"), one).makespan, makespans("nasnet_a_large", 331)
+    return {"331": ios / found["hios-lp blocking"], "331 async": ios / found["hios-lp async"]}
+
+
+def nasnet(pixels: int, _run: Run) -> Values:
+    """Return the speedup on NASNet over one operator after the other, and two what-ifs."""
+    slower = makespans("nasnet_a_large", pixels, _MEASURED_OVER_SIMULATED)
+    return {
+        f"{pixels}": speedup("nasnet_a_large", pixels),
+        f"{pixels} async": speedup("nasnet_a_large", pixels, of="hios-lp async"),
+        f"{pixels} slower operators": slower["sequential"] / slower["hios-lp blocking"],
+    }
+
+
+def inception(_run: Run) -> Values:
+    """Return the speedups by image size."""
+    return {str(pixels): speedup("inception_v3", pixels) for pixels in SIZES["inception_v3"]}
+
+
+def asynchronous(_run: Run) -> Values:
+    """Return by how much asynchronous copies shorten the makespans of the same schedules."""
+    return {
+        f"{name} {pixels}": speedup(name, pixels, of="hios-lp async", over="hios-lp blocking")
+        for name, sizes in SIZES.items()
+        for pixels in sizes
+    }
+
+
+def stages_on_nasnet(_run: Run) -> Values:
+    """Return by how many % Algorithm 2 shortens the makespan of NASNet-A, by image size."""
+    return {
+        str(pixels): 100.0 * (1.0 - 1.0 / speedup("nasnet_a_large", pixels, over="inter-lp blocking"))
+        for pixels in SIZES["nasnet_a_large"]
+    }
+
 
 MEASURES: Final[Measures] = {
     "hios-fig4": figure_4,
     "hios-fig5": figure_5,
     "hios-algorithm2-deadlock": deadlock,
-    "hios-fig7-lp": speedups(7, "hios-lp"),
-    "hios-fig7-lp-ios": over(7, "ios"),
-    "hios-fig7-mr": extremes(speedups(7, "hios-mr")),
-    "hios-fig7-ios": speedups(7, "ios"),
-    "hios-fig8-lp": extremes(speedups(8, "hios-lp")),
-    "hios-fig8-lp-ios": extremes(over(8, "ios")),
-    "hios-fig8-lp-mr": extremes(over(8, "hios-mr")),
-    "hios-fig8-lp-inter": extremes(over(8, "inter-lp")),
-    "hios-fig8-stages-lp": extremes(stages_gain(8, "lp")),
-    "hios-fig8-stages-mr": extremes(stages_gain(8, "mr")),
-    **{f"hios-fig{number}-{kind}": speedups(number, f"hios-{kind}") for number in (9, 11) for kind in ("lp", "mr")},
-    "hios-fig10-baselines": baselines,
-    "hios-fig10-mr": latencies(10, "hios-mr"),
-    "hios-fig10-lp": latencies(10, "hios-lp"),
-    **{f"hios-fig{number}-correct": partial(compared, number) for number in FIGURES},
-    "hios-fig7-one-gpu": one_gpu,
-    "hios-fig7-lp-mr-correct": over(7, "hios-mr"),
-    "hios-fig7-lp-ios-correct": over(7, "ios"),
+    "hios-fig7-lp": simulated.speedups(7, "hios-lp"),
+    "hios-fig7-lp-ios": simulated.over(7, "ios"),
+    "hios-fig7-mr": simulated.extremes(simulated.speedups(7, "hios-mr")),
+    "hios-fig7-ios": simulated.speedups(7, "ios"),
+    "hios-fig8-lp": simulated.extremes(simulated.speedups(8, "hios-lp")),
+    "hios-fig8-lp-ios": simulated.extremes(simulated.over(8, "ios")),
+    "hios-fig8-lp-mr": simulated.extremes(simulated.over(8, "hios-mr")),
+    "hios-fig8-lp-inter": simulated.extremes(simulated.over(8, "inter-lp")),
+    "hios-fig8-stages-lp": simulated.extremes(simulated.stages_gain(8, "lp")),
+    "hios-fig8-stages-mr": simulated.extremes(simulated.stages_gain(8, "mr")),
+    **{
+        f"hios-fig{number}-{kind}": simulated.speedups(number, f"hios-{kind}")
+        for number in (9, 11)
+        for kind in ("lp", "mr")
+    },
+    "hios-fig10-baselines": simulated.baselines,
+    "hios-fig10-mr": simulated.latencies(10, "hios-mr"),
+    "hios-fig10-lp": simulated.latencies(10, "hios-lp"),
+    **{f"hios-fig{number}-correct": partial(simulated.compared, number) for number in FIGURES},
+    "hios-fig7-one-gpu": simulated.one_gpu,
+    "hios-fig7-lp-mr-correct": simulated.over(7, "hios-mr"),
+    "hios-fig7-lp-ios-correct": simulated.over(7, "ios"),
     **{
         f"hios-fig{number}-released": partial(released, number, [x for x in figure.collected if x != UNLIKE])
         for number, figure in FIGURES.items()
@@ -59,17 +239,18 @@ MEASURES: Final[Measures] = {
     "hios-fig10-released-22": partial(released, 10, [UNLIKE]),
     "hios-fig7-released-mappings": released_mappings,
     "hios-released-repaired": repaired,
-    "hios-fig1-small": lambda _: networks.side_by_side((8, 16, 32, 64)),
-    "hios-fig1-large": lambda _: networks.side_by_side((128, 256, 512, 1024, 252)),  # 252: blocks just fill whole waves
+    "hios-fig1-small": lambda _: side_by_side((8, 16, 32, 64)),
+    "hios-fig1-large": lambda _: side_by_side((128, 256, 512, 1024, 252)),  # 252: blocks just fill whole waves
     "hios-fig1-formula": lambda _: {f"utilization {u:g}": stage_time((1, 1), (u, u)) / 2 for u in (0.6, 0.8, 1.0)},
-    "hios-fig2-range": networks.transfer_ratios,
-    "hios-fig12-nasnet-loss": networks.small_over_ios,
-    "hios-fig12-nasnet-loss-sequential": partial(networks.nasnet, 331),
-    "hios-fig12-nasnet-large": partial(networks.nasnet, 2048),
-    "hios-fig12-inception": networks.inception,
-    "hios-vi-e-receives": networks.asynchronous,
-    "hios-vi-e-nasnet-stages": networks.stages_on_nasnet,
+    "hios-fig2-range": transfer_ratios,
+    "hios-fig12-nasnet-loss": small_over_ios,
+    "hios-fig12-nasnet-loss-sequential": partial(nasnet, 331),
+    "hios-fig12-nasnet-large": partial(nasnet, 2048),
+    "hios-fig12-inception": inception,
+    "hios-vi-e-receives": asynchronous,
+    "hios-vi-e-nasnet-stages": stages_on_nasnet,
 }
+
 
 _PRINTED: Final[Mapping[tuple[int, str], Mapping[float, str]]] = {
     (7, "hios-lp"): {2: "1.4", 12: "3.8"},

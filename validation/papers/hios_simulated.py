@@ -14,8 +14,7 @@ import simsched as ss
 import workloads
 from simsched.base.units import MS
 from simsched.experiments.study import Study, run_study
-from validation.papers.claims import Run, Values
-from validation.papers.record import DEVIATION
+from validation.papers.claims import DEVIATION, Run, Values
 
 SCHEDULERS: Final = ("inter-lp", "hios-lp", "inter-mr", "hios-mr")
 _BY_FORMULA: Final = {"stage_latency": "hios-sim"}
