@@ -3,15 +3,14 @@
 from simsched.base.shown import VIEWS
 
 _RESULTS = (
-    "robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy", "whatif", "answer",
-    "advice",
+    "comparison", "robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy", "whatif",
+    "answer", "advice",
 )  # fmt: skip
 VIEWS.add(
     {
         "html": "simsched.show.notebook:html",
         "gantt": "simsched.show.gantt:gantt",
         "perfetto": "simsched.show.perfetto:to_perfetto",
-        "samples": "simsched.show.plot:box_plot",
         "study": "simsched.show.study:draw_study",
         "check of figures": "simsched.show.study:check_figures",
         **dict.fromkeys(_RESULTS, "simsched.show.results:draw_result"),

@@ -234,10 +234,12 @@ class Chart:
     @property
     def flat(self) -> bool:
         """Whether most boxes, each alone, would hardly be seen on one axis."""
+        if self.kind != "box" or self.grouped or self.y.log:
+            return False
         rows = [row for given in self.series.values() for row in given.values()]
         heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows]
         span = max(float(row.max()) for row in rows) - min(float(row.min()) for row in rows)
-        return not self.grouped and max(heights) > 0 and float(np.median(heights)) < _FLAT * span
+        return max(heights) > 0 and float(np.median(heights)) < _FLAT * span
 
     @property
     def relative(self) -> "Chart":

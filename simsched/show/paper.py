@@ -36,18 +36,15 @@ _DIVERGING, _SEQUENTIAL, _LEAST_SPAN, _DARK = "PuOr_r", "cividis", 1.05, 0.18
 _WITHIN: Final = 0.1  # the band around the diagonal
 
 
-def draw(
-    chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None, relative: bool | None = False
-) -> Any:
+def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
     """Draw a chart, into axes of its own or those given; return them.
+
+    Boxes that are too flat to be seen are drawn again below, in per cent of the median of each; not with `ax`.
 
     Parameters
     ----------
     path
         Where to write the figure; the suffix, ``.png``, ``.svg`` or ``.pdf``, gives the format.
-    relative
-        Draw boxes that stand alone again below, in per cent of the median of each; None: where they differ so much
-        that the boxes themselves are too flat to be seen. Not with `ax`.
 
     Raises
     ------
@@ -58,7 +55,7 @@ def draw(
     with style():
         own, panels = ax is None, [ax]
         if own:
-            panels = _axes(chart, (chart.flat if relative is None else relative) and not chart.grouped)
+            panels = _axes(chart)
         _plain(panels[0], "x" if chart.kind in ("tornado", "stack") else "y")
         handles = _DRAWN[chart.kind](panels[0], chart)
         for below in panels[1:]:
@@ -76,7 +73,7 @@ def draw(
     return panels[0]
 
 
-def _axes(chart: Chart, again: bool) -> list[Any]:
+def _axes(chart: Chart) -> list[Any]:
     n = len(chart.series) * (len(chart.places) if chart.kind != "map" else 1)
     many = chart.kind in ("bar", "box") and n > _MOST_IN_ONE
     width, height = _INCHES[(chart.columns or (2 if many else 1)) - 1], _HEIGHT
@@ -86,7 +83,7 @@ def _axes(chart: Chart, again: bool) -> list[Any]:
         width, height = _TORNADO, 0.75 + _BAR * len(chart.places)
     elif chart.kind == "scatter":
         width, height = 4.4, 4.0
-    if again:
+    if chart.flat:
         return list(new_figure(width, 4.0).subplots(2, 1, sharex=True, height_ratios=(3, 2)))
     return [new_figure(width, height).add_subplot()]
 

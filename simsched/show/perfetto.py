@@ -8,7 +8,7 @@ a slice. Exact times in us are in the arguments of each slice.
 import math
 import os
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class _Export:
         trace = self._trace
         timed = sorted([*self._slices(), *self._flows()], key=lambda entry: entry[:2])
         info = {"graph": trace.graph.name, "cluster": trace.cluster.name, "execution": trace.program.execution,
-                "makespan_us": trace.makespan, "simsched": _version()}  # fmt: skip
+                "makespan_us": trace.makespan, "simsched": version("simsched")}  # fmt: skip
         events = [*self._metadata, *(event for _, _, event in timed), *self._counters()]
         return {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
 
@@ -215,10 +215,3 @@ def _members(group: Ints, n_groups: int) -> list[Ints]:
     """Return the members of each group, in ascending order."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.searchsorted(group[order], np.arange(1, n_groups))) if n_groups else []
-
-
-def _version() -> str:
-    try:
-        return version("simsched")
-    except PackageNotFoundError:  # run from a source tree
-        return "unknown"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from simsched.base.errors import SimulationError
-from simsched.show.chart import Axis, Chart, PowerLaw, Values, named, power_law, timed
+from simsched.show.chart import Axis, Chart, PowerLaw, Values, named, power_law
 from simsched.show.looks import looks_of
 from simsched.show.paper import draw
+from simsched.show.results import boxes_of
 from simsched.simulator import Makespans
 
 __all__ = ["PowerLaw", "bar_plot", "box_plot", "heat_map", "line_plot", "looks_of", "power_law", "scaling_plot"]
@@ -81,33 +81,26 @@ def bar_plot(
 
 def box_plot(
     samples: Mapping[str, Makespans | npt.ArrayLike] | Values,
-    path: Path = None, *, ax: Any = None, relative: bool | None = None, xlabel: str = "", ylabel: str = "",
-    logy: bool = False, **texts: Any,
+    path: Path = None, *, ax: Any = None, xlabel: str = "", ylabel: str = "", logy: bool = False, **texts: Any,
 ) -> Any:  # fmt: skip
     """Draw samples: a box per scheduler, from left to right in the order given, or a group of boxes per category.
 
     The line in the box is the median, the box spans the quartiles, whiskers reach to the furthest
-    samples within 1.5 of its heights, and what lies beyond is drawn as points.
+    samples within 1.5 of its heights, and what lies beyond is drawn as points. Where
+    schedulers differ so much that their boxes are too flat to be seen, the same is drawn again below, in per cent of
+    the median of each; not with `ax`.
 
     Parameters
     ----------
     samples
         Makespans in us by scheduler; or, with a `ylabel`, any values by name, or by name and then by category, drawn in
         groups: numbers from the smallest, others in the order of their first use.
-    relative
-        Draw the same samples again below, in per cent of the median of each scheduler; by default where schedulers
-        differ so much that the boxes themselves are too flat to be seen. Only of latencies by scheduler, and not with
-        `ax`.
     ylabel
         What the values are; by default latencies, in us, ms or s by their size.
     path, ax, xlabel, logy, **texts
         As in `line_plot`, as are what is returned and raised; no samples at all are a SimulationError.
     """
-    if not samples:
-        raise SimulationError("there are no samples to draw: ask for some with `samples`")
-    values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
-    chart = Chart("box", values, Axis(xlabel), Axis(ylabel or "latency", logy), **texts)
-    return draw(chart if ylabel else timed(chart), path, ax=ax, relative=False if ylabel else relative)
+    return draw(boxes_of(samples, ylabel, xlabel=xlabel, logy=logy, **texts), path, ax=ax)
 
 
 def heat_map(

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from simsched.base.errors import BackendError, WhatIfError
+from simsched.base.errors import BackendError, SimulationError, WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.show.chart import Axis, Chart, named, number, timed
 from simsched.show.paper import draw
+from simsched.simulator import Makespans
 
 if TYPE_CHECKING:
     from simsched.experiments.accuracy import Accuracy
     from simsched.experiments.advise import Advice
+    from simsched.experiments.comparison import Comparison
     from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
     from simsched.experiments.whatif.answer import Outcome
 
@@ -24,7 +26,7 @@ _BARS: Final = 15  # of a tornado
 
 def draw_result(found: Any, path: Path = None, *, ax: Any = None) -> Any:
     """Draw what an experiment found; return the axes."""
-    return draw(chart_of(found), path, ax=ax, relative=None)
+    return draw(chart_of(found), path, ax=ax)
 
 
 def chart_of(found: Any) -> Chart:
@@ -34,13 +36,20 @@ def chart_of(found: Any) -> Chart:
     return _CHARTS[found.view](found)
 
 
-def boxes_of(samples: Mapping[str, Any], title: str = "") -> Chart:
-    """Return boxes of makespans in us by schedule."""
-    return timed(Chart("box", named(samples), y=Axis("latency"), title=title))
+def boxes_of(
+    samples: Mapping[str, Any], ylabel: str = "", *, xlabel: str = "", logy: bool = False, **texts: Any
+) -> Chart:
+    """Return boxes of makespans in us by schedule; with a `ylabel` of any values."""
+    if not samples:
+        raise SimulationError("there are no samples to draw: ask for some with `samples`")
+    values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
+    chart = Chart("box", values, Axis(xlabel), Axis(ylabel or "latency", logy), **texts)
+    return chart if ylabel else timed(chart)
 
 
-def _robustness(found: "Robustness") -> Chart:
-    return boxes_of(found.samples, f"{found.graph} on {found.cluster}\n{found.sampling}")
+def _samples(found: "Comparison | Robustness") -> Chart:
+    names = (each if isinstance(each, str) else each.name for each in (found.graph, found.cluster))
+    return boxes_of(found.samples, title=f"{' on '.join(names)}\n{found.sampling}")
 
 
 def _breakeven(found: "BreakEven") -> Chart:
@@ -150,7 +159,7 @@ def _accuracy(found: "Accuracy") -> Chart:
 
 # by the views of results: none of their packages is imported for nothing
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
-    "robustness": _robustness, "breakeven": _breakeven, "explanation": _explanation, "throughput": _throughput,
-    "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy, "whatif": _outcome, "answer": _outcome,
-    "advice": _advice,
+    "comparison": _samples, "robustness": _samples, "breakeven": _breakeven, "explanation": _explanation,
+    "throughput": _throughput, "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy,
+    "whatif": _outcome, "answer": _outcome, "advice": _advice,
 }  # fmt: skip

@@ -38,7 +38,7 @@ def charts():
                         geometric=True),
         "bars": Chart("bar", named({name: rng.uniform(1, 4) for name in NAMES}), y=ratio, reference=1.0),
         "groups": Chart("bar", bars, Axis("network"), ratio, "Bars in groups", reference=1.0),
-        "boxes": boxes_of({name: 1e3 * (1 + i) * rng.normal(1, 0.02, 300) for i, name in enumerate(NAMES)}, "Boxes"),
+        "boxes": boxes_of({name: 1e3 * (1 + i) * rng.normal(1, 0.02, 300) for i, name in enumerate(NAMES)}, title="Boxes"),
         "box groups": Chart("box", bars, Axis("network"), ratio, "Boxes in groups"),
         "ratios": Chart("map", cells, Axis("operators"), Axis("GPUs"), "A map of ratios", reference=1.0,
                         label="speedup"),
@@ -65,7 +65,7 @@ def write(folder):
                 Section("Two GPUs", (Gantt("Two GPUs", both),))]  # fmt: skip
     write_report(sections, folder / "gallery.html", title="Gallery")
     for name, chart in drawn.items():
-        draw(chart, folder / f"{name}.png", relative=None)
+        draw(chart, folder / f"{name}.png")
     for name in ("nimble", "lios"):
         found.traces[name].gantt(folder / f"gantt {name}.png")
     both.gantt(folder / "gantt two GPUs.png", host=True)

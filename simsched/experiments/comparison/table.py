@@ -1,6 +1,5 @@
 """`Comparison`: rows that print as a table."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -10,7 +9,6 @@ import numpy as np
 from simsched.base.codec import Document, aside, write
 from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
-from simsched.base.shown import VIEWS
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling
 from simsched.experiments.result import Result, table_of, time_text, unit_of
@@ -231,36 +229,7 @@ class Comparison(Result, Document):
             f"{row.search_s:.3f}",
         )
 
-    def box_plot(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        ax: Any = None,
-        title: str | None = None,
-        relative: bool | None = None,
-    ) -> Any:
-        """Draw a box per scheduler of its sampled makespans; those without a schedule are left out.
-
-        Parameters
-        ----------
-        path, ax, title, relative
-            As in `simsched.show.plot.box_plot`; the title by default says what was sampled, and how.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Those of the latencies; its `figure` is the whole picture.
-
-        Raises
-        ------
-        SimulationError
-            If there are no samples to draw.
-        FileError
-            If the suffix of the path is not known or the file cannot be written.
-        """
-        if title is None:
-            title = f"{self.graph.name} on {self.cluster.name}\n{self.sampling}"
-        return VIEWS["samples"](self.samples, path, ax=ax, title=title, relative=relative)
+    box_plot = Result.plot
 
     def _repeats(self) -> dict[str, str]:
         """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
@@ -285,8 +254,6 @@ class Comparison(Result, Document):
                 f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing"
             )
         return "\n".join(notes)
-
-    plot = box_plot
 
 
 def _between(row: Row) -> str:

@@ -44,7 +44,7 @@ def figure_of(chart: Chart) -> Figure:
 
 def figures_of(chart: Chart) -> list[Figure]:
     """Return a chart as a figure; flat boxes once more, against their medians."""
-    return [figure_of(each) for each in ((chart, chart.relative) if chart.kind == "box" and chart.flat else (chart,))]
+    return [figure_of(each) for each in ((chart, chart.relative) if chart.flat else (chart,))]
 
 
 def _range(chart: Chart) -> str:

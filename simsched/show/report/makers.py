@@ -86,9 +86,7 @@ def _comparison(found: "Comparison") -> Sequence[Section]:
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
     traces = {row.scheduler: found.traces[row.scheduler] for row in rows}
     blocks.append(_blames(traces))
-    if found.samples:
-        drawn = {name: each.values for name, each in found.samples.items()}
-        blocks += figures_of(boxes_of(drawn, f"Makespans of runs that vary, {found.sampling}"))
+    blocks += figures_of(chart_of(found)) if found.samples else []
     sections = [Section(title, tuple(blocks)), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
@@ -196,7 +194,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
         blocks.insert(0, Text(text, "lead"))
     title = "What ran when" if simulated is None else "Simulated over measured"
     blocks.append(Gantt(title, trace) if simulated is None else Gantt(title, simulated, trace))
-    blocks.append(figure_of(boxes_of({replay.name: replay.latency}, "Latencies of the repeats")))
+    blocks.append(figure_of(boxes_of({replay.name: replay.latency}, title="Latencies of the repeats")))
     blocks.append(parameters(trace.graph, trace.cluster))
     return (Section(f"{replay.name}: {trace.graph.name} measured", tuple(blocks)),)
 
