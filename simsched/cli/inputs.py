@@ -162,7 +162,7 @@ def check_outputs(sources: Sequence[str], paths: Sequence[str], drawings: Sequen
     from workloads.registry import split_path
 
     if drawings:
-        from simsched.show.figure import require_format
+        from simsched.show.paper import require_format
 
         require_format(*drawings)
     for path in (*paths, *drawings):

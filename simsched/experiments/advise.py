@@ -11,8 +11,7 @@ from simsched.base.units import format_bytes
 from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.comparison.row import Doubt
 from simsched.experiments.ranges import Ranged, ranges
-from simsched.experiments.result import table_of, unit_of
-from simsched.experiments.whatif.finding import Finding
+from simsched.experiments.result import Finding, table_of, unit_of
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule

@@ -5,9 +5,11 @@ import io
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from simsched.base.errors import MissingDependencyError
+from simsched.base.codec import Checked, Document, write
+from simsched.base.errors import MissingDependencyError, WhatIfError
 from simsched.base.io import dump_json
 from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS
@@ -94,6 +96,30 @@ class Result:
         return printed(self.table())
 
     _repr_html_ = as_html
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Finding(Result, Checked, Document):
+    """What an analysis of a schedule found.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    """
+
+    SUBJECT, ERROR = "what was found of {0.graph!r}", WhatIfError
+    graph: str
+    cluster: str
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return plain values by column, a dict per row."""
+        return [write(row) for row in vars(self)["rows"]]
 
 
 def _cell(value: Any) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from simsched.base.units import format_time, time_unit
 from simsched.model.graph.columns import Floats
 from simsched.model.trace import Trace
-from simsched.show.figure import new_figure, require_format, save_figure, style
 from simsched.show.looks import ink
+from simsched.show.paper import new_figure, require_format, save_figure, style
 from simsched.show.spans import GanttRows
 
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height

@@ -13,8 +13,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.report.describe import cluster_facts, graph_facts, run_facts
-from simsched.show.report.printed import printed
-from simsched.show.report.sections import Column, Table
+from simsched.show.report.sections import Column, Table, printed
 from simsched.show.svg import printable
 from simsched.show.svg_gantt import svg_gantt
 from simsched.simulator import Makespans

@@ -2,16 +2,30 @@
 
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.errors import FileError
+from simsched.base.io import write_file
+from simsched.base.signals import interrupt_later
 from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
-from simsched.show.figure import new_figure, require_format, save_figure, style
 from simsched.show.looks import Look, luminance
 
+FORMATS: Final = ("png", "svg", "pdf")
+_DPI: Final = 200
+# fixed, so that the same data gives the same bytes
+_STYLE: Final[Any] = {
+    "hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
+    "text.parse_math": False,  # a $ in a name is a $
+}  # fmt: skip
+_METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
+                    "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 # of each shape of `simsched.show.looks`
 HATCHES: Final = ("", "/////", ".....", "\\\\\\\\\\", "xxxxx", "-----", "|||||", "+++++")
 MARKERS: Final = "osD^vP<>"
@@ -34,6 +48,58 @@ _MANY_POINTS: Final = 2000  # from here on outliers are drawn as an image, in SV
 # both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
 _DIVERGING, _SEQUENTIAL, _LEAST_SPAN, _DARK = "PuOr_r", "cividis", 1.05, 0.18
 _WITHIN: Final = 0.1  # the band around the diagonal
+
+
+def require_format(*paths: str | os.PathLike[str] | None) -> None:
+    """Refuse paths whose suffix, in either case, is no format of pictures; None is no path.
+
+    Raises
+    ------
+    FileError
+        It names the path and the suffixes that are known.
+    """
+    for path in paths:
+        if path is not None and _form(path) not in FORMATS:
+            known = ", ".join(f".{each}" for each in FORMATS)
+            raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
+
+
+def _form(path: str | os.PathLike[str]) -> str:
+    return Path(path).suffix.lower()[1:]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty matplotlib figure of so many inches, outside of pyplot."""
+    with interrupt_later():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw and save with the settings of every picture."""
+    with interrupt_later():
+        import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
+    """Write the whole picture that some axes belong to, in the format of the suffix; call it within `style`.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be written.
+    """
+    buffer, form = BytesIO(), _form(path)
+    ax.figure.canvas.figure.savefig(buffer, format=form, dpi=_DPI, metadata=_METADATA[form])
+    write_file(path, buffer.getvalue())
 
 
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:

@@ -16,8 +16,7 @@ from simsched.base.kinds import Among, Filled, Name, Range, Rate
 from simsched.base.numeric import is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart
-from simsched.show.figure import require_format
-from simsched.show.paper import draw
+from simsched.show.paper import draw, require_format
 
 Row = Mapping[str, Any]
 Tables = Sequence[Mapping[str, Any]]

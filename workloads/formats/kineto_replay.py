@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import SchedulerError, WhatIfError
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
-from simsched.experiments.whatif.devices import changed_cluster
+from simsched.experiments.whatif.world import changed_cluster
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph.derived import with_times

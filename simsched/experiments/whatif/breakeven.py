@@ -11,9 +11,8 @@ from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
-from simsched.experiments.result import table_of
+from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
-from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import value_of
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground

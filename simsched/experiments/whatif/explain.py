@@ -11,9 +11,8 @@ from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
-from simsched.experiments.result import table_of
+from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import absolute
-from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.world import Ground

@@ -11,8 +11,7 @@ from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.comparison.row import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
-from simsched.experiments.result import table_of
-from simsched.experiments.whatif.finding import Finding
+from simsched.experiments.result import Finding, table_of
 from simsched.model import CostModel, Schedule
 from simsched.model.calibrated import Target, bare
 from simsched.simulator import Makespans

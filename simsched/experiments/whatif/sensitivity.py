@@ -9,9 +9,8 @@ from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
-from simsched.experiments.result import table_of
+from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
-from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.parameters import numeric_parameters, value_of
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground

@@ -12,9 +12,8 @@ from simsched.base.io import json_copy
 from simsched.base.kinds import Count, Gaps
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
-from simsched.experiments.result import table_of
+from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import Absolute, with_unit
-from simsched.experiments.whatif.finding import Finding
 from simsched.experiments.whatif.question import Question
 from simsched.model.graph.columns import Floats
 

@@ -12,8 +12,7 @@ from simsched.base.codec import aside, write
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_count
 from simsched.base.units import SECOND, format_time
-from simsched.experiments.result import table_of
-from simsched.experiments.whatif.finding import Finding
+from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.in_flight import repeated
 from simsched.model import COPY, Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace

@@ -1,7 +1,7 @@
 """The world that changes lead to: cluster, graph and cost model, and the plan carried over to it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -9,16 +9,22 @@ import numpy as np
 
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
 from simsched.experiments.evaluate import evaluate
-from simsched.experiments.whatif.changes import REBUILD, Change, speed_of
+from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.experiments.whatif.costs import Speeds, changed_cost
-from simsched.experiments.whatif.devices import changed_cluster
 from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, removed, renamed
 from simsched.model import Cluster, CostModel, Indices, OpGraph, Schedule, operator_times
 from simsched.model.calibrated import Target, bare, upon
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.cluster.presets import make_device
+from simsched.model.cluster.widening import widened
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
 _REMEDY: Final = "with reschedule=True (--reschedule)"
+_OF_THE_HOST: Final = (
+    *OVERHEADS, "kernel_latency", "block_spread", "interference", "interleave", "least_sm_share", "contention",
+    "connections",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +194,32 @@ def make_world(ground: Ground, changes: Sequence[Change]) -> World:
     if ground.cost is None and not isinstance(ground.target, Cluster):  # operators that a scheduler makes, as measured
         scheduling_cost = changed_cost(ground.target, ground.cluster, cluster, speeds, names)
     return World(ground, tuple(changes), cluster, speeds.graph, cost, scheduling_cost, speeds, tuple(rewirings))
+
+
+def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
+    """Return a cluster after changes, the same if they make no difference to it."""
+    original = cluster
+    last = {change.parameter: change.value for change in changes}
+    if "gpus" in last:
+        cluster = widened(cluster, last["gpus"])
+    if "device" in last:
+        cluster = _of_model(cluster, last["device"])
+    for change in changes:
+        if change.parameter in PARAMETERS:
+            cluster = PARAMETERS[change.parameter].changed(cluster, change)
+        elif change.parameter == "contention":
+            cluster = cluster.replace_devices(contention=change.value)
+    same = cluster.devices == original.devices and cluster.links == original.links
+    return original if same else cluster
+
+
+def _of_model(cluster: Cluster, model: str) -> Cluster:
+    """Return a cluster of another card: limits and rates change, what host and model say of the old one stays."""
+    devices = [
+        replace(make_device(model, old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
+        for old in cluster.devices
+    ]
+    return replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {model}")
 
 
 def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:

@@ -14,8 +14,7 @@ from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, timed
 from simsched.show.report.describe import parameters, run_facts
 from simsched.show.report.figures import figure_of, figures_of
-from simsched.show.report.printed import printed
-from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
 from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:

@@ -1,22 +1,85 @@
 """The page: one HTML file with its styles, scripts and numbers in it, which may load nothing else."""
 
+import os
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
+from importlib.metadata import version
+from platform import python_version
 from string import Template
-from typing import Final
+from typing import Any, Final
 
-from simsched.base.errors import MissingDependencyError
+from simsched.base.errors import MissingDependencyError, ReportError
+from simsched.base.io import write_file
 from simsched.show.report.html import Writer, read_resource
-from simsched.show.report.sections import Section
+from simsched.show.report.makers import sections_of
+from simsched.show.report.sections import Pairs, Section
 
 _SCRIPTS = ("page.js", "figures.js", "gantt.js")
 _FOREIGN: Final = re.compile(r"(?<!\\)[\u0080-\uffff]")
 """What JavaScript can name by four digits."""
 _OPENS, _ENDS, _NEAR = "this, () => {\n", "\n}));", 1000
 """How Plotly's script begins, within so many characters, and ends: a call that is given all of it as a function."""
+
+
+def write_report(
+    results: Any, path: str | os.PathLike[str] | None = None, *, title: str | None = None, command: str = ""
+) -> str:
+    """Return results as an HTML page that needs no other file and no network, and write it if a path is given.
+
+    Parameters
+    ----------
+    results
+        One of these, or a sequence of them: `Comparison`, `Results` of a study, `WhatIf` or its `Answer`, `Sweep`,
+        `Sensitivity`, `BreakEven`, `Explanation`, `Robustness`, `Throughput`, `Trace`, `Replay`, `Section`, or
+        anything with a method ``report_sections()`` that returns sections.
+    path
+        Where to write it, whole or not at all.
+    title
+        Of the page; by default that of the first section.
+    command
+        What it was made with, for the section on its origin.
+
+    Returns
+    -------
+    str
+        The page: some 5 MB, nearly all of it the library that draws the figures, and about 70 bytes per span.
+
+    Raises
+    ------
+    ReportError
+        If there is nothing to report, or something of a kind that is not known.
+    MissingDependencyError
+        If plotly is not installed.
+    FileError
+        If the file cannot be written.
+
+    Notes
+    -----
+    A page is the same for the same results but for its date. O(n log n) for n spans.
+    """
+    given = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
+    sections = [section for result in given for section in sections_of(result)]
+    if not sections:
+        raise ReportError("there is nothing to report: give a comparison, a study, a what-if, a trace, ...")
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    text = page(title or sections[0].title, f"Made by simsched on {made}", [*sections, _origin(made, command)])
+    text = text.encode(errors="replace").decode()  # half of a surrogate pair has no place in a file
+    if path is not None:
+        write_file(path, text)
+    return text
+
+
+def _origin(made: str, command: str) -> Section:
+    """Return where the page comes from."""
+    import numpy
+
+    rows = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": numpy.__version__}
+    rows |= {"command": command} if command else {}
+    return Section("Origin", (Pairs("How this page was made", tuple(rows.items())),))
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
