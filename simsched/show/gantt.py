@@ -64,7 +64,7 @@ def gantt(
     require_format(path)
     chart = GanttRows([trace] if measured is None else [trace, measured], host=host,
                       most=None if measured else _MOST_STREAMS)  # fmt: skip
-    with style():
+    with style("x"):
         own, inches = ax is None, _ROW
         if ax is None:
             height = chart.bottom or 1.0
@@ -73,9 +73,8 @@ def gantt(
         scale, unit = time_unit(chart.longest)
         _frame(ax, chart, chart.longest / scale, inches)
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
-        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title, fontsize=9,
-                     loc="left")  # fmt: skip
-        ax.set_xlabel(f"time ({unit})", fontsize=8)
+        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title)
+        ax.set_xlabel(f"time ({unit})")
         _bars(ax, chart, scale)
         if chart.rows:
             if own:
@@ -97,11 +96,8 @@ def _frame(ax: Any, chart: GanttRows, end: float, inches: float) -> None:
         if all(abs(row.middle - other) * 72 * inches >= size for other in named):
             named[row.middle] = name
     ax.set_yticks(sorted(named), [named[middle] for middle in sorted(named)], fontsize=size)
-    ax.tick_params(axis="x", labelsize=7)
     ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.grid(axis="x", color="#E6E6E6", linewidth=0.5)
-    ax.set_axisbelow(True)
+    ax.spines["left"].set_visible(False)
     if chart.longest:
         for trace, dashes in zip(chart.traces, ((4, 2), (1, 2)), strict=False):
             ax.axvline(end * trace.makespan / chart.longest, color="black", linewidth=0.8, linestyle=(0, dashes))
@@ -140,9 +136,8 @@ def _bars(ax: Any, chart: GanttRows, scale: float) -> None:
             handles.append(Patch(label=kind.name, **look))
     if handles:
         below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.figure.dpi_scale_trans)  # the axis and its label
-        looks = {"fontsize": 7, "frameon": False, "handlelength": 1.2, "handleheight": 0.9, "columnspacing": 1.2}
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
-        ax.legend(handles=handles, ncols=min(len(handles), 8), **place, **looks)
+        ax.legend(handles=handles, ncols=min(len(handles), 8), handlelength=1.2, handleheight=0.9, **place)
 
 
 def _labels(ax: Any, chart: GanttRows, scale: float) -> None:

@@ -17,12 +17,16 @@ from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
 from simsched.show.looks import Look, luminance
 
-FORMATS: Final = ("png", "svg", "pdf")
-_DPI: Final = 200
+_TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points
 # fixed, so that the same data gives the same bytes
 _STYLE: Final[Any] = {
-    "hatch.linewidth": 0.4, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
+    "savefig.dpi": 200, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
     "text.parse_math": False,  # a $ in a name is a $
+    "axes.titlesize": _TITLE, "axes.titlelocation": "left", "axes.labelsize": 8, "xtick.labelsize": _TICK,
+    "ytick.labelsize": _TICK, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": "#E6E6E6", "grid.linewidth": 0.5, "hatch.linewidth": 0.4,
+    "legend.fontsize": _TICK, "legend.frameon": False, "legend.handlelength": 2.8, "legend.handletextpad": 0.5,
+    "legend.labelspacing": 0.3, "legend.columnspacing": 1.2,
 }  # fmt: skip
 _METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
                     "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
@@ -35,12 +39,9 @@ _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
 _HEIGHT, _TORNADO, _CELL, _BAR = 2.3, 5.6, 0.27, 0.24  # inches without legend and note; of a row of a map, of a bar
 _SLANT: Final = 0.6  # inches
 _POINT, _CHARACTER, _LINE = 1 / 72, 0.6, 1.3  # inches; width of a character, and height of a line, by its height
-_TITLE, _LABEL, _TICK, _NOTE = 9.0, 8.0, 7.0, 6.0  # heights of characters in points
 _MOST_IN_ONE, _MOST_TICKS = 14, 6  # bars or boxes in a column of a paper; numbers at an axis
 _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
 _ENTRY, _SLANTED, _NAME = 26, 22, 44  # characters on a line of a legend, of a slanted name, of one beside an axis
-_LEGEND: Final[Any] = {"fontsize": _TICK, "frameon": False, "handlelength": 2.8, "handletextpad": 0.5,
-                       "labelspacing": 0.3, "columnspacing": 1.2}  # fmt: skip
 _EDGE: Final[Any] = {"edgecolor": "black", "linewidth": 0.5}
 _MARK: Final[Any] = {"markersize": 3.8, "markeredgecolor": "black", "markeredgewidth": 0.4}
 _LEVEL, _SMALL, _POINTS, _EMPTY = "#7F7F7F", "#4D4D4D", "#4D4D4D", "#D9D9D9"
@@ -59,8 +60,8 @@ def require_format(*paths: str | os.PathLike[str] | None) -> None:
         It names the path and the suffixes that are known.
     """
     for path in paths:
-        if path is not None and _form(path) not in FORMATS:
-            known = ", ".join(f".{each}" for each in FORMATS)
+        if path is not None and _form(path) not in _METADATA:
+            known = ", ".join(f".{each}" for each in _METADATA)
             raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
 
 
@@ -80,12 +81,12 @@ def new_figure(width: float, height: float) -> Any:
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """Draw and save with the settings of every picture."""
+def style(grid: str = "y") -> Iterator[None]:
+    """Draw and save with the settings of every picture; lines of the grid cross an axis."""
     with interrupt_later():
         import matplotlib
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE | {"axes.grid.axis": grid}):
         yield
 
 
@@ -98,7 +99,7 @@ def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
         If the file cannot be written.
     """
     buffer, form = BytesIO(), _form(path)
-    ax.figure.canvas.figure.savefig(buffer, format=form, dpi=_DPI, metadata=_METADATA[form])
+    ax.figure.canvas.figure.savefig(buffer, format=form, metadata=_METADATA[form])
     write_file(path, buffer.getvalue())
 
 
@@ -118,16 +119,14 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = 
         If the suffix is not known or the file cannot be written.
     """
     require_format(path)
-    with style():
+    with style("x" if chart.kind in ("tornado", "stack") else "y"):
         own, panels = ax is None, [ax]
         if own:
             panels = _axes(chart)
-        _plain(panels[0], "x" if chart.kind in ("tornado", "stack") else "y")
         handles = _DRAWN[chart.kind](panels[0], chart)
         for below in panels[1:]:
-            _plain(below, "y")
             _boxes(below, chart.relative)
-            below.set_ylabel(chart.relative.y.label, fontsize=_LABEL)
+            below.set_ylabel(chart.relative.y.label)
             panels[0].figure.align_ylabels(panels)
         if chart.reference is not None and chart.kind in ("line", "bar", "box"):
             panels[0].axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
@@ -248,14 +247,13 @@ def _map(ax: Any, chart: Chart) -> list[Any]:
         dark = np.isfinite(value) and luminance(to_hex(colours(norm(value)))) < _DARK
         ax.text(j, i, texts[i][j], color="white" if dark else "black", fontsize=size, ha="center", va="center")
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=max(15, 4 * len(means)))
-    bar.set_label(chart.label, fontsize=_LABEL)
+    bar.set_label(chart.label)
     bar.outline.set_visible(False)
     bar.ax.set_ylim(low if centre is not None else None, high if centre is not None else None)
     ticks = np.linspace(low, high, 5) if centre is None else np.geomspace(low, high, 5)
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], minor=False)
     bar.ax.minorticks_off()
-    bar.ax.tick_params(labelsize=_TICK)
-    ax.set_yticks(range(len(rows)), [broken(_text(row), 18) for row in rows], fontsize=_TICK)
+    ax.set_yticks(range(len(rows)), [broken(_text(row), 18) for row in rows])
     ax.tick_params(length=0)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.spines[:].set_visible(False)
@@ -278,7 +276,7 @@ def _lying(ax: Any, chart: Chart) -> list[Any]:
             ax.barh(y, length, 0.72, left=start, color=look.colour, hatch=HATCHES[look.shape], **_EDGE)
     if chart.reference is not None:
         ax.axvline(chart.reference, color="black", linewidth=0.8)
-    ax.set_yticks(range(len(chart.places)), [broken(str(x), _NAME) for x in chart.places], fontsize=_TICK)
+    ax.set_yticks(range(len(chart.places)), [broken(str(x), _NAME) for x in chart.places])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(chart.places) - 0.5, -0.5)
     ax.margins(x=0.06)
@@ -308,13 +306,6 @@ _DRAWN: Final[Mapping[str, Callable[[Any, Chart], list[Any]]]] = {
     "line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _lying, "stack": _lying,
     "scatter": _scatter,
 }  # fmt: skip
-
-
-def _plain(ax: Any, grid: str) -> None:
-    ax.tick_params(labelsize=_TICK)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis=grid, color="#E6E6E6", linewidth=0.5)
-    ax.set_axisbelow(True)
 
 
 def _scale(axis: Any, log: bool | None) -> None:
@@ -347,8 +338,8 @@ def _ticks_at(ax: Any, places: Floats) -> None:
 def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bool) -> None:
     """Write titles, names, note and legend, and make room for them in a figure of our own."""
     ax, figure = panels[0], panels[0].figure
-    panels[-1].set_xlabel(chart.x.label, fontsize=_LABEL)
-    ax.set_ylabel(chart.y.label, fontsize=_LABEL)
+    panels[-1].set_xlabel(chart.x.label)
+    ax.set_ylabel(chart.y.label)
     if own:
         width, height = figure.get_size_inches()
         rows = _legend(figure, handles, width) if handles else 0
@@ -357,7 +348,7 @@ def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bo
         figure.set_size_inches(width, height + _LINE * _POINT * sum(lines))
         figure.draw_without_rendering()  # lays it out: only then the room for names is known
     elif handles:
-        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, **_LEGEND)
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
     if chart.kind in ("map", "bar", "box") or (chart.kind == "line" and not chart.numeric):
         air = 0.0 if chart.kind == "map" else 0.05
         names = [_text(x) for x in (chart.places if chart.grouped else chart.series)]
@@ -365,7 +356,7 @@ def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bo
         if slanted and own:  # what they take is added
             figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + _SLANT)
         ax.set_xlim(-0.5 - air, len(names) - 0.5 + air)
-    heading(ax, chart.title)
+    ax.set_title("\n".join(_wrapped(chart.title, _inches(ax), _TITLE)))
     note = _wrapped(chart.note, _inches(ax), _NOTE)
     if note:
         below = {"xycoords": ("axes fraction", panels[-1].xaxis.label), "textcoords": "offset points"}
@@ -381,7 +372,7 @@ def _legend(figure: Any, handles: Sequence[Any], width: float) -> int:
     entry = 36.0 + max(len(line) for lines in texts for line in lines) * _CHARACTER * _TICK  # points
     columns = max(1, min(len(handles), int(width / _POINT / entry)))
     columns = -(-len(handles) // -(-len(handles) // columns))  # as even as so many rows allow
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, **_LEGEND)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     rows = -(-len(handles) // columns)
     return max(sum(map(len, texts[i : i + rows])) for i in range(0, len(texts), rows))
 
@@ -389,18 +380,11 @@ def _legend(figure: Any, handles: Sequence[Any], width: float) -> int:
 def _write_names(ax: Any, names: Sequence[str]) -> bool:
     """Write names below the axes, at 0, 1, ...: level if there is room, else slanted; return whether they are that."""
     room = int(_inches(ax) / len(names) / (_CHARACTER * _TICK * _POINT)) - 1  # characters
-    look: dict[str, Any] = {"fontsize": _TICK}
     level = max(len(part.strip()) for name in names for part in PARTS.findall(name)) <= room
-    if not level:
-        look |= {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
+    look = {} if level else {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(names)), [broken(name, room if level else _SLANTED) for name in names], **look)
     ax.tick_params(axis="x", length=0)
     return not level
-
-
-def heading(ax: Any, title: str) -> None:
-    """Write a title above axes, in as many lines as it takes."""
-    ax.set_title("\n".join(_wrapped(title, _inches(ax), _TITLE)), fontsize=_TITLE, loc="left")
 
 
 def _inches(ax: Any) -> float:
