@@ -39,29 +39,25 @@ def operator(op_type, *shapes, weights=(), opset=17, n_outputs=1, **attributes):
     return made
 
 
-def _conv(x, name, shape, weights):
-    """Write a convolution, its normalisation and activation."""
-    pads = [shape[2] // 2] * 4
-    weights |= {f"{name}.w": shape} | {f"{name}.norm.{i}": shape[:1] for i in range(4)}
-    statistics = ", ".join(f'"{name}.norm.{i}"' for i in range(4))
-    return f"""
-        "{name}" = Conv <pads = {pads}> ("{x}", "{name}.w")
-        "{name}.norm" = BatchNormalization ("{name}", {statistics})
-        "{name}.relu" = Relu ("{name}.norm")"""
-
-
 def conv_norm_relu():
     """A convolution of 3 channels to 16 on 8 x 8 pixels, normalised, with activation."""
-    weights = {}
-    return model(f'(float[1, 3, 8, 8] x) => ("conv.relu") {{{_conv("x", "conv", (16, 3, 3, 3), weights)} }}', **weights)
+    return model(
+        """(float[1, 3, 8, 8] x) => ("conv.relu") {
+            conv = Conv <pads = [1, 1, 1, 1]> (x, w)
+            "conv.norm" = BatchNormalization (conv, n0, n1, n2, n3)  "conv.relu" = Relu ("conv.norm")
+        }""",
+        w=(16, 3, 3, 3),
+        **{f"n{i}": (16,) for i in range(4)},
+    )
 
 
 def branches():
-    """Two convolutions of one input, the first with activation, and their concatenation."""
+    """Two convolutions of one input, the first with activation, a pool of it, and their concatenation."""
     return model(
         """(float[2, 8, 4, 4] x) => (both) {
-            left = Conv (x, v)  active = Relu (left)  right = Conv <pads = [1, 1, 1, 1]> (x, w)
-            both = Concat <axis = 1> (active, right)
+            left = Conv (x, v)  "left.relu" = Relu (left)  right = Conv <pads = [1, 1, 1, 1]> (x, w)
+            pool = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x)
+            both = Concat <axis = 1> ("left.relu", right, pool)
         }""",
         v=(16, 8, 1, 1),
         w=(24, 8, 3, 3),
@@ -108,23 +104,6 @@ def attention():
     )
 
 
-def inception_block():
-    """The first block with a 5x5 branch of Inception v3 (35 x 35 pixels), as an exporter writes it."""
-    weights = {}
-    layers = [
-        _conv("x", "branch1x1", (64, 192, 1, 1), weights),
-        _conv("x", "branch5x5_1", (48, 192, 1, 1), weights),
-        _conv("branch5x5_1.relu", "branch5x5_2", (64, 48, 5, 5), weights),
-        _conv("x", "branch3x3dbl_1", (64, 192, 1, 1), weights),
-        _conv("branch3x3dbl_1.relu", "branch3x3dbl_2", (96, 64, 3, 3), weights),
-        _conv("branch3x3dbl_2.relu", "branch3x3dbl_3", (96, 96, 3, 3), weights),
-        "pool = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x)",
-        _conv("pool", "branch_pool", (32, 192, 1, 1), weights),
-        'concat = Concat <axis = 1> ("branch1x1.relu", "branch5x5_2.relu", "branch3x3dbl_3.relu", "branch_pool.relu")',
-    ]
-    return model(f"(float[1, 192, 35, 35] x) => (concat) {{{' '.join(layers)} }}", **weights)
-
-
 def with_if():
     """A choice between two ways to go on, in graphs of their own that read a tensor from around them."""
     return model(
@@ -141,5 +120,5 @@ def with_if():
     )
 
 
-MODELS = {make.__name__: make for make in (conv_norm_relu, branches, mlp, attention, inception_block, with_if)}
+MODELS = {make.__name__: make for make in (conv_norm_relu, branches, mlp, attention, with_if)}
 """All that need no shapes but `attention`, of which the batch is open."""

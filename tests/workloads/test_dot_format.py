@@ -71,10 +71,6 @@ def test_a_node_named_again_gets_more_attributes():
     assert graph["a"] == Operator("a", time=2.0, kind="conv")
 
 
-def test_an_empty_text_is_no_value():
-    assert parse_dot('digraph { node [time=3 kind=conv]; a [time="" kind=""] }')["a"] == Operator("a")
-
-
 def test_strict_graphs_hold_an_edge_once():
     text = "digraph { a -> b [nbytes=1]; a -> b [transfer=2]; a -> b }"
     assert len(parse_dot(text).edges) == 3
@@ -127,8 +123,6 @@ def test_grammar(text, names):
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
         ('digraph { a [kernels="3"] }', "'a': kernels must be a list"),
         ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
-        ('digraph { a [attributes="7"] }', "'a': attributes must be an object"),
-        ('digraph { a [input_shapes="7"] }', "'a': input_shapes must be a list"),
     ],
 )  # fmt: skip
 def test_what_is_no_dot_is_refused(text, message):
@@ -143,8 +137,6 @@ def test_what_is_no_dot_is_refused(text, message):
     [
         ("digraph { }", "empty"),
         ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
-        ("digraph { a [time=-1] }", "operator 'a': time must be finite and not negative"),
-        (f"digraph {{ a [flops={'9' * 5000}] }}", "operator 'a': flops must be finite"),
         ('digraph { "" }', "name must be a text"),
     ],
 )
@@ -152,11 +144,6 @@ def test_what_no_graph_can_be_is_refused(text, message):
     with pytest.raises(GraphError, match=message) as caught:
         parse_dot(text, "t.dot")
     assert str(caught.value).startswith("t.dot: ")
-
-
-def test_errors_stay_on_one_line():
-    with pytest.raises(GraphError, match=r"cycle: .*a\\nb"):
-        parse_dot('digraph { "a\nb" -> "a\nb" }')
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,6 @@ def test_a_pipe_of_any_name_is_told_by_its_first_bytes(name, graph, tmp_path):
         assert len(from_spec(str(pipe))) == len(graph)
 
 
-def test_a_schedule_is_written_as_a_graph_where_only_graphs_are(plan, graph, tmp_path):
-    write(plan, tmp_path / "a.dot")
-    assert read(tmp_path / "a.dot").names == graph.names
-
-
 def test_own_json_holds_four_things(graph, plan, tmp_path):
     program = plan.lower(ss.Cluster.preset("a100"))
     for i, subject in enumerate((graph, plan, program)):

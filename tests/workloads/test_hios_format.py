@@ -78,7 +78,6 @@ def test_stages_that_cannot_run_are_read_and_then_refused(file):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda b, n: n["1"].pop("rank"), "operator '1': field 'rank' is missing"),
         (lambda b, n: n["2"].update(rank=0), "has operator '2' on rank 1; its own is 0"),
         (lambda b, n: n["4"].update(rank=-4), "operator '4': field 'rank' is -4; below 0 are -1, -2 and -3"),
         (
@@ -89,7 +88,6 @@ def test_stages_that_cannot_run_are_read_and_then_refused(file):
             lambda b, n: n["1"].update(inputs=[[value("0", 0, 4, 0, 1, 9)]]),
             r"gives '0' the size \[9, 9\]; it is \[8, 8\]",
         ),
-        (lambda b, n: b.update(stages=None), "field 'stages' is missing"),
         (lambda b, n: b.update(stages=[[["1"]]]), r"stages\[0\]: expected an object, not a list"),
         (lambda b, n: b["stages"][1].update(rank=0), r"stages\[1\]: field 'rank' is 0; it must be that of a device"),
         (lambda b, n: b["stages"].pop(), "field 'stages' leaves out operator '2'"),
@@ -133,14 +131,11 @@ def test_short_transfers_may_be_raised(file):
         ("3\n0", "x\n0", "line 1: 'x' is not a whole number"),
         ("1.500000", "nan", "line 2: 'nan' is not a finite number"),
         ("1.500000", "-1", "line 2: '-1' is not a finite number of at least 0"),
-        ("1.500000", "1e308", "operator '0': time must be finite"),
         ("\n2 0.2", "\n0 0.2", "line 3: operator 0 stands twice"),
         ("1 2 0.05", "1 7 0.05", "line 7: there is no operator 7"),
-        ("1 2 0.05", "1 0 0.05", "the edges form a cycle: 1 -> 0 -> 1"),
         ("\n1 2 0.050000", "", 'line 7: the file ends where "producer consumer weight"'),
         ("0.050000\n", "0.050000\n\nmore\n", "line 9: a line more than announced: 'more'"),
         ("0 1 1.2", "0 1 1 1.2", 'line 6: it should hold "producer consumer weight"'),
-        ("2\n0 1 1.200000\n1 2 0.050000\n", "9" * 5000, "line 5: '9999"),
     ],
 )
 def test_graphs_that_are_refused(file, old, new, message):

@@ -1,6 +1,5 @@
 """Traces of torch.profiler by hand: graphs, levels, devices, formats of files."""
 
-import gc
 import gzip
 import logging
 
@@ -221,12 +220,3 @@ def test_order_of_events_in_the_file_does_not_matter(tmp_path):
     expected = samples(read(trace, tmp_path))
     trace.events.reverse()
     assert samples(read(trace, tmp_path)) == expected
-
-
-def test_the_collector_is_left_as_it_was(tmp_path):
-    """It pauses while a trace is read, and goes on though reading fails."""
-    (tmp_path / "trace.json").write_text("{")
-    gc.enable()
-    with pytest.raises(FormatError):
-        read_kineto(tmp_path / "trace.json")
-    assert gc.isenabled()

@@ -244,12 +244,6 @@ def test_devices_that_say_little(devices, said, model, tmp_path, caplog):
     assert said in caplog.text
 
 
-def test_a_trace_without_a_gpu(tmp_path):
-    recorded = str(Path(__file__).parent / "kineto_cpu.json.gz")
-    with pytest.raises(SimschedError, match="nothing was launched on a GPU"):
-        read_kineto_program(recorded)
-
-
 def two_streams(tmp_path):
     made = Made()
     for k in range(4):

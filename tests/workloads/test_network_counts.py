@@ -4,10 +4,9 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from stream_counts import stream_counts
 
 from simsched.base.errors import GraphError
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import Kernel
 from workloads import load
 from workloads.models.googlenet import googlenet
 from workloads.models.nasnet import nasnet_a_large, nasnet_mobile
@@ -169,33 +168,6 @@ def test_parameters(network, parameters, giga_macs):
     assert giga_macs is None or macs(graph, "conv", "linear") == pytest.approx(giga_macs * 1e9, rel=1e-3)
 
 
-def traced(graph):
-    """Return the graph with an operator for its input and one for its output, as torch.fx traces it."""
-    reads = Counter(edge.dst for edge in graph.edges)
-    readers = [op.name for op in graph.operators if reads[op.name] < len(op.input_shapes)]
-    operators = [Operator("placeholder"), *graph.operators, Operator("output")]
-    edges = [*(Edge("placeholder", name) for name in readers), *graph.edges, Edge(graph.names[-1], "output")]
-    return OpGraph(operators, edges, graph.name)
-
-
-@pytest.mark.parametrize(
-    ("network", "counts"),
-    [
-        ("googlenet", (199, 28, 28, 4, 54, 54, 54)),
-        ("inception_v3", (316, 36, 36, 6, 70, 70, 70)),
-        ("resnet50", (177, 5, 5, 2, 8, 8, 8)),
-        ("squeezenet1_1", (68, 9, 9, 2, 16, 16, 16)),
-        ("densenet121", (433, 1, 1, 1, 0, 0, 0)),
-    ],
-)
-def test_streams_of_opara_and_nimble(network, counts):
-    """Vertices, streams of Opara, chains and streams of Nimble, waits of Opara and of Nimble, least waits, as both
-    make them of torchvision's networks. GoogLeNet: each of 9 modules opens 3 chains, 1 + 27, and waits for 3 into
-    and 3 out of them, 54; the chains of a module can go on in those of the one before, 1 + 3 streams.
-    """
-    assert stream_counts(traced(load(network, granularity="operator"))) == counts
-
-
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
 @pytest.mark.parametrize("granularity", ["unit", "operator"])
 def test_blocks_are_a_chain(network, granularity):
@@ -245,11 +217,7 @@ def test_smallest_image(network, smallest, last):
     ("name", "parameters", "message"),
     [
         ("inception_v3", {"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device"),
-        (
-            "inception_v3",
-            {"batch": 3 * 10**6},
-            "stem.pool1: .* thread blocks are more than a grid can have; use smaller",
-        ),
+        ("inception_v3", {"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use sm"),
         ("googlenet", {"form": "caffe"}, "googlenet: form must be one of torchvision, paper, not 'caffe'"),
         ("deepfm", {"fields": 0}, "fields must be a whole number from 1 to 100,000, not 0"),
         ("bert_base", {"sequence_length": 513}, "sequence_length must be at most 512, not 513"),

@@ -35,10 +35,3 @@ def test_narrow_numbers_do_not_overflow(name, parameters, granularity):
     """100 of 8 bits times anything from 2 on would."""
     narrow = {key: np.int8(value) for key, value in parameters.items()}
     assert load(name, **narrow, granularity=granularity) == load(name, **parameters, granularity=granularity)
-
-
-def test_narrow_reals():
-    """A float of 32 bits cannot hold the largest of 64, which is no reason to take its infinity for a number."""
-    assert load("random:fft", comm_ratio=np.float32(0.5)) == load("random:fft", comm_ratio=0.5)
-    with pytest.raises(GraphError, match="comm_ratio must be finite"):
-        load("random:fft", comm_ratio=np.float32("inf"))

@@ -6,9 +6,8 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
-from onnx_makers import MODELS, attention, conv_norm_relu, external, model, with_if
+from onnx_makers import MODELS, attention, external, model, with_if
 
-import simsched as ss
 from simsched.base.errors import FormatError
 from workloads.formats.onnx_models import from_onnx, read_onnx
 from workloads.models.network import Network
@@ -21,15 +20,15 @@ def edges(graph):
     return [(edge.src, edge.dst, edge.nbytes) for edge in graph.edges]
 
 
-def test_convolution_normalisation_and_activation_are_one_unit():
-    """2 * 16 * 64 pixels * 27 = 55,296 FLOP; weights of 16 * 27 + 16 numbers; 192 numbers read, 1,024 written."""
-    (op,) = from_onnx(conv_norm_relu()).operators
-    assert (op.name, op.kind, op.flops, op.weight_nbytes) == ("conv", "conv", 55296.0, 448 * 4)
-    assert op.nbytes == (192 + 448 + 1024) * 4
-
-
 def _conv_norm_relu(net):
     net.conv("conv", net.input(1, 3, 8, 8), 16, 3, padding=1, norm=True, bias=False)
+
+
+def _branches(net):
+    x = net.input(2, 8, 4, 4)
+    left = net.conv("left", x, 16, 1, bias=False)
+    right = net.conv("right", x, 24, 3, padding=1, bias=False, activation=None)
+    net.concat("both", [left, right, net.pool("pool", x, "avg", 3, padding=1)])
 
 
 def _mlp(net):
@@ -38,21 +37,8 @@ def _mlp(net):
         x = net.linear(f"fc{i}", x, features, activation=activation)
 
 
-def _inception_block(net):
-    x = net.input(1, 192, 35, 35)
-
-    def conv(name, x, channels, kernel=1):
-        return net.conv(name, x, channels, kernel, padding=kernel // 2, norm=True, bias=False)
-
-    one = conv("branch1x1", x, 64)
-    five = conv("branch5x5_2", conv("branch5x5_1", x, 48), 64, 5)
-    double = conv("branch3x3dbl_3", conv("branch3x3dbl_2", conv("branch3x3dbl_1", x, 64), 96, 3), 96, 3)
-    pool = conv("branch_pool", net.pool("pool", x, "avg", 3, padding=1), 32)
-    net.concat("concat", [one, five, double, pool])
-
-
 @pytest.mark.parametrize(("granularity", "device"), [("unit", None), ("operator", None), ("unit", "a100")])
-@pytest.mark.parametrize("build", [_conv_norm_relu, _mlp, _inception_block])
+@pytest.mark.parametrize("build", [_conv_norm_relu, _branches, _mlp])
 def test_what_exporters_write_is_what_our_networks_build(build, granularity, device):
     net = Network("by hand", granularity=granularity, device=device)
     build(net)
@@ -79,13 +65,6 @@ def test_attention_with_its_arithmetic_on_shapes():
     single = from_onnx(attention(), shapes=SEQUENCES, granularity="operator")
     assert len(single) == 12 + 3 + 4
     assert (single["q_heads"].kind, single["q_heads"].time, single["q_heads"].kernels) == ("view", 0.0, ())
-
-
-@pytest.mark.parametrize("granularity", ["unit", "operator"])
-def test_import_schedule_simulate(granularity, caplog):
-    graph, cluster = from_onnx(attention(), shapes=SEQUENCES, granularity=granularity), ss.Cluster.preset("a100")
-    assert 0.0 < ss.simulate(ss.schedule(graph, cluster, "lios"), cluster).makespan < 1e5
-    assert not caplog.records
 
 
 def test_split_has_the_shape_of_the_whole():

@@ -219,10 +219,7 @@ def test_what_has_no_elements_is_not_read():
     ("op_type", "shapes", "weights", "attributes", "match"),
     [
         ("Conv", [[1, 4, 8, 8]], [(6, 3, 1, 1)], {}, "do not fit 4 channels"),
-        ("Conv", [[1, 4, 8, 8]], [(6, 2, 1, 1)], {"group": 3}, "in 3 groups"),
         ("Conv", [[1, 4, 8, 8]], [(6, 4, 1, 1)], {"strides": [0, 1]}, "stride"),
-        ("MaxPool", [[1, 4, 8, 8]], [], {"kernel_shape": [2**40, 1]}, "size|shape"),
-        ("MatMul", [[3, 4], [5, 6]], [], {}, "Incompatible dimensions"),
         ("LayerNormalization", [[3, 4]], [(4,)], {"axis": 7}, "axis 7 is not one of 2"),
         ("Einsum", [[3, 4], [4, 5]], [], {"equation": "ijk,kl->il"}, "inferred"),
         ("InstanceNormalization", [[3]], [(3,), (3,)], {}, "its inputs and attributes do not fit"),

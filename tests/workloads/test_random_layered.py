@@ -66,12 +66,6 @@ def refused_at(n_ops, n_layers, n_edges, seed):
     return int(str(caught.value).split("must be at ")[1].split()[1].rstrip(","))
 
 
-def test_smallest():
-    """Three operators in three layers are a chain; two edges are all there can be, and four were the default."""
-    graph = random_layered(3, 3, rng=0)
-    assert [(e.src, e.dst) for e in graph.edges] == [("op0", "op1"), ("op1", "op2")]
-
-
 def test_layer_sizes():
     """186 operators fall into 12 layers that hold one each: mean 1 + 15.5, deviation sqrt(186 * 1/12 * 11/12) = 3.77.
 
@@ -113,18 +107,11 @@ def test_distant_edges_by_either_way_have_one_distribution():
     assert all(abs(tried[edge] - weighted[edge]) < 4 * 45 for edge in tried)
 
 
-def as_released(**options):
-    return random_layered(200, 14, 400, rng=5, **options)
-
-
 def test_mode_impl_is_all_four_options():
     every = {"layer_sizes": "rounds", "numbering": "joining", "transfer_of": "consumer", "draws": "whole"}
-    assert as_released(mode="impl") == as_released(**every) != as_released()
-    none = {"layer_sizes": "uniform", "numbering": "layers", "transfer_of": "producer", "draws": "real"}
-    assert as_released(mode="paper") == as_released(mode="impl", **none) == as_released()
-    for option, value in every.items():
-        assert as_released(**{option: value}) != as_released()
-        assert as_released(mode="impl", **{option: none[option]}) != as_released(mode="impl")
+    paper = random_layered(n_edges=400, rng=5)
+    assert random_layered(n_edges=400, rng=5, mode="impl") == random_layered(n_edges=400, rng=5, **every) != paper
+    assert all(random_layered(n_edges=400, rng=5, **{option: value}) != paper for option, value in every.items())
 
 
 def test_rounds():
@@ -210,20 +197,13 @@ def test_whole_draws():
     ("parameters", "message"),
     [
         ({"mode": None}, "mode must be one of paper, impl, not None"),
-        ({"transfer_of": ["producer"]}, r"transfer_of must be one of producer, consumer, not \['producer'\]"),
         ({"draws": "whole", "time": (1.01, 1.09)}, "time has no steps of 0.1 from 1.01 to 1.09"),
         ({"n_layers": 22, "mode": "impl"}, "take n_ops of more than 242, not 200, or layer_sizes must be"),
         ({"n_edges": 10**9, "n_ops": 10**5}, "n_edges must be at most 200000000, not 1000000000"),
-        ({"n_ops": 2}, "n_ops must be a whole number from 3 to 100,000,000, not 2"),
         ({"n_ops": 13}, r"n_layers must be at most 13 \(n_ops: no layer is empty\), not 14"),
         ({"n_edges": 100}, r"n_edges must be at least 3\d\d, which connect the layers of this seed, not 100"),
         ({"n_edges": 10**6}, r"n_edges must be at most 1\d{4}, which the layers of this seed allow, not 1000000"),
         ({"comm_ratio": 1e308}, "edge op0 -> op1: transfer must be finite and not negative, not inf"),
-        ({"min_transfer": float("inf")}, "min_transfer must be finite and not negative, not inf"),
-        ({"time": (5.0, 1.0)}, "time must not end before it begins, but 5.0 > 1.0"),
-        ({"time": ("a", "b")}, r"time\[0\] must be a number, not 'a'"),
-        ({"utilization": (0.0, 1.0)}, r"utilization\[0\] must be in \(0, 1\], not 0.0"),
-        ({"rng": -1}, r"rng \(the seed\) must be at least 0, not -1"),
         ({"rng": None}, r"rng \(the seed\) must be a whole number, not None"),
     ],
 )

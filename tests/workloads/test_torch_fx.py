@@ -7,7 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-from simsched.base.errors import GraphError  # noqa: E402 - the rest is for those who have PyTorch
+from torch_modules import Inception, Residual  # noqa: E402 - the rest is for those who have PyTorch
+
+from simsched.base.errors import GraphError  # noqa: E402
 from workloads.formats.torch_fx import from_fx, from_module  # noqa: E402
 from workloads.models.network import Network  # noqa: E402
 
@@ -30,37 +32,6 @@ class Forward(nn.Module):
 def imported(forward, *shape, granularity="operator", include_io=False, dtype=torch.float32, **layers):
     x = torch.empty(shape, dtype=dtype, device="meta")
     return from_module(Forward(forward, **layers), x, granularity=granularity, include_io=include_io)
-
-
-class Inception(nn.Module):
-    """Two branches of an Inception block and their concatenation."""
-
-    def __init__(self):
-        super().__init__()
-        self.one = nn.Conv2d(8, 16, 1, bias=False)
-        self.norm = nn.BatchNorm2d(16)
-        self.three = nn.Conv2d(8, 16, 3, padding=1)
-        self.pool = nn.MaxPool2d(3, stride=1, padding=1, ceil_mode=True)
-
-    def forward(self, x):
-        return torch.cat([F.relu(self.norm(self.one(x)), inplace=True), torch.relu(self.three(x)), self.pool(x)], 1)
-
-
-class Residual(nn.Module):
-    """A basic block of ResNet, and its classifier."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(8, 8, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(8)
-        self.relu = nn.ReLU()
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.drop = nn.Dropout()
-        self.fc = nn.Linear(8, 10)
-
-    def forward(self, x):
-        x = self.relu(self.norm(self.conv(x)) + x)
-        return self.fc(self.drop(torch.flatten(self.pool(x), 1)))
 
 
 def by_hand(granularity):
