@@ -9,7 +9,7 @@ import simsched as ss
 from simsched.base.errors import ScheduleError
 from simsched.model import EXECUTIONS, feasibility
 from validation import mutants
-from validation.mutations import MUTATIONS, Draft
+from validation.mutants import MUTATIONS, Draft
 from validation.schedule_oracle import fault
 
 P = ss.Placement
