@@ -12,7 +12,6 @@ from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.comparison.row import Doubt
 from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Finding, table_of, unit_of
-from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon
@@ -272,7 +271,7 @@ def _best(
     made = []
     for plan in plans:
         how = execution or ("events" if plan.execution == "graph" else plan.execution)
-        plan = plan if plan.execution == how else like(plan, plan.graph, plan.op, execution=how)
+        plan = plan if plan.execution == how else plan.like(execution=how)
         made.append((plan, simulate(plan.lower(whole), cluster, cost)))
     least = min(map(_makespan, made))
     near = [each for each in made if each[1].makespan <= _AS_GOOD * least]

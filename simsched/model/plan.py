@@ -197,6 +197,15 @@ class Plan:
         """Streams in use, over all devices."""
         return len(distinct(self.device * np.int64(2**31) + self.stream))
 
+    def like(self, rows: Indices | None = None, **others: Any) -> Self:
+        """Return the schedule with its rows in another order and with other columns and fields, as of `from_columns`.
+
+        It has no estimate but one of those.
+        """
+        chosen = ... if rows is None else rows
+        columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
+        return self.from_columns(**columns | {key: getattr(self, key) for key in _SAID} | others)
+
     def over(self, graph: OpGraph) -> Self:
         """Return the schedule over another graph of the same operators, such as one with measured times.
 
@@ -221,6 +230,7 @@ class Plan:
 
 
 _CACHED = ("_lowered", "_over")
+_SAID = ("graph", "devices", "execution", "scheduler", "events", "search")
 _NUMBERS = ("stream", "stage", "group", "priority")
 _LARGEST = 2**31 - 1
 

@@ -41,15 +41,6 @@ def place_of(order: npt.NDArray[Any]) -> Ints:
     return found
 
 
-def renamed(plan: Schedule, scheduler: str, estimate: float | None, search: Mapping[str, Any]) -> Schedule:
-    """Return the schedule of another scheduler as one's own."""
-    return Schedule.from_columns(
-        plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage, group=plan.group,
-        priority=plan.priority, execution=plan.execution, events=plan.events, estimate=estimate, scheduler=scheduler,
-        search=search,
-    )  # fmt: skip
-
-
 def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:
     """Return devices of which any two are linked: the first, and in their order each linked with all before it.
 

@@ -106,6 +106,19 @@ def test_round_trips(data):
     assert Schedule(graph, list(schedule.placements), schedule.execution) == schedule
 
 
+@given(data=st.data())
+def test_a_schedule_like_another_differs_in_what_is_said(data):
+    """Rows turned round, and back; the estimate goes unless it is said."""
+    plan = data.draw(schedules(data.draw(graphs(max_ops=6))))
+    assert plan.like(estimate=plan.estimate) == plan
+    rows = np.arange(len(plan))[::-1]
+    turned = plan.like(rows, scheduler="other", estimate=3.0)
+    assert [*turned.placements] == [*plan.placements][::-1]
+    assert (turned.scheduler, turned.estimate, turned.execution) == ("other", 3.0, plan.execution)
+    assert turned.like(rows, scheduler=plan.scheduler, estimate=plan.estimate) == plan
+    assert turned.like().estimate is None
+
+
 def test_columns_take_32_bits_and_equal_rows_one():
     """Four columns of a constant, and two of 4 bytes per operator; a pickle is as small."""
     n = 10_000

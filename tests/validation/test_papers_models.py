@@ -13,7 +13,7 @@ from validation.papers.claims import Run, agree, claims_of
 from validation.papers.hios_released import Evaluator, stage_time
 from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Setting
 from validation.papers.nimble import fewest_syncs
-from validation.papers.opara import DEPTH_FIRST, GRAPH, NETWORKS, OPARA, PYTORCH, executed, network, planned
+from validation.papers.opara import DEPTH_FIRST, GRAPH, NETWORKS, OPARA, PYTORCH, network, planned
 from workloads.models.network import Network
 
 QUICK = Run(quick=True, workers=1)
@@ -233,7 +233,7 @@ def test_a_sequential_graph_has_one_stream_and_no_launches():
     assert ss.simulate(plan, cluster).makespan == pytest.approx(expected)
     launched = planned(plan.graph, cluster, PYTORCH)
     assert launched.execution == "events"
-    assert executed(launched, "graph") == plan
+    assert launched.like(execution="graph") == plan
 
 
 def test_depth_first_goes_down_a_branch():

@@ -212,11 +212,7 @@ def _plan(graph: OpGraph, cluster: Cluster, made: str, seed: int) -> Schedule:
         return random_schedule(graph, cluster, rng=seed, streams=_STREAMS, execution=execution, name=made)
     if made in _OTHERWISE:
         by, execution = _OTHERWISE[made]
-        plan = schedule(graph, cluster, by)
-        return Schedule.from_columns(
-            plan.graph, plan.op, plan.devices, device=plan.device, stream=plan.stream, stage=plan.stage,
-            group=plan.group, priority=plan.priority, execution=execution, scheduler=made,
-        )  # fmt: skip
+        return schedule(graph, cluster, by).like(execution=execution, scheduler=made)
     if len(graph) > FAST_UP_TO.get(made, len(graph)):
         raise NotYetError(f"{made} takes too long on {len(graph)} operators")
     options = _AS_IT_IS.get(made, {}) | ({"time_limit": _SEARCH} if takes(made, "time_limit") else {})

@@ -8,7 +8,6 @@ from typing import Final
 import simsched as ss
 import workloads
 from validation.papers.claims import Measures, Run, Values
-from validation.papers.opara import executed
 
 _NETWORKS: Final = {
     "GoogLeNet": "googlenet",
@@ -40,7 +39,7 @@ def _multi(_run: Run) -> Values:
     for name, workload in {"Inception-v3": "inception_v3", "DenseNet": "densenet121"}.items():
         for batch in (1, 8):
             graph = workloads.load(workload, device=_TURING, batch=batch)
-            single = ss.simulate(executed(ss.schedule(graph, cluster, "sequential"), "graph"), cluster).makespan
+            single = ss.simulate(ss.schedule(graph, cluster, "sequential").like(execution="graph"), cluster).makespan
             several = ss.simulate(ss.schedule(graph, cluster, "nimble", mode="impl"), cluster).makespan
             found[f"{name} ({batch})"] = single / several
     return found

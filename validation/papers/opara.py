@@ -83,15 +83,7 @@ def planned(graph: ss.OpGraph, cluster: ss.Cluster, framework: str) -> ss.Schedu
     """Return what stands for a framework."""
     scheduler, options = _SCHEDULED[framework]
     plan = ss.schedule(graph, cluster, scheduler, **options)
-    return executed(plan, "graph") if framework == GRAPH else plan
-
-
-def executed(plan: ss.Schedule, execution: str) -> ss.Schedule:
-    """Return a schedule of one device executed as ``"events"`` or as ``"graph"``, in the same order and streams."""
-    return ss.Schedule.from_columns(
-        plan.graph, plan.op, plan.devices, stream=plan.stream, execution=execution, scheduler=plan.scheduler,
-        events=plan.events,
-    )  # fmt: skip
+    return plan.like(execution="graph") if framework == GRAPH else plan
 
 
 @cache
@@ -129,7 +121,7 @@ def what_if(
     cluster = ss.Cluster.preset(gpu).replace_devices(**serial, **fields)
     plans = [planned(network(name, gpu), cluster, each) for each in (over, framework)]
     if apart is not None:
-        plans = [executed(plan, "events") for plan in plans]
+        plans = [plan.like(execution="events") for plan in plans]
     slower, faster = (ss.simulate(plan, cluster).makespan for plan in plans)
     return slower / faster
 

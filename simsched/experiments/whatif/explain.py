@@ -14,7 +14,6 @@ from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import absolute
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.rewiring import like
 from simsched.experiments.whatif.world import Ground
 from simsched.model import CostModel, Schedule, Target, upon
 from simsched.model.trace import Trace
@@ -304,7 +303,7 @@ def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
     if plan.execution == "stages":
         yield "order its stages by events instead of barriers", asked.execution("events"), True
     elif plan.events == "literal":
-        fewer = replace(ground, subject=like(plan, plan.graph, plan.op, events="minimal"))
+        fewer = replace(ground, subject=plan.like(events="minimal"))
         yield "leave out the waits that others imply", Question(fewer), True
     others = (
         Question(Ground(plan.graph, ground.target, name, cost=ground.cost), rescheduled=True)

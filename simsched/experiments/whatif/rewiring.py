@@ -3,18 +3,15 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
 
 import numpy as np
 
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
 from simsched.model import Device, Operator, OpGraph, Schedule, roofline
 from simsched.model.feasibility import launch_position
-from simsched.model.graph.columns import Floats, Indices, column
+from simsched.model.graph.columns import Floats, column
 from simsched.model.graph.derived import rearranged
 from simsched.model.graph.ordering import describe_cycle, topological_order
-
-_PLACEMENT: Final = ("device", "stream", "stage", "group", "priority")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,20 +198,13 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     launched = launch_position(plan)
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     as_it_was = np.argsort(lead, kind="stable")
-    made = like(plan, rewiring.graph, as_it_was, lead[as_it_was])
+    made = plan.like(lead[as_it_was], graph=rewiring.graph, op=as_it_was)
     if _can_run(made) and (_is_topological(made) or not _is_topological(plan)):
         return made
     place = np.empty_like(as_it_was)
     place[as_it_was] = np.arange(len(lead))
     order = as_it_was[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
-    return staged(like(plan, rewiring.graph, order, lead[order]))
-
-
-def like(plan: Schedule, graph: OpGraph, op: Indices, rows: Indices | None = None, **others: Any) -> Schedule:
-    """Return a schedule of some operators, placed as the given rows of another one say (all of them by default)."""
-    columns = {key: getattr(plan, key) if rows is None else getattr(plan, key)[rows] for key in _PLACEMENT}
-    made = {"execution": plan.execution, "scheduler": plan.scheduler, "events": plan.events, "search": plan.search}
-    return Schedule.from_columns(graph, op, plan.devices, **(columns | made | others))
+    return staged(plan.like(lead[order], graph=rewiring.graph, op=order))
 
 
 def _can_run(plan: Schedule) -> bool:
@@ -257,14 +247,14 @@ def staged(plan: Schedule) -> Schedule:
                 break
         found[i] = (device, now[device], stream)
     stages = [stage for _, stage, _ in found.values()]
-    return like(plan, graph, plan.op, stage=stages, group=plan.stream).check()
+    return plan.like(stage=stages, group=plan.stream).check()
 
 
 def executed(plan: Schedule, execution: str) -> Schedule:
     """Return a schedule with another execution, its placements kept; see `staged`."""
     if plan.execution == execution:
         return plan
-    return staged(like(plan, plan.graph, plan.op, execution=execution))
+    return staged(plan.like(execution=execution))
 
 
 def renamed(plan: Schedule, graph: OpGraph) -> Schedule:
@@ -282,4 +272,4 @@ def renamed(plan: Schedule, graph: OpGraph) -> Schedule:
         if other is not None:
             raise WhatIfError(f"the rebuilt graph {what} operator {other!r}: the plan says nothing of it; reschedule")
     number = np.array([graph.index[name] for name in plan.graph.names])
-    return like(plan, graph, number[plan.op])
+    return plan.like(graph=graph, op=number[plan.op])

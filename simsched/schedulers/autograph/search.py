@@ -13,7 +13,6 @@ from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.backtracking import Backtracking, MixedCost
 from simsched.schedulers.autograph.rewriter import Rewriter, Rewritten
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import renamed
 from simsched.schedulers.options import Seconds
 from simsched.schedulers.protocol import Tools
 
@@ -176,7 +175,7 @@ def autograph(
                 us, found = assess(rewritten, candidate)
                 if us < best_us:
                     best, best_graph, best_us, plan, improved = rewritten, candidate, us, found, True
-    return renamed(plan, "autograph", plan.estimate, {
+    return plan.like(scheduler="autograph", estimate=plan.estimate, search={
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": rewrite.subgraphs,

@@ -13,7 +13,7 @@ from simsched.base.jit import running_time
 from simsched.base.kinds import Among, Size
 from simsched.model import EXECUTIONS, Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import place_of, renamed
+from simsched.schedulers.listing import place_of
 from simsched.schedulers.options import Rng, Seconds
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.search.candidate import Candidate, Columns, change_stages, dense, launch_order
@@ -62,14 +62,11 @@ def variants(
 def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64]) -> Schedule:
     """Return the placement of a plan under an execution, in a launch order."""
     rows = place_of(plan.op)[order]
-    device, stream, stage = plan.device[rows], plan.stream[rows], plan.stage[rows]
-    staged = execution == "stages"
-    if staged and plan.execution != "stages":
-        stage = dense(device, np.arange(len(device)))  # of one operator each, in launch order
-    return Schedule.from_columns(
-        plan.graph, order, plan.devices, device=device, stream=stream, stage=stage if staged else 0,
-        group=stream if staged else 0, priority=plan.priority[rows], execution=execution,
-    )  # fmt: skip
+    stages: dict[str, object] = {"stage": 0, "group": 0}
+    if execution == "stages":
+        of_each = dense(plan.device[rows], np.arange(len(rows)))  # of one operator each, in launch order
+        stages = {"stage": plan.stage[rows] if plan.execution == "stages" else of_each, "group": plan.stream[rows]}
+    return plan.like(rows, execution=execution, events="minimal", **stages)
 
 
 def most_streams(plan: Schedule) -> int:
@@ -342,7 +339,7 @@ def search(
         spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
-    return renamed(plan, "search", makespan, {
+    return plan.like(scheduler="search", estimate=makespan, search={
         "evaluations": spent,
         "start": best.name if best.best < start.makespan else start.name,
         "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
