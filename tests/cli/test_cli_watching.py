@@ -11,32 +11,21 @@ class Clock:
 
 
 def test_pace():
-    """10 rows were there before; then 20 in 4 s are 5 rows/s, and the 70 that are left take 14 s."""
+    """10 rows were there before; then 20 in 4 s are 5 rows/s, and the 70 that are left take 14 s.
+
+    Of 110 rows, then of 7,330, ten in 10 s: 100 are 1 min 40 s, 7,320 are 2 h 02 min.
+    """
     clock = Clock()
-    pace = Pace(clock)
-    assert pace.text(10, 100, 0) == "10 of 100 rows"
+    pace, slow = Pace(clock), Pace(clock)
+    assert (pace.text(10, 100, 0), slow.text(0, 1, 0)) == ("10 of 100 rows", "0 of 1 rows")
+    assert pace.text(11, 100, 0) == "11 of 100 rows"  # the clock has not moved
     clock.now += 4
     assert pace.text(30, 100, 0) == "30 of 100 rows, 5 rows/s, 14 s left"
     assert pace.text(100, 100, 2) == "100 of 100 rows, 22.5 rows/s, 2 without a result"
-
-
-def test_long_times_are_told_in_minutes_and_hours():
-    """A row a second: 100 are 1 min 40 s, 7,320 are 2 h 02 min."""
-    clock = Clock()
-    pace = Pace(clock)
-    pace.text(0, 1, 0)
-    clock.now += 10
-    assert pace.text(10, 110, 0).endswith(", 1 rows/s, 1 min 40 s left")
-    assert pace.text(10, 7330, 0).endswith(", 1 rows/s, 2 h 02 min left")
-
-
-def test_a_pace_of_no_rows_and_of_no_time():
-    clock = Clock()
-    pace = Pace(clock)
-    pace.text(5, 10, 0)
-    assert pace.text(6, 10, 0) == "6 of 10 rows"  # the clock has not moved
-    clock.now += 1
-    assert pace.text(5, 10, 1) == "5 of 10 rows, 1 without a result"
+    assert pace.text(10, 100, 1) == "10 of 100 rows, 1 without a result"
+    clock.now += 6
+    assert slow.text(10, 110, 0).endswith(", 1 rows/s, 1 min 40 s left")
+    assert slow.text(10, 7330, 0).endswith(", 1 rows/s, 2 h 02 min left")
 
 
 def test_a_line_a_minute_and_one_at_the_end():
