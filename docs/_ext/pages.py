@@ -29,14 +29,13 @@ if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
 
 DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
-# pages of the repository outside of docs/, or headings of theirs, and the pages of the site that hold them
+# pages of the repository outside of docs/, and the pages of the site that hold them
 ELSEWHERE = {
     "validation/README.md": "background/validation",
     "validation/hardware/README.md": "background/campaign",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "background/changelog",
     "README.md": "index",
-    "README.md#design": "background/decisions",
 }
 _COMMENT = re.compile(r"^<!-- (room|schedulers|commands|priors|pages|file) ?(.*?) -->$", re.M)
 _OPTION = re.compile(r"(`[^`]*`)|(?<!\S)(--?[a-z][\w-]*)")
@@ -164,8 +163,6 @@ def relinked(text: str, source: Path, docname: str) -> str:
         if at.is_dir() and (at / "README.md").is_file():
             at /= "README.md"
         inside = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else path
-        if f"{inside}#{anchor}" in ELSEWHERE:
-            inside, anchor = f"{inside}#{anchor}", ""
         page = DOCS / f"{ELSEWHERE[inside]}.md" if inside in ELSEWHERE else at
         if not page.is_relative_to(DOCS):
             return f"{label[1:-1]} (`{inside}`)"
