@@ -58,13 +58,9 @@ def test_as_recorded(setting, name):
         assert found[key] == value, key
 
 
-def test_every_scheduler_and_workload_is_recorded():
-    recorded = read_json(str(FILE))
-    assert list(recorded) == list(SETTINGS)
-    for rows in recorded.values():
-        assert list(rows) == list(SCHEDULERS)
+def test_every_scheduler_is_recorded():
     for name in SCHEDULERS:
-        assert any("makespan" in rows[name] for rows in recorded.values()), name
+        assert any("makespan" in rows[name] for rows in read_json(str(FILE)).values()), name
 
 
 if __name__ == "__main__":
