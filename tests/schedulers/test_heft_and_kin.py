@@ -1,7 +1,5 @@
 """heft, peft and etf: the examples their papers print, cases by hand, and their definitions in plain Python."""
 
-from math import inf
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,7 @@ from small import made
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
+from simsched.model import Cluster, Link, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft
@@ -24,9 +22,9 @@ each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
 THREE = Cluster.preset("a100", 3)
 
 
-def placed(plan, cluster, cost=None):
+def placed(plan, cluster, cost=default_cost):
     """{operator: (device number, start, finish)} by list evaluation."""
-    rows = listed(plan, cluster, cost) if cost else listed(plan, cluster)
+    rows = listed(plan, cluster, cost)
     return {name: (cluster.index[device], start, end) for name, (device, _, start, end) in rows.items()}
 
 
@@ -35,22 +33,19 @@ def placed(plan, cluster, cost=None):
 
 def of_table(table, edges):
     """A graph of operators 1 to n whose times on the three devices stand in a table, and what asks it."""
-    graph = OpGraph(
-        [Operator(str(i + 1), time=1.0) for i in range(len(table))],
-        [Edge(a, b, transfer=float(us)) for a, b, us in (text.split("-") for text in edges.split())],
-    )
+    graph = made(" ".join(f"{i + 1}=1" for i in range(len(table))), edges)
     return graph, lambda op, device: float(table[int(op.name) - 1][THREE.index[device.name]])
 
 
 TOPCUOGLU = of_table(
     [(14, 16, 9), (13, 19, 18), (11, 13, 19), (13, 8, 17), (12, 13, 10),
      (13, 16, 9), (7, 15, 11), (5, 11, 14), (18, 12, 20), (21, 7, 16)],
-    "1-2-18 1-3-12 1-4-9 1-5-11 1-6-14 2-8-19 2-9-16 3-7-23 4-8-27 4-9-23 5-9-13 6-8-15 7-10-17 8-10-11 9-10-13",
+    "1-2:18 1-3:12 1-4:9 1-5:11 1-6:14 2-8:19 2-9:16 3-7:23 4-8:27 4-9:23 5-9:13 6-8:15 7-10:17 8-10:11 9-10:13",
 )  # fmt: skip
 ARABNEJAD = of_table(
     [(22, 21, 36), (22, 18, 18), (32, 27, 43), (7, 10, 4), (29, 27, 35),
      (26, 17, 24), (14, 25, 30), (29, 23, 36), (15, 21, 8), (13, 16, 33)],
-    "1-2-17 1-3-31 1-4-29 1-5-13 1-6-7 2-8-3 2-9-30 3-7-16 4-8-11 4-9-7 5-9-57 6-8-5 7-10-9 8-10-42 9-10-7",
+    "1-2:17 1-3:31 1-4:29 1-5:13 1-6:7 2-8:3 2-9:30 3-7:16 4-8:11 4-9:7 5-9:57 6-8:5 7-10:9 8-10:42 9-10:7",
 )  # fmt: skip
 
 
@@ -167,7 +162,7 @@ def unlinked(n, *pairs):
 @each
 def test_devices_without_links_stay_apart(scheduler):
     """A chain stays on one device, another piece may be on another; exact transfers need no link."""
-    graph = OpGraph([Operator(name, time=1.0) for name in "abcd"], [Edge("a", "b", 8.0), Edge("c", "d", 8.0)])
+    graph = made("a=1 b=1 c=1 d=1", "ab cd", nbytes=8.0)
     plan = schedule(graph, unlinked(2), scheduler, streams=1)
     assert plan.estimate == 2.0
     assert plan.devices_used == ("gpu0", "gpu1")
@@ -181,7 +176,7 @@ def test_where_inputs_cannot_be_brought_together_one_device_is_used(scheduler):
 
     With a link from gpu1 to gpu2 too: the first device and those linked with it, which are none.
     """
-    graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "c", 8.0), Edge("b", "c", 8.0)])
+    graph = made("a=1 b=1 c=1", "ac bc", nbytes=8.0)
     for cluster in (unlinked(2), unlinked(3, (1, 2))):
         plan = schedule(graph, cluster, scheduler, streams=1)
         assert plan.estimate == 3.0
@@ -189,10 +184,6 @@ def test_where_inputs_cannot_be_brought_together_one_device_is_used(scheduler):
 
 
 # Promises ----------------------------------------------------------------------------------------
-
-partly_linked = st.builds(
-    unlinked, st.just(3), st.sampled_from([(0, 1), (1, 2)]), st.sampled_from([(0, 2), (2, 1), (0, 1)])
-)
 
 
 def of_definition(scheduler, graph, cluster, streams, insertion=True, cost=default_cost):
@@ -206,26 +197,27 @@ def of_definition(scheduler, graph, cluster, streams, insertion=True, cost=defau
     return oracle.place([float(np.mean(row)) for row in table], insertion, table)
 
 
-def by_name(plan):
-    return {row.op: (row.device, row.stream) for row in plan.placements}
-
-
-@each
-@settings(max_examples=50)
-@given(graph=graphs(), cluster=clusters(), streams=st.integers(1, 3), insertion=st.booleans())
-def test_they_are_their_definitions(scheduler, graph, cluster, streams, insertion):
-    options = {} if scheduler is etf else {"insertion": insertion}
-    plan = schedule(graph, cluster, scheduler, streams=streams, **options)
-    expected = of_definition(scheduler, graph, cluster, streams, insertion)
-    assert by_name(plan) == {name: row[:2] for name, row in expected.items()}
+def assert_as_defined(scheduler, graph, cluster, streams, cost=default_cost, **options):
+    plan = schedule(graph, cluster, scheduler, cost, streams=streams, **options)
+    expected = of_definition(scheduler, graph, cluster, streams, **options, cost=cost)
+    assert {row.op: (row.device, row.stream) for row in plan.placements} == {
+        op: row[:2] for op, row in expected.items()
+    }
     assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
-    found = listed(plan, cluster)
+    found = listed(plan, cluster, cost)
     for name, row in expected.items():
         assert found[name][2:] == pytest.approx(row[2:], rel=1e-12), name
 
 
 @each
-@pytest.mark.parametrize("seed", range(4))
+@settings(max_examples=40)
+@given(graph=graphs(), cluster=clusters(), streams=st.integers(1, 3), insertion=st.booleans())
+def test_they_are_their_definitions(scheduler, graph, cluster, streams, insertion):
+    assert_as_defined(scheduler, graph, cluster, streams, **({} if scheduler is etf else {"insertion": insertion}))
+
+
+@each
+@pytest.mark.parametrize("seed", [1, 2])
 def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
     """A hundred operators on unequal devices, where idle intervals are many, and transfers on the wire or exact."""
     graph = workloads.random_layered(n_ops=100, n_layers=9 + 6 * seed, comm_ratio=0.3 + seed, rng=seed)
@@ -238,25 +230,11 @@ def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
     def cost(op, device):
         return op.time * speed[device.name]
 
-    expected = of_definition(scheduler, graph, cluster, 2, cost=cost)
-    plan = schedule(graph, cluster, scheduler, cost, streams=2)
-    assert by_name(plan) == {name: row[:2] for name, row in expected.items()}
-    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
-
-
-@each
-@settings(max_examples=30)
-@given(graph=graphs(), cluster=clusters() | partly_linked, streams=st.none() | st.integers(1, 3))
-def test_an_estimate_is_the_list_evaluation(scheduler, graph, cluster, streams):
-    """Unequal ways between devices, and devices without any."""
-    plan = schedule(graph, cluster, scheduler, streams=streams)
-    last = max(row[3] for row in listed(plan, cluster).values())
-    assert last < inf
-    assert plan.estimate == pytest.approx(last, rel=1e-9)
+    assert_as_defined(scheduler, graph, cluster, 2, cost)
 
 
 @pytest.mark.parametrize("name", ["heft", "peft", "etf", "inter-lp", "lios"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_estimates_come_true(name, seed):
     """No overheads, one operator at a time on each device, exact transfers that load nothing: what is simulated."""
     graph = workloads.random_layered(n_ops=150, n_layers=12, comm_ratio=0.8, rng=seed)

@@ -19,6 +19,9 @@ UNEQUAL = Cluster((replace(GPU0, copy_rate=64.0), replace(GPU1, copy_rate=2.0)),
 """From gpu0 to gpu1 a quarter of a us per byte, back half of one, 1 us more for each."""
 
 
+clusters = st.sampled_from([*A40.values(), UNEQUAL])
+
+
 @st.composite
 def dags(draw, exact=True, max_ops=7):
     n = draw(st.integers(1, max_ops))
@@ -50,40 +53,25 @@ def expected(graph, cluster, cost, algorithm, w, latency=None):
     return stages, makespan
 
 
-def twice_on_gpu1(op, device):
+def twice_on_odd(op, device):
     """gpu1, and gpu3, take twice as long."""
     return op.time * (2 if device.name in ("gpu1", "gpu3") else 1)
 
 
-@settings(deadline=None, max_examples=60)
-@given(graph=dags(), n=st.sampled_from([1, 2, 4]), cost=st.sampled_from([default_cost, twice_on_gpu1]))
-def test_inter_lp_and_inter_mr(graph, n, cost):
-    for algorithm, scheduler in (("lp", inter_lp), ("mr", inter_mr)):
-        plan = schedule(graph, A40[n], scheduler, cost)
-        stages, makespan = expected(graph, A40[n], cost, algorithm, 1)
-        assert stages_by_device(plan, A40[n]) == stages
-        assert plan.estimate == makespan
-
-
-@settings(deadline=None, max_examples=60)
-@given(graph=dags(), n=st.sampled_from([1, 2, 4]), w=st.integers(1, 4),
-       cost=st.sampled_from([default_cost, twice_on_gpu1]))  # fmt: skip
-def test_hios_lp_and_hios_mr(graph, n, w, cost):
-    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
-        plan = schedule(graph, A40[n], scheduler, cost, w=w, stage_latency="hios-sim")
-        stages, makespan = expected(graph, A40[n], cost, algorithm, w)
-        assert stages_by_device(plan, A40[n]) == stages
-        assert plan.estimate == makespan
-
-
-@settings(deadline=None, max_examples=50)
-@given(graph=dags(exact=False), w=st.integers(1, 3), cost=st.sampled_from([default_cost, twice_on_gpu1]))
-def test_links_that_differ(graph, w, cost):
-    for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
-        plan = schedule(graph, UNEQUAL, scheduler, cost, w=w, stage_latency="hios-sim")
-        stages, makespan = expected(graph, UNEQUAL, cost, algorithm, w)
-        assert stages_by_device(plan, UNEQUAL) == stages
-        assert plan.estimate == makespan
+@settings(deadline=None, max_examples=100)
+@given(
+    graph=dags(exact=False) | dags(),
+    cluster=clusters,
+    w=st.integers(1, 4),
+    cost=st.sampled_from([default_cost, twice_on_odd]),
+)
+def test_stages_and_estimates(graph, cluster, w, cost):
+    """Without stages of several operators, w = 1, the schedulers between devices alone."""
+    for algorithm, between, scheduler in (("lp", inter_lp, hios_lp), ("mr", inter_mr, hios_mr)):
+        plans = [schedule(graph, cluster, scheduler, cost, w=w, stage_latency="hios-sim")]
+        plans += [schedule(graph, cluster, between, cost)] if w == 1 else []
+        for plan in plans:
+            assert (stages_by_device(plan, cluster), plan.estimate) == expected(graph, cluster, cost, algorithm, w)
 
 
 @settings(deadline=None, max_examples=50)

@@ -106,15 +106,6 @@ def test_estimates_with_overheads_come_true(streams):
     assert simulate(plan, cluster).makespan <= simulate(ignored, cluster).makespan
 
 
-@pytest.mark.parametrize("network", ["inception_v3", "squeezenet"])
-def test_estimates_with_all_overheads_nearly_come_true(network):
-    """Waits that others imply are dropped, and records issued at once: little beside 120 and 50 operators."""
-    graph, cluster = workloads.load(network), ONE.replace_devices(contention=False)
-    plan = schedule(graph, cluster, lios, overheads=True)
-    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=5e-3)
-    assert schedule(graph, cluster, lios).estimate < 0.99 * plan.estimate
-
-
 # The definition ----------------------------------------------------------------------------------
 
 
