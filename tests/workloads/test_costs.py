@@ -3,7 +3,7 @@
 import pytest
 
 import workloads
-from simsched.model import DTYPE_NBYTES, Cluster, Kernel, Operator, occupancy, roofline
+from simsched.model import DTYPE_NBYTES, Cluster, Kernel, occupancy
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from workloads.costs import Costs
@@ -60,18 +60,6 @@ def test_parts_of_the_inner_dimension():
     assert costs.linear(128, 4096, 1024).kernel == costs.matmul(1, 128, 4096, 1024).kernel
     assert costs.linear(128, 4096, 1024).kernel == Kernel(8 * 16, 256, 128, 256 * 68)
     assert costs.conv((1, 1024, 8, 16), 4096, (1, 1)).kernel == Kernel(4 * 32, 128, 86, 64 * 68)
-
-
-def test_a_product_on_an_h100():
-    """128 x 4096 x 1024 in fp32, 1.07 GFLOP: from a quarter to three quarters of 66.9 TFLOP/s.
-
-    Convolutions of 0.6 and 1.2 GFLOP at batch 1 reach 33 and 59 % of a V100 (IOS, Fig. 2).
-    """
-    work, device = Costs(device="h100").linear(128, 4096, 1024), Cluster.preset("h100").devices[0]
-    op = Operator(
-        "product", flops=work.flops, nbytes=4.0 * (128 * 4096 + 4096 * 1024 + 128 * 1024), kernels=(work.kernel,)
-    )
-    assert 0.25 < work.flops / roofline(op, device) / device.peak["fp32"] < 0.75
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,6 @@ def test_a_workload_is_no_file(graph):
         from_spec("tiny_inception", shapes={"x": (1,)})
 
 
-def test_shapes_are_for_formats_that_leave_them_open(graph, tmp_path):
-    write(graph, tmp_path / "a.dot")
-    with pytest.raises(FormatError, match="format dot: there is no option 'shapes'"):
-        read(tmp_path / "a.dot", shapes={"x": (1, 3, 8, 8)})
-
-
 def test_a_trace_without_a_gpu_has_no_graph(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"schemaVersion": 1, "traceEvents": []}')

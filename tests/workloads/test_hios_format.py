@@ -3,7 +3,6 @@
 import pytest
 from ios_documents import all_nodes, stages_of, two_devices, value, write
 
-import simsched as ss
 from simsched.base.errors import FormatError, GraphError, ScheduleError
 from workloads.formats.hios import read_hios
 from workloads.formats.hios_graph import read_hios_graph
@@ -33,13 +32,6 @@ def test_an_exit_listed_before_others_leaves_no_gap(file):
     document = two_devices()
     document["blocks"][0]["stages"][1]["stages"].reverse()
     assert stages_of(read_hios(write(file, document)))["gpu1", 0] == [["2"], ["3"]]
-
-
-def test_what_is_read_runs(file):
-    """Three tensors cross from one device to the other, and "4" adds before it concatenates."""
-    trace = ss.simulate(read_hios(write(file, two_devices())), ss.Cluster.preset("v100", 2))
-    assert [span.name for span in trace.spans if span.kind == "copy"] == ["1 -> gpu1", "2 -> gpu0", "3 -> gpu0"]
-    assert [span.op for span in trace.spans if span.kind == "kernel"] == ["1", "2", "3", "4", "4", "5"]
 
 
 def test_names_of_devices(file):

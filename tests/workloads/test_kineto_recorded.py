@@ -88,16 +88,6 @@ def test_trace_recorded_now(recorded_now):
     assert_is_the_network(recorded_now)
 
 
-def test_recorded_trace_joined_in_order():
-    """Without the annotations of the operators: other names for the same kinds."""
-    graph = OpGraph([Operator(f"my_{name}", kind) for name, kind in KINDS.items()])
-    plain, ordered = read_kineto(RECORDED), read_kineto(RECORDED, graph=graph)
-    assert [op.name for op in ordered.operators] == list(graph.names)
-    assert [op.samples for op in ordered.operators] == [op.samples for op in plain.operators]
-    by_count = read_kineto(RECORDED, graph=list("abcdef"))
-    assert [op.samples for op in by_count.operators] == [op.samples for op in plain.operators]
-
-
 def test_innermost_operators_on_a_cpu():
     """Each leaf counts once: together they take no longer than the outermost operators."""
     top, leaf = read_kineto(RECORDED, skip=0), read_kineto(RECORDED, skip=0, level="leaf")

@@ -1,6 +1,5 @@
 """The builder: units and single operators, what is read, and what is refused."""
 
-import numpy as np
 import pytest
 
 from simsched.base.errors import GraphError
@@ -44,13 +43,6 @@ def test_a_unit_of_one_part_is_that_part():
     assert (op.name, op.kind, dict(op.attributes)) == ("sum", "add", {})
 
 
-def test_single_operators_ignore_units():
-    net, x = network("operator")
-    with net.unit("both", "sequential"):
-        net.conv("point", net.activation("relu", x), 8, 1, norm=True)
-    assert net.graph().names == ("relu", "point", "point.norm", "point.relu")
-
-
 def test_normalisation_is_folded_into_units():
     """4 * 8 weights and 8 biases as a unit; alone no bias, and the normalisation keeps 4 values per channel."""
     weights = {}
@@ -68,13 +60,6 @@ def test_views_vanish_from_units():
     graph = net.graph()
     assert graph.names == ("pool", "scores")
     assert graph["scores"].input_shapes == ((1, 196),)
-
-
-def test_views_alone_launch_nothing():
-    net, x = network("operator")
-    net.view("flat", x, (1, 256), kind="flatten")
-    (op,) = net.graph().operators
-    assert (op.kind, op.kernels, op.time, op.nbytes) == ("flatten", (), 0.0, 0.0)
 
 
 def test_a_slice_is_read_where_it_lies():
@@ -95,31 +80,6 @@ def test_ceil_mode():
     assert net.pool("padded", x, "max", 3, stride=3, padding=1, ceil_mode=True).shape == (1, 1, 3, 3)
     # 5 + 2 pixels, windows of 2 by steps of 3: 0, 3, and 6, which is padding
     assert net.pool("end", net.input(1, 1, 5, 5), "max", 2, stride=3, padding=1, ceil_mode=True).shape == (1, 1, 2, 2)
-
-
-def test_labels_follow_the_block():
-    net, x = network()
-    net.block = "first"
-    x = net.pool("a", x, "max", 2)
-    net.block = "second"
-    net.pool("b", x, "max", 2)
-    assert [op.block for op in net.graph().operators] == ["first", "second"]
-
-
-def test_grouped_convolution():
-    """64 channels to 64 in 64 groups: 9 weights per output, (9 + 1) * 64 weights, a tile column for each group."""
-    net = Network("depthwise")
-    net.conv("dw", net.input(1, 64, 8, 8), 64, 3, padding=1, groups=64)
-    conv = net.graph()["dw"]
-    assert (conv.flops, conv.weight_nbytes, conv.kernels[0].blocks) == (2 * 64 * 64 * 9, 4 * 640, 64)
-
-
-def test_narrow_numbers_do_not_overflow():
-    """100 of 8 bits times anything from 2 on would: 100 * 4 weights and 100 biases, and 100 * 100 of a table."""
-    net, x = network()
-    net.linear("linear", net.conv("conv", x, np.int8(100), 1), np.int8(100))
-    net.embedding("table", net.input(7), np.int8(100), np.int8(100))
-    assert [op.weight_nbytes / 4 for op in net.graph().operators] == [500, 900, 10_000]
 
 
 def inside(net, x):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads import random_dags as dags
-from workloads.random_dags.edges import distinct
 
 EVEN = {"time": (1.0, 1.0), "rng": 0}
 
@@ -257,19 +256,6 @@ def test_all_pairs():
         == pairs(dags.random_erdos_renyi(5, edge_probability=0.0, rng=0))
         == []
     )
-
-
-@pytest.mark.parametrize(("end", "count"), [(6, 3), (14, 2)])
-def test_distinct_choices_are_equally_likely(end, count):
-    """Of 6 numbers 3 (by weights) and of 14 numbers 2 (by trying): 20 and 91 choices; chi-squared within 5 sigma."""
-    rng = np.random.default_rng(1)
-    n = 6_000
-    counts = Counter(tuple(distinct(rng, end, count).tolist()) for _ in range(n))
-    n_choices = {(6, 3): 20, (14, 2): 91}[end, count]
-    assert len(counts) == n_choices
-    expected = n / n_choices
-    chi2 = sum((c - expected) ** 2 / expected for c in counts.values())
-    assert abs(chi2 - (n_choices - 1)) < 5 * (2 * (n_choices - 1)) ** 0.5
 
 
 def test_edges_by_probability():

@@ -5,10 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
 from simsched.base.errors import GraphError  # noqa: E402
-from workloads.formats import torch_graph  # noqa: E402
-from workloads.formats.torch_calls import Operand  # noqa: E402
 from workloads.formats.torch_fx import from_exported, from_fx, from_module, traced  # noqa: E402
 
 pytestmark = [
@@ -181,33 +178,3 @@ def test_a_program_as_a_module(convolutions):
 def test_not_a_program():
     with pytest.raises(GraphError, match=r"a torch.export.ExportedProgram is needed, not Encoder"):
         from_exported(Encoder())
-
-
-@pytest.mark.parametrize("granularity", ["operator", "unit"])
-def test_what_is_imported_can_be_scheduled(encoder, granularity):
-    cluster = ss.Cluster.preset("a100", n_gpus=1)
-    graph = from_exported(encoder, granularity=granularity, device="a100")
-    trace = ss.simulate(ss.schedule(graph, cluster, "lios", streams=4), cluster)
-    assert {span.op for span in trace.spans if span.op} == set(graph.names)
-    assert trace.makespan > 0
-
-
-def test_parts_of_a_split_are_looked_up_once(monkeypatch):
-    """Each of 50 parts is read of a tuple of 50: its tensors are described once, not for each part (2,500 times)."""
-
-    class Parts(nn.Module):
-        def forward(self, x):
-            return [torch.tanh(part) for part in torch.unbind(x)]
-
-    program = torch.export.export(Parts(), (torch.zeros(50, 4),))
-    made = []
-
-    def counted(*fields):
-        made.append(fields)
-        return Operand(*fields)
-
-    monkeypatch.setattr(torch_graph, "Operand", counted)
-    graph = from_exported(program)
-    assert [edge.nbytes for edge in graph.edges if edge.src == "unbind"] == [16.0] * 50
-    # the input, the 50 parts by unbind, each by its getitem and its tanh, and the tensors of the output
-    assert len(made) <= 1 + 4 * 50

@@ -339,11 +339,3 @@ def test_what_is_wrong_is_one_line_and_nothing_printed(read, says, capfd):
         read()
     assert len(str(error.value).splitlines()) == 1
     assert capfd.readouterr() == ("", "")
-
-
-def test_launch_shapes_of_a_device():
-    """A portable tile is 64 x 64; on an A100 the smallest, to have blocks for 108 SMs."""
-    portable = from_module(Inception(), torch.empty(1, 8, 28, 28))
-    a100 = from_module(Inception(), torch.empty(1, 8, 28, 28), device="a100")
-    assert portable["three"].kernels[0].blocks == 13
-    assert a100["three"].kernels[0].blocks == 25
