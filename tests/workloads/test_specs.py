@@ -1,6 +1,5 @@
 """Workloads by name and by the texts of the command line."""
 
-
 import pytest
 
 import workloads
