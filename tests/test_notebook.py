@@ -82,8 +82,8 @@ def test_a_graph():
     found = page(FORK)
     cells = found.cells()
     assert cells[0] == "OpGraph fork"
-    pairs = dict(zip(cells[1:21:2], cells[2:21:2], strict=True))
-    assert pairs["operators"] == "4: 3 op, 1 conv"
+    pairs = dict(zip(cells[1:23:2], cells[2:23:2], strict=True))
+    assert (pairs["operators"], pairs["kinds"]) == ("4", "3 op, 1 conv")
     assert (pairs["edges"], pairs["depth"], pairs["width"], pairs["work"]) == ("3", "2", "3", "70 us")
     assert found.tags.count("svg") == 1
     assert found.tags.count("rect") == 7

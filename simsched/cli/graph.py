@@ -7,13 +7,10 @@ from typing import Annotated
 import simsched as ss
 from simsched.base.errors import FormatError, SchedulerError
 from simsched.base.io import is_stream, write_file
-from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_shapes
 from simsched.cli.options import Text, argument, file, option
-
-_LARGEST_WIDTH = 100_000  # operators up to which the width is found in seconds
 
 
 def show(
@@ -27,6 +24,8 @@ def show(
 
     A schedule can be drawn, too.
     """
+    from simsched.show.facts import graph_facts
+
     if svg is not None and not svg.lower().endswith(".svg"):
         raise FormatError(f"--svg {svg}: the file must end in .svg")
     cluster, chosen = target.bare(), bool(graph.scheduler or graph.option)
@@ -36,46 +35,13 @@ def show(
         shown: ss.OpGraph | ss.Schedule = graph.read()
     else:
         shown = graph.plan(cluster) if chosen else graph.runnable()
-    facts = _facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster)
+    facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
 
     def write(draw: str, path: str) -> None:
         write_file(path, getattr(ss, draw)(shown))
 
     pictures = [("picture", svg, partial(write, "to_svg")), ("picture", dot, partial(write, "to_dot"))]
     out.tell_facts(facts, pictures, as_json=as_json)
-
-
-def _facts(graph: "ss.OpGraph", cluster: "ss.Cluster") -> list[out.Fact]:
-    """Return what is said of a graph."""
-    from simsched.experiments.comparison import operators_without_load
-    from simsched.model.costmodel import operator_times
-    from simsched.model.graph.structure import longest_to
-
-    times = operator_times(graph, cluster.devices[0])
-    work, path = float(times.sum()), float(max(longest_to(graph, times)))
-    width = graph.width if len(graph) <= _LARGEST_WIDTH else None
-    sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
-    bound, traffic, weights = work / path if path else 1.0, float(graph.nbytes.sum()), float(graph.weight_nbytes.sum())
-    flops, serial = float(graph.flops.sum()), "one operator after the other on"
-    return [
-        out.Fact("name", graph.name, graph.name),
-        out.Fact("operators", len(graph), str(len(graph))),
-        out.Fact("edges", len(graph.src), str(len(graph.src))),
-        out.Fact("width", width, "not computed for so many operators" if width is None else str(width)),
-        out.Fact("depth", graph.depth, str(graph.depth)),
-        out.Fact(
-            "blocks", sizes, f"{len(sizes)}: {', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
-        ),
-        out.Fact("flops", flops, f"{flops / 1e9:.3f} G"),
-        out.Fact("dram_traffic_bytes", traffic, format_bytes(traffic), "dram traffic bytes"),
-        out.Fact("weights_bytes", weights, format_bytes(weights)),
-        out.Fact(
-            "work_us", work, f"{format_time(work)} {serial} {cluster.devices[0].model}, without overheads", "work us"
-        ),
-        out.Fact("critical_path_us", path, format_time(path), "critical path us"),
-        out.Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
-        out.Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
-    ]
 
 
 def convert(

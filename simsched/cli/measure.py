@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError
-from simsched.base.units import format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_plan, read_schedulers
@@ -116,6 +115,7 @@ def replay(
     With --cluster the prediction stands beside it.
     """
     from simsched.calibration import read_target
+    from simsched.show.facts import replay_facts
 
     found = read_plan(plan)
     if isinstance(found, ss.OpGraph):
@@ -136,7 +136,7 @@ def replay(
         else:
             trace.gantt(path, measured=run.trace)
 
-    facts = _replay_facts(run, None if trace is None else trace.makespan)
+    facts = replay_facts(run, None if trace is None else trace.makespan)
     out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
 
 
@@ -148,32 +148,6 @@ def _require_devices(target: "calibrated.Target", path: str, backend: "Backend")
     if theirs != mine:
         given, there = (", ".join(f"{name} with {sms} SMs" for name, sms in found) for found in (theirs, mine))
         raise ClusterError(f"{path} is of {given}, but the backend {backend.name!r} runs on {there}; calibrate that")
-
-
-def _replay_facts(run: "ss.Replay", predicted: float | None) -> list[out.Fact]:
-    """Return what is said of measured runs; `predicted` is a makespan in us."""
-    found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
-    facts = [
-        out.Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
-        out.Fact("backend", where.get("backend"), where.get("backend", "-")),
-        out.Fact("device", where.get("device"), where.get("device", "-")),
-        out.Fact("execution", program.execution, program.execution),
-        out.Fact("repeats", found.n, str(found.n)),
-        out.Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
-        out.Fact("measured_p10_us", found.p10, format_time(found.p10)),
-        out.Fact("measured_p90_us", found.p90, format_time(found.p90)),
-        out.Fact(
-            "max_relative_error", error, "outputs were not compared" if error is None else f"{error:.2g} of outputs"
-        ),
-    ]
-    if predicted is not None:
-        off = (predicted - found.median) / found.median if found.median else None
-        told = "" if off is None else f", {100 * off:+.1f} % of measured"
-        facts += [
-            out.Fact("predicted_us", predicted, format_time(predicted) + told),
-            out.Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
-        ]
-    return facts
 
 
 def validate(

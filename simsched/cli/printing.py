@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from simsched.cli.options import Graph, Json, Output
 from simsched.cli.progress import is_terminal
@@ -11,16 +11,6 @@ from simsched.cli.progress import is_terminal
 Pairs = list[tuple[str, str]]
 File = tuple[str, str | None, Callable[[str], Any]]
 """How it is called, where it is to be written if it is asked for, and what writes it."""
-
-
-class Fact(NamedTuple):
-    """What is said of something: in JSON if it has a key, on a line if it has a text."""
-
-    key: str | None
-    value: Any
-    text: str | None = None
-    label: str | None = None
-    """By default the key without its unit."""
 
 
 def table(
@@ -102,11 +92,12 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
             print(f"{name} written to {path}")
 
 
-def tell_facts(facts: Sequence[Fact], files: Sequence[File], *, as_json: bool) -> None:
-    """Write files, then print facts, see `tell`."""
-    labels = [fact.label or str(fact.key).removesuffix("_us").replace("_", " ") for fact in facts]
-    pairs = [(label, fact.text) for label, fact in zip(labels, facts, strict=True) if fact.text is not None]
-    tell(lambda: {fact.key: fact.value for fact in facts if fact.key is not None}, [pairs], files, as_json=as_json)
+def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+    """Write files, then print facts as `simsched.show.facts` has them, see `tell`."""
+    from simsched.show.facts import pairs
+
+    values = {fact.key: fact.value for fact in facts if fact.key is not None}
+    tell(lambda: values, [pairs(facts)], files, as_json=as_json)
 
 
 def traced_lines(source: Graph) -> list[str]:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import simsched as ss
 from simsched.base.errors import SimulationError
-from simsched.base.units import format_bytes, format_time
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
@@ -93,6 +92,8 @@ def simulate(
         "instructions on, where spans take gigabytes, unless a picture needs them.", "--full/--brief")] = None,
 ) -> None:  # fmt: skip
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
+    from simsched.show.facts import run_facts
+
     cluster, found = target.read(), plan.found()
     seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, ss.OpGraph):
@@ -106,7 +107,7 @@ def simulate(
     drawn = perfetto is not None or gantt is not None
     if full is None:
         full = drawn or len(found) <= LARGE
-    facts = _full(trace) if full else _brief(trace, seconds, drawn)
+    facts = run_facts(trace) if full else _brief(trace, seconds, drawn)
     out.tell_facts(facts, _pictures("trace", trace, perfetto, gantt), as_json=as_json)
 
 
@@ -118,44 +119,17 @@ def _timed(seconds: dict[str, float | None], step: str) -> Iterator[None]:
     seconds[step] = perf_counter() - start
 
 
-def _head(trace: "ss.Trace") -> list[out.Fact]:
-    name = trace.graph.name
-    return [
-        out.Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
-        out.Fact("cluster", trace.cluster.name, trace.cluster.name),
-        out.Fact("makespan_us", trace.makespan, format_time(trace.makespan)),
-    ]
-
-
-def _full(trace: "ss.Trace") -> list[out.Fact]:
-    """Return all that is said of a run; makes the spans."""
-    path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
-    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
-    busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
-    peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in peaks.items())
-    return [
-        *_head(trace),
-        out.Fact("blame_us", path.blame, f"{len(path.operators)} operators: {shares}", "critical path"),
-        out.Fact("peak_memory_bytes", peaks),
-        out.Fact("sm_utilization", busy, f"{100 * busy:.1f} %", "SM utilization"),
-        out.Fact("sm_efficiency", efficiency, f"{100 * efficiency:.1f} %", "SM efficiency"),
-        out.Fact("achieved_occupancy", occupancy, f"{100 * occupancy:.1f} %", "occupancy"),
-        out.Fact(None, None, peak, "peak memory"),
-        out.Fact("spans", len(trace), str(len(trace))),
-        out.Fact("warnings", warnings),
-        *(out.Fact(None, None, line, "warning") for line in warnings),
-    ]
-
-
-def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool) -> list[out.Fact]:
+def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool) -> list[Any]:
     """Return what is known without the spans, which need not be made."""
+    from simsched.show.facts import Fact, head_facts
+
     walls = ", ".join(f"{step} {wall:.3f} s" for step, wall in seconds.items() if wall is not None)
-    missing = out.Fact(None, None, "not made; --full makes them, and says where the time goes", "spans")
+    missing = Fact(None, None, "not made; --full makes them, and says where the time goes", "spans")
     return [
-        *_head(trace),
-        out.Fact("instructions", len(trace.program), str(len(trace.program))),
-        *(out.Fact(f"{step}_s", wall) for step, wall in seconds.items()),
-        out.Fact(None, None, walls, "wall time"),
+        *head_facts(trace),
+        Fact("instructions", len(trace.program), str(len(trace.program))),
+        *(Fact(f"{step}_s", wall) for step, wall in seconds.items()),
+        Fact(None, None, walls, "wall time"),
         *([] if spans_made else [missing]),
     ]
 

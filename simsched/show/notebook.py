@@ -12,7 +12,7 @@ from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
-from simsched.show.report.describe import cluster_facts, graph_facts, run_facts
+from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
 from simsched.show.report.sections import Column, Table, printed
 from simsched.show.svg import printable
 from simsched.show.svg_gantt import svg_gantt
@@ -22,7 +22,7 @@ _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawin
 _BARS: Final = 1_500  # of a chart: some 300 kB
 _EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
-_LISTED, _NAMED = 24, 6  # streams, kinds; operators of a stream
+_LISTED, _NAMED = 24, 6  # streams; operators of one
 
 
 def html(shown: Any) -> str:
@@ -34,7 +34,7 @@ def html(shown: Any) -> str:
     if isinstance(shown, OpGraph):
         parts = _graph(shown)
     elif isinstance(shown, Cluster):
-        parts = iter([_facts(f"Cluster {shown.name}", cluster_facts(shown)[1:])])
+        parts = iter([_facts(f"Cluster {shown.name}", cluster_pairs(shown)[1:])])
     elif isinstance(shown, Makespans):
         spread = ((name, format_time(getattr(shown, name))) for name in ("p50", "p95", "p99", "mean", "std"))
         parts = iter([_facts(f"{len(shown)} makespans", spread)])
@@ -47,8 +47,8 @@ def html(shown: Any) -> str:
     return f'<div style="max-width:100%;overflow-x:auto">{"".join(parts)}</div>'
 
 
-def _facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    return _table(Table(title, (Column(""), Column("")), tuple(pairs)), heads=False)
+def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    return _table(Table(title, (Column(""), Column("")), short(rows)), heads=False)
 
 
 def _table(table: Table, *, heads: bool = True) -> str:
@@ -84,10 +84,8 @@ def _written(text: str) -> str:
 def _graph(graph: OpGraph) -> Iterator[str]:
     codes, kinds = graph.labels("kind")
     counts = [(n, kinds[code]) for code, n in Counter(codes.tolist()).most_common()]
-    listed = ", ".join(f"{n} {kind}" for n, kind in counts[:_LISTED]) + ", ..." * (len(counts) > _LISTED)
-    facts = dict(graph_facts(graph)[1:]) | {"operators": f"{len(graph)}: {listed}"}
-    facts |= {"width": str(graph.width)} if len(graph) <= _WIDE else {}
-    yield _facts(f"OpGraph {graph.name}", facts.items())
+    known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", ", ".join(f"{n} {k}" for n, k in counts))]
+    yield _facts(f"OpGraph {graph.name}", [*pairs(graph_facts(graph, widest=_WIDE)[1:]), *known])
     yield _drawing(graph, graph)
 
 
@@ -102,7 +100,7 @@ def _schedule(plan: Schedule) -> Iterator[str]:
     facts = {
         "scheduler": plan.scheduler, "graph": f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges",
         "execution": plan.execution, "streams": str(plan.n_streams),
-        "devices": ", ".join(plan.devices_used[:_LISTED]) + ", ..." * (len(plan.devices_used) > _LISTED),
+        "devices": ", ".join(plan.devices_used),
     }  # fmt: skip
     facts |= {} if plan.estimate is None else {"estimate": format_time(plan.estimate)}
     yield _facts("Schedule", facts.items())
@@ -126,11 +124,10 @@ def _placements(plan: Schedule) -> str:
 
 
 def _trace(trace: Trace) -> Iterator[str]:
-    graph = trace.graph
-    facts = {"graph": f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges", "cluster": trace.cluster.name,
-             "makespan": format_time(trace.makespan)}  # fmt: skip
     many = len(trace.program) > _EXPLAINED  # its spans may not be made yet, and take a simulation
-    more = (("instructions", f"{len(trace.program):,}"),) if many else run_facts(trace)[1:]
-    yield _facts(f"Trace of {graph.name}", [*facts.items(), *more])
+    facts = (
+        [*pairs(head_facts(trace)), ("instructions", f"{len(trace.program):,}")] if many else pairs(run_facts(trace))
+    )
+    yield _facts(f"Trace of {trace.graph.name}", facts)
     if not many and trace.makespan and (trace.kind != HOST).sum() <= _BARS:
         yield svg_gantt([trace])

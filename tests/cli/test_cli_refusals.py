@@ -186,7 +186,7 @@ def test_what_nobody_thought_of_is_a_defect(monkeypatch, capsys):
     def broken(*_):
         raise KeyError("flops")
 
-    monkeypatch.setattr("simsched.cli.graph._facts", broken)
+    monkeypatch.setattr("simsched.show.facts.graph_facts", broken)
     assert run(["show", "graph.json"]) == 70
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

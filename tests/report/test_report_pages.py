@@ -207,7 +207,7 @@ def test_replays_and_traces_have_sections():
     times = [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]]
     replay = ss.Replay((44.0, 50.0), measured_trace(trace.program, CLUSTER, times), {"device": "a <card>"}, name="lios")
     page = text_of(write_report([trace, replay]))
-    assert "47 us, median of 2" in page
+    assert "47 us, median" in page
     assert "a &lt;card&gt;" in page
     from simsched.show.report.makers import replay_sections
 
@@ -287,10 +287,10 @@ def test_what_a_chart_leaves_out_is_said(monkeypatch):
 
 
 def test_of_many_devices_a_few_are_named():
-    """Of 64 devices eight are named, with dots, and one peak of memory is given."""
+    """Of 64 devices as many are named as a cell has room for, and one peak of memory is given."""
     cluster = ss.Cluster.preset("a100", 64)
     page = text_of(write_report(ss.simulate(ss.schedule(fork().graph, cluster, "round-robin"), cluster)))
-    assert "64: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7, ..." in page
+    assert re.search(r"64: gpu0, gpu1, [gpu0-9, ]{150,200} \.\.\.", page)
     assert "on gpu0, at most as much on the other 63 devices" in page
 
 

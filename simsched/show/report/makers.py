@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import ReportError, SimschedError
 from simsched.base.units import format_time
+from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, timed
-from simsched.show.report.describe import parameters, run_facts
+from simsched.show.facts import cluster_pairs, differences, graph_facts, pairs, replay_facts, run_facts, short
 from simsched.show.report.figures import figure_of, figures_of
 from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
 from simsched.show.results import boxes_of, chart_of
@@ -52,6 +53,17 @@ def sections_of(result: Any) -> Iterable[Section]:
         if kind.__name__ in _MAKERS and kind.__module__.startswith("simsched."):
             return _MAKERS[kind.__name__](result)
     raise ReportError(f"no report is known of a {type(result).__name__}; known are: {', '.join(_MAKERS)}, Section")
+
+
+def parameters(graph: OpGraph, cluster: Cluster) -> Section:
+    """Return what was scheduled and on what, and how devices differ from the presets they are named after."""
+    workload = short(pairs(graph_facts(graph, cluster.devices[0])))
+    blocks: list[Block] = [Pairs("Workload", workload), Pairs("Cluster", short(cluster_pairs(cluster)))]
+    rows = tuple(row for device in cluster.kinds for row in differences(device))
+    if rows:
+        columns = tuple(map(Column, ("field", "device", "value", "preset")))
+        blocks.append(Table("Fields that differ from the preset", columns, rows))
+    return Section("Parameters", tuple(blocks))
 
 
 def _finding(found: Any) -> Sequence[Section]:
@@ -143,8 +155,7 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
             left.append(name)
             continue
         spans += n
-        facts = Pairs("What the run came to", run_facts(trace))
-        panels.append((name, (facts, Gantt(f"{name}: what runs when", trace))))
+        panels.append((name, (_run(trace), Gantt(f"{name}: what runs when", trace))))
     notes = (Text(f"Not drawn, to keep the page small: {', '.join(left)}.", "note"),) if left else ()
     return Section("What runs when", (Tabs(label, tuple(panels)), *notes))
 
@@ -174,19 +185,19 @@ def _answer(answer: "Answer") -> Sequence[Section]:
 
 def _trace(trace: Trace) -> Sequence[Section]:
     name = f"{trace.graph.name} on {trace.cluster.name}"
-    facts, chart = Pairs("What the run came to", run_facts(trace)), Gantt(f"What runs when: {name}", trace)
-    return (Section(name, (facts, chart, _blames({"critical path": trace}), parameters(trace.graph, trace.cluster))),)
+    blocks = (_run(trace), Gantt(f"What runs when: {name}", trace), _blames({"critical path": trace}))
+    return (Section(name, (*blocks, parameters(trace.graph, trace.cluster))),)
+
+
+def _run(trace: Trace) -> Pairs:
+    return Pairs("What the run came to", (("execution", trace.program.execution), *short(pairs(run_facts(trace)[2:]))))
 
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
     """Return what was measured, beside a prediction if there is one."""
     found, trace = replay.summary, replay.trace
-    rows = [
-        ("measured", f"{format_time(found.median)}, median of {found.n}"),
-        ("10th to 90th percentile", f"{format_time(found.p10)} to {format_time(found.p90)}"),
-        *replay.environment.items(),
-    ]
-    blocks: list[Block] = [Pairs("What was measured", tuple(rows))]
+    said = dict(pairs(replay_facts(replay)[1:])) | dict(replay.environment)
+    blocks: list[Block] = [Pairs("What was measured", tuple(said.items()))]
     if simulated is not None:
         off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
         text = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."

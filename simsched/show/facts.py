@@ -1,0 +1,158 @@
+"""What is said of graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+
+from simsched.base.units import GB_PER_S, format_bytes, format_time
+from simsched.experiments.comparison import operators_without_load
+from simsched.model.cluster import DEVICES, Cluster, Device
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.cluster.presets import make_device
+from simsched.model.costmodel import operator_times
+from simsched.model.graph import OpGraph
+from simsched.model.graph.structure import longest_to
+from simsched.model.profile import Replay
+from simsched.model.trace import Trace
+
+_NOT_COMPARED: Final = ("name", "model", "peak", "interference")
+_LONGEST, _LISTED = 200, 8  # characters of a cell; devices whose memory is listed
+
+
+class Fact(NamedTuple):
+    """What is said of something: in JSON if it has a key, on a line if it has a text."""
+
+    key: str | None
+    value: Any
+    text: str | None = None
+    label: str | None = None
+    """By default the key without its unit."""
+
+
+def pairs(facts: Iterable[Fact]) -> list[tuple[str, str]]:
+    """Return labels and texts of facts, of those that have a text."""
+    return [(each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
+            for each in facts if each.text is not None]  # fmt: skip
+
+
+def short(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return labels and texts, as much of them as a cell has room for."""
+    return tuple((label, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...") for label, text in rows)
+
+
+def graph_facts(graph: OpGraph, device: Device | None = None, widest: int = 100_000) -> list[Fact]:
+    """Return what is said of a graph, and of its times on a device; with its width up to so many operators."""
+    width = graph.width if len(graph) <= widest else None
+    sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
+    listed = f"{', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
+    flops, traffic, weights = (float(column.sum()) for column in (graph.flops, graph.nbytes, graph.weight_nbytes))
+    return [
+        Fact("name", graph.name, graph.name),
+        Fact("operators", len(graph), str(len(graph))),
+        Fact("edges", len(graph.src), str(len(graph.src))),
+        Fact("width", width, "not computed for so many operators" if width is None else str(width)),
+        Fact("depth", graph.depth, str(graph.depth)),
+        Fact("blocks", sizes, f"{len(sizes)}: {listed}"),
+        Fact("flops", flops, f"{flops / 1e9:.3f} G"),
+        Fact("dram_traffic_bytes", traffic, format_bytes(traffic)),
+        Fact("weights_bytes", weights, format_bytes(weights)),
+        *([] if device is None else _time_facts(graph, device)),
+        Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
+    ]
+
+
+def _time_facts(graph: OpGraph, device: Device) -> list[Fact]:
+    times = operator_times(graph, device)
+    work, path = float(times.sum()), float(max(longest_to(graph, times)))
+    bound, serial = work / path if path else 1.0, f"one operator after the other on {device.model}, without overheads"
+    return [
+        Fact("work_us", work, f"{format_time(work)} {serial}", "work us"),
+        Fact("critical_path_us", path, format_time(path), "critical path us"),
+        Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
+    ]
+
+
+def head_facts(trace: Trace) -> list[Fact]:
+    """Return what is known of a run without its spans."""
+    name = trace.graph.name
+    return [
+        Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
+        Fact("cluster", trace.cluster.name, trace.cluster.name),
+        Fact("makespan_us", trace.makespan, format_time(trace.makespan)),
+    ]
+
+
+def run_facts(trace: Trace) -> list[Fact]:
+    """Return all that is said of a run; makes the spans."""
+    path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
+    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
+    busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
+    peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in peaks.items())
+    if len(peaks) > _LISTED:
+        most = max(peaks, key=lambda name: peaks[name])
+        peak = f"{format_bytes(peaks[most])} on {most}, at most as much on the other {len(peaks) - 1} devices"
+    return [
+        *head_facts(trace),
+        Fact("blame_us", path.blame, f"{len(path.operators)} operators: {shares}", "critical path"),
+        Fact("peak_memory_bytes", peaks),
+        Fact("sm_utilization", busy, f"{100 * busy:.1f} %", "SM utilization"),
+        Fact("sm_efficiency", efficiency, f"{100 * efficiency:.1f} %", "SM efficiency"),
+        Fact("achieved_occupancy", occupancy, f"{100 * occupancy:.1f} %", "occupancy"),
+        Fact(None, None, peak, "peak memory"),
+        Fact("spans", len(trace), str(len(trace))),
+        Fact("warnings", warnings),
+        *(Fact(None, None, line, "warning") for line in warnings),
+    ]
+
+
+def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
+    """Return what is said of measured runs; `predicted` is a makespan in us."""
+    found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
+    compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
+    facts = [
+        Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
+        Fact("backend", where.get("backend"), where.get("backend", "-")),
+        Fact("device", where.get("device"), where.get("device", "-")),
+        Fact("execution", program.execution, program.execution),
+        Fact("repeats", found.n, str(found.n)),
+        Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
+        Fact("measured_p10_us", found.p10, format_time(found.p10)),
+        Fact("measured_p90_us", found.p90, format_time(found.p90)),
+        Fact("max_relative_error", error, compared),
+    ]
+    if predicted is None:
+        return facts
+    off = (predicted - found.median) / found.median if found.median else None
+    told = "" if off is None else f", {100 * off:+.1f} % of measured"
+    return [
+        *facts,
+        Fact("predicted_us", predicted, format_time(predicted) + told),
+        Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
+    ]
+
+
+def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:
+    """Return labels and texts: devices, models with what issuing costs on them, and links."""
+    names = ", ".join(device.name for device in cluster.devices)
+    rows = [("cluster", cluster.name), ("devices", f"{len(cluster)}: {names}")]
+    for device in cluster.kinds:
+        rows += [
+            ("model", f"{device.model}: {device.sms} SMs, {device.bandwidth / GB_PER_S:,.0f} GB/s"),
+            ("costs", ", ".join(f"{name} {getattr(device, name):.3g} us" for name in OVERHEADS)),
+            ("contention", "on" if device.contention else "off"),
+        ]
+    links = dict.fromkeys((link.bandwidth, link.latency) for _, _, link in cluster.links)
+    rows += [("link", f"{bandwidth / GB_PER_S:,.3g} GB/s, {latency:g} us") for bandwidth, latency in links]
+    return rows
+
+
+def differences(device: Device) -> list[tuple[Any, ...]]:
+    """Return field, device, value and preset's value of what differs; nothing of a device of no preset."""
+    if device.model not in DEVICES:
+        return []
+    preset = make_device(device.model, device.name)
+    pairs: dict[str, tuple[Any, ...]] = {each.name: (getattr(device, each.name), getattr(preset, each.name))
+             for each in fields(Device) if each.name not in _NOT_COMPARED}  # fmt: skip
+    pairs |= {f"peak.{dtype}": (rate, preset.peak.get(dtype)) for dtype, rate in device.peak.items()}
+    pairs["interference"] = tuple(str(tuple(map(tuple, each.interference))) for each in (device, preset))
+    return [(name, device.name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
