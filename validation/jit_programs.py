@@ -7,7 +7,7 @@ is rounded is a number, places are inside of their columns, and loops end.
 import re
 from math import nan
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
 
@@ -132,38 +132,26 @@ _KINDS: Final = tuple(kind for kind in _GRAMMAR if kind in ("int", "float", "boo
 _WORK: Final = 400  # statements that a kernel may run, about
 
 
-class _Helper(NamedTuple):
-    """A kernel that others may call; its first parameter is the table."""
-
-    name: str
-    parameters: tuple[str, ...]
-    results: tuple[str, ...]
-    work: int
-
-
 def source_of(number: int, seed: int) -> str:
     """Return the source of a program: some kernels, the last of which is called with the table alone."""
-    rng, text = Random(f"{seed}/{number}"), ""
-    helpers: list[_Helper] = []
+    rng = Random(f"{seed}/{number}")
+    helpers: list[_Kernel] = []
     for k in range(rng.randrange(4)):
         parameters = tuple(rng.choices(_KINDS, k=rng.randrange(4)))
-        results = tuple(
-            rng.choices(_KINDS[:3], k=rng.choice((0, 2, 3))) if rng.random() < 0.4 else [rng.choice(_KINDS)]
-        )
-        kernel = _Kernel(rng, f"helper_{number}_{k}", parameters, results, helpers)
-        text += kernel.text
-        helpers = [*helpers, _Helper(kernel.name, parameters, results, kernel.work)]
-    return text + _Kernel(rng, f"program_{number}", (), (), helpers).text
+        several = rng.random() < 0.4
+        results = rng.choices(_KINDS[:3], k=rng.choice((0, 2, 3))) if several else [rng.choice(_KINDS)]
+        helpers.append(_Kernel(rng, f"helper_{number}_{k}", parameters, tuple(results), helpers))
+    return "".join(each.text for each in (*helpers, _Kernel(rng, f"program_{number}", (), (), helpers)))
 
 
 class _Kernel:
-    """One kernel."""
+    """A kernel, which may call `helpers`; its first parameter is the table."""
 
     def __init__(
-        self, rng: Random, name: str, parameters: tuple[str, ...], results: tuple[str, ...], helpers: list[_Helper]
+        self, rng: Random, name: str, parameters: tuple[str, ...], results: tuple[str, ...], helpers: "list[_Kernel]"
     ) -> None:
-        self.name, self.work = name, 0
-        self._rng, self._results, self._helpers = rng, results, helpers
+        self.name, self.parameters, self.results, self.work = name, parameters, results, 0
+        self._rng, self._helpers = rng, [*helpers]
         self._locals = [(f"p{k}", kind) for k, kind in enumerate(parameters)]
         self._steady: list[str] = []  # counters, which loops must not change
         self._lines: list[str] = []
@@ -197,7 +185,7 @@ class _Kernel:
     def _filled(self, template: str, depth: int) -> str:
         return re.sub(r"\{([^{}]+)\}", lambda found: self._text(found[1], depth - 1), template)
 
-    def _call(self, helper: _Helper, depth: int) -> str:
+    def _call(self, helper: "_Kernel", depth: int) -> str:
         """Return a call; empty if it costs too much here."""
         if self._times * helper.work + self.work > _WORK:
             return ""
@@ -233,7 +221,7 @@ class _Kernel:
             self._locals = before
 
     def _return(self, indent: str) -> None:
-        self._add(f"return {', '.join(self._text(kind, 2) for kind in self._results)}".rstrip(), indent)
+        self._add(f"return {', '.join(self._text(kind, 2) for kind in self.results)}".rstrip(), indent)
 
     def _fresh(self, kind: str) -> str:
         self._count += 1
