@@ -5,11 +5,11 @@
 Documents are drawn from the schemas of our own formats, or are valid ones (`tests/documents.py`, ``validation/seeds``)
 spoiled in their JSON nodes and their bytes. Command lines are made of every command and option that there is, and their
 words are spoiled like nodes; one of the files that they read may be spoiled, too. Each reader has a process of its own,
-with little memory and time. What is accepted must survive being written and read again. The status is 1 if anything
-failed; the log has the smallest document that does it, in base64.
+with little memory and time; the command line gets a quarter of the seconds. `--only` names readers, with commas. What
+is accepted must survive being written and read again. The status is 1 if anything failed; the log has the smallest
+document that does it, in base64.
 """
 
-import argparse
 import base64
 import faulthandler
 import json
@@ -52,7 +52,7 @@ from simsched.experiments.documents import DOCUMENTS, schema
 from simsched.experiments.study import Results, Study
 from simsched.model.program import Program
 from simsched.schedulers import SCHEDULERS
-from validation.evidence import FOLDER, TESTS, keep
+from validation.evidence import FOLDER, TESTS, keep, options
 from validation.spoiling import Seeds, spoilt, spoilt_nodes, values
 from workloads import WORKLOADS, check_kind, from_spec, load_kind
 from workloads.formats import FORMATS, format_of, read, read_graph, write
@@ -483,26 +483,21 @@ def _apart(sender: Connection, reader: Reader, seed: str, seconds: float, folder
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return the status of the process."""
-    parser = argparse.ArgumentParser(description="Give spoiled documents and command lines to every reader.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="in all; the command line gets a quarter")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="names of readers, with commas")
-    parser.add_argument("--log", help="JSON file for what was found")
-    options = parser.parse_args(arguments)
-    names = options.only.split(",") if options.only else list(READERS)
+    chosen = options(__doc__, arguments, seconds=60.0, seed=0, only=None, log=None)
+    names = chosen.only.split(",") if chosen.only else list(READERS)
     weights = {name: len(READERS) / 3 if command in READERS[name].calls else 1.0 for name in names}
     tallies: dict[str, Tally] = {}
     with TemporaryDirectory(prefix="fuzz-corpus-") as root:
         fill(Path(root))
         for name, weight in weights.items():
-            share = options.seconds * weight / sum(weights.values())
-            tally = tallies[name] = run_apart(name, f"{options.seed} {name}", share, Path(root))
+            share = chosen.seconds * weight / sum(weights.values())
+            tally = tallies[name] = run_apart(name, f"{chosen.seed} {name}", share, Path(root))
             print(f"{name:>22}: {tally.examples:>9,} examples, {tally.accepted:>8,} accepted, {tally.refused:>8,} "
                   f"refused, {tally.seconds:7.1f} s, {len(tally.failures)} failures", flush=True)  # fmt: skip
             for what, failure in tally.failures.items():
                 print(f"{'':>24}{failure['count']} x {what}: {failure['document']:.200}")
-            if options.log:
-                keep(options.log, {"seed": options.seed, "readers": {key: asdict(one) for key, one in tallies.items()}})
+            if chosen.log:
+                keep(chosen.log, {"seed": chosen.seed, "readers": {key: asdict(one) for key, one in tallies.items()}})
     return int(any(tally.failures for tally in tallies.values()))
 
 

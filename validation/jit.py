@@ -5,7 +5,6 @@
 Each program runs from equal tables, several times; afterwards these have to be equal to the last bit.
 """
 
-import argparse
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 from simsched.base.jit.compiler import compile_piece
 from simsched.base.jit.native import link, to_object
 from simsched.base.jit.units import units_of
-from validation.evidence import keep
+from validation.evidence import keep, options
 from validation.jit_programs import HEAD, State, source_of
 
 TOGETHER: Final = 10
@@ -94,23 +93,18 @@ def _number(random: Random, code: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run programs, print those that differ, and return the status of the process."""
-    parser = argparse.ArgumentParser(description="Hold machine code of random kernels against Python.")
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0, help="number of the first one")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", help="JSON file for what was found")
-    options = parser.parse_args(arguments)
+    given = options(__doc__, arguments, programs=1000, first=0, seed=0, log=None)
     start, n_different = perf_counter(), 0
-    end = options.first + options.programs
-    for first in range(options.first, end, TOGETHER):
-        for text in differences(first, min(TOGETHER, end - first), options.seed):
+    end = given.first + given.programs
+    for first in range(given.first, end, TOGETHER):
+        for text in differences(first, min(TOGETHER, end - first), given.seed):
             print(text, end="\n\n", flush=True)
             n_different += 1
-    record = {"seed": options.seed, "first": options.first, "programs": options.programs, "different": n_different,
+    record = {"seed": given.seed, "first": given.first, "programs": given.programs, "different": n_different,
               "seconds": round(perf_counter() - start, 1)}  # fmt: skip
-    print(f"{n_different} of {options.programs} programs differ, seed {options.seed}, {record['seconds']} s")
-    if options.log:
-        keep(options.log, record)
+    print(f"{n_different} of {given.programs} programs differ, seed {given.seed}, {record['seconds']} s")
+    if given.log:
+        keep(given.log, record)
     return int(n_different > 0)
 
 

@@ -4,11 +4,11 @@
 
 Schedules of every scheduler, and some drawn at random for each execution, on random graphs of 3 to 40 operators and 1
 to 4 devices, are changed in one to three places. `validation.schedule_oracle` decides of each mutant, by letting it
-run, whether it breaks a dependency. The status is 1 if `check` accepts one that does, refuses one that does not, raises
-anything but our own errors, or if an accepted one, simulated, starts an operator before what it reads is there.
+run, whether it breaks a dependency. Of those that are accepted one in `--every` is simulated. The status is 1 if
+`check` accepts one that does, refuses one that does not, raises anything but our own errors, or if an accepted one,
+simulated, starts an operator before what it reads is there.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,7 +22,8 @@ import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.model.program import EXECUTIONS
 from simsched.schedulers import SCHEDULERS, schedule
-from validation.evidence import keep
+from simsched.schedulers.listing import sources
+from validation.evidence import keep, options
 from validation.schedule_oracle import fault
 from workloads import load_kind
 
@@ -462,7 +463,7 @@ def _plan(maker: str, cluster: ss.Cluster, rng: Random) -> ss.Schedule:
 def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) -> ss.Schedule:
     """Return a valid schedule with operators anywhere; in stages, a random number of levels share one."""
     names = [device.name for device in cluster.devices]
-    read = _read_by(graph)
+    read = {name: [graph.names[i] for i in row] for name, row in zip(graph.names, sources(graph), strict=True)}
     order = _random_order(read, rng)
     n_streams = rng.randint(1, 4)
     if execution != "stages":
@@ -485,14 +486,6 @@ def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) ->
     return ss.Schedule(graph, rows, "stages")
 
 
-def _read_by(graph: ss.OpGraph) -> dict[str, list[str]]:
-    """Return the producers of each operator."""
-    found: dict[str, list[str]] = {name: [] for name in graph.names}
-    for edge in graph.edges:
-        found[edge.dst].append(edge.src)
-    return found
-
-
 def _random_order(read: dict[str, list[str]], rng: Random) -> list[str]:
     """Return the operators in a topological order, any as likely to be next as another."""
     order: dict[str, None] = {}
@@ -504,21 +497,16 @@ def _random_order(read: dict[str, list[str]], rng: Random) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Offer mutants; return the status of the process."""
-    parser = argparse.ArgumentParser(description="Offer mutated schedules to check().")
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=int, default=20, help="of the accepted, one in so many is simulated")
-    parser.add_argument("--log", help="JSON file for what was found")
-    options = parser.parse_args(arguments)
-    tally = run(options.count, options.seed, options.every)
+    given = options(__doc__, arguments, count=1000, seed=0, every=20, log=None)
+    tally = run(given.count, given.seed, given.every)
     print(f"{tally.mutants:,} mutants of {sum(tally.schedules.values()):,} schedules in {tally.seconds:.1f} s: "
           f"{tally.accepted:,} accepted, {tally.refused:,} refused, {tally.simulated:,} simulated")  # fmt: skip
     for what, count in sorted(tally.failures.items()):
         print(f"  {count:,} {what}")
     for example in tally.examples:
         print(f"  {example['what']}: {example['detail']}")
-    if options.log:
-        keep(options.log, {"seed": options.seed, **tally.to_dict()})
+    if given.log:
+        keep(given.log, {"seed": given.seed, **tally.to_dict()})
     return int(bool(tally.failures))
 
 

@@ -5,7 +5,6 @@
 Compiles `cuda_occupancy.h` of an installed CUDA toolkit (13 or older) with the host's C++ compiler; needs no GPU.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import numpy as np
 from simsched.base.errors import ClusterError, SimschedError
 from simsched.base.io import dump_json, write_file
 from simsched.model import Cluster, Device, Kernel, occupancy
+from validation.evidence import options
 
 MODELS = {"3.7": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8.6": "a40", "9.0": "h100"}
 
@@ -78,23 +78,19 @@ def oracle(cases: list[Case], header: Path) -> list[int]:
 
 def main() -> None:
     """Compare, print the count, and write the log."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", help="JSON file to write")
-    arguments = parser.parse_args()
+    given = options(__doc__, cases=10_000, seed=0, log=None)
     header = find_header()
     if header is None:
         sys.exit("error: no CUDA toolkit with cuda_occupancy.h under /usr/local")
     start = perf_counter()
-    cases = random_cases(arguments.cases, rng=arguments.seed)
+    cases = random_cases(given.cases, rng=given.seed)
     theirs = oracle(cases, header)
     differ = [case for case, blocks in zip(cases, theirs, strict=True) if case.ours() != blocks]
-    log = {"cases": len(cases), "seed": arguments.seed, "different": len(differ), "toolkit": header.parts[-3],
+    log = {"cases": len(cases), "seed": given.seed, "different": len(differ), "toolkit": header.parts[-3],
            "seconds": round(perf_counter() - start, 2)}  # fmt: skip
     print(log)
-    if arguments.log:
-        write_file(arguments.log, dump_json(log))
+    if given.log:
+        write_file(given.log, dump_json(log))
     if differ:
         raise SimschedError(f"differs on {differ[0]}")
 

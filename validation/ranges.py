@@ -13,7 +13,6 @@ show, where times of operators were measured: a roofline knows no waves of block
 seed 1 (`--seed 1 --common X`): of 0, 0.05 .. 0.3, 0.2 scores best. Seed 0 is what is reported, and had no part in it.
 """
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import cycle, islice, product
@@ -30,6 +29,7 @@ from hwbackend.surrogate.truth import Truth
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.ranges import SURE, changed, ranges, rates_of, unsure_of
 from simsched.model.cluster import PRIORS
+from validation.evidence import options
 
 _GPUS = ("a40", "v100", "a100", "k80", "h100", "rtx2080ti", "rtx3080")
 _NETWORKS = ("squeezenet", "googlenet", "inception_v3")
@@ -107,20 +107,10 @@ def draw(drawn: dict[str, np.ndarray], found: dict[str, Any], path: str) -> None
 
 def main() -> None:
     """Run the cases, print what they say, and keep it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--common", type=float, default=_COMMON, help="error that all schedules of a case share")
-    parser.add_argument("--log")
-    parser.add_argument("--figure", help="draw the ranges, and what was measured")
-    given = parser.parse_args()
+    given = options(__doc__, cases=200, seed=0, common=_COMMON, log=None, figure=None)
     rng = np.random.default_rng(given.seed)
-    found: dict[str, Any] = {
-        "cases": given.cases,
-        "seed": given.seed,
-        "common": given.common,
-        "simsched": ss.__version__,
-    }
+    asked = {"cases": given.cases, "seed": given.seed, "common": given.common}
+    found: dict[str, Any] = asked | {"simsched": ss.__version__}
     chosen = [(each, int(rng.integers(1_000_000)))
               for each in islice(cycle(product(_GPUS, _NETWORKS, _SCHEDULERS)), given.cases)]  # fmt: skip
     drawn = {}

@@ -7,7 +7,6 @@ are those of IOS on one and two A100. Each case is written to the log as soon as
 already is not run again. Then the tables are printed.
 """
 
-import argparse
 from collections.abc import Iterable, Iterator
 from concurrent.futures import as_completed
 from functools import partial
@@ -22,6 +21,7 @@ import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.schedulers import SCHEDULERS, takes
+from validation.evidence import options
 from validation.markdown import table
 from validation.processes import processes
 
@@ -101,22 +101,17 @@ def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     """Run what is asked for on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dags", type=int, default=30)
-    parser.add_argument("--evaluations", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--log", default="validation/standings.json")
-    options = parser.parse_args()
-    log = Path(options.log)
+    given = options(__doc__, dags=30, evaluations=10_000, workers=2, log="validation/standings.json")
+    log = Path(given.log)
     kept: dict[str, Any] = read_json(str(log))["cases"] if log.exists() else {}
-    asked = cases(options.dags)
+    asked = cases(given.dags)
     missing = [case for case in asked if case not in kept]
-    with processes(options.workers) as pool:
-        running = {pool.submit(partial(run, case, options.evaluations)): case for case in missing}
+    with processes(given.workers) as pool:
+        running = {pool.submit(partial(run, case, given.evaluations)): case for case in missing}
         for future in as_completed(running):
             kept[running[future]] = future.result()
             ordered = {case: kept[case] for case in asked if case in kept}
-            write_file(str(log), dump_json({"evaluations": options.evaluations, "cases": ordered}))
+            write_file(str(log), dump_json({"evaluations": given.evaluations, "cases": ordered}))
             print(f"{running[future]}: done", flush=True)
     for line in tables({case: kept[case] for case in asked}):
         print(line)
