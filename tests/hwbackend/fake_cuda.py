@@ -8,10 +8,10 @@ refuse, or answer with garbage, raises `RuleBroken`, which is no error of CUDA a
 import threading
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -23,16 +23,20 @@ KERNEL_NS = 10_000
 COPY_NS = 3_000
 HOST_NS = {"launch": 4_000, "record": 1_000, "wait": 1_000, "copy": 4_000, "copy_peer": 4_000, "launch_graph": 6_000}
 _LAZY = 32 * MIB  # allocations that nobody looks into take no memory
-_DURING_CAPTURE = (
+_SHARED_MEMORY = 48 * 1024  # of a block that was not allowed more
+_MADE = {"malloc": "allocations", "stream": "streams", "event": "events", "end_capture": "graphs"}
+_FREED = {"free": "allocations", "destroy_stream": "streams", "destroy_event": "events", "destroy_graph": "graphs"}
+_NOT_CAPTURED = {
     "malloc", "free", "fill", "write", "read", "synchronize", "synchronize_stream", "synchronize_event", "elapsed",
-)  # fmt: skip
+    "query",
+}  # fmt: skip
 
 
 class RuleBroken(AssertionError):
     """A rule of CUDA was broken."""
 
 
-def _refuse(broken: Any, text: str) -> None:
+def _refuse(broken, text):
     if broken:
         raise RuleBroken(text)
 
@@ -46,7 +50,7 @@ class Allocation:
     base: int
     nbytes: int
     device: int
-    data: Any
+    data: object
     alive: bool = True
 
 
@@ -54,8 +58,8 @@ class Allocation:
 class Record:
     """What one record of an event has come to."""
 
-    capture: "Capture | None" = None
-    tail: frozenset[int] = frozenset()
+    capture: object = None
+    tail: frozenset = frozenset()
     done: bool = False
     time: int = 0
 
@@ -64,10 +68,10 @@ class Record:
 class Stream:
     device: int
     priority: int
-    queue: deque[Any] = field(default_factory=deque)
+    queue: deque = field(default_factory=deque)
     time: int = 0
-    capture: "Capture | None" = None
-    tail: frozenset[int] = frozenset()
+    capture: object = None
+    tail: frozenset = frozenset()
 
 
 @dataclass(eq=False)
@@ -83,20 +87,14 @@ class Capture:
 
     origin: int
     thread: int
-    nodes: list[tuple[Any, int, frozenset[int]]] = field(default_factory=list)
-    behind: list[list[int]] = field(default_factory=list)
+    nodes: list = field(default_factory=list)
 
-    def add(self, run: Any, duration: int, before: frozenset[int]) -> int:
-        node = len(self.nodes)
+    def add(self, run, duration, before):
         self.nodes.append((run, duration, before))
-        self.behind.append([])
-        for other in before:
-            self.behind[other].append(node)
-        return node
+        return len(self.nodes) - 1
 
-    def before(self, tail: frozenset[int]) -> set[int]:
-        found: set[int] = set()
-        todo = list(tail)
+    def before(self, tail):
+        found, todo = set(), list(tail)
         while todo:
             node = todo.pop()
             if node not in found:
@@ -105,18 +103,21 @@ class Capture:
         return found
 
 
-def _call(method: Callable[..., Any]) -> Callable[..., Any]:
+def _call(method):
     """Make a method a call of the API: one at a time, written down, and failing when it is told to."""
     name = method.__name__.removeprefix("_")
 
     @wraps(method)
-    def called(self: "FakeCuda", *arguments: Any) -> Any:
-        with self._lock:
+    def called(self, *arguments):
+        with self.lock:
             self._enter(name, arguments)
             try:
-                return method(self, *arguments)
+                found = method(self, *arguments)
+                self._live[_MADE.get(name)] += 1
+                return found
             finally:
-                self._leave(name)
+                while self._rng.random() < 0.4 and self._step():
+                    pass
 
     return called
 
@@ -140,119 +141,83 @@ class FakeCuda:
         ns by which the clock of each GPU is ahead.
     """
 
-    def __init__(
-        self, gpus: int = 1, rng: int = 0, *, faults: Mapping[str, tuple[int, str]] | None = None, sticky: bool = False,
-        kernels: Mapping[str, Callable[..., None]] | None = None, skew: Sequence[int] = (),
-        device: CudaDevice = H200,
-    ) -> None:  # fmt: skip
-        self._lock = threading.RLock()
+    def __init__(self, gpus=1, rng=0, *, faults=(), sticky=False, kernels=(), skew=(), device=H200):
+        self.lock = threading.RLock()
         self._rng = np.random.default_rng(rng)
-        self._faults, self._sticky, self._broken = dict(faults or {}), sticky, ""
-        self._kernels = {**KERNELS, **(kernels or {})}
+        self._faults, self._sticky, self._broken = dict(faults), sticky, ""
+        self._kernels = KERNELS | dict(kernels)
         self._found = (device,) * gpus
         self._skew = tuple(skew) or (0,) * gpus
-        self._current: dict[int, int] = {}
-        self._streams: dict[int, Stream] = {}
-        self._events: dict[int, Event] = {}
-        self._graphs: dict[int, Capture] = {}
-        self._functions: dict[int, tuple[str, int]] = {}
-        self._allocations: list[Allocation] = []
-        self._bases: list[int] = []
-        self._captures: list[Capture] = []
+        self._current = {}  # device of each thread
+        self._streams, self._events, self._graphs, self._functions = {}, {}, {}, {}
+        self._allocations, self._bases = [], []
+        self._captures = []
         self._next = 0x1000
-        self._allowed: dict[int, int] = {}
+        self._allowed = {}
+        self._live = Counter()
         self.now = 1_000_000
-        self.calls: list[tuple[Any, ...]] = []
-        self.count: Counter[str] = Counter()
-
-    # -- what tests ask
+        self.calls = []
+        self.count = Counter()
 
     @property
-    def live(self) -> dict[str, int]:
-        """What was made and not freed."""
-        counts = {
-            "streams": len(self._streams),
-            "events": len(self._events),
-            "graphs": len(self._graphs),
-            "allocations": sum(a.alive for a in self._allocations),
-        }
-        return {what: n for what, n in counts.items() if n}
+    def live(self):
+        """What was made and not given back."""
+        return {what: n for what, n in self._live.items() if what and n}
 
     # -- bookkeeping
 
-    def _enter(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def _enter(self, name, arguments):
         self.calls.append((name, *arguments))
         self.count[name] += 1
+        self._live[_FREED.get(name)] -= 1
         mine = [capture for capture in self._captures if capture.thread == threading.get_ident()]
-        _refuse(mine and name in _DURING_CAPTURE, f"{name} during a capture")
+        _refuse(mine and name in _NOT_CAPTURED, f"{name} during a capture")
         number, text = self._faults.get(name, (0, ""))
         if self._broken or self.count[name] == number:
             if self._sticky:
                 self._broken = self._broken or text
-                if name in ("free", "destroy_stream", "destroy_event", "destroy_graph"):
-                    self._forget(name, arguments[0])
             raise FakeError(self._broken or text)
         self.now += HOST_NS.get(name, 500)
 
-    def _leave(self, name: str) -> None:
-        while self._rng.random() < 0.4 and self._step():
-            pass
-
-    def _forget(self, name: str, handle: int) -> None:
-        if name == "free":
-            self._allocation(handle).alive = False
-        else:
-            {"destroy_stream": self._streams, "destroy_event": self._events, "destroy_graph": self._graphs}[name].pop(
-                handle
-            )
-
-    def _handle(self) -> int:
+    def _handle(self):
         self._next += 16
         return self._next
 
-    def _device(self) -> int:
+    def _device(self):
         thread = threading.get_ident()
         _refuse(thread not in self._current, "a thread that has set no device makes a call")
         return self._current[thread]
 
-    def _stream(self, stream: int) -> Stream:
-        if stream not in self._streams:
-            raise RuleBroken("the default stream is used" if not stream else "a stream is used that was freed")
+    def _stream(self, stream):
+        _refuse(not stream, "the default stream is used")
+        _refuse(stream not in self._streams, "a stream is used that was freed")
         return self._streams[stream]
 
-    def _event(self, event: int) -> Event:
+    def _event(self, event):
         _refuse(event not in self._events, "an event is used that was freed")
         return self._events[event]
 
-    def _allocation(self, address: int) -> Allocation:
+    def _allocation(self, address):
         at = bisect_right(self._bases, address) - 1
         _refuse(at < 0 or not self._allocations[at].alive, f"address {address:#x} is not allocated, or not any more")
         return self._allocations[at]
 
-    def view(self, address: int, nbytes: int, device: int) -> Any:
+    def view(self, address, nbytes, device):
         """Return memory as bytes; checked."""
         found = self._allocation(address)
-        if address + nbytes > found.base + found.nbytes:
-            raise RuleBroken(f"{nbytes} bytes at {address:#x} go beyond what was allocated")
+        _refuse(address + nbytes > found.base + found.nbytes, f"{nbytes} bytes at {address:#x} go beyond a buffer")
         _refuse(found.device != device, f"memory of GPU {found.device} is accessed on GPU {device}")
         _refuse(found.data is None, "a buffer is read that is too large for this fake")
         return found.data[address - found.base : address - found.base + nbytes]
 
     # -- running what streams were given
 
-    def _ready(self, stream: Stream) -> bool:
-        if not stream.queue:
+    def _step(self):
+        """Run what comes next on one of the streams that can go on; say whether there was one."""
+        ready = [s for s in self._streams.values() if s.queue and (s.queue[0][0] != "wait" or s.queue[0][1].done)]
+        if not ready:
             return False
-        kind, what, _ = stream.queue[0]
-        return kind != "wait" or what.done
-
-    def _step(self) -> bool:
-        ready = [stream for stream in self._streams.values() if self._ready(stream)]
-        if ready:
-            self._advance(ready[self._rng.integers(len(ready))])
-        return bool(ready)
-
-    def _advance(self, stream: Stream) -> None:
+        stream = ready[self._rng.integers(len(ready))]
         kind, what, issued = stream.queue.popleft()
         stream.time = max(stream.time, issued)
         if kind == "wait":
@@ -265,28 +230,32 @@ class FakeCuda:
             run, duration = what
             run(stream.time, stream.time + duration)
             stream.time += duration
+        return True
 
-    def _run_graph(self, graph: Capture, begin: int) -> int:
-        ends: dict[int, int] = {}
-        missing = [len(before) for _, _, before in graph.nodes]
-        ready = [node for node, n in enumerate(missing) if not n]
-        while ready:
-            node = ready.pop(self._rng.integers(len(ready)))
+    def _run_graph(self, graph, begin):
+        ends, left = {}, set(range(len(graph.nodes)))
+        while left:
+            ready = [node for node in sorted(left) if graph.nodes[node][2].isdisjoint(left)]
+            node = ready[self._rng.integers(len(ready))]
             run, duration, before = graph.nodes[node]
-            start = max([begin, *(ends[d] for d in before)])
+            start = max([begin, *(ends[other] for other in before)])
             run(start, start + duration)
             ends[node] = start + duration
-            for other in graph.behind[node]:
-                missing[other] -= 1
-                if not missing[other]:
-                    ready.append(other)
+            left.remove(node)
         return max([begin, *ends.values()])
 
-    def _drain(self, done: Callable[[], bool]) -> None:
+    def _drain(self, done):
         while not done():
             _refuse(not self._step(), "the device waits for ever")
 
-    def _give(self, handle: int, run: Callable[[int, int], None], duration: int) -> None:
+    def _drained(self, stream):
+        """Return a stream that has done all that it was given."""
+        found = self._stream(stream)
+        self._drain(lambda: not found.queue)
+        return found
+
+    def give(self, handle, run, duration):
+        """Have a stream, or the graph that is captured from it, do something that takes ns."""
         stream = self._stream(handle)
         if stream.capture is None:
             stream.queue.append(("run", (run, duration), self.now))
@@ -295,39 +264,38 @@ class FakeCuda:
 
     # -- devices
 
-    def devices(self) -> tuple[CudaDevice, ...]:
+    def devices(self):
         return self._found
 
-    def versions(self) -> Mapping[str, str]:
+    def versions(self):
         return {"cupy": "14.2.0", "runtime": "12.9", "driver": "13.0", "connections": "32"}
 
-    def clocks(self, device: int) -> str:
+    def clocks(self, device):
         return "1980 MHz"
 
-    def host_ns(self) -> int:
+    def host_ns(self):
         return self.now
 
     @_call
-    def set_device(self, device: int) -> None:
+    def set_device(self, device):
         _refuse(not 0 <= device < len(self._found), f"there is no GPU {device}")
         self._current[threading.get_ident()] = device
 
     @_call
-    def synchronize(self) -> None:
-        device = self._device()
-        here = [stream for stream in self._streams.values() if stream.device == device]
+    def synchronize(self):
+        here = [stream for stream in self._streams.values() if stream.device == self._device()]
         self._drain(lambda: not any(stream.queue for stream in here))
         self.now = max([self.now, *(stream.time for stream in here)])
 
     @_call
-    def enable_peer(self, device: int, peer: int) -> bool:
+    def enable_peer(self, device, peer):
         self._current[threading.get_ident()] = device
         return True
 
     # -- memory
 
     @_call
-    def malloc(self, nbytes: int) -> int:
+    def malloc(self, nbytes):
         _refuse(nbytes <= 0, f"{nbytes} bytes are allocated")
         base, data = self._room(nbytes)
         at = bisect_right(self._bases, base)
@@ -335,51 +303,43 @@ class FakeCuda:
         self._allocations.insert(at, Allocation(base, nbytes, self._device(), data))
         return base
 
-    def _room(self, nbytes: int) -> tuple[int, Any]:
+    def _room(self, nbytes):
         """Return an address that was never given before, and what is there; None where it is large."""
         base = (self._bases[-1] + self._allocations[-1].nbytes if self._bases else 0x7F0000000000) + 4096
         return -(-base // 256) * 256, None if nbytes >= _LAZY else np.full(nbytes, 0xA5, np.uint8)
 
     @_call
-    def free(self, address: int) -> None:
+    def free(self, address):
         found = self._allocation(address)
         _refuse(found.base != address, "an address is freed that was not allocated")
         self._drain(lambda: not any(s.queue for s in self._streams.values() if s.device == found.device))
         found.alive = False
 
     @_call
-    def fill(self, address: int, byte: int, nbytes: int, stream: int) -> None:
+    def fill(self, address, byte, nbytes, stream):
         device = self._stream(stream).device
-        found = self._allocation(address)
-        if found.data is None:
-            return
-
-        def run(start: int, end: int) -> None:
-            self.view(address, nbytes, device)[:] = byte
-
-        self._give(stream, run, COPY_NS)
+        if self._allocation(address).data is not None:
+            run = lambda start, end: self.view(address, nbytes, device).fill(byte)  # noqa: E731
+            self.give(stream, run, COPY_NS)
 
     @_call
-    def write(self, address: int, values: Any, stream: int) -> None:
-        found = self._stream(stream)
-        self._drain(lambda: not found.queue)
-        self.view(address, values.nbytes, found.device)[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    def write(self, address, values, stream):
+        there = self.view(address, values.nbytes, self._drained(stream).device)
+        there[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
     @_call
-    def read(self, address: int, values: Any, stream: int) -> None:
-        found = self._stream(stream)
-        self._drain(lambda: not found.queue)
-        values.reshape(-1).view(np.uint8)[:] = self.view(address, values.nbytes, found.device)
+    def read(self, address, values, stream):
+        values.reshape(-1).view(np.uint8)[:] = self.view(address, values.nbytes, self._drained(stream).device)
 
-    def copy(self, target: int, source: int, nbytes: int, stream: int) -> Callable[[], None]:
+    def copy(self, target, source, nbytes, stream):
         return partial(self._copy, target, source, nbytes, stream)
 
     @_call
-    def _copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+    def _copy(self, target, source, nbytes, stream):
         device = self._stream(stream).device
-        self._give(stream, partial(self._move, (target, device), (source, device), nbytes), COPY_NS)
+        self.give(stream, partial(self._move, (target, device), (source, device), nbytes), COPY_NS)
 
-    def _move(self, target: tuple[int, int], source: tuple[int, int], nbytes: int, start: int, end: int) -> None:
+    def _move(self, target, source, nbytes, start, end):
         for address, device in (target, source):
             found = self._allocation(address)
             if found.data is None and found.device == device and address + nbytes <= found.base + found.nbytes:
@@ -387,49 +347,42 @@ class FakeCuda:
         self.view(target[0], nbytes, target[1])[:] = self.view(source[0], nbytes, source[1])
 
     @_call
-    def copy_peer(
-        self, target: int, target_device: int, source: int, source_device: int, nbytes: int, stream: int
-    ) -> None:
+    def copy_peer(self, target, target_device, source, source_device, nbytes, stream):
         _refuse(target_device == source_device, "a copy to a peer stays on one GPU")
         _refuse(self._stream(stream).device != source_device, "a copy is not on a stream of the GPU that it comes from")
-        self._give(
-            stream, partial(self._move, (target, target_device), (source, source_device), nbytes), COPY_NS
-        )  # fmt: skip
+        self.give(stream, partial(self._move, (target, target_device), (source, source_device), nbytes), COPY_NS)
 
     # -- streams and events
 
     @_call
-    def stream(self, priority: int) -> int:
+    def stream(self, priority):
         _refuse(priority > 0, f"a stream has priority {priority}")
         handle = self._handle()
         self._streams[handle] = Stream(self._device(), priority)
         return handle
 
     @_call
-    def destroy_stream(self, stream: int) -> None:
-        found = self._stream(stream)
-        self._drain(lambda: not found.queue)
+    def destroy_stream(self, stream):
+        self._drained(stream)
         del self._streams[stream]
 
     @_call
-    def synchronize_stream(self, stream: int) -> None:
-        found = self._stream(stream)
-        self._drain(lambda: not found.queue)
-        self.now = max(self.now, found.time)
+    def synchronize_stream(self, stream):
+        self.now = max(self.now, self._drained(stream).time)
 
     @_call
-    def event(self, timing: bool) -> int:
+    def event(self, timing):
         handle = self._handle()
         self._events[handle] = Event(self._device(), timing)
         return handle
 
     @_call
-    def destroy_event(self, event: int) -> None:
+    def destroy_event(self, event):
         self._event(event)
         del self._events[event]
 
     @_call
-    def record(self, event: int, stream: int) -> None:
+    def record(self, event, stream):
         found, on = self._event(event), self._stream(stream)
         _refuse(found.device != on.device, "an event is recorded on a stream of another GPU")
         found.last = record = Record(on.capture, on.tail)
@@ -437,41 +390,44 @@ class FakeCuda:
             on.queue.append(("record", record, self.now))
 
     @_call
-    def wait(self, stream: int, event: int) -> None:
+    def wait(self, stream, event):
         on, record = self._stream(stream), self._event(event).last
         _refuse(record is None, "a stream waits for an event that was never recorded: CUDA would not wait")
-        if record.capture is not None and record.capture not in self._captures:
-            raise RuleBroken("a stream waits for an event of a capture that has ended")
-        if on.capture is not None and record.capture is not on.capture:
-            raise RuleBroken("a captured stream waits for an event outside of its capture")
-        if record.capture is not None:
-            _refuse(on.capture is None and on.queue, "a stream with work of its own joins a capture")
-            on.capture = record.capture
-            on.tail |= record.tail
-        else:
+        captured = record.capture
+        _refuse(captured and captured not in self._captures, "a stream waits for an event of a capture that has ended")
+        _refuse(on.capture not in (None, captured), "a captured stream waits for an event outside of its capture")
+        if captured is None:
             on.queue.append(("wait", record, self.now))
+        else:
+            _refuse(on.capture is None and on.queue, "a stream with work of its own joins a capture")
+            on.capture = captured
+            on.tail |= record.tail
 
     @_call
-    def synchronize_event(self, event: int) -> None:
+    def query(self, stream, event):
+        """Say whether a stream has nothing left to do, or an event has run."""
+        return self._event(event).last.done if event else not self._stream(stream).queue
+
+    @_call
+    def synchronize_event(self, event):
         record = self._event(event).last
         _refuse(record is None or record.capture is not None, "the host waits for an event that was not recorded")
         self._drain(lambda: record.done)
         self.now = max(self.now, record.time)
 
     @_call
-    def elapsed(self, first: int, last: int) -> float:
+    def elapsed(self, first, last):
         events = [self._event(first), self._event(last)]
         _refuse(events[0].device != events[1].device, "time is measured between events of two GPUs")
         for event in events:
-            if not event.timing or event.last is None or not event.last.done:
-                raise RuleBroken("time is measured with an event that keeps none, or has not run")
-        records = [event.last for event in events if event.last is not None]
-        return (records[1].time - records[0].time) / 1e3
+            _refuse(not event.timing, "time is measured with an event that keeps none")
+            _refuse(event.last is None or not event.last.done, "time is measured with an event that has not run")
+        return (events[1].last.time - events[0].last.time) / 1e3
 
     # -- kernels
 
     @_call
-    def compile(self, source: str, names: Sequence[str], options: Sequence[str]) -> dict[str, Function]:
+    def compile(self, source, names, options):
         found = {}
         for name in names:
             handle = self._handle()
@@ -480,87 +436,81 @@ class FakeCuda:
         return found
 
     @_call
-    def allow_shared_memory(self, function: Function, nbytes: int) -> None:
+    def allow_shared_memory(self, function, nbytes):
         if nbytes > self._found[0].shared_memory_per_block:
             raise FakeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
         self._allowed[function.handle] = nbytes
 
-    def launcher(
-        self, function: Function, grid: Any, block: Any, shared_memory: int, stream: int, arguments: Sequence[Any]
-    ) -> Callable[[], None]:
+    def launcher(self, function, grid, block, shared_memory, stream, arguments):
         assert len(grid) == len(block) == 3
         assert all(isinstance(argument, np.uint64 | np.int32 | np.float32) for argument in arguments)
-        return partial(self._launch, function, grid, block, shared_memory, stream, tuple(arguments))
+        work = partial(self._work, function, grid, block, shared_memory, stream, tuple(arguments))
+        return partial(self._launch, function.name, grid, block, stream, work)
 
-    def _launch(
-        self, function: Function, grid: Any, block: Any, shared_memory: int, stream: int, arguments: tuple[Any, ...]
-    ) -> None:
-        with self._lock:
-            self._enter("launch", (function.name, grid, block, stream))
-            name, device = self._functions[function.handle]
-            if not self._stream(stream).device == device == self._device():
-                raise RuleBroken(f"{name}: kernel, stream and thread are not on one GPU")
-            if shared_memory > self._allowed.get(function.handle, 48 * 1024):
-                raise FakeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
-            kernel = self._kernels[name]
-            memory, skew = Memory(self, device, grid, block), self._skew[device]
+    @_call
+    def _launch(self, name, grid, block, stream, work):
+        work()
 
-            def run(start: int, end: int) -> None:
-                kernel(memory, arguments, start + skew, end + skew)
+    def _work(self, function, grid, block, shared_memory, stream, arguments):
+        name, device = self._functions[function.handle]
+        on_one = self._stream(stream).device == device == self._device()
+        _refuse(not on_one, f"{name}: kernel, stream and thread are not on one GPU")
+        if shared_memory > self._allowed.get(function.handle, _SHARED_MEMORY):
+            raise FakeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        memory, skew = Memory(self, device, grid, block), self._skew[device]
 
-            self._give(stream, run, 1000 if name == "stamp" else KERNEL_NS)
-            self._leave("launch")
+        def run(start, end):
+            self._kernels[name](memory, arguments, start + skew, end + skew)
+
+        self.give(stream, run, 1000 if name == "stamp" else KERNEL_NS)
 
     # -- graphs
 
     @_call
-    def begin_capture(self, stream: int) -> None:
-        found = self._stream(stream)
-        _refuse(found.capture is not None, "a stream is captured twice")
-        self._drain(lambda: not found.queue)
-        found.capture = capture = Capture(stream, threading.get_ident())
+    def begin_capture(self, stream):
+        _refuse(self._stream(stream).capture is not None, "a stream is captured twice")
+        capture = self._drained(stream).capture = Capture(stream, threading.get_ident())
         self._captures.append(capture)
 
     @_call
-    def end_capture(self, stream: int) -> int:
-        capture, streams = self._ended(stream)
-        joined = capture.before(self._streams[stream].tail)
-        loose = [other for other in streams if not capture.before(other.tail) <= joined]
-        for other in streams:
-            other.tail = frozenset()
-        if loose:
+    def end_capture(self, stream):
+        capture, tails = self._ended(stream)
+        joined = capture.before(tails[stream])
+        if not all(capture.before(tail) <= joined for tail in tails.values()):
             raise FakeError("cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work")
         handle = self._handle()
         self._graphs[handle] = capture
         return handle
 
-    def _ended(self, stream: int) -> tuple[Capture, list[Stream]]:
+    def _ended(self, stream):
+        """Return the capture that ends on a stream, and the last nodes of each stream that was part of it."""
         capture = self._stream(stream).capture
         _refuse(capture is None or capture.origin != stream, "a capture ends that did not begin on this stream")
         self._captures.remove(capture)
-        streams = [other for other in self._streams.values() if other.capture is capture]
-        for other in streams:
-            other.capture = None
-        return capture, streams
+        tails = {}
+        for handle, other in self._streams.items():
+            if other.capture is capture:
+                tails[handle] = other.tail
+                other.capture, other.tail = None, frozenset()
+        return capture, tails
 
-    def abandon_capture(self, stream: int) -> None:
+    def abandon_capture(self, stream):
         if self._streams[stream].capture is not None:
-            for other in self._ended(stream)[1]:
-                other.tail = frozenset()
+            self._ended(stream)
 
     @_call
-    def upload_graph(self, graph: int, stream: int) -> None:
+    def upload_graph(self, graph, stream):
         assert graph in self._graphs
         self._stream(stream)
 
     @_call
-    def launch_graph(self, graph: int, stream: int) -> None:
+    def launch_graph(self, graph, stream):
         _refuse(graph not in self._graphs, "a graph is launched that was freed")
         _refuse(self._stream(stream).device != self._device(), "a graph is launched on a stream of another GPU")
         self._stream(stream).queue.append(("graph", self._graphs[graph], self.now))
 
     @_call
-    def destroy_graph(self, graph: int) -> None:
+    def destroy_graph(self, graph):
         del self._graphs[graph]
 
 
@@ -573,19 +523,19 @@ class Memory:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
 
-    def floats(self, address: Any, n: int) -> Any:
+    def floats(self, address, n):
         return self.api.view(int(address), 4 * int(n), self.device).view(np.float32)
 
-    def words(self, address: Any, n: int) -> Any:
+    def words(self, address, n):
         return self.api.view(int(address), 8 * int(n), self.device).view(np.uint64)
 
-    def stamp(self, address: Any, start: int, end: int) -> None:
+    def stamp(self, address, start, end):
         if address:
             words = self.words(address, 2)
             words[0], words[1] = min(int(words[0]), start), max(int(words[1]), end)
 
 
-def synth(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> None:
+def synth(memory, arguments, start, end):
     """The output of ``synth`` in ``kernels.cu``, on numpy."""
     reads, n_reads, constant, y, size = arguments[:5]
     offset = memory.floats(constant, 1)[0]
@@ -598,7 +548,7 @@ def synth(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> N
     memory.stamp(arguments[10], start, end)
 
 
-def affine(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> None:
+def affine(memory, arguments, start, end):
     """``affine`` in ``kernels.cu`` with relu or nothing."""
     x, scale, shift, y, n, _, channels, inner, times, activation, stamps = arguments
     value = times * memory.floats(x, n)
@@ -611,7 +561,7 @@ def affine(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> 
     memory.stamp(stamps, start, end)
 
 
-def combine(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> None:
+def combine(memory, arguments, start, end):
     """``combine`` in ``kernels.cu`` with sum and no activation."""
     reads, n_reads, y, n, _, operation, _, stamps = arguments
     assert operation == 0
@@ -619,9 +569,80 @@ def combine(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) ->
     memory.stamp(stamps, start, end)
 
 
-def stamp(memory: Memory, arguments: tuple[Any, ...], start: int, end: int) -> None:
+def stamp(memory, arguments, start, end):
     """``stamp`` of `hwbackend.cupy_streams`."""
     memory.words(arguments[0], 1)[0] = end
 
 
 KERNELS = {"synth": synth, "affine": affine, "combine": combine, "stamp": stamp}
+
+
+class FakeTorchCuda:
+    """`hwbackend.torch_hosts.TorchCuda` on a `FakeCuda`; an event is made where it is first recorded, as there."""
+
+    def __init__(self, gpus=1, rng=0):
+        self.cuda, self.current = FakeCuda(gpus, rng), None
+        self.cuda.set_device(0)
+
+    def work(self, action):
+        """Issue something to the current stream."""
+        with self.cuda.lock:
+            self.cuda.count["work"] += 1
+            self.cuda.give(self.current, lambda start, end: action(), KERNEL_NS)
+
+    def stream(self, device, priority):
+        self.cuda.set_device(device)
+        return self.cuda.stream(priority)
+
+    def event(self, *, timing=False):
+        return SimpleNamespace(timing=timing, handle=None)
+
+    @contextmanager
+    def on(self, stream):
+        before, self.current = self.current, stream
+        self.cuda.set_device(self.cuda._stream(stream).device)
+        yield
+        self.current = before
+
+    def record(self, event, stream):
+        with self.on(stream):
+            event.handle = event.handle or self.cuda.event(event.timing)
+            self.cuda.record(event.handle, stream)
+
+    def wait(self, stream, event):
+        self.cuda.wait(stream, event.handle)
+
+    def is_done(self, stream_or_event):
+        return self.cuda.query(stream_or_event, getattr(stream_or_event, "handle", 0))
+
+    def synchronize(self, device):
+        self.cuda.set_device(device)
+        self.cuda.synchronize()
+
+    def elapsed(self, start, end):
+        return self.cuda.elapsed(start.handle, end.handle)
+
+    def graph(self):
+        return SimpleNamespace(handle=None)
+
+    @contextmanager
+    def capture(self, graph, stream):
+        with self.on(stream):
+            self.cuda.begin_capture(stream)
+            try:
+                yield
+                graph.handle = self.cuda.end_capture(stream)
+            finally:
+                self.cuda.abandon_capture(stream)
+
+    def launch(self, graph):
+        self.cuda.launch_graph(graph.handle, self.current)
+
+    def current_stream(self, device):
+        return next(iter(self.cuda._streams))
+
+    def keep_for(self, tensor, stream):
+        self.cuda.count["keep"] += 1
+
+    def mark(self, name):
+        return nullcontext()

@@ -15,10 +15,8 @@ from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Edge, Operator, OpGraph
 
-PAIR = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0)])
-
-
-program = partial(program_of, PAIR)
+OPERATORS = Operator("a", time=1.0), Operator("b", time=1.0)
+program = partial(program_of, OpGraph(OPERATORS, [Edge("a", "b", 64.0)]))
 
 
 @given(
@@ -58,33 +56,35 @@ def test_without_a_wait_that_counts_it_is_not(seed, data):
         feeds_of(without(found, drop))
 
 
-def test_one_stream_orders_and_two_do_not():
-    feeds_of(program([(LAUNCH, 0, 0, 0), (LAUNCH, 0, 0, 1)]))
-    with pytest.raises(BackendError, match="'b' may run before what it reads of 'a' is there"):
-        feeds_of(program([(LAUNCH, 0, 0, 0), (LAUNCH, 0, 1, 1)]))
+A, RECORDED = (LAUNCH, 0, 0, 0), (RECORD, 0, 0, 0)
+BESIDE = (LAUNCH, 0, 1, 1)  # b, on another stream
 
 
-def test_a_barrier_and_a_sync_order_what_the_host_issues_later():
-    feeds_of(program([(LAUNCH, 0, 0, 0), (BARRIER, 0, -1, -1), (LAUNCH, 0, 1, 1)], execution="stages"))
-    feeds_of(program([(LAUNCH, 0, 0, 0), (RECORD, 0, 0, 0), (SYNC, 0, -1, 0), (LAUNCH, 0, 1, 1)]))
-    late = [(LAUNCH, 0, 0, 0), (RECORD, 0, 0, 0), (LAUNCH, 0, 1, 1), (SYNC, 0, -1, 0)]
-    with pytest.raises(BackendError, match="lacks a wait"):
-        feeds_of(program(late))
-
-
-def test_a_barrier_of_another_device_orders_nothing():
-    with pytest.raises(BackendError, match="lacks a wait"):
-        feeds_of(program([(LAUNCH, 0, 0, 0), (BARRIER, 1, -1, -1), (LAUNCH, 0, 1, 1)], execution="stages"))
-
-
-def test_an_event_knows_what_was_issued_before_its_record():
-    late = [(RECORD, 0, 0, 0), (LAUNCH, 0, 0, 0), (WAIT, 0, 1, 0), (LAUNCH, 0, 1, 1)]
-    with pytest.raises(BackendError, match="lacks a wait"):
-        feeds_of(program(late))
+@pytest.mark.parametrize(
+    ("rows", "ordered"),
+    [
+        ([A, (LAUNCH, 0, 0, 1)], True),
+        ([A, BESIDE], False),
+        ([A, (BARRIER, 0, -1, -1), BESIDE], True),
+        ([A, (BARRIER, 1, -1, -1), BESIDE], False),  # of another device
+        ([A, RECORDED, (SYNC, 0, -1, 0), BESIDE], True),
+        ([A, RECORDED, BESIDE, (SYNC, 0, -1, 0)], False),  # too late
+        ([RECORDED, A, (WAIT, 0, 1, 0), BESIDE], False),  # an event knows what was issued before its record
+    ],
+)
+def test_what_orders_and_what_does_not(rows, ordered):
+    """a, and then b that reads from it."""
+    if ordered:
+        feeds_of(program(rows))
+        return
+    with pytest.raises(
+        BackendError, match="'b' may run before what it reads of 'a' is there: the program lacks a wait"
+    ):
+        feeds_of(program(rows))
 
 
 def test_a_copy_comes_behind_its_operator_and_before_its_readers():
-    ends = [(LAUNCH, 0, 0, 0), (RECORD, 0, 0, 0), (WAIT, 0, 1, 0), (COPY, 0, 1, 0), (RECORD, 0, 1, 1)]
+    ends = [A, RECORDED, (WAIT, 0, 1, 0), (COPY, 0, 1, 0), (RECORD, 0, 1, 1)]
     (_, (feed,)) = feeds_of(program(ends, [(WAIT, 1, 0, 1), (LAUNCH, 1, 0, 1)], copies=[(0, 1)], events=2))
     assert (feed.producer, feed.copy, feed.n) == (0, 0, 16)
     with pytest.raises(BackendError, match="a copy of 'a' may start before it is there"):
@@ -95,14 +95,13 @@ def test_a_copy_comes_behind_its_operator_and_before_its_readers():
 
 def test_of_two_copies_that_of_the_right_size_is_read():
     """Two edges of 16 and 4 floats, each with a copy of its own."""
-    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 64.0), Edge("a", "b", 16.0)])
-    cluster = ss.Cluster.preset("a100", 2)
+    graph = OpGraph(OPERATORS, [Edge("a", "b", 64.0), Edge("a", "b", 16.0)])
     plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")])
-    found = plan.lower(cluster, events="literal")
+    found = plan.lower(ss.Cluster.preset("a100", 2), events="literal")
     wide, narrow = feeds_of(found)[1]
     assert [n_copied(found, feed.copy) for feed in (wide, narrow)] == [16, 4]
 
 
 def test_threads_that_wait_for_ever_are_named():
     with pytest.raises(BackendError, match="host thread 1 waits for event 0, which is never recorded"):
-        feeds_of(program([(LAUNCH, 0, 0, 0)], [(WAIT, 1, 0, 0), (LAUNCH, 1, 0, 1)], copies=[]))
+        feeds_of(program([A], [(WAIT, 1, 0, 0), (LAUNCH, 1, 0, 1)], copies=[]))

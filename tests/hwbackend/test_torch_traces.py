@@ -1,5 +1,6 @@
 """Spans and kernels from traces as the profiler of PyTorch writes them."""
 
+from functools import partial
 import numpy as np
 import pytest
 from kineto_traces import KinetoTrace
@@ -75,26 +76,19 @@ def test_nodes_of_a_captured_graph_are_told_by_their_order(tmp_path):
     assert launches.tolist() == [[20, 25], [30, 36], [36, 36], [40, 47]]
 
 
-def test_more_nodes_than_were_captured_are_refused(tmp_path):
+def test_what_was_not_recorded_is_refused(tmp_path):
+    """Two nodes of three; no kernels in a run, or of a graph."""
     path = captured([(20.0, 5.0), (30.0, 6.0)]).write(tmp_path / "trace.json")
     with pytest.raises(FormatError, match="launches 2 graph nodes, but captured= names the operators of 3"):
         read_runs(path, lowered("graph"), ["conv", "conv", "relu"])
-
-
-def test_a_trace_without_kernels_is_refused(tmp_path):
-    trace = KinetoTrace()
-    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
-    trace.op("aten::relu", 10.0, 5.0)
-    path = trace.write(tmp_path / "trace.json")
-    with pytest.raises(FormatError, match="recorded no kernels"):
-        read_runs(path, lowered())
     trace = KinetoTrace()
     trace.mark(f"{ITERATION}#0", 0.0, 900.0)
     for k, name in enumerate(GRAPH.names):
         trace.mark(name, 100.0 * k + 5, 50.0)
         trace.op("aten::op", 100.0 * k + 10, 5.0)
-    with pytest.raises(FormatError, match="recorded no kernels"):
-        with_kernels(GRAPH, trace.write(path))
+    for read in (partial(read_runs, program=lowered()), partial(with_kernels, GRAPH)):
+        with pytest.raises(FormatError, match="recorded no kernels"):
+            read(trace.write(path))
 
 
 def test_a_copy_has_the_span_of_its_mark(tmp_path):
