@@ -1,6 +1,7 @@
 """Spans and kernels from traces as the profiler of PyTorch writes them."""
 
 from functools import partial
+
 import numpy as np
 import pytest
 from kineto_traces import KinetoTrace
