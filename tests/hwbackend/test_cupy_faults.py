@@ -15,17 +15,17 @@ from simsched.model import OpGraph, Placement, Schedule
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 
 
-def plan(execution="events", n=3, shared_memory=0):
-    graph = synths("abc"[:n], pairwise("abc"[:n]), shared_memory=shared_memory)
+def plan(execution="events"):
+    graph = synths("abc", pairwise("abc"))
     placements = [Placement(name, stream=i % 2, stage=i) for i, name in enumerate(graph.names)]
     return Schedule(graph, placements, execution=execution)
 
 
-def failing(execution="events", gpus=1, **faults):
+def failing(execution="events", sticky=False, **faults):
     """Return the message with which a replay fails; nothing is left on the fake."""
-    fake = FakeCuda(gpus, faults=faults)
+    fake = FakeCuda(faults=faults, sticky=sticky)
     with pytest.raises(BackendError) as caught:
-        CupyBackend(api=fake, devices=1).replay(plan(execution), repeats=2)
+        CupyBackend(api=fake).replay(plan(execution), repeats=2)
     text = str(caught.value)
     assert text.isprintable()
     assert not fake.live
@@ -48,9 +48,8 @@ def test_that_is_all_that_is_allocated():
     "call",
     ["stream", "event", "record", "wait", "launch", "write", "read", "fill", "synchronize", "elapsed", "compile"],
 )
-@pytest.mark.parametrize("number", [1, 4])
-def test_any_call_may_fail(call, number):
-    number = 1 if call == "compile" else number
+def test_any_call_may_fail(call):
+    number = 1 if call == "compile" else 4
     text = failing(**{call: (number, "cudaErrorUnknown: unknown error")})
     assert text.endswith("CUDA refused a call: cudaErrorUnknown: unknown error")
 
@@ -77,63 +76,58 @@ def test_a_capture_that_is_invalidated(call):
 @pytest.mark.parametrize("execution", ["events", "stages", "graph"])
 def test_after_a_kernel_has_failed_all_calls_fail(execution, error, says):
     """Streams, events, graphs and buffers are given back all the same, which fails too; the first error is told."""
-    fake = FakeCuda(faults={"synchronize": (4, error)}, sticky=True)
-    with pytest.raises(BackendError, match=says) as caught:
-        CupyBackend(api=fake).replay(plan(execution), repeats=2)
-    assert error in str(caught.value)
-    assert not fake.live
+    text = failing(execution, sticky=True, synchronize=(4, error))
+    assert says in text
+    assert error in text
 
 
 def test_errors_of_host_threads_are_told():
     fake = FakeCuda(2, faults={"copy_peer": (1, "cudaErrorPeerAccessUnsupported: no")})
-    graph = synths("abc", pairwise("abc"))
-    two = Schedule(graph, [Placement(name, f"gpu{i % 2}") for i, name in enumerate(graph.names)])
+    two = Schedule(plan().graph, [Placement(name, f"gpu{i % 2}") for i, name in enumerate("abc")])
     with pytest.raises(BackendError, match="synths: CUDA refused a call: cudaErrorPeerAccessUnsupported: no"):
         CupyBackend(api=fake).replay(two, repeats=1)
     assert not fake.live
 
 
-@pytest.mark.parametrize(("nbytes", "allowed"), [(40_000, False), (100_000, True)])
-def test_more_than_48_kib_of_shared_memory_are_allowed_first(nbytes, allowed):
+@pytest.mark.parametrize(
+    ("asked", "allowed"), [([40_000], 0), ([100_000], 1), ([100_000, 60_000], 1)], ids=["little", "more", "less again"]
+)
+def test_more_than_48_kib_of_shared_memory_are_allowed_first(asked, allowed):
+    """What a second launch needs would be too little for the first: what was allowed stays so."""
     fake = FakeCuda()
-    CupyBackend(api=fake).replay(plan(n=1, shared_memory=nbytes), repeats=1)
+    graph = OpGraph([synths("ab"[i], [], shared_memory=n).operator(0) for i, n in enumerate(asked)])
+    found = CupyBackend(api=fake).replay(Schedule(graph, [Placement(name) for name in graph.names]), repeats=1)
+    assert found.max_relative_error == 0.0
     assert (fake.count["allow_shared_memory"] > 0) == allowed
-
-
-def test_shared_memory_that_was_allowed_stays_so():
-    """100 KiB, then 60 KiB: what the second launch is allowed would be too little for the first."""
-    one, other = (synths(name, [], shared_memory=n).operator(0) for name, n in (("a", 100_000), ("b", 60_000)))
-    fake = FakeCuda()
-    plan = Schedule(OpGraph([one, other], []), [Placement("a"), Placement("b")])
-    assert CupyBackend(api=fake).replay(plan, repeats=1).max_relative_error == 0.0
     assert not fake.live
 
 
 def test_more_shared_memory_than_a_block_can_have():
     fake = FakeCuda()
     with pytest.raises(BackendError, match=r"operator 'a': .* bytes of shared memory are more than a block can have"):
-        CupyBackend(api=fake).replay(plan(n=1, shared_memory=300_000), repeats=1)
+        CupyBackend(api=fake).replay(Schedule(synths("a", [], shared_memory=300_000), [Placement("a")]), repeats=1)
     assert not fake.live
 
 
-def test_what_cuda_says_is_translated():
-    """A missing driver and the wrong wheel are in `test_cupy_api`."""
-    assert str(insufficient_driver(11080, 12000)).endswith("CuPy needs 12.0: update the driver")
-    text = str(translated(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")))
-    assert "this build of CuPy does not serve the GPU" in text
-    text = str(translated(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")))
-    assert "NVRTC must be installed and know the GPU" in text
-
-
-class NoGpu(FakeCuda):
-    def devices(self):
-        return ()
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (insufficient_driver(0, 12000), "there is no NVIDIA driver here"),
+        (insufficient_driver(11080, 12000), "supports CUDA 11.8, CuPy needs 12.0: update the driver"),
+        (translated(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")),
+         "this build of CuPy does not serve the GPU"),
+        (translated(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")),
+         "NVRTC must be installed and know the GPU"),
+    ],
+)  # fmt: skip
+def test_what_cuda_says_is_translated(error, says):
+    assert says in str(error)
 
 
 @pytest.mark.parametrize(
     ("api", "options", "says"),
     [
-        (NoGpu(), {}, "there is no GPU that CUDA can see"),
+        (FakeCuda(0), {}, "there is no GPU that CUDA can see"),
         (FakeCuda(2), {"devices": 3}, "3 GPUs were asked for, but there are 2"),
         (FakeCuda(2), {"devices": 0}, "devices must be a whole number of at least 1, not 0"),
         (FakeCuda(2), {"virtual_devices": 2, "devices": 2}, "virtual devices are parts of one GPU"),

@@ -1,4 +1,4 @@
-"""The block scheduler of the surrogate: small devices by hand, and a slow simulation in Python that says the same."""
+"""The block scheduler of the surrogate on small devices, by hand; larger ones are in `test_synthetic_frozen`."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -114,76 +114,6 @@ def test_copies_ask_for_dram_until_they_say_otherwise():
     assert sms.advance(inf) == (pytest.approx(12.0), [0])
 
 
-# --- the same once more, slowly
-
-
-def slow_spans(kernels, jitter, *, sms, warps, blocks, registers, shared, resident, interference):
-    """Simulate one device, looking at everything whenever anything happens."""
-    start, end = [-1.0] * len(kernels), [-1.0] * len(kernels)
-    unissued = [kernel.blocks for kernel in kernels]
-    resident_blocks = [0] * len(kernels)
-    on = [[] for _ in range(sms)]  # [row, left]
-    now, drawn = 0.0, 0
-
-    def room(sm):
-        held = [kernels[row] for row, _ in on[sm]]
-        return (warps - sum(k.warps for k in held), blocks - len(held), registers - sum(k.registers for k in held),
-                shared - sum(k.shared for k in held))  # fmt: skip
-
-    def rates():
-        crowd = [max(1.0, sum(kernels[row].issue for row, _ in held)) for held in on]
-        asked = sum(
-            kernels[row].dram * kernels[row].memory / max(kernels[row].compute * crowd[sm], kernels[row].memory)
-            for sm in range(sms)
-            for row, _ in on[sm]
-        )
-        slow = max(1.0, asked)
-        found = []
-        for sm in range(sms):
-            mixed = len({row for row, _ in on[sm]}) > 1 and max(crowd[sm], slow) > 1
-            times = [max(kernels[row].compute * crowd[sm], kernels[row].memory * slow) for row, _ in on[sm]]
-            found.append([1.0 / (time * (1.0 + interference * mixed)) for time in times])
-        return found
-
-    while min(end) < 0:
-        queue = sorted(
-            (row for row in range(len(kernels)) if unissued[row] and kernels[row].arrival <= now),
-            key=lambda row: (kernels[row].priority, kernels[row].arrival, row),
-        )
-        for row in queue:
-            running = sum(s >= 0 and e < 0 for s, e in zip(start, end, strict=True))
-            if start[row] < 0 and running >= resident:
-                continue
-            need = kernels[row].warps, 1, kernels[row].registers, kernels[row].shared
-            while unissued[row]:
-                fits = [sm for sm in range(sms) if all(a >= b for a, b in zip(room(sm), need, strict=True))]
-                if not fits:
-                    break
-                sm = max(fits, key=lambda sm: (*room(sm)[:2], -sm))
-                on[sm].append([row, jitter[drawn % len(jitter)]])
-                drawn += 1
-                unissued[row] -= 1
-                resident_blocks[row] += 1
-                start[row] = now if start[row] < 0 else start[row]
-            if unissued[row]:
-                break
-        speed = rates()
-        arrivals = [kernel.arrival for kernel in kernels if kernel.arrival > now]
-        ends = [now + left / speed[sm][i] for sm in range(sms) for i, (_, left) in enumerate(on[sm])]
-        then = min([*arrivals, *ends])
-        for sm in range(sms):
-            for i, block in enumerate(on[sm]):
-                block[1] -= speed[sm][i] * (then - now)
-            # blocks that end together end one after the other; the first draws no less than the next
-            for block in [block for block in on[sm] if block[1] <= 1e-9]:
-                resident_blocks[block[0]] -= 1
-                if not resident_blocks[block[0]] and not unissued[block[0]]:
-                    end[block[0]] = then
-            on[sm] = [block for block in on[sm] if block[1] > 1e-9]
-        now = then
-    return np.column_stack([start, end])
-
-
 asked = st.builds(
     Asked,
     blocks=st.integers(1, 12),
@@ -196,31 +126,6 @@ asked = st.builds(
     priority=st.integers(-1, 1),
     arrival=st.floats(0.0, 50.0),
 )
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    kernels=st.lists(asked, min_size=1, max_size=5),
-    seed=st.integers(0, 2**16),
-    sms=st.integers(1, 4),
-    resident=st.integers(1, 4),
-    interference=st.sampled_from([0.0, 0.04]),
-    dram=st.booleans(),
-)
-def test_it_is_what_a_slow_simulation_says(kernels, seed, sms, resident, interference, dram):
-    """Exactly without DRAM; with it but for rates that are found anew only when its slowdown has moved by 1 percent."""
-    limits = {"sms": sms, "warps": 6, "blocks": 4, "registers": 1000, "shared": 1000, "resident": resident,
-              "interference": interference}  # fmt: skip
-    jitter = np.random.default_rng(seed).uniform(0.8, 1.2, 997)
-    # one arrives after the other: of what comes in one instant only the slow one sees all at once
-    kernels = [replace(k, dram=0.3 * dram, arrival=k.arrival + i / 997) for i, k in enumerate(kernels)]
-    fast = spans_of(kernels, jitter, **limits)
-    slow = slow_spans(kernels, jitter, **limits)
-    assert (fast[:, 1] > fast[:, 0]).all()
-    if dram:
-        assert fast[:, 1].max() == pytest.approx(slow[:, 1].max(), rel=0.02)
-    else:
-        np.testing.assert_allclose(fast, slow, rtol=1e-6)
 
 
 @settings(deadline=None, max_examples=20)
