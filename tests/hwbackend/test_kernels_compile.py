@@ -1,8 +1,5 @@
 """The CUDA sources compile for four architectures, without a driver, and take what is written down of a processor."""
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-
 import pytest
 from nvrtc import compiled, installed_version, kernels_in, library
 
@@ -13,30 +10,13 @@ ARCHITECTURES = ("sm_70", "sm_80", "sm_86", "sm_90")
 OLD = "Architectures prior to"  # that later compilers will not know sm_70 says nothing of the sources
 RECORDED = "12.9"  # version of the compiler whose registers are written down
 RESERVED = {"sm_90": 1024}  # bytes of shared memory that the system adds to a block that has some
-
-
 FAST = "--device-debug"  # without optimisation, which takes five times as long
 
 
-@cache
-def binary_and_log(arch, *options):
-    return compiled(kernel_source(), arch, (*NVRTC_OPTIONS, *options))
-
-
-@cache
-def all_at_once():
-    """Compile for all architectures, and once as backends do; two at a time."""
-    library()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda words: binary_and_log(*words), [("sm_90",), *((arch, FAST) for arch in ARCHITECTURES)]))
-
-
-def check(arch, *options):
+def resources(arch, *options):
     """Resources by kernel of a binary that has every kernel that is launched and no other, made without a warning."""
-    all_at_once()
-    binary, log = binary_and_log(arch, *options)
+    binary, log = compiled(kernel_source(), arch, (*NVRTC_OPTIONS, *options))
     assert [line for line in log.splitlines() if line.strip() and OLD not in line] == []
-    assert binary is not None
     found = kernels_in(binary)
     assert sorted(found) == sorted(KERNEL_NAMES)
     for name, (_, shared_memory) in found.items():
@@ -48,12 +28,13 @@ def check(arch, *options):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_kernel_compiles(arch):
     """With what each kernel shares in a block being as written down."""
-    check(arch, FAST)
+    resources(arch, FAST)
 
 
+@pytest.mark.evidence
 def test_registers_are_those_that_are_written_down():
     """Of sm_90, optimised; another version of the compiler may take a few more or less."""
-    found = {name: registers for name, (registers, _) in check("sm_90").items()}
+    found = {name: registers for name, (registers, _) in resources("sm_90").items()}
     written = {name: resources.registers for name, resources in KERNEL_RESOURCES.items()}
     assert all(registers <= 128 for registers in found.values()), "two blocks of 256 threads would not fit"
     if (installed_version() or "").startswith(RECORDED):
