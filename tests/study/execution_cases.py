@@ -106,7 +106,7 @@ def died(item, timed_out):
     return [{"item": item, "pid": None, "status": "ended" if timed_out else "died"}]
 
 
-def run(items, function, pool, *, keep=None, group=lambda item: item, time_limit=None):
+def run(items, function, pool, *, keep=None, time_limit=None):
     """Rows by item, and how many items were done at each call of `keep`."""
     kept, told = [], []
 
@@ -116,5 +116,5 @@ def run(items, function, pool, *, keep=None, group=lambda item: item, time_limit
         if keep is not None:
             keep(rows)
 
-    Batches(items, function, pool, both, group, died, time_limit).run()
+    Batches(items, function, pool, both, died, time_limit).run()
     return sorted(kept, key=lambda row: row["item"]), told

@@ -3,17 +3,16 @@
 import os
 import subprocess
 import sys
-from collections import deque
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from execution_cases import die, died, forks, locked_rows, run, secret, squares, where, wrong_at_11
+from execution_cases import die, forks, locked_rows, run, secret, squares, where, wrong_at_11
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.experiments.study.execution import Batches, pool_of
+from simsched.experiments.study.execution import batch, pool_of
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [row for item in range(100) for row in squares(item)]
@@ -25,15 +24,15 @@ forked = partial(ProcessPoolExecutor, mp_context=get_context("forkserver"))
     [("serial", None), ("processes", 1), ("processes", 4), (ThreadPoolExecutor, 2), (forked, 2)],
 )
 def test_rows_are_the_same_on_any_pool(executor, workers):
-    """40 odd numbers twice and 40 even ones, however wrong the groups are; a pool may be used again."""
+    """40 odd numbers twice and 40 even ones; a pool may be used again."""
     own = executor if isinstance(executor, str) else executor(workers)
     with pool_of(own, workers) as pool:
-        for group in (lambda item: 0, lambda item: item):
-            kept, told = run(range(100), squares, pool, group=group)
+        for _ in range(2):
+            kept, told = run(range(100), squares, pool)
             assert kept == EXPECTED
             assert told == sorted(set(told))
             assert told[-1] == 100
-        assert run([], squares, pool) == ([], [])
+        assert run([], squares, pool) == ([], [0])
     if own is not executor:
         assert own.submit(int, "7").result() == 7  # not closed
         own.shutdown()
@@ -46,8 +45,7 @@ def test_an_error_of_the_function_ends_the_run_and_keeps_what_is_done(executor):
         run(range(1000), wrong_at_11, pool, keep=kept.extend)
     items = sorted({row["item"] for row in kept})
     assert kept == [row for item in items for row in squares(item)]  # whole items, and each once
-    assert 1 in items  # nothing is known of the first ones: they are a batch of two
-    assert 11 not in items
+    assert {1, 2, 3, 4, 6} == {*items}  # the batches are of 1, 2, 4 and 8
     if executor == "processes":
         assert "in wrong_at_11" in "".join(caught.value.__notes__)
 
@@ -71,7 +69,7 @@ def test_a_failing_keep_ends_the_run():
 )
 def test_what_cannot_be_sent(function, items, text):
     with pool_of("processes", 1) as pool, pytest.raises(StudyError, match=text) as caught:
-        run(items, function, pool, group=lambda item: 0)
+        run(items, function, pool)
     assert "\n" not in str(caught.value)
 
 
@@ -107,7 +105,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     script.write_text(
         "from simsched.experiments.study.execution import Batches, pool_of\n"
         "with pool_of('processes', 1) as pool:\n"
-        "    Batches([1], print, pool, print, int, print).run()\n"
+        "    Batches([1], print, pool, print, print).run()\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
@@ -117,37 +115,35 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 
 
 class Clocked:
-    """A pool of two workers on which items take the seconds told."""
+    """A pool of two workers that have time for so many items of a batch."""
 
-    workers = 2
+    name, workers = "the clock", 2
 
-    def __init__(self, seconds):
-        self.seconds, self.sizes, self.flying = seconds, [], deque()
+    def __init__(self, time_for):
+        self.time_for, self.sizes = time_for, []
 
-    def submit(self, batch):
-        self.sizes.append(len(batch.items))
-        self.flying.append(batch)
-
-    def wait(self, timeout):
-        batch = self.flying.popleft()
-        return [(batch, [([{"item": item}], self.seconds(item)) for item in batch.items])]
+    def submit(self, function, items):
+        self.sizes.append(len(items))
+        future = Future()
+        future.set_result([[{"item": item}] for item in items[: self.time_for]])
+        return future
 
 
 def test_sizes_of_batches():
-    """Unknown items count as 50 ms, so the first two batches of at most 100 ms are of two. They take 1/64 s each: then
-    16 make 1/4 s, until half of a worker's share of what is left is less; 1 s each: one by one."""
-    pool = Clocked(lambda item: 1 / 64)
-    assert len(run(range(100), where, pool, group=lambda item: 0)[0]) == 100
-    assert pool.sizes[:6] == [2, 2, 16, 16, 16, 12]
-    assert pool.sizes == sorted(pool.sizes[:2]) + sorted(pool.sizes[2:], reverse=True)
-    slow = Clocked(lambda item: 1.0)
-    run(range(20), where, slow, group=lambda item: 0)
-    assert slow.sizes == [2, 2] + [1] * 16
+    """They double for each worker, up to twice what there is time for, until half of a worker's share of what is left
+    is less. What there was no time for is done next."""
+    pool = Clocked(5)
+    kept, told = run(range(200), where, pool)
+    assert [row["item"] for row in kept] == list(range(200))
+    assert told[-1] == 200
+    assert pool.sizes[:10] == [1, 1, 2, 2, 4, 4, 8, 8, 10, 10]
+    assert pool.sizes[-4:] == [1, 1, 1, 1]
+    slow = Clocked(1)
+    run(range(20), where, slow)
+    assert max(slow.sizes) == 2
+    assert len(slow.sizes) == 20
 
 
-def test_what_is_known_of_one_group_is_not_of_another():
-    """A group's mean moves by a quarter of what its last item differs: 0.01, then 0.01 + (0.05 - 0.01) / 4 = 0.02."""
-    pool = Clocked(lambda item: (0.01, 0.05, 1.0, 1.0)[item])
-    batches = Batches(range(4), where, pool, lambda rows, done: None, lambda item: item // 2, died)
-    batches.run()
-    assert batches._seconds == {0: pytest.approx(0.02), 1: 1.0}
+def test_a_batch_ends_a_quarter_of_a_second_after_its_begin(monkeypatch):
+    monkeypatch.setattr(batch, "monotonic", iter([100.0, 100.2, 100.3]).__next__)
+    assert batch.outcome_of(squares, [1, 2, 3]) == [squares(1), squares(2)]

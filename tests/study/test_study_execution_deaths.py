@@ -28,7 +28,7 @@ def keep(rows, done):
 
 if __name__ == "__main__":
     with pool_of("processes", 2) as pool:
-        Batches(range(100_000), partial(where, seconds=0.01), pool, keep, lambda item: 0, None).run()
+        Batches(range(100_000), partial(where, seconds=0.01), pool, keep, None).run()
 """
 
 
@@ -82,7 +82,7 @@ def test_an_item_killed_once(pool, tmp_path):
 
 def test_an_item_that_ends_its_process(pool):
     """It reads memory that is not there; all others are done."""
-    kept, told = run(range(8, 18), fatal, pool, time_limit=60.0)
+    kept, told = run(range(8, 18), fatal, pool, time_limit=0.5)
     assert items_of(kept) == list(range(8, 18))
     assert [(row["item"], row["status"]) for row in kept if row["pid"] is None] == [(13, "died")]
     assert told[-1] == 10

@@ -50,11 +50,6 @@ class RowSpec:
     choice: Choice
     known: str | None = None
 
-    @property
-    def group(self) -> tuple[str, str, str]:
-        """What takes alike: the workload without its instance, the cluster, the scheduler."""
-        return json.dumps(self.workload), json.dumps(self.cluster), self.choice.label
-
     def columns(self) -> dict[str, Any]:
         """Return the columns that say what the row is of."""
         found: dict[str, Any] = {f"workload.{key}": _cell(value) for key, value in self.workload.items()}

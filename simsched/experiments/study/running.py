@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version as installed
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -91,23 +90,20 @@ def run_study(
         specs.sort(key=lambda spec: spec.known is None)
         asked = {spec.index for spec in specs}
         n_without = sum(row["status"] != OK for row in before if row["index"] in asked)
-        n_done = -1
 
         def keep(rows: list[dict[str, Any]], done: int) -> None:
-            nonlocal n_without, n_done
-            append(rows)
+            nonlocal n_without
+            if rows:
+                append(rows)
             n_without += sum(row["status"] != OK for row in rows)
-            n_done = done
-            if progress is not None:
+            if progress is not None and (rows or done == len(specs)):
                 progress(done, len(specs), n_without)
 
         limit = study.execution.get("time_limit")
         evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
         preload = ["simsched.experiments.study.evaluate", load.__module__]
         with pool_of(executor, workers, preload=[name for name in preload if name != "__main__"]) as pool:
-            Batches(specs, evaluate, pool, keep, attrgetter("group"), evaluate.died, limit).run()
-        if n_done < len(specs):
-            keep([], len(specs))
+            Batches(specs, evaluate, pool, keep, evaluate.died, limit).run()
     results = Results.open(path)
     results.save(path)
     return results

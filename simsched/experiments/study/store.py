@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from simsched.base.codec import Checked, Document
-from simsched.base.errors import FileError, FormatError, StudyError
-from simsched.base.io import read_bytes, write_file
+from simsched.base.errors import FormatError, StudyError
+from simsched.base.io import file_errors, read_bytes, write_file
 from simsched.base.numeric import is_count, is_number
 from simsched.experiments.study.study import Study
 
@@ -78,10 +78,8 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
         If it cannot be made or written to.
     """
     path = Path(folder)
-    try:
+    with file_errors("make the folder", path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {path}: {error.strerror or error}") from error
     new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict())
     rows = rows_paths(path)  # looked for first: another shard may be beginning, too
     if (path / STUDY).exists():
@@ -97,10 +95,8 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
 def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
     """Return the study of a folder, and the version of the library that its rows are of."""
     path = Path(folder, STUDY)
-    try:
+    with file_errors("read", path):  # a name that is too long, or a folder that may not be looked into
         there = path.exists()
-    except (OSError, ValueError) as error:  # a name that is too long, or a folder that may not be looked into
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     if not there:
         raise StudyError(f"{folder}: not the folder of a study, since it has no {STUDY}; run one into it")
     found = StudyFile.load(path)
@@ -230,7 +226,7 @@ def _lines(rows: Iterable[Row]) -> bytes:
 def _append(path: Path, rows: Sequence[Row]) -> None:
     """Append rows, all of them or none; they are on disk when it returns."""
     data = _lines(rows)
-    with _saying(path), path.open("ab", buffering=0) as file:
+    with file_errors("write", path), path.open("ab", buffering=0) as file:
         end = file.tell()
         try:
             if file.write(data) < len(data):
@@ -239,17 +235,6 @@ def _append(path: Path, rows: Sequence[Row]) -> None:
         except OSError:
             file.truncate(end)
             raise
-
-
-@contextmanager
-def _saying(path: Path) -> Iterator[None]:
-    """Say which file cannot be written."""
-    try:
-        yield
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -269,12 +254,11 @@ def appending(path: Path, *, retry: bool = False) -> Iterator[Callable[[Sequence
         If it cannot be written to.
     """
     with _locked(path):
-        with _saying(path):
+        with file_errors("write", path):
             path.touch()
-            if retry:
-                write_file(path, _lines(row for row in read_rows(path) if row["status"] in SETTLED))
-            else:
-                os.truncate(path, read_bytes(path).rfind(b"\n") + 1)
+            os.truncate(path, read_bytes(path).rfind(b"\n") + 1)
+        if retry:
+            write_file(path, _lines(row for row in read_rows(path) if row["status"] in SETTLED))
         yield partial(_append, path)
 
 
@@ -288,7 +272,7 @@ def _locked(path: Path) -> Iterator[None]:
     in_use = StudyError(f"{path}: another run is writing to it; wait for its end, or use another folder")
     if name in _held:  # the system lets a process lock what it has locked
         raise in_use
-    with _saying(path):
+    with file_errors("write", path):
         file = path.with_name(f".{path.name}.lock").open("a+b")
     with file:
         try:

@@ -1,79 +1,67 @@
-"""Batches: what happens where one runs - the function is called, what it raises is sent back - and what runs them."""
+"""What happens to items where they run - a function is called, what it raises is sent back - and what runs them."""
 
 import os
 import pickle
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from time import monotonic, perf_counter
-from typing import Any, Protocol
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any, Final, Protocol
 
 from simsched.base.errors import StudyError
 from simsched.experiments.study.execution.limits import disarm
 
 Rows = list[dict[str, Any]]
 Function = Callable[[Any], Rows]
-Outcome = list[tuple[Rows, float]] | BaseException
-"""What came of a batch: the rows of each item and the seconds that it took, or what ended it."""
+Outcome = list[Rows] | BaseException
+"""What came of some items: the rows of each that there was time for, or what ended them."""
 
-
-@dataclass(eq=False)
-class Batch:
-    """Items that are sent off together.
-
-    Parameters
-    ----------
-    function, items
-        What is called with each of what.
-    positions
-        Of the items among all.
-    begun
-        Time in s by the monotonic clock.
-    """
-
-    function: Function
-    items: Sequence[Any]
-    positions: Sequence[int]
-    begun: float = field(default_factory=monotonic)
+_AIM: Final = 0.25  # s: long beside what sending items costs, short beside what a kill may lose
 
 
 class WorkerDiedError(Exception):
-    """What came of a batch whose process is no more: its exit code, if that is known."""
+    """What a future raises whose process is no more.
 
-    def __init__(self, exit_code: int | None = None) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
+    Parameters
+    ----------
+    ran
+        Seconds that it had run, 0 if it is known that no time limit ended it.
+    """
+
+    def __init__(self, ran: float) -> None:
+        super().__init__(ran)
+        self.ran = ran
 
 
 class Pool(Protocol):
-    """Something that runs batches; made by `pool_of`, used by `Batches`."""
+    """Something that runs items, some at a time; made by `pool_of`, used by `Batches`."""
+
+    name: str
 
     @property
     def workers(self) -> int:
-        """How many batches it takes at a time."""
+        """How many lots of items it takes at a time."""
 
-    def submit(self, batch: Batch) -> None:
-        """Begin a batch."""
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
+        """Begin some items.
 
-    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
-        """Return the batches that are done, each once; wait for the first one, at most `timeout` seconds."""
-
-    def stop(self) -> None:
-        """End what is under way, at once."""
+        What the future raises is of the pool, not of the function: `WorkerDiedError`, of which the pool recovers, or
+        what tells that it is lost.
+        """
 
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
-    """Return what comes of some items."""
-    found, process = [], os.getpid()
+    """Return what comes of the first item, and of those after it that are begun within a quarter of a second."""
+    found, process, end = list[Rows](), os.getpid(), monotonic() + _AIM
     try:
         for item in items:
-            begun = perf_counter()
             try:
-                rows = function(item)
+                found.append(function(item))
             finally:
                 if os.getpid() != process:  # it was forked, and what it does is nobody's business
                     os._exit(0)
-            found.append((rows, perf_counter() - begun))
+            if monotonic() > end:
+                break
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a time limit that nobody expected, too
@@ -115,10 +103,10 @@ def outcome_in(data: bytes) -> bytes:
         return pickle.dumps(StudyError(f"{name}: {type(found).__name__}: {found}"))
 
 
-def is_lost(what: str, error: BaseException) -> StudyError:
-    """Return the error of something that runs batches and takes no more."""
+def lost(pool: str, error: BaseException) -> StudyError:
+    """Return the error of a pool that takes no more."""
     why = " ".join(str(error).split()) or type(error).__name__
-    return StudyError(f"{what} is lost: {why}; what was done is kept: run again")
+    return StudyError(f"{pool} is lost: {why}; what was done is kept: run again")
 
 
 def name_of(function: Any) -> str:

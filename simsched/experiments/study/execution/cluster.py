@@ -2,23 +2,25 @@
 
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from time import monotonic, sleep
-from typing import Any, Final
+from time import monotonic
+from typing import Any, Final, cast
+from uuid import uuid4
 
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.experiments.study.execution.batch import (
-    Batch,
+    Function,
     Outcome,
     Pool,
     WorkerDiedError,
-    is_lost,
+    lost,
     outcome_in,
     packed,
 )  # fmt: skip
 from simsched.experiments.study.execution.limits import allow_exit
-from simsched.experiments.study.execution.processes import end_with_parent, start_forkserver, start_method
+from simsched.experiments.study.execution.processes import end_forks_with_parent, start_forkserver, start_method
 
 _PATIENCE: Final = 30  # s for a scheduler to answer and for its first worker to be there
 _FETCH: Final = 10.0  # s until a result whose worker may have died is given up
@@ -26,8 +28,7 @@ _CLOSE: Final = 10  # s
 _SILENT: Final = "30 s"  # after which a worker is dead whose process lives on: a scheduler closed its files
 _GONE: Final = 90.0  # s without workers after which none are expected any more: longer than silent ones are waited for
 _COUNT_AGAIN: Final = 5.0  # s after which the workers of a scheduler are counted again
-_LOOK_AGAIN: Final = 0.01  # s; callbacks are not called for all that is cancelled when a scheduler is lost
-_hooked: list[bool] = []
+_MOST: Final = 10_000  # batches at a time
 
 
 @contextmanager
@@ -69,7 +70,9 @@ def dask_pool(address: str, workers: int) -> Iterator[Pool]:
         except (OSError, ValueError) as error:  # a timeout is an OSError
             raise StudyError(f"no Dask scheduler answers at {address}: {' '.join(str(error).split())}") from None
         stack.callback(_close, client)
-        yield _Dask(client, f"the Dask scheduler at {address}")
+        pool = _Dask(client, f"the Dask scheduler at {address}")
+        stack.callback(pool.close)
+        yield pool
 
 
 def _close(what: Any) -> None:
@@ -78,77 +81,82 @@ def _close(what: Any) -> None:
         what.close(timeout=_CLOSE)
 
 
-def run(data: bytes) -> bytes:
-    """Run a batch in a worker of Dask."""
-    from distributed import get_worker
+def run(data: bytes, topic: str | None) -> bytes:
+    """Run a batch in a worker of Dask, and tell a topic that it begins."""
+    from distributed import get_client, get_worker
 
     worker = get_worker()
     if worker.nanny is not None and worker.state.nthreads == 1:  # it is started again, and runs nothing beside this
         allow_exit()
-    if not _hooked:  # what schedulers fork ends with the thread that forked it
-        _hooked.append(True)
-        end_with_parent(itself=False)
+    end_forks_with_parent()
+    if topic is not None:
+        with suppress(Exception):
+            get_client(timeout=_PATIENCE).log_event(topic, worker.get_current_task())
     return outcome_in(data)
 
 
 class _Dask:
-    """The workers of a Dask scheduler."""
+    """The workers of a Dask scheduler; a thread waits for each batch."""
 
-    def __init__(self, client: Any, place: str) -> None:
-        self._client, self._place = client, place
-        self._flying: dict[Any, Batch] = {}
+    def __init__(self, client: Any, name: str) -> None:
+        self.name, self._client = name, client
+        self._threads = ThreadPoolExecutor(_MOST)
+        self._closed = False
+        self._begun: dict[str, float] = {}  # times in s by key; the last, if Dask itself tried again
+        self._topic = f"batches that begin, {uuid4().hex}"
+        client.subscribe_topic(self._topic, lambda event: self._begun.update({event[1]: monotonic()}))
         self._seen = monotonic()
         with suppress(OSError):  # a timeout
             client.wait_for_workers(1, timeout=_PATIENCE)
         self._count()
 
+    @property
+    def workers(self) -> int:
+        """How many threads they have: they come and go, those that die are started again, not all that are come up."""
+        if monotonic() - self._counted > _COUNT_AGAIN:
+            self._count()
+        return self._n_threads
+
     def _count(self) -> None:
-        """Count the workers: they come and go, those that die are started again, and not all that are come up."""
         try:
             threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE)
         except Exception as error:
-            raise is_lost(self._place, error) from None
-        self.workers = max(1, sum(threads.values()))  # of two batches of a thread that dies nobody knows which ended it
+            raise lost(self.name, error) from None
+        self._n_threads: int = max(
+            1, sum(threads.values())
+        )  # of two batches of one that dies nobody knows which ended it
         self._counted = monotonic()
         if threads:
             self._seen = self._counted
         elif self._counted - self._seen > _GONE:
-            raise StudyError(f"{self._place} has no workers (dask worker ADDRESS starts one); what was done is kept")
+            raise StudyError(f"{self.name} has no workers (dask worker ADDRESS starts one); what was done is kept")
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         import cloudpickle
 
-        data = packed(batch.function, batch.items, cloudpickle.dumps)
-        try:
-            self._flying[self._client.submit(run, data, pure=False)] = batch
-        except Exception as error:
-            raise is_lost(self._place, error) from None
+        return self._threads.submit(self._run, packed(function, items, cloudpickle.dumps), len(items) == 1)
 
-    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
-        end = monotonic() + timeout
-        while not (done := [future for future in self._flying if future.status != "pending"]) and monotonic() < end:
-            sleep(_LOOK_AGAIN)
-        if timeout and monotonic() - self._counted > _COUNT_AGAIN:
-            self._count()
-        return [(self._flying.pop(future), self._outcome(future)) for future in done]
-
-    def _outcome(self, future: Any) -> Outcome:
+    def _run(self, data: bytes, alone: bool) -> Outcome:
+        """Return what comes of a batch; what ended one that ran alone is told by how long it had run."""
         from distributed import KilledWorker
         from distributed import TimeoutError as Late
 
+        future = self._client.submit(run, data, self._topic if alone else None, pure=False)
+        done = False
         try:
-            outcome: Outcome = pickle.loads(future.result(timeout=_FETCH))
+            while not done:
+                done = self._closed or future.status != "pending"
+                with suppress(Late):
+                    return cast(Outcome, pickle.loads(future.result(timeout=_FETCH)))
+            future.cancel()  # its worker died before it handed this over
+            raise WorkerDiedError(0.0)
         except KilledWorker:
-            return WorkerDiedError()
-        except Late:  # its worker died before it handed this over
-            future.cancel()
-            return WorkerDiedError(0)
-        except Exception as error:
-            return is_lost(self._place, error)
-        return outcome
+            now = monotonic()
+            raise WorkerDiedError(now - self._begun.get(future.key, now)) from None
+        finally:
+            self._begun.pop(future.key, None)
 
-    def stop(self) -> None:
-        futures = list(self._flying)
-        self._flying.clear()
-        with suppress(Exception):  # the scheduler may be gone
-            self._client.cancel(futures)
+    def close(self) -> None:
+        """Wait for nothing any more; what is under way ends with the client."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import Executor, Future
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.execution.batch import Batch, Outcome, Pool, is_lost, outcome_of
+from simsched.experiments.study.execution.batch import Function, Outcome, Pool, outcome_of
 from simsched.experiments.study.execution.cluster import dask_pool
 from simsched.experiments.study.execution.processes import Processes
 
@@ -17,7 +17,7 @@ from simsched.experiments.study.execution.processes import Processes
 def pool_of(
     executor: str | Executor = "processes", workers: int | None = None, *, preload: Sequence[str] = ()
 ) -> Iterator[Pool]:
-    """Make a pool, and close it at the end of the block.
+    """Make a pool, and close it at the end of the block: what is under way is ended.
 
     Parameters
     ----------
@@ -48,12 +48,13 @@ def pool_of(
     if workers is not None and not is_count(workers, 1):
         raise StudyError(f"workers: {workers!r} is no whole number of at least 1")
     n_workers = workers or usable_cores()
+    made: Any
     if isinstance(executor, Executor):
-        made: Any = nullcontext(_Adopted(executor, 2 * n_workers))  # the next is there when one is done
+        made = nullcontext(_Adopted(executor, 2 * n_workers))  # the next is there when one is done
     elif executor == "serial":
         made = nullcontext(_Adopted(_Inline(), 1))
     elif executor == "processes":
-        made = nullcontext(Processes(n_workers, preload))
+        made = closing(Processes(n_workers, preload))
     elif executor == "dask" or (isinstance(executor, str) and "://" in executor):
         made = dask_pool(executor, n_workers)
     else:
@@ -62,10 +63,7 @@ def pool_of(
             "(tcp://host:port), or a concurrent.futures.Executor"
         )
     with made as pool:
-        try:
-            yield pool
-        finally:
-            pool.stop()
+        yield pool
 
 
 def usable_cores() -> int:
@@ -86,28 +84,7 @@ class _Adopted:
     """An Executor, of somebody else's."""
 
     def __init__(self, executor: Executor, workers: int) -> None:
-        self._executor, self.workers = executor, workers
-        self._flying: dict[Future[Outcome], Batch] = {}
+        self.name, self.workers, self._executor = type(executor).__name__, workers, executor
 
-    def submit(self, batch: Batch) -> None:
-        try:
-            self._flying[self._executor.submit(outcome_of, batch.function, batch.items)] = batch
-        except RuntimeError as error:  # broken, or shut down
-            raise is_lost(type(self._executor).__name__, error) from None
-
-    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
-        found: list[tuple[Batch, Outcome]] = []
-        for future in wait(self._flying, timeout, FIRST_COMPLETED).done:
-            try:
-                outcome = future.result()
-            except Exception as error:
-                outcome = is_lost(type(self._executor).__name__, error)
-            except BaseException as error:  # the function was interrupted
-                outcome = error
-            found.append((self._flying.pop(future), outcome))
-        return found
-
-    def stop(self) -> None:
-        for future in self._flying:
-            future.cancel()
-        self._flying.clear()
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
+        return self._executor.submit(outcome_of, function, items)

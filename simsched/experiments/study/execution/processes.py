@@ -1,8 +1,8 @@
 """`Processes`: a pool of processes that may be killed at any moment.
 
-A process has a pipe of its own and shares no lock with others, so that its death is seen at once, is known to be its
-own, and holds up nobody. It gets a batch when it has none. Pools of packages share a pipe and a lock between their
-processes: one that is killed inside a message, or that ends with code 0, leaves the others waiting for ever.
+A process has a pipe of its own, at whose other end a thread waits, so that its death is seen at once, is known to be
+its own, and holds up nobody. Pools of packages share a pipe and a lock between their processes: one that is killed
+inside a message, or that ends with code 0, leaves the others waiting for ever.
 """
 
 import ctypes
@@ -11,22 +11,24 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache, partial
 from multiprocessing.connection import Connection, wait
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from simsched.base.errors import StudyError
-from simsched.base.signals import interrupt_later
-from simsched.experiments.study.execution.batch import Batch, Outcome, WorkerDiedError, outcome_in, packed
+from simsched.experiments.study.execution.batch import Function, Outcome, WorkerDiedError, outcome_in, packed
 from simsched.experiments.study.execution.limits import allow_exit
 
 _READY: Final = b""
 _FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
 _SHORT: Final = 0.2  # s
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
+_BY_LIMIT: Final = 1  # exit code
 _END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 
@@ -49,13 +51,17 @@ def start_forkserver() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
-def end_with_parent(*, itself: bool = True) -> None:
-    """Have the system kill this process when the thread that made it ends; and so the processes that it forks."""
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None).prctl
-        if itself:
-            prctl(_END_WITH_PARENT, signal.SIGKILL)
-        os.register_at_fork(after_in_child=lambda: prctl(_END_WITH_PARENT, signal.SIGKILL))
+end_with_parent: Final[Callable[[], object]] = (  # made before anything forks
+    partial(ctypes.CDLL(None).prctl, _END_WITH_PARENT, signal.SIGKILL) if sys.platform == "linux" else object
+)
+"""Has the system kill this process when the thread that made it ends."""
+
+
+@cache
+def end_forks_with_parent() -> None:
+    """Have the processes that this one forks end with the thread that forked them."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=end_with_parent)
 
 
 def kill_group(pid: int) -> None:
@@ -70,6 +76,7 @@ def serve(pipe: Connection) -> None:
     if hasattr(os, "setsid"):
         os.setsid()  # a group of its own, and no terminal whose Ctrl-C it would hear
     end_with_parent()
+    end_forks_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     allow_exit()
     Thread(target=_watch, daemon=True).start()
@@ -79,7 +86,7 @@ def serve(pipe: Connection) -> None:
             pipe.send_bytes(outcome_in(pipe.recv_bytes()))
     finally:  # nobody listens any more, or an item raised KeyboardInterrupt; threads of items are not waited for
         kill_group(os.getpid())
-        os._exit(3)  # not that of a time limit
+        os._exit(_BY_LIMIT + 1)
 
 
 def _watch() -> None:
@@ -91,15 +98,11 @@ def _watch() -> None:
 
 
 class _Worker:
-    """A process with its batch."""
-
-    batch: Batch
-    data: bytes
+    """A process with its pipe."""
 
     def __init__(self, context: Any) -> None:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs,), name="study worker", daemon=True)
-        self.ready = False
         try:
             self.process.start()
         except BaseException:
@@ -108,28 +111,24 @@ class _Worker:
         finally:
             theirs.close()  # so that the death of the process closes the pipe
 
-    def begin(self, batch: Batch, data: bytes) -> None:
-        self.batch, self.data, self.idle, batch.begun = batch, data, False, monotonic()
-        with suppress(OSError):  # it is dead, as will be heard next
-            self.pipe.send_bytes(data)
-
-    def hear(self) -> bytes | None:
-        """Return what it says; None if it says no more."""
-        try:
-            return self.pipe.recv_bytes() if self.pipe.poll() else None
-        except (EOFError, OSError):
-            return None
+    def hear(self, asked: bytes | None = None) -> bytes | None:
+        """Return what it says next, to what it is asked if anything; None if it has died."""
+        with suppress(EOFError, OSError):
+            if asked is not None:
+                self.pipe.send_bytes(asked)
+            wait([self.pipe, self.process.sentinel])
+            if self.pipe.poll():
+                return cast(bytes, self.pipe.recv_bytes())
+        return None
 
     def end(self) -> int | None:
         """End the process and all that it started; return its exit code."""
         self.pipe.close()
         self.process.join(_SHORT)
-        if self.process.exitcode is None:
-            self.process.kill()
+        self.process.kill()  # unless it has ended
         kill_group(self.process.pid)
         self.process.join(_PATIENCE)
-        code: int | None = self.process.exitcode
-        return code
+        return cast(int | None, self.process.exitcode)
 
 
 class Processes:
@@ -143,75 +142,68 @@ class Processes:
         Modules that are imported before processes are made, where they are made by copying one ("forkserver").
     """
 
+    name = "the pool of processes"
+
     def __init__(self, workers: int, preload: Sequence[str]) -> None:
         self._context = multiprocessing.get_context(start_method())
         if start_method() == "forkserver":  # heard only before the first process of all
             self._context.set_forkserver_preload([__name__, *preload])
         self.workers = workers
+        self._threads = ThreadPoolExecutor(workers)
+        self._lock = Lock()  # of processes that start and end: each start looks which others have ended
         self._crew: list[_Worker] = []
-        self._done: list[tuple[Batch, Outcome]] = []
-        self._failed_starts = 0
+        self._idle: list[_Worker] = []
+        self._closed = False
 
-    def submit(self, batch: Batch) -> None:
-        """Begin a batch."""
-        data = packed(batch.function, batch.items)
-        worker = next((worker for worker in self._crew if worker.idle), None) or self._new()
-        worker.begin(batch, data)
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
+        """Begin some items; see `Pool`."""
+        return self._threads.submit(self._run, packed(function, items))
 
-    def wait(self, timeout: float) -> list[tuple[Batch, Outcome]]:
-        """Return the batches that are done, each once; wait for the first one, at most `timeout` seconds."""
-        by = {end: worker for worker in self._crew for end in (worker.pipe, worker.process.sentinel)}
-        heard = wait([*by], 0.0 if self._done else timeout)
-        with interrupt_later():  # half a message cannot be read on
-            for worker in dict.fromkeys(by[end] for end in by if end in heard):
-                said = worker.hear()
-                if said is None:
-                    self._bury(worker)
-                elif said == _READY:
-                    worker.ready, self._failed_starts = True, 0
-                    worker.batch.begun = monotonic()  # its start does not count
-                else:
-                    self._done.append((worker.batch, pickle.loads(said)))
-                    worker.idle = True
-        found, self._done = self._done, []
-        return found
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """End all processes, whatever they are at."""
-        crew, self._crew = self._crew, []
-        for worker in crew:
-            worker.process.kill()
-        for worker in crew:
-            worker.end()
+        with self._lock:
+            self._closed = True
+            for worker in self._crew:
+                worker.process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in list(self._crew):
+            self._end(worker)
+
+    def _run(self, data: bytes) -> Outcome:
+        """Return what comes of a batch, in a thread."""
+        worker = self._idle.pop() if self._idle else self._new()
+        begun = monotonic()
+        said = worker.hear(data)
+        if said is None:
+            by_limit = self._end(worker) == _BY_LIMIT
+            raise WorkerDiedError(monotonic() - begun if by_limit else 0.0)
+        self._idle.append(worker)
+        return cast(Outcome, pickle.loads(said))
 
     def _new(self) -> _Worker:
-        while True:
-            start_forkserver()
+        """Return a process that is ready; give up after a few in succession that are not, and say why."""
+        code: int | None = -signal.SIGKILL
+        for _ in range(_FAILED_STARTS):
             try:
-                worker = _Worker(self._context)
+                with self._lock:
+                    if self._closed:
+                        raise CancelledError
+                    start_forkserver()
+                    worker = _Worker(self._context)
+                    self._crew.append(worker)
             except (EOFError, ConnectionError):  # the process that is copied died
-                self._note_failed_start(-signal.SIGKILL)
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
-            else:
-                self._crew.append(worker)
+                continue
+            if worker.hear() == _READY:
                 return worker
+            code = self._end(worker)
+        raise StudyError(
+            f"worker processes end as they start (exit code {code}), {_FAILED_STARTS} in succession: too little "
+            "memory, somebody kills them, or, if they say so above, a script without `if __name__ == '__main__':`; "
+            'what was done is kept: run again, or pass executor="serial"'
+        )
 
-    def _bury(self, worker: _Worker) -> None:
-        """Tell of the batch whose worker died; one that had not begun goes to another."""
-        self._crew.remove(worker)
-        code = worker.end()
-        if not worker.ready:
-            self._note_failed_start(code)
-            self._new().begin(worker.batch, worker.data)
-        elif not worker.idle:
-            self._done.append((worker.batch, WorkerDiedError(code)))
-
-    def _note_failed_start(self, code: int | None) -> None:
-        """Give up after a few in succession, and say why."""
-        self._failed_starts += 1
-        if self._failed_starts >= _FAILED_STARTS:
-            raise StudyError(
-                f"worker processes end as they start (exit code {code}), {self._failed_starts} in succession: too "
-                "little memory, somebody kills them, or, if they say so above, a script without `if __name__ == "
-                "'__main__':` around what it does; what was done is kept: run again, or pass executor=\"serial\""
-            )
+    def _end(self, worker: _Worker) -> int | None:
+        with self._lock:
+            self._crew.remove(worker)
+            return worker.end()
