@@ -19,9 +19,6 @@ UNEQUAL = Cluster((replace(GPU0, copy_rate=64.0), replace(GPU1, copy_rate=2.0)),
 """From gpu0 to gpu1 a quarter of a us per byte, back half of one, 1 us more for each."""
 
 
-clusters = st.sampled_from([*A40.values(), UNEQUAL])
-
-
 @st.composite
 def dags(draw, exact=True, max_ops=7):
     n = draw(st.integers(1, max_ops))
@@ -33,6 +30,9 @@ def dags(draw, exact=True, max_ops=7):
         for i, j in draw(edge_pairs(n))
     ]  # fmt: skip
     return OpGraph(ops, rows)
+
+
+cases = st.tuples(dags(), st.sampled_from(list(A40.values()))) | st.tuples(dags(exact=False), st.just(UNEQUAL))
 
 
 def hios_sim(graph, cluster, cost):
@@ -59,14 +59,10 @@ def twice_on_odd(op, device):
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    graph=dags(exact=False) | dags(),
-    cluster=clusters,
-    w=st.integers(1, 4),
-    cost=st.sampled_from([default_cost, twice_on_odd]),
-)
-def test_stages_and_estimates(graph, cluster, w, cost):
+@given(case=cases, w=st.integers(1, 4), cost=st.sampled_from([default_cost, twice_on_odd]))
+def test_stages_and_estimates(case, w, cost):
     """Without stages of several operators, w = 1, the schedulers between devices alone."""
+    graph, cluster = case
     for algorithm, between, scheduler in (("lp", inter_lp, hios_lp), ("mr", inter_mr, hios_mr)):
         plans = [schedule(graph, cluster, scheduler, cost, w=w, stage_latency="hios-sim")]
         plans += [schedule(graph, cluster, between, cost)] if w == 1 else []
