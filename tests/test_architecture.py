@@ -208,7 +208,7 @@ def tree(tmp_path):
         ("simsched/schedulers/lios.py", "from simsched.schedulers import greedy", "do not know each other"),
         ("simsched/schedulers/lios.py", "from .greedy import greedy", "do not know each other"),
         ("simsched/schedulers/lios.py", "from simsched.simulator import simulate", "do not know the simulator"),
-        ("simsched/simulator/gpu.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
+        ("simsched/simulator/device.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
         ("simsched/experiments/comparison/compare.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/experiments/comparison/compare.py", "import hwbackend", "no model zoo"),
         ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),

@@ -6,7 +6,7 @@ import pytest
 import simsched as ss
 from simsched.experiments.ranges import COMMON_ERROR, MODEL_ERROR, ranges, unsure_of
 from simsched.model.cluster import PRIORS
-from simsched.simulator.worlds import World, simulate_worlds
+from simsched.simulator.sampling import World, simulate_worlds
 
 OPERATORS = [ss.Operator("a", time=100.0, utilization=0.3), ss.Operator("b", time=100.0, utilization=0.3)]
 GRAPH = ss.OpGraph(OPERATORS, name="pair")

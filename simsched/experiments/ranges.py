@@ -18,7 +18,7 @@ from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
 from simsched.model.costmodel import CostModel, Rates, operator_times, rooflines
-from simsched.simulator.worlds import World, simulate_worlds
+from simsched.simulator.sampling import World, simulate_worlds
 
 SURE: Final = 0.9
 """With which a range holds the truth, and from which on one schedule is said to be faster than another."""

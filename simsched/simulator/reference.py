@@ -1,7 +1,7 @@
 """The reference engine: the model of the simulator as SimPy processes, one per host thread and stream."""
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,15 +14,102 @@ from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
 from simsched.simulator.compiled.loop import reset
-from simsched.simulator.compiled.memory import Array, begin_curves, curves_of
-from simsched.simulator.compiled.prepared import Plan
-from simsched.simulator.contention import is_later
+from simsched.simulator.compiled.memory import Array, begin_curves, curves_of, enlarge
+from simsched.simulator.compiled.prepared import Plan, host_times
+from simsched.simulator.contention import begin_kernel, is_later
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.environment import COMPLETE, HOST, RELEASE, At, Instants
-from simsched.simulator.gpu import Gpu
-from simsched.simulator.hosts import host_times
-from simsched.simulator.network import Network
-from simsched.simulator.state import Lane
+from simsched.simulator.device import LEAST_UNIT, end_due, enter, refill, set_up
+from simsched.simulator.environment import COMPLETE, DISPATCH, HOST, RELEASE, SHARE, Alarm, At, Instants
+from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.state import Lane, State
+
+
+class Gpu:
+    """The execution engine of device `d`, driven by SimPy through `submit`.
+
+    At the end of an instant (phase DISPATCH) the block scheduler issues what fits, loads and rates
+    are computed, and one timer is set to the next end of a cohort.
+    """
+
+    def __init__(self, env: Instants, state: State, d: int) -> None:
+        self._env, self._s, self._d = env, state, d
+        self._done: dict[int, Callable[[float], object]] = {}  # by lane
+        self._timer = Alarm(env, COMPLETE, self._end_cohorts)
+        self.dispatch = Alarm(env, DISPATCH, self._dispatch)
+
+    def submit(self, row: int, lane: int, place: int, done: Callable[[float], object]) -> None:
+        """Take a launch of a lane, the instruction at `place`; `done(start)` is called when it ends."""
+        s, now = self._s, self._env.now
+        s.now = now
+        set_up(s, row, lane, self._d, place)
+        launch, work = s.launches[row], s.work[lane]
+        self._done[lane] = done
+        if not s.devices[self._d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+            self._env.at(now + work.solo, COMPLETE, lambda: done(now))
+        elif work.unit < LEAST_UNIT:
+            self._end_kernel(lane, now)
+        else:
+            begin_kernel(work, launch.blocks)
+            enter(s, self._d, lane)
+            self.dispatch.set_now()
+
+    def _end_kernel(self, lane: int, start: float) -> None:
+        """Let a kernel end, all of whose blocks have."""
+        done, latency = self._done[lane], self._s.work[lane].latency
+        if latency > 0:
+            self._env.at(self._env.now + latency, COMPLETE, lambda: done(start))
+        else:
+            done(start)
+
+    def _dispatch(self) -> None:
+        s = self._s
+        s.now = self._env.now
+        if s.n_points == s.point_room:
+            enlarge(s)
+        self._timer.set(max(refill(s, self._d), s.now))
+
+    def _end_cohorts(self) -> None:
+        s = self._s
+        s.now = self._env.now
+        for lane in s["over"][: end_due(s, self._d)].tolist():
+            self._end_kernel(lane, s.work[lane].start)
+        self.dispatch.set_now()
+
+
+class Network:
+    """All flows between devices.
+
+    A copy is driven by its source's copy engines: each moves at most `copy_rate`, all of them
+    together at most ``copy_engines * copy_rate``. At the end of an instant in which a flow began
+    or ended the rates are computed anew, and with them the DRAM loads at both ends.
+    """
+
+    def __init__(self, env: Instants, state: State, gpus: Sequence[Gpu]) -> None:
+        self._env, self._s, self._gpus = env, state, gpus
+        self._done: dict[int, Callable[[], object]] = {}  # by lane
+        self._timer = Alarm(env, COMPLETE, self._end_flows)
+        self._sharing = Alarm(env, SHARE, self._share)
+
+    def start(self, lane: int, copy: int, done: Callable[[], object]) -> None:
+        """Begin to move the bytes of a copy of a lane; `done` is called when all have arrived."""
+        begin_flow(self._s, lane, copy)
+        self._done[lane] = done
+        self._sharing.set_now()
+
+    def _share(self) -> None:
+        s = self._s
+        s.now = self._env.now
+        self._timer.set(max(share_flows(s), s.now))
+        for d in s["over"][: take_loads(s)].tolist():
+            self._gpus[d].dispatch.set_now()
+
+    def _end_flows(self) -> None:
+        s = self._s
+        s.now = self._env.now
+        for lane in s["over"][: end_due_flows(s)].tolist():
+            self._done[lane]()
+        self._sharing.set_now()
+
 
 Process = Generator[simpy.Event, Any, None]
 _BLOCKING = (WAIT, SYNC, BARRIER)

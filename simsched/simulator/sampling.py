@@ -1,10 +1,10 @@
-"""Many simulations at once: Monte-Carlo over the jitter of operator times, and many schedules of one graph."""
+"""Many simulations at once: over the jitter of operator times, of many schedules, and on clusters of other numbers."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from simsched.base.codec import Checked
 from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
 from simsched.base.shown import as_html
-from simsched.model import CostModel, Floats, Program, Schedule, Target, upon
+from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import Plan, launches_of, plan_of
 from simsched.simulator.simulate import program_for
-from simsched.simulator.workload import Jitter, factors
+from simsched.simulator.workload import Column, Jitter, demand, factors, launch_devices
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -255,3 +255,46 @@ def _in_order(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class World(NamedTuple):
+    """A cluster, and how long operators take there."""
+
+    cluster: Cluster
+    cost: CostModel
+
+
+def simulate_worlds(programs: Sequence[Program], worlds: Sequence[World]) -> Floats:
+    """Return the makespan of each program in each world in us, shape (n_programs, n_worlds).
+
+    Parameters
+    ----------
+    programs
+        Made for the devices that every world has, by name.
+    worlds
+        Their cost models answer for many operators at once.
+
+    Raises
+    ------
+    DeadlockError, ClusterError, CostError
+        As `simulate` does.
+
+    Notes
+    -----
+    What launches ask for is found once for all programs that run the same graph, with equal priorities, on equal
+    devices.
+    O(P W E log E) for P programs of E instructions and W worlds.
+    """
+    found = np.empty((len(programs), len(worlds)))
+    devices = [launch_devices(program) for program in programs]
+    plans = [Plan(program, worlds[0].cluster) for program in programs] if worlds else []
+    runs = [plan.take() for plan in plans]
+    for j, (cluster, cost) in enumerate(worlds):
+        asked: dict[tuple[int, bytes, bytes], Column] = {}
+        for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
+            key = id(program.graph), cluster.kind[device].tobytes(), program.priority.tobytes()
+            if key not in asked:
+                asked[key] = demand(program, cluster, cost)
+            plans[i].move(runs[i], cluster)
+            found[i, j] = runs[i].makespans(asked[key])[0]
+    return found

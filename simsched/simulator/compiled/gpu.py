@@ -1,4 +1,4 @@
-"""Devices of the compiled engine: kernels that come and end, and those that have a device to themselves."""
+"""Devices of the compiled engine: kernels that come and end, those that have a device to themselves, and copies."""
 
 from typing import Final
 
@@ -16,7 +16,8 @@ from simsched.simulator.device import (
     start_running,
     take,
 )
-from simsched.simulator.state import COHORTS, COMPLETE, DISPATCH, RELEASE, State
+from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.state import COHORTS, COMPLETE, DISPATCH, RELEASE, SHARE, State
 
 SHORT: Final = 100.0
 """Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
@@ -126,3 +127,33 @@ def _join_others(s: State, d: int) -> None:
         enqueue(s, d, lane)
     if not work.skipped and (work.unissued or is_later(last_end(work, cohorts), s.now)):  # else it is just over
         free_blocks(s, d, lane, end_blocks(work, cohorts, s.now))
+
+
+# Copies that move bytes
+
+
+def start_flow(s: State, lane: int, copy: int) -> None:
+    """Begin to move the bytes of the copy at the head of a lane."""
+    begin_flow(s, lane, copy)
+    _share_links_later(s)
+
+
+def _share_links_later(s: State) -> None:
+    if not s.sharing:
+        s.sharing = 1
+        go_on(s, SHARE, s.n_lanes + s.n_hosts + 2 * s.n_devices + 1)
+
+
+def share_links(s: State) -> None:
+    """Compute the rates of all copies, what they load at both ends, and set the timer."""
+    s.sharing = 0
+    set_timer(s, s.n_devices, max(share_flows(s), s.now))
+    for k in range(take_loads(s)):
+        dispatch_later(s, s.over[k])
+
+
+def end_flows(s: State) -> None:
+    """End the copies whose last byte has arrived."""
+    for k in range(end_due_flows(s)):
+        go_on(s, RELEASE, s.over[k])
+    _share_links_later(s)

@@ -1,21 +1,77 @@
 """What all runs on a cluster share, and all runs of a program there: columns and rows, made once; and the engine."""
 
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import COPY, LAUNCH, WARP, Cluster, CostModel, Device, Ints, Program, default_cost
+from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
 from simsched.model.cluster.routing import Routes
+from simsched.model.program import Small
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
 from simsched.simulator.compiled.lanes import streams_in_use
 from simsched.simulator.compiled.memory import Array, Memory
 from simsched.simulator.contention import Channel, Crowd
-from simsched.simulator.hosts import action_costs, host_times, lags
-from simsched.simulator.routes import copy_routes
 from simsched.simulator.state import State
 from simsched.simulator.workload import Jitter, demand, factors
+
+_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
+
+
+def action_costs(cluster: Cluster) -> Floats:
+    """Return the host time in us of each action on each device, shape (n_devices, n_actions)."""
+    return np.array([[getattr(device, cost) for cost in _COSTS] for device in cluster.devices], np.float64)
+
+
+def host_times(program: Program, cluster: Cluster) -> Floats:
+    """Return the host time in us of each instruction: its own, or else that of the action on its device."""
+    usual = action_costs(cluster)[program.device, program.action]
+    return usual if program.own is None else np.where(np.isnan(program.own), usual, program.own)
+
+
+class CopyRoutes(NamedTuple):
+    """The routes of those copies whose times are not given.
+
+    Parameters
+    ----------
+    of
+        The row of each copy.
+    source, target
+        Where each row begins and ends, as positions in the cluster.
+    routes
+        By rows.
+    """
+
+    of: Small
+    source: Ints
+    target: Ints
+    routes: Routes
+
+
+def copy_routes(program: Program, cluster: Cluster) -> CopyRoutes | None:
+    """Return the routes of copies, None if it needs none.
+
+    Raises
+    ------
+    ClusterError
+        If a copy has no way to its destination; of several the first in the program is named.
+    """
+    copies, n = program.copies, len(cluster.devices)
+    moved = np.flatnonzero(np.isnan(copies.transfer))
+    if not len(moved):
+        return None
+    rows = np.flatnonzero(program.action == COPY)
+    source, of = np.zeros(len(copies.op), np.int64), np.zeros(len(copies.op), np.int32)
+    source[program.argument[rows]] = program.device[rows]
+    pairs, of[moved] = np.unique(source[moved] * n + copies.device[moved], return_inverse=True)
+    routes = cluster.routes(pairs // n, pairs % n)
+    if not routes.known.all():
+        copy = program.argument[rows]
+        first = copy[np.isnan(copies.transfer[copy]) & ~routes.known[of[copy]]][0]
+        cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
+    return CopyRoutes(of, pairs // n, pairs % n, routes)
+
 
 _MOST: Final = 2**62
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
@@ -30,6 +86,8 @@ class Platform:
         Those of a `State` that are about devices and that it only reads.
     devices, crowds, channels
         Rows with which those columns begin: of channels the directions of links, then the copy engines of each device.
+    lag
+        Us until the device knows of a launch, and of a copy, shape (n_devices, 2).
     gap, hop, graph_node, graph_launch
         Us, by device.
     queues
@@ -57,7 +115,9 @@ class Platform:
             *(bandwidth for _, _, bandwidth in cluster.channels),
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
-        self.lag = np.array([(on[LAUNCH], on[COPY]) for on in map(lags, devices)])
+        self.lag = np.array(
+            [(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices]
+        )  # of launches, of copies
         overheads = _column(devices, "gap", "hop", "graph_node", "graph_launch").T
         self.gap, self.hop, self.graph_node, self.graph_launch = overheads
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]

@@ -5,8 +5,7 @@ from simsched.model.trace.timeline import COPY as COPY_SPAN
 from simsched.model.trace.timeline import KERNEL as KERNEL_SPAN
 from simsched.model.trace.timeline import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.events import add_span, join, push, wake
-from simsched.simulator.compiled.gpu import submit
-from simsched.simulator.compiled.links import start_flow
+from simsched.simulator.compiled.gpu import start_flow, submit
 from simsched.simulator.contention import is_later
 from simsched.simulator.state import ASLEEP, COMPLETE, NEXT, RELEASE, Item, Lane, State
 
