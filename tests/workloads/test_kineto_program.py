@@ -290,6 +290,8 @@ def test_command_line(tmp_path, capsys):
     names = [event["args"]["name"] for event in json.loads((tmp_path / "both.json").read_text())["traceEvents"]
              if event["name"] == "process_name"]  # fmt: skip
     assert {"gpu0, measured", "gpu0, simulated"} <= set(names)
+    assert not run(["replay-trace", path, "--gantt", str(tmp_path / "both.svg")])
+    assert "simulated makespan" in capsys.readouterr().out
     assert not run(["compare", path, "--schedulers", "sequential"])
     assert "an upper bound on what is needed" in capsys.readouterr().out
     assert not run(["compare", path, "--schedulers", "sequential", "--json"])
