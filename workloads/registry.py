@@ -274,7 +274,7 @@ def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> An
         value = _parse_as(choice, text)
         if value is not None:
             return value
-    phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text"}
+    phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text", bool: "true or false"}
     expected = " or ".join(phrases.get(choice, "a range low:high") for choice in choices)
     raise GraphError(
         f"workload {name!r}: {parameter} must be {expected}, not {_short(text)}; its parameters are: {', '.join(known)}"
@@ -290,6 +290,8 @@ def _parse_as(wanted: Any, text: str) -> Any:
         return float(text) if _NUMBER.fullmatch(text) else None
     if wanted is str:
         return text or None
+    if wanted is bool:
+        return {"true": True, "false": False}.get(text)
     if get_origin(wanted) is tuple:
         low, colon, high = text.partition(":")
         ends = (_parse_as(float, low), _parse_as(float, high))

@@ -80,10 +80,7 @@ def two_devices():
                     ranked("pool", "3", [[value("0", 0, 4, 0, 4)]], [4, 8, 8], 1, [], pool_type="max", **window),
                 ],
                 "exit_node": leave,
-                "stages": [
-                    {"rank": 0, "stages": [[["1"]], [["4"]]]},
-                    {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]},
-                ],
+                "stages": [{"rank": 0, "stages": [[["1"]], [["4"]]]}, {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]}],
             },
             {
                 "enter_name": "4",

@@ -72,6 +72,15 @@ def test_options_of_a_reader(tmp_path):
         read(path, bath=4)
 
 
+def test_an_option_that_is_true_or_false(tmp_path):
+    """The entry and the exit of a set of one task."""
+    path = tmp_path / "one.stg"
+    path.write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
+    assert (len(from_spec(f"{path},keep_dummies=true")), len(from_spec(f"{path},keep_dummies=false"))) == (3, 1)
+    with pytest.raises(GraphError, match="keep_dummies must be true or false, not 'no'"):
+        from_spec(f"{path},keep_dummies=no")
+
+
 def test_a_workload_is_no_file(graph):
     assert read_spec("tiny_inception") == graph
     with pytest.raises(GraphError, match="shapes are for files"):

@@ -1,16 +1,7 @@
 """IOS's JSON: a schedule worked by hand, drawn ones there and back, and files that are not right."""
 
 import pytest
-from ios_documents import (
-    all_nodes,
-    conv,
-    graph,
-    merged,
-    node,
-    placeholder,
-    pool,
-    write,
-)
+from ios_documents import all_nodes, conv, graph, merged, node, placeholder, pool, write
 
 from simsched.base.errors import FormatError, GraphError
 from workloads.formats.ios import read_ios, read_ios_graph

@@ -69,11 +69,7 @@ def test_json_file(tmp_path):
         ("inception_v3,bach=4", GraphError, "has no parameter 'bach'; known are: batch, image_size, dtype"),
         ("random:layered,rng=4", GraphError, "has no parameter 'rng'; known are: n_ops, .*, seed"),
         ("inception_v3,batch=4,batch=5", GraphError, "parameter 'batch' is given twice"),
-        (
-            "inception_v3,batch=four",
-            GraphError,
-            "batch must be a whole number, not 'four'; its parameters are: batch,",
-        ),
+        ("inception_v3,batch=four", GraphError, "batch must be a whole number, not 'four'; its parameters are: batch,"),
         ("inception_v3,dtype=", GraphError, "dtype must be a text, not ''"),
         ("random:layered,comm_ratio=nan", GraphError, "comm_ratio must be a number or none, not 'nan'"),
         ("random:layered,n_edges=few", GraphError, "n_edges must be a whole number or none, not 'few'"),

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from simsched.base.errors import FormatError, GraphError, MissingDependencyError
+from simsched.base.errors import FormatError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.limits import limits
 from simsched.base.signals import without_collector
 from simsched.model import Device, Edge, Operator, OpGraph
+from workloads.checks import one_of
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
@@ -136,8 +137,7 @@ def from_onnx(
        https://onnx.ai/onnx/repo-docs/IR.html
     """
     _require_onnx()
-    if granularity not in GRANULARITIES:
-        raise GraphError(f"{source}: granularity must be 'unit' or 'operator', not {granularity!r}")
+    one_of(source, "granularity", granularity, GRANULARITIES)
     formats = Formats(dtype, device)
     try:
         _check_version(model, source)

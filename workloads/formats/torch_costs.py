@@ -6,16 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed
-from workloads.formats.torch_calls import (
-    COPIED_IF_SCATTERED,
-    ELEMENTWISE,
-    FILLS,
-    MOVES,
-    REDUCTIONS,
-    VIEWS,
-    Call,
-    Shape,
-)
+from workloads.formats.torch_calls import COPIED_IF_SCATTERED, ELEMENTWISE, FILLS, MOVES, REDUCTIONS, VIEWS, Call, Shape
 
 COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
 """Kinds whose intensity is "compute" on no device in particular."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from simsched.base.errors import GraphError
 from simsched.model import Device, Edge, Operator, OpGraph
+from workloads.checks import one_of
 from workloads.costs import Costs, launched
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
@@ -61,8 +62,7 @@ def graph_of(
     GraphError
         If a value is out of range, a size is not a number, or nothing launches anything.
     """
-    if granularity not in GRANULARITIES:
-        raise GraphError(f"{name}: granularity must be 'unit' or 'operator', not {granularity!r}")
+    one_of(name, "granularity", granularity, GRANULARITIES)
     importer = _Importer(name, values, weights, modules, Costs(device=device))
     for node in nodes:
         importer.read(node)

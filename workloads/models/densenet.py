@@ -69,9 +69,7 @@ def densenet121(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGra
     net.block = "head"
     with net.unit("head.norm", "sequential"):
         x = net.activation("head.relu", net.batch_norm("head.norm", x))
-    x = net.global_pool("head.pool", x)
-    net.classifier("head", x, 1000)
-    return net.graph()
+    return net.with_classifier(x)
 
 
 def _dense_block(net: Network, block: str, x: Tensor, layers: int) -> Tensor:

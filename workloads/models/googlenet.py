@@ -25,11 +25,7 @@ _INCEPTIONS: Final = {
 
 @workload(Network)
 def googlenet(
-    net: Network,
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    form: Annotated[str, Among(SMALLEST_IMAGES)] = "torchvision",
+    net: Network, *, batch: int = 1, image_size: int = 224, form: Annotated[str, Among(SMALLEST_IMAGES)] = "torchvision"
 ) -> OpGraph:
     """Return the graph of GoogLeNet.
 

@@ -66,9 +66,7 @@ def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGr
     for block in ("mixed_7b", "mixed_7c"):
         x = _block_e(net, block, x)
     net.block = "head"
-    x = net.global_pool("head.pool", x)
-    net.classifier("head", x, 1000, dropout=True)
-    return net.graph()
+    return net.with_classifier(x, dropout=True)
 
 
 def _stem(net: Network, x: Tensor) -> Tensor:

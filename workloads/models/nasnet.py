@@ -118,9 +118,7 @@ def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, fil
     net.block = "head"
     x = net.activation("head.relu", x)
     net.block = "head.pool"
-    x = net.global_pool("head.pool", x)
-    net.classifier("head", x, 1000, dropout=True)
-    return net.graph()
+    return net.with_classifier(x, dropout=True)
 
 
 def _first_stem_cell(net: Network, x: Tensor, width: int, published: bool) -> Tensor:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from simsched.base.errors import GraphError
 from simsched.base.numeric import is_count
+from simsched.model.graph import OpGraph
 from workloads.checks import one_of, whole
 from workloads.costs import ACTIVATION_FLOPS, Work
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
@@ -261,17 +262,18 @@ class Network(Builder):
         nbytes = 2.0 * prod(shape) * self.costs.width
         return self.add_operator(name, kind, [x], tuple(shape), work, nbytes=nbytes)
 
-    def classifier(self, name: str, x: Tensor, classes: int, *, dropout: bool = False) -> Tensor:
-        """Add what makes class scores of pooled images: flatten and linear, after a dropout if there is one.
+    def with_classifier(self, x: Tensor, *, dropout: bool = False) -> OpGraph:
+        """Return the graph with what makes 1000 class scores of images at its end: pool, flatten and linear.
 
-        With units nothing is added: those of IOS end at the last pool.
+        With units nothing follows the pool: those of IOS end there. Else there may be a dropout behind it.
         """
-        if self.by_units:
-            return x
-        if dropout:
-            x = self.view(f"{name}.dropout", x, x.shape, kind="dropout")
-        x = self.view(f"{name}.flatten", x, (x.shape[0], prod(x.shape[1:])), kind="flatten")
-        return self.linear(f"{name}.linear", x, classes)
+        x = self.global_pool("head.pool", x)
+        if not self.by_units:
+            if dropout:
+                x = self.view("head.dropout", x, x.shape, kind="dropout")
+            x = self.view("head.flatten", x, (x.shape[0], prod(x.shape[1:])), kind="flatten")
+            self.linear("head.linear", x, 1000)
+        return self.graph()
 
     def _seen_as(self, name: str, kind: str, x: Tensor, shape: Shape) -> Tensor:
         if self.by_units:

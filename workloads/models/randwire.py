@@ -101,9 +101,7 @@ def randwire(
     net.block = "head"
     x = net.activation("head.relu", x)
     x = net.conv("head.conv", x, 1280, 1, activation=None, norm=True)
-    x = net.global_pool("head.pool", x)
-    net.classifier("head", x, 1000, dropout=True)
-    return net.graph()
+    return net.with_classifier(x, dropout=True)
 
 
 def draw_wirings(seed: int | None = None) -> list[Wiring]:

@@ -64,11 +64,7 @@ def resnet50(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
 
 @workload(Network)
 def resnext50(
-    net: Network,
-    *,
-    batch: int = 1,
-    image_size: int = 224,
-    form: Annotated[str, Among(FORMS)] = "grouped",
+    net: Network, *, batch: int = 1, image_size: int = 224, form: Annotated[str, Among(FORMS)] = "grouped"
 ) -> OpGraph:
     """Return the graph of ResNeXt-50 32x4d.
 
@@ -118,9 +114,7 @@ def _resnet(net: Network, batch: int, image_size: int, middle: _Middle) -> OpGra
         for i in range(bottlenecks):
             x = _bottleneck(net, f"layer{stage}.{i}", x, channels, 2 if stage > 1 and i == 0 else 1, middle)
     net.block = "head"
-    x = net.global_pool("head.pool", x)
-    net.classifier("head", x, 1000)
-    return net.graph()
+    return net.with_classifier(x)
 
 
 def _bottleneck(net: Network, block: str, x: Tensor, channels: int, stride: int, middle: _Middle) -> Tensor:

@@ -21,11 +21,7 @@ _LU_WORK: Final = np.array([1 / 3, 1 / 2, 1.0, 1.0])
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
-def random_cholesky(
-    weights: Weights,
-    tiles: Tiles = 9,
-    tile: Tile = 1024,
-) -> OpGraph:
+def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> OpGraph:
     """Return the graph of a tiled Cholesky factorization, with random times.
 
     Parameters
@@ -93,11 +89,7 @@ def random_cholesky(
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
-def random_lu(
-    weights: Weights,
-    tiles: Tiles = 8,
-    tile: Tile = 1024,
-) -> OpGraph:
+def random_lu(weights: Weights, tiles: Tiles = 8, tile: Tile = 1024) -> OpGraph:
     """Return the graph of a tiled LU factorization without pivoting, with random times.
 
     Parameters
@@ -168,10 +160,5 @@ def _graph(
     kind = np.concatenate(kinds)
     work = work_of_kind[kind]
     return weights.graph(
-        src,
-        dst,
-        kind=(kind, texts),
-        work=work,
-        flops=work * float(2 * tile**3),
-        output_nbytes=float(_NBYTES * tile**2),
+        src, dst, kind=(kind, texts), work=work, flops=work * float(2 * tile**3), output_nbytes=float(_NBYTES * tile**2)
     )

@@ -12,9 +12,7 @@ from workloads.random_dags.weights import MOST_OPS, Count, Weights
 
 @workload(Weights)
 def random_fork_join(
-    weights: Weights,
-    n_ops: Annotated[int, Range(3, MOST_OPS)] = 200,
-    max_width: Count = 8,
+    weights: Weights, n_ops: Annotated[int, Range(3, MOST_OPS)] = 200, max_width: Count = 8
 ) -> OpGraph:
     """Return a row of sections, each of which forks into parallel operators and joins again.
 
@@ -61,9 +59,7 @@ def random_fork_join(
 
 @workload(Weights)
 def random_series_parallel(
-    weights: Weights,
-    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
-    parallel: Part = 0.5,
+    weights: Weights, n_ops: Annotated[int, Range(2, MOST_OPS)] = 200, parallel: Part = 0.5
 ) -> OpGraph:
     """Return a random two-terminal series-parallel DAG.
 

@@ -20,11 +20,7 @@ _PER_LAYER: Final = 9  # besides its heads
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
 def random_transformer_like(
-    weights: Weights,
-    n_layers: Count = 4,
-    heads: Count = 8,
-    sequence: Size = 512,
-    head_width: Size = 64,
+    weights: Weights, n_layers: Count = 4, heads: Count = 8, sequence: Size = 512, head_width: Size = 64
 ) -> OpGraph:
     """Return a chain of transformer layers, every head of attention apart, with random times.
 

@@ -13,9 +13,7 @@ from workloads.random_dags.weights import MOST_OPS, Count, Weights
 
 @workload(Weights)
 def random_out_tree(
-    weights: Weights,
-    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
-    max_children: Count = 4,
+    weights: Weights, n_ops: Annotated[int, Range(2, MOST_OPS)] = 200, max_children: Count = 4
 ) -> OpGraph:
     """Return a random tree whose edges lead away from its one source.
 
@@ -51,9 +49,7 @@ def random_out_tree(
 
 @workload(Weights)
 def random_in_tree(
-    weights: Weights,
-    n_ops: Annotated[int, Range(2, MOST_OPS)] = 200,
-    max_children: Count = 4,
+    weights: Weights, n_ops: Annotated[int, Range(2, MOST_OPS)] = 200, max_children: Count = 4
 ) -> OpGraph:
     """Return a random tree whose edges lead to its one sink: `random_out_tree` backwards.
 

@@ -12,10 +12,7 @@ from workloads.random_dags.weights import Count, Weights
 
 @workload(Weights)
 def random_wavefront(
-    weights: Weights,
-    rows: Count = 14,
-    columns: Count = 14,
-    neighbours: Annotated[int, Range(2, 3)] = 2,
+    weights: Weights, rows: Count = 14, columns: Count = 14, neighbours: Annotated[int, Range(2, 3)] = 2
 ) -> OpGraph:
     """Return a grid that is computed from its upper left to its lower right, with random times.
 
