@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from simsched.model.graph import Edge, Operator, OpGraph
+from small import made, operators
+
+from simsched.model import Operator
 from simsched.rewriting import Row, Source
 
 
@@ -45,14 +47,9 @@ class Drop:
 
 def forked(pairs=1, branch=10.0):
     """d0 (1 us), two halves side by side that read it, and d1 (1 us), which reads both; so many in a row."""
-    rows, edges = [Operator("d0", time=1.0, output_shape=(1, 1))], []
+    shape = {"output_shape": (1, 1)}
+    rows, edges = operators("d0=1", **shape), []
     for i in range(1, pairs + 1):
-        rows += [Operator(f"{x}{i}", kind="half", time=branch, output_shape=(1, 1)) for x in "bc"]
-        rows.append(Operator(f"d{i}", time=1.0, output_shape=(1, 1)))
-        edges += [
-            Edge(f"d{i - 1}", f"b{i}"),
-            Edge(f"d{i - 1}", f"c{i}"),
-            Edge(f"b{i}", f"d{i}"),
-            Edge(f"c{i}", f"d{i}"),
-        ]
-    return OpGraph(rows, edges, name="forked")
+        rows += operators(f"b{i}={branch} c{i}={branch}", kind="half", **shape) + operators(f"d{i}=1", **shape)
+        edges += [f"d{i - 1}-b{i}", f"d{i - 1}-c{i}", f"b{i}-d{i}", f"c{i}-d{i}"]
+    return made(rows, " ".join(edges))

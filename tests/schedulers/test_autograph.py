@@ -6,9 +6,10 @@ import pytest
 from autograph_cases import Pair, forked
 from hypothesis import given, settings
 from rewriting.interpreter import largest_error
+from small import made, operators
 from strategies import graphs
 
-from simsched.model import Cluster, Edge, Operator, OpGraph
+from simsched.model import Cluster, Operator, OpGraph
 from simsched.rewriting import RULES, Row
 from simsched.schedulers import schedule
 from simsched.schedulers.autograph import autograph
@@ -135,10 +136,9 @@ def test_equal_parts_are_searched_once(dp):
 def test_without_dynamic_programming_parts_stay_for_themselves():
     """A fork of five halves between a and z, 7 operators, is cut into pieces of two at most: no two pairs of halves fit
     into one. Together with neighbours (at most 7 operators: all) two pairs are found in one round."""
-    rows = [Operator(name, time=1.0, output_shape=(1, 1)) for name in "az"]
-    rows += [Operator(f"h{i}", kind="half", time=10.0, output_shape=(1, 1)) for i in range(5)]
-    edges = [Edge(*pair) for i in range(5) for pair in (("a", f"h{i}"), (f"h{i}", "z"))]
-    graph = OpGraph(rows, edges)
+    rows = operators("a=1 z=1", output_shape=(1, 1))
+    rows += operators("b=10 c=10 d=10 e=10 f=10", kind="half", output_shape=(1, 1))
+    graph = made(rows, "ab ac ad ae af bz cz dz ez fz")
     options = {"rules": [Pair(2.0)], "size_l": 3, "size_u": 7, "rounds": 1, "measure": one_by_one}
     together, alone = run(graph, **options), run(graph, **options, dp=False)
     assert together.search["substitutions"] == {"pair": 2}
@@ -148,8 +148,7 @@ def test_without_dynamic_programming_parts_stay_for_themselves():
 def test_a_better_graph_is_rewritten_again():
     """With one graph derived per part, one operator of five becomes shorter in a round; five rounds, and a last one
     that finds nothing."""
-    rows = [Operator(f"o{i}", kind="long", time=5.0, output_shape=(1, 1)) for i in range(5)]
-    graph = OpGraph(rows, [Edge(f"o{i}", f"o{i + 1}") for i in range(4)])
+    graph = made(operators("a=5 b=5 c=5 d=5 e=5", kind="long", output_shape=(1, 1)), "ab bc cd de")
     plan = run(graph, rules=[Shorten()], budget=1)
     assert plan.search["rounds"] == 6
     assert plan.search["substitutions"] == {"shorten": 5}

@@ -27,12 +27,6 @@ def chain(n):
 # Partition ---------------------------------------------------------------------------------------
 
 
-def test_the_cut_is_where_the_fewest_matches_are():
-    """Eight in a row with 5 5 5 1 5 5 5 5 matches: behind operator 3, the only one of capacity 1."""
-    matches = {str(i): 1 if i == 3 else 5 for i in range(8)}
-    assert atoms(chain(8), matches, 8) == [("0", "1", "2", "3"), ("4", "5", "6", "7")]
-
-
 def assert_ordered(pieces, reads):
     """Every operator is in one piece, and reads from its own or an earlier one."""
     at = {name: i for i, piece in enumerate(pieces) for name in piece}

@@ -1,26 +1,23 @@
 """Opara: streams and launch order by hand, against the procedure written down again, and the counts of networks."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small import by_stream, numbered, traced
+from small import by_stream, made, numbered, traced
 from strategies import clusters, graphs
 
+import workloads
 from simsched.base.errors import ClusterError, SchedulerError
 from simsched.model import RECORD, WAIT, Cluster, Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.opara import opara
-from workloads.models.densenet import densenet121
-from workloads.models.googlenet import googlenet
-from workloads.models.inception_v3 import inception_v3
-from workloads.models.resnet import resnet50
-from workloads.models.squeezenet import squeezenet1_1
 
 ONE = Cluster.preset("a100")
-made = partial(numbered, utilization=0.5)
+forked = partial(numbered, utilization=0.5)
 PAPERS_EXAMPLE = "1-2 1-3 1-4 2-5 3-6 5-7 6-8 4-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"
 
 
@@ -41,19 +38,19 @@ def test_the_thirteen_operators_of_the_paper():
     1; 2 goes on from 1, so 3 and 4 open streams; 5 from 2, 6 from 3, 7 from 5; 8 from 6; 9 from 7, so 10 opens one;
     11 from 8, so 12 opens one; 13 from 9. Waits: for 3 and 4 of 1, 8 of 4, 10 of 7, 12 of 8, and 13 of 10, 11, 12.
     """
-    plan = schedule(made(PAPERS_EXAMPLE, 13), ONE, opara, order="graph")
+    plan = schedule(forked(PAPERS_EXAMPLE, 13), ONE, opara, order="graph")
     assert by_stream(plan) == ["1 2 5 7 9 13", "3 6 8 11", "4", "10", "12"]
     assert (plan.execution, plan.events) == ("graph", "literal")
     assert plan.search["waits"] == np.count_nonzero(plan.lower(ONE).action == WAIT) == 8
     assert plan.estimate == 60.0
-    assert by_stream(schedule(made(PAPERS_EXAMPLE, 13), ONE, opara, mode="impl", order="graph")) == by_stream(plan)
-    by_need = by_stream(schedule(made(PAPERS_EXAMPLE, 13), ONE, opara))
+    assert by_stream(schedule(forked(PAPERS_EXAMPLE, 13), ONE, opara, mode="impl", order="graph")) == by_stream(plan)
+    by_need = by_stream(schedule(forked(PAPERS_EXAMPLE, 13), ONE, opara))
     assert sorted(len(row.split()) for row in by_need) == [1, 1, 1, 4, 6]
 
 
 def test_the_order_of_arguments_counts():
     """With 4 before 6, 8 goes on from 4."""
-    graph = made(PAPERS_EXAMPLE.replace("6-8 4-8", "4-8 6-8"), 13)
+    graph = forked(PAPERS_EXAMPLE.replace("6-8 4-8", "4-8 6-8"), 13)
     plan = schedule(graph, ONE, opara, order="graph")
     assert by_stream(plan) == ["1 2 5 7 9 13", "3 6", "4 8 11", "10", "12"]
 
@@ -63,7 +60,7 @@ def test_conference_and_journal_rules():
 
     By the conference's rule it cannot, as 2 comes first among the consumers of both.
     """
-    graph = made("1-2 4-2 1-3 4-3", 4)
+    graph = forked("1-2 4-2 1-3 4-3", 4)
     journal, conference = (schedule(graph, ONE, opara, order="graph", allocation=a) for a in ("journal", "conference"))
     assert by_stream(journal) == ["1 2", "4 3"]
     assert by_stream(conference) == ["1 2", "4", "3"]
@@ -73,7 +70,7 @@ def test_conference_and_journal_rules():
 def test_streams_follow_the_launch_order_only_in_released_code():
     """1 -> 2 and 1 -> 3, where 3 needs less and so is launched first: it goes on from 1 in the released code."""
     rows = [Operator(str(i), time=10.0, kernels=kernel(shared_memory=s)) for i, s in ((1, 0), (2, 4096), (3, 1024))]
-    graph = OpGraph(rows, [Edge("1", "2"), Edge("1", "3")])
+    graph = made(rows, "12 13")
     paper = schedule(graph, ONE, opara, metric="shared_memory")
     released = schedule(graph, ONE, opara, mode="impl", metric="shared_memory")
     assert launched(paper) == launched(released) == "1 3 2"
@@ -83,37 +80,31 @@ def test_streams_follow_the_launch_order_only_in_released_code():
 
 def test_a_pool_of_streams():
     """A fork into 3 on a pool of 2: 4 opens the third logical stream, which is stream 0 again, behind 2."""
-    plan = schedule(made("1-2 1-3 1-4", 4), ONE, opara, order="graph", max_streams=2)
+    plan = schedule(forked("1-2 1-3 1-4", 4), ONE, opara, order="graph", max_streams=2)
     assert by_stream(plan) == ["1 2 4", "3"]
     assert dict(plan.search) == {"logical_streams": 3, "streams": 2, "waits": 1}
     assert plan.estimate == 30.0
 
 
-@pytest.mark.parametrize("mode", ["paper", "impl"])
-def test_inception_v3_needs_more_streams_than_pytorch_has(mode):
-    graph = inception_v3(granularity="operator")
-    plan = schedule(graph, ONE, opara, mode=mode, max_streams=32)
-    assert (plan.search["logical_streams"], plan.search["streams"], plan.n_streams) == (36, 32, 32)
-
-
-@pytest.mark.parametrize("mode", ["paper", "impl"])
-@pytest.mark.parametrize("allocation", ["journal", "conference"])
 @pytest.mark.parametrize(
     ("network", "operators", "streams", "waits"),
     [
-        (googlenet, 199, 28, 54),
-        (inception_v3, 316, 36, 70),
-        (resnet50, 177, 5, 8),
-        (squeezenet1_1, 68, 9, 16),
-        (densenet121, 433, 1, 0),
+        ("googlenet", 199, 28, 54),
+        ("inception_v3", 316, 36, 70),
+        ("resnet50", 177, 5, 8),
+        ("squeezenet1_1", 68, 9, 16),
+        ("densenet121", 433, 1, 0),
     ],
 )
-def test_counts_of_networks(network, operators, streams, waits, allocation, mode):
-    """As the released code counts torchvision's networks, traced by single operators."""
-    graph = network(granularity="operator")
-    plan = schedule(traced(graph), ONE, opara, allocation=allocation, mode=mode)
-    assert (len(plan), plan.n_streams, plan.search["waits"]) == (operators, streams, waits)
-    assert np.count_nonzero(plan.lower(ONE).action == WAIT) == waits
+def test_counts_of_networks(network, operators, streams, waits):
+    """As the released code counts torchvision's networks, traced by single operators; 36 is more than PyTorch has."""
+    graph = traced(workloads.load(network, granularity="operator"))
+    for mode, allocation in product(("paper", "impl"), ("journal", "conference")):
+        plan = schedule(graph, ONE, opara, allocation=allocation, mode=mode)
+        assert (len(plan), plan.n_streams, plan.search["waits"]) == (operators, streams, waits)
+        assert np.count_nonzero(plan.lower(ONE).action == WAIT) == waits
+        pooled = schedule(graph, ONE, opara, allocation=allocation, mode=mode, max_streams=32)
+        assert (pooled.search["logical_streams"], pooled.n_streams) == (streams, min(streams, 32))
 
 
 def streams_by_rule(graph, order, allocation):
@@ -131,7 +122,7 @@ def streams_by_rule(graph, order, allocation):
     return stream
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(
     graph=graphs(max_ops=9),
     cluster=clusters(max_gpus=2),
@@ -151,14 +142,6 @@ def test_streams_and_waits_are_those_of_the_procedure(graph, cluster, allocation
     assert np.count_nonzero(actions == RECORD) == len({src for src, _ in crossing})
     assert plan.search["logical_streams"] == plan.search["streams"] == plan.n_streams
     assert plan.devices_used == ("gpu0",)
-
-
-@settings(deadline=None, max_examples=40)
-@given(graph=graphs(max_ops=12, shuffled=False))
-def test_the_journals_rule_opens_no_more_streams(graph):
-    """The first consumer of an operator finds its stream free, so whoever goes on by one rule does by the other."""
-    journal, conference = (schedule(graph, ONE, opara, order="graph", allocation=a) for a in ("journal", "conference"))
-    assert graph.width <= journal.n_streams <= conference.n_streams
 
 
 def workable(graph):
@@ -193,9 +176,9 @@ def test_turns_are_counted_differently_in_released_code():
 
     Paper: a1 moved, so compute is next: c1 r1 c2 r2. Released: place 1 is odd, memory's turn: r1 c1 r2 c2.
     """
-    rows = [Operator(name, time=10.0, kernels=kernel(), kind=kind) for name, kind in
-            (("add", "add"), ("relu1", "relu"), ("relu2", "relu"), ("c1", "conv"), ("c2", "conv"))]  # fmt: skip
-    graph = OpGraph(rows, [Edge("add", row.name) for row in rows[1:]])
+    kinds = {"add": "add", "relu1": "relu", "relu2": "relu", "c1": "conv", "c2": "conv"}
+    rows = [Operator(name, time=10.0, kernels=kernel(), kind=kind) for name, kind in kinds.items()]
+    graph = made(rows, "add-relu1 add-relu2 add-c1 add-c2")
     assert launched(schedule(graph, ONE, opara)) == "add c1 relu1 c2 relu2"
     assert launched(schedule(graph, ONE, opara, mode="impl")) == "add relu1 c1 relu2 c2"
 
@@ -289,7 +272,7 @@ def searched(graph, memory, need):
     return order
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(graph=graphs(max_ops=12))
 def test_the_released_order_is_that_of_its_search(graph):
     """By the first kernel's shared memory of 48 KiB; operators of kind relu are named so."""
@@ -302,7 +285,7 @@ def test_the_released_order_is_that_of_its_search(graph):
     assert [row.op for row in plan.placements] == searched(graph, {op.name for op in rows if op.kind == "relu"}, need)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(graph=graphs(max_ops=12))
 def test_the_printed_order_alternates_and_takes_the_least(graph):
     """Whatever is launched: of its class nothing that was ready needs less, and its class is the other one than the
@@ -344,12 +327,8 @@ def test_the_table_reads_kinds_and_in_released_code_names():
     """By kind: relu, pool and permute of five. By name: "add" is found in "address", "to" in "bottom"; "permute" and
     "sqrt" are misspelt there, and "pool" is not "max_pool".
     """
-    rows = [
-        Operator(name, kind=kind, time=1.0, kernels=kernel())
-        for name, kind in (
-            ("address", "conv"), ("bottom", "relu"), ("pool", "pool"), ("permute", "permute"), ("sqrt", "linear"),
-        )
-    ]  # fmt: skip
+    kinds = {"address": "conv", "bottom": "relu", "pool": "pool", "permute": "permute", "sqrt": "linear"}
+    rows = [Operator(name, kind=kind, time=1.0, kernels=kernel()) for name, kind in kinds.items()]
     assert n_memory(rows) == 3
     assert n_memory(rows, mode="impl") == 2
     assert n_memory(rows, classes="none") == 0
@@ -357,23 +336,14 @@ def test_the_table_reads_kinds_and_in_released_code_names():
 
 def test_roofline_classes():
     """On an A100 in fp32, 19.5 TFLOP/s and 1555 GB/s: 12.5 FLOP a byte; an operator without work computes."""
-    rows = [
-        Operator("a", flops=1e9, nbytes=1e8, time=1.0, utilization=0.5),
-        Operator("b", flops=2e9, nbytes=1e8, time=1.0, utilization=0.5),
-        Operator("c", time=1.0, utilization=0.5),
-    ]
-    device = ONE.devices[0]
-    assert 10 < device.peak_rate("fp32") / device.bandwidth < 20
-    assert n_memory(rows, classes="roofline") == 1
+    work = {"a": (1.24e9, 1e8), "b": (1.26e9, 1e8), "c": (0.0, 0.0)}
+    assert n_memory([Operator(op, "op", *work[op], time=1.0, utilization=0.5) for op in work], classes="roofline") == 1
 
 
 def test_measured_classes():
     """As the operators say; one that takes no time need not."""
-    rows = [
-        Operator("a", intensity="memory", time=1.0, utilization=0.5),
-        Operator("b", intensity="compute", time=1.0, utilization=0.5),
-        Operator("view", time=0.0),
-    ]
+    rows = [Operator(op, intensity=kind, time=1.0, utilization=0.5) for op, kind in (("a", "memory"), ("b", "compute"))]
+    rows.append(Operator("view", time=0.0))
     assert n_memory(rows, classes="measured") == 1
     assert launched(schedule(OpGraph(rows), ONE, opara, classes="measured")) == "view a b"
 
@@ -385,20 +355,16 @@ def test_views_need_no_kernels():
     """One operator without time, and operators given backwards with parallel edges."""
     assert launched(schedule(OpGraph([Operator("view", time=0.0)]), ONE, opara)) == "view"
     rows = [Operator("b", time=1.0, kernels=kernel()), Operator("view", time=0.0), Operator("a", time=1.0)]
-    plan = schedule(OpGraph(rows, [Edge("a", "view"), Edge("a", "view"), Edge("view", "b")]), ONE, opara)
+    plan = schedule(made(rows, "a-view a-view view-b"), ONE, opara)
     assert by_stream(plan) == ["a view b"]
 
 
 @pytest.mark.parametrize(
     ("options", "metric", "field"),
-    [
-        ({}, "utilization", "utilization"),
-        ({"mode": "impl", "metric": "threads"}, "threads", "kernels"),
-        ({"metric": "utilization"}, "utilization", "utilization"),
-    ],
+    [({}, "utilization", "utilization"), ({"mode": "impl", "metric": "threads"}, "threads", "kernels")],
 )
 def test_missing_kernels(options, metric, field):
-    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b")])
+    graph = made("a=1 b=1", "ab")
     with pytest.raises(SchedulerError) as caught:
         schedule(graph, ONE, opara, **options)
     assert str(caught.value) == (
@@ -410,7 +376,7 @@ def test_missing_kernels(options, metric, field):
 
 def test_classes_that_nobody_measured():
     with pytest.raises(SchedulerError, match=r"^opara: operator '1' has no intensity, which classes='measured' reads"):
-        schedule(made("1-2", 2), ONE, opara, classes="measured")
+        schedule(forked("1-2", 2), ONE, opara, classes="measured")
 
 
 def test_a_kernel_that_fits_nowhere_has_no_occupancy():

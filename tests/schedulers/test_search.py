@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import made, operators, placements
 from strategies import clusters, graphs
 
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
-from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
+from simsched.model import Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
 
@@ -48,10 +49,7 @@ def test_all_devices_are_used(n_gpus):
 def test_the_operator_that_is_needed_first_is_launched_first():
     """b (10 us) and the chain a (10 us), c (20 us), each of which fills the device: a alone, then c beside b, take
     10 + 10 + 20 = 40 us; on two devices without transfer time 30 us."""
-    graph = OpGraph(
-        [Operator(name, time=time, utilization=1.0) for name, time in (("b", 10.0), ("a", 10.0), ("c", 20.0))],
-        [Edge("a", "c", transfer=0.0)],
-    )
+    graph = made(operators("b=10 a=10 c=20", utilization=1.0), "ac:0")
     assert schedule(graph, quick(), search, starts="sequential", evaluations=200).estimate == 40.0
     assert schedule(graph, quick(2), search, starts="sequential", evaluations=200).estimate == 30.0
 
@@ -104,26 +102,24 @@ def test_default_starts():
 
 
 def test_a_start_over_another_graph_goes_on_over_it():
-    graph = OpGraph([Operator("a", time=10.0, utilization=0.5), Operator("b", time=10.0, utilization=0.5)])
-    fused = OpGraph([Operator("ab", time=12.0, utilization=0.5), Operator("none", time=1.0, utilization=0.5)])
-    start = Schedule(fused, [Placement("ab"), Placement("none")], scheduler="fuser")
-    plan = schedule(graph, quick(), search, starts=[start], evaluations=60)
+    fused = OpGraph(operators("ab=12 none=1", utilization=0.5))
+    start = Schedule(fused, placements("ab none"), scheduler="fuser")
+    plan = schedule(halves(2), quick(), search, starts=[start], evaluations=60)
     assert plan.graph is fused
     assert (plan.estimate, plan.search["start"]) == (12.0, "fuser")
 
 
 def test_a_start_whose_launch_order_is_topological_on_each_device_alone():
     """gpu0 launches c before gpu1's a that gpu0's b reads: one order over all keeps c, b and a where they are."""
-    graph = OpGraph([Operator(name, time=1.0) for name in "abc"], [Edge("a", "b", transfer=1.0)])
-    start = Schedule(graph, [Placement("c"), Placement("b"), Placement("a", "gpu1")])
+    graph = made("a=1 b=1 c=1", "ab:1")
+    start = Schedule(graph, placements("c b a@1"))
     plan = schedule(graph, ss.Cluster.preset("a100", 2), search, starts=[start], evaluations=80)
     assert plan.estimate < plan.search["start_makespan"]  # b behind a needs no copy
 
 
 def test_what_cannot_get_better():
     """No time at all: 0 us; nothing is tried."""
-    graph = OpGraph([Operator("a", time=0.0), Operator("b", time=0.0)], [Edge("a", "b", 0.0)])
-    plan = schedule(graph, quick(), search, starts="sequential", evaluations=50)
+    plan = schedule(made("a=0 b=0", "ab"), quick(), search, starts="sequential", evaluations=50)
     assert plan.estimate == 0.0
     assert plan.search["stopped"] == "nothing to change"
     assert plan.search["evaluations"] < 10
@@ -135,7 +131,7 @@ def test_devices_that_differ():
     def cost(op, device):
         return op.time / 4 if device.name == "gpu1" else op.time
 
-    graph = OpGraph([Operator(name, time=8.0, utilization=1.0) for name in "ab"])
+    graph = OpGraph(operators("a=8 b=8", utilization=1.0))
     plan = schedule(graph, quick(2), search, cost, starts="sequential", evaluations=100)
     assert plan.estimate == 4.0
     assert plan.devices_used == ("gpu1",)
@@ -197,20 +193,17 @@ def test_an_interruption_returns_the_best_so_far(caplog):
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("starts", "error", "text"),
     [
-        ({"starts": 3}, "search: starts must be names of schedulers or schedules, not 3"),
-        ({"starts": [3]}, r"search: starts must be names of schedulers or schedules, not \[3\]"),
+        (3, SchedulerError, "search: starts must be names of schedulers or schedules, not 3"),
+        ([3], SchedulerError, r"search: starts must be names of schedulers or schedules, not \[3\]"),
+        (("lois",), UnknownNameError, "unknown scheduler 'lois'"),
+        ([Schedule(halves(2), placements("o0@7 o1"))], ScheduleError, "unknown device 'gpu7'"),
     ],
 )
-def test_refusals(options, text):
-    with pytest.raises(SchedulerError, match=text):
-        schedule(halves(2), quick(), search, **options)
-
-
-def test_an_unknown_start():
-    with pytest.raises(UnknownNameError, match="unknown scheduler 'lois'"):
-        schedule(halves(2), quick(), search, starts=("lois",))
+def test_starts_that_are_none(starts, error, text):
+    with pytest.raises(error, match=text):
+        schedule(halves(2), quick(), search, starts=starts)
 
 
 def test_a_cost_model_that_cannot_answer():
@@ -225,16 +218,10 @@ def test_a_cost_model_that_cannot_answer():
             schedule(plan.graph, quick(), search, cost, starts=starts)
 
 
-def test_a_start_for_other_devices():
-    start = Schedule(halves(1), [Placement("o0", "gpu7")])
-    with pytest.raises(ScheduleError, match="unknown device 'gpu7'"):
-        schedule(halves(1), quick(), search, starts=[start])
-
-
 def test_no_start_that_runs():
     """There is no link for the copy from a to b."""
-    graph = OpGraph([Operator("a", time=1.0), Operator("b", time=1.0)], [Edge("a", "b", 100.0)])
-    start = Schedule(graph, [Placement("a"), Placement("b", "gpu1")])
+    graph = made("a=1 b=1", "ab=100")
+    start = Schedule(graph, placements("a b@1"))
     with pytest.raises(SchedulerError, match="search: no start runs with execution=None"):
         schedule(graph, ss.Cluster(quick(2).devices), search, starts=[start])
 
