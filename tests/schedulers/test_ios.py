@@ -18,7 +18,7 @@ from simsched.base.errors import SchedulerError
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios, part
-from simsched.schedulers.ios.solving import blocks_of, least_transitions, readers_within
+from simsched.schedulers.ios.scheduler import blocks_of, least_transitions, readers_within
 from simsched.schedulers.stage_costs import StageFormula
 
 ONE = ss.Cluster.preset("a100")

@@ -8,9 +8,9 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.rewriting import merge
-from validation.papers import autograph, hios_released, hios_simulated, ios, opara
+from validation.papers import autograph, hios, hios_simulated, ios, opara
 from validation.papers.claims import Run, agree, claims_of
-from validation.papers.hios_released import Evaluator, stage_time
+from validation.papers.hios import Evaluator, stage_time
 from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Setting
 from validation.papers.nimble import fewest_syncs
 from validation.papers.opara import DEPTH_FIRST, GRAPH, NETWORKS, OPARA, PYTORCH, network, planned
@@ -176,17 +176,17 @@ def test_data_between_stages_must_close_no_cycle():
     """
     graph = made(4, 4, 4, 4, edges="0-1 2-3", utilization=0.5)
     evaluator = Evaluator(graph, [0, 1, 1, 0])
-    inputs = hios_released.inputs_of(graph, [0, 1, 1, 0])
-    assert not hios_released.acyclic([0, 1], inputs)
+    inputs = hios.inputs_of(graph, [0, 1, 1, 0])
+    assert not hios.acyclic([0, 1], inputs)
     assert evaluator.makespan() == 18.0
     assert evaluator.with_stages() == 16.0
 
 
 def test_the_released_mapping_is_evaluated_as_the_library_does():
     """With both repairs the evaluator is the list evaluation of the scheduler itself."""
-    graph = hios_released.drawn(Setting(), 3)
+    graph = hios.drawn(Setting(), 3)
     for scheduler in ("inter-lp", "inter-mr"):
-        evaluator, plan = hios_released.mapped(graph, scheduler, 4)
+        evaluator, plan = hios.mapped(graph, scheduler, 4)
         assert evaluator.makespan(by_priority=True, by_operator=True) == pytest.approx(plan.estimate, rel=1e-12)
 
 
