@@ -1,6 +1,5 @@
-"""Measured times as data: statistics, a cost model, times of a graph, JSON."""
+"""Measured times as data: statistics, a cost model, times of a graph; files are in `test_schemas`."""
 
-import json
 import pickle
 from functools import partial
 
@@ -8,7 +7,6 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import CostError
-from simsched.base.io import parse_json
 from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times
 from simsched.model.cluster import DEVICES
 from simsched.model.profile import (
@@ -91,9 +89,6 @@ def test_apply():
     assert (found["conv"].flops, found["conv"].kind) == (5.0, "conv")
     assert (found.edges, found.name) == (GRAPH.edges, "net")
     assert GRAPH["conv"].time == 1.0
-
-
-def test_apply_to_a_graph_that_was_not_measured_in_full():
     graph = OpGraph([Operator("conv"), Operator("gelu", time=3.0)])
     with pytest.raises(CostError, match=r"operator 'gelu' of graph 'graph' was not measured: .*; partial=True leaves"):
         a_profile().apply(graph)
@@ -160,13 +155,11 @@ def test_measured_limits_replace_those_of_the_preset():
         (lambda: MeasuredOperator("a", ()), "operator 'a': samples must not be empty"),
         (lambda: MeasuredOperator("a", (1.0, -1.0)), "samples[1] must be finite and not negative, not -1.0"),
         (lambda: MeasuredOperator("a", (True,)), "samples[0] must be a number, not True"),
-        (
-            lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
-            "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration",
-        ),
+        (lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
+         "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration"),
         (lambda: MeasuredDevice("A40", compute_capability="eight"), "compute_capability must be like '8.0'"),
     ],
-)
+)  # fmt: skip
 def test_refused(make, message):
     with pytest.raises(CostError) as caught:
         make()
@@ -178,14 +171,3 @@ def test_profiles_cannot_be_changed_but_sent_elsewhere():
     assert pickle.loads(pickle.dumps(profile)) == profile
     with pytest.raises(AttributeError):
         profile.operators = ()
-
-
-# JSON --------------------------------------------------------------------------------------------
-
-
-def test_saved_and_loaded(tmp_path):
-    profile = a_profile()
-    profile.save(tmp_path / "p.json")
-    assert Profile.load(tmp_path / "p.json") == profile
-    small = Profile((MeasuredOperator("a", (1, 2)),))
-    assert Profile.from_dict(parse_json(json.dumps(small.to_dict()))) == small

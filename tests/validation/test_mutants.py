@@ -67,63 +67,41 @@ def test_by_hand(edges, rows, execution, expected):
     assert not tally.failures
 
 
-def accept_all(schedule, cluster):
+def nothing(*_arguments):
     """A check that looks at nothing."""
 
 
-def without(name):
-    """`check` with one of its parts left out."""
-
-    def plant(monkeypatch):
-        monkeypatch.setattr(feasibility, name, lambda *arguments: None)
-
-    return plant
+TRUE = feasibility.check
 
 
-def check_of_events(monkeypatch):
+def events_for_graphs(schedule, cluster):
     """Captured graphs are taken for schedules with events: a host for each device."""
-    true = feasibility.check
-
-    def check(schedule, cluster):
-        execution = "events" if schedule.execution == "graph" else schedule.execution
-        rows = [*schedule.placements]
-        true(ss.Schedule(schedule.graph, rows, execution), cluster)
-
-    monkeypatch.setattr(feasibility, "check", check)
+    execution = "events" if schedule.execution == "graph" else schedule.execution
+    TRUE(ss.Schedule(schedule.graph, [*schedule.placements], execution), cluster)
 
 
-def refuses_priorities(monkeypatch):
-    def check(schedule, cluster):
-        if schedule.priority.min() < -2:
-            raise ScheduleError("a priority that is low")
-
-    monkeypatch.setattr(feasibility, "check", check)
-
-
-def raises(monkeypatch):
-    monkeypatch.setattr(feasibility, "check", lambda schedule, cluster: {}[schedule.execution])
+def refuses_priorities(schedule, cluster):
+    if schedule.priority.min() < -2:
+        raise ScheduleError("a priority that is low")
 
 
 @pytest.mark.parametrize(
-    ("plant", "expected"),
+    ("part", "defect", "expected"),
     [
-        (lambda patch: patch.setattr(feasibility, "check", accept_all), "accepted, though"),
-        (without("_check_stages"), "accepted, though"),
-        (without("_check_waits"), "accepted, though"),
-        (check_of_events, "accepted, though"),
-        (refuses_priorities, "refused, though"),
-        (raises, "raised KeyError"),
+        ("check", nothing, "accepted, though"),
+        ("_check_stages", nothing, "accepted, though"),
+        ("_check_waits", nothing, "accepted, though"),
+        ("check", events_for_graphs, "accepted, though"),
+        ("check", refuses_priorities, "refused, though"),
+        ("check", lambda schedule, cluster: {}[schedule.execution], "raised KeyError"),
     ],
     ids=["accepts-all", "no-stages", "no-waits", "graph-as-events", "refuses-more", "raises"],
 )
-def test_a_planted_defect_of_check_is_found(plant, expected, monkeypatch):
-    plant(monkeypatch)
+def test_a_planted_defect_of_check_is_found(part, defect, expected, monkeypatch):
+    monkeypatch.setattr(feasibility, part, defect)
     monkeypatch.setattr(mutants, "PER_SCHEDULE", 20)  # the campaign takes three schedules then
-    for seed in range(20):
-        tally = mutants.run(60, seed, every=10**9, makers=mutants.DRAWN)
-        if any(what.startswith(expected) for what in tally.failures):
-            break
-    assert any(what.startswith(expected) for what in tally.failures)
+    tallies = (mutants.run(60, seed, every=10**9, makers=mutants.DRAWN) for seed in range(20))
+    tally = next(tally for tally in tallies if any(what.startswith(expected) for what in tally.failures))
     assert {*tally.examples[0]["mutant"]} == {"operators", "edges", "placements", "execution"}
 
 
