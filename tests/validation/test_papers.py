@@ -9,8 +9,8 @@ import pytest
 import simsched
 from simsched.base.errors import FormatError
 from simsched.base.io import read_text
-from validation.papers.__main__ import main, section
 from validation.papers import claims
+from validation.papers.__main__ import main, section
 from validation.papers.claims import PAPERS, Claim, Outcome, Outcomes, Run, agree, measure, put_between, tables
 
 ROOT = Path(__file__).resolve().parents[2]
