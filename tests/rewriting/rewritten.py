@@ -21,13 +21,36 @@ def source(net, shape=(1, 4, 6, 6), name="x"):
     return net.elementwise(name, "source", [net.input(*shape)])
 
 
+class _Scope(dict):
+    """Methods of a network and what they return; any other name is a source of an image."""
+
+    def __init__(self, net):
+        super().__init__((name, getattr(net, name)) for name in dir(net) if not name.startswith("_"))
+        self.net = net
+
+    def __missing__(self, name):
+        self[name] = source(self.net, name=name)
+        return self[name]
+
+
+def of_text(text, granularity="operator", **sources):
+    """The graph of "c = conv(x, 4, 3); r = activation(c)": calls of `Network`, each with the name of its operator.
+
+    Names that no operator has are sources: of 1 image of 4 channels and 6 x 6 pixels, or of the shape given.
+    """
+    net = network(granularity)
+    scope = _Scope(net)
+    scope |= {name: source(net, shape, name) for name, shape in sources.items()}
+    for row in text.split(";"):
+        name, call = row.strip().split(" = ", 1)
+        scope[name] = eval(call.replace("(", f"({name!r}, ", 1), {}, scope)
+    return net.graph()
+
+
 def block():
     """An Inception-like block of three branches."""
-    net = network()
-    x = source(net)
-    outs = [net.conv(f"c{i}", x, 2, k, padding=k // 2, norm=True) for i, k in enumerate((1, 1, 3))]
-    net.pool("pool", net.concat("join", outs), "max", 2)
-    return net.graph()
+    convs = "; ".join(f"c{i} = conv(x, 2, {k}, padding={k // 2}, norm=True)" for i, k in enumerate((1, 1, 3)))
+    return of_text(f"{convs}; join = concat([c0, c1, c2]); out = pool(join, 'max', 2)")
 
 
 def cut(graph, *blocks):

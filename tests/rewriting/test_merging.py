@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from interpreter import largest_error
-from rewritten import with_attributes
+from rewritten import of_text, with_attributes
 
 from simsched.base.errors import GraphError
 from simsched.model import Cluster, Kernel, OpGraph, roofline
@@ -46,10 +46,7 @@ def test_a_point_and_a_window_become_one_window():
     }  # fmt: skip
     assert after.names == ("x", "c0+c1", "join")
     assert after["join"].attributes == {"axis": 1, "slices": {"0": [1, 0, 4], "1": [1, 4, 10]}}
-    assert [(edge.src, edge.nbytes) for edge in after.edges if edge.dst == "join"] == [
-        ("c0+c1", 1024.0),
-        ("c0+c1", 1536.0),
-    ]
+    assert [(e.src, e.nbytes) for e in after.edges if e.dst == "join"] == [("c0+c1", 1024.0), ("c0+c1", 1536.0)]
     assert merged_operators(Draft.from_graph(graph), ("c0", "c1")) == (op,)
     assert largest_error(graph, after) < 1e-9
 
@@ -126,24 +123,20 @@ def test_what_cannot_be_merged(reason, convs):
 
 
 def test_operators_of_other_tensors_and_kinds():
-    net = Network("net")
-    image = net.input(1, 4, 8, 8)
-    x, y = net.conv("x", image, 4, 1), net.conv("y", image, 4, 1)
-    net.conv("a", x, 4, 1)
-    net.conv("b", y, 4, 1)
-    net.pool("pool", x, "max", 3, padding=1)
-    graph = net.graph()
-    assert why_not_mergeable(Draft.from_graph(graph), ("a", "b")) == "they do not read the same tensor"
-    assert (
-        why_not_mergeable(Draft.from_graph(graph), ("a", "pool")) == "'pool' is no convolution whose shapes are known"
-    )
-    assert why_not_mergeable(Draft.from_graph(graph), ("a", "a")) == "an operator stands twice"
-    assert why_not_mergeable(Draft.from_graph(graph), ("pool",)) is None
-    unknown = "'x' does not read one tensor as another operator writes it"  # which input of the network?
-    assert why_not_mergeable(Draft.from_graph(graph), ("x", "y")) == unknown
+    image = "conv(input(1, 4, 8, 8), 4, 1)"
+    graph = of_text(f"x = {image}; y = {image}; a = conv(x, 4, 1); b = conv(y, 4, 1); p = pool(x, 'max', 3, padding=1)")
+    draft = Draft.from_graph(graph)
+    for names, reason in {
+        "ab": "they do not read the same tensor",
+        "ap": "'p' is no convolution whose shapes are known",
+        "aa": "an operator stands twice",
+        "p": None,
+        "xy": "'x' does not read one tensor as another operator writes it",  # which input of the network?
+    }.items():
+        assert why_not_mergeable(draft, tuple(names)) == reason
     with pytest.raises(GraphError, match="has no operator 'z'"):
-        why_not_mergeable(Draft.from_graph(graph), ("a", "z"))
-    assert merged_operators(Draft.from_graph(graph), ("pool",)) == (graph["pool"],)
+        why_not_mergeable(draft, ("a", "z"))
+    assert merged_operators(draft, ("p",)) == (graph["p"],)
 
 
 @pytest.mark.parametrize("given", [{"activation": ["relu"]}, {"kernel": [0, 0], "padding": [0, 0]}])
@@ -172,12 +165,8 @@ def test_a_dilated_window_merges_with_its_like_only():
 
 def test_slices_of_one_tensor_are_the_same_only_if_they_are():
     """Readers of c0 and of c1 read other parts of the merged tensor; two readers of c0 read the same part."""
-    net = Network("net")
-    x = net.conv("x", net.input(1, 3, 8, 8), 4, 1)
-    a, b = net.conv("a", x, 4, 1), net.conv("b", x, 4, 1)
-    outs = [net.conv("p", a, 4, 1), net.conv("q", a, 4, 3, padding=1), net.conv("r", b, 4, 1)]
-    net.concat("join", outs)
-    graph = net.graph()
+    text = "a = conv(x, 4, 1); b = conv(x, 4, 1); p = conv(a, 4, 1); q = conv(a, 4, 3, padding=1); r = conv(b, 4, 1)"
+    graph = of_text(f"{text}; join = concat([p, q, r])", "unit")
     once, _ = merge(graph, [("a", "b")])
     assert why_not_mergeable(Draft.from_graph(once), ("p", "q")) is None
     assert why_not_mergeable(Draft.from_graph(once), ("p", "r")) == "they do not read the same tensor"
