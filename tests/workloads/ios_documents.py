@@ -56,41 +56,21 @@ def value(name, begin, end, rank, tag, size=8):
 
 def two_devices():
     """A schedule of HIOS: device 0 runs "1" and what ends the blocks, device 1 runs "2" beside "3"."""
-
-    def ranked(kind, name, inputs, shape, rank, outputs, **fields):
-        return node(kind, name, inputs, shape, rank=rank, outputs=outputs, **fields)
-
-    window = {"kernel": [1, 1], "stride": [1, 1], "padding": [0, 0]}
-    conv = {"out_channels": 2, **window, "groups": 1, "act": "relu"}
-    enter = {"type": "placeholder", "name": "0", "hint_name": "0", "output_shape": [4, 8, 8], "rank": -1}
-    leave = ranked("identity", "4", [[value("1", 0, 2, 0, 5), value("2", 0, 2, 1, 6)], [value("3", 0, 4, 1, 7)]],
-                 [6, 8, 8], -1, [])  # fmt: skip
-    last = ranked("pool", "5", [[value("4", 0, 6, -1, 8)]], [6, 1, 1], -3, [], pool_type="global_avg", kernel=[8, 8],
-                stride=[1, 1], padding=[0, 0])  # fmt: skip
-    return {
-        "name": "two",
-        "input": enter,
-        "blocks": [
-            {
-                "enter_name": "0",
-                "enter_node": enter,
-                "inner_nodes": [
-                    ranked("conv", "1", [[value("0", 0, 4, 0, 1)]], [2, 8, 8], 0, [[1, 3]], **conv),
-                    ranked("conv", "2", [[value("1", 0, 2, 0, 3)]], [2, 8, 8], 1, [], **conv),
-                    ranked("pool", "3", [[value("0", 0, 4, 0, 4)]], [4, 8, 8], 1, [], pool_type="max", **window),
-                ],
-                "exit_node": leave,
-                "stages": [{"rank": 0, "stages": [[["1"]], [["4"]]]}, {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]}],
-            },
-            {
-                "enter_name": "4",
-                "enter_node": leave,
-                "inner_nodes": [],
-                "exit_node": last,
-                "stages": [{"rank": 0, "stages": [[["5"]]]}, {"rank": 1, "stages": [[["5"]]]}],
-            },
-        ],
-    }
+    nodes = [
+        conv("1", [[["0", 0, 4]]], [2, 8, 8]),
+        conv("2", [[["1", 0, 2]]], [2, 8, 8]),
+        pool("3", [[["0", 0, 4]]], [4, 8, 8], kernel=1, padding=0),
+        node("identity", "4", [[["1", 0, 2], ["2", 0, 2]], [["3", 0, 4]]], [6, 8, 8]),
+    ]
+    stages = [{"rank": 0, "stages": [[["1"]], [["4"]]]}, {"rank": 1, "stages": [[["2"], ["3"]], [["4"]]]}]
+    last = pool("5", [[["4", 0, 6]]], [6, 1, 1], "global_avg", 8, 1, 0)
+    both = [{"rank": rank, "stages": [[["5"]]]} for rank in (0, 1)]
+    document = graph(placeholder(4, 8), (nodes, stages), ([last], both), name="two")
+    ranks = {"0": 0, "1": 0, "2": 1, "3": 1, "4": -1, "5": -3}
+    for one in all_nodes(document):
+        inputs = [[value(*read, ranks[read[0]], 0) for read in term] for term in one["inputs"]]
+        one.update(rank=ranks[one["name"]], outputs=[], inputs=inputs)
+    return document
 
 
 def all_nodes(document):

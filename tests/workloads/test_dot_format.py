@@ -83,7 +83,6 @@ def test_strict_graphs_hold_an_edge_once():
         ("digraph { a:port:ne -> b:sw }", ("a", "b")),
         ("// c\n/* c { */ digraph\n# line 1 \"x.c\"\n{ a /* -> b */ // c\n}\n# end", ("a",)),
         ("digraph { rankdir=LR; graph [size=3]; a; label = <x> }", ("a",)),
-        ("\r\ndigraph g {\r\n\ta;\r\n}\r\n", ("a",)),
         ('digraph { a [bold] [time=1][label="x" /* c */ + "y"] }', ("a",)),
     ],
 )  # fmt: skip
@@ -94,13 +93,11 @@ def test_grammar(text, names):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: expected 'digraph', not the end"),
         ("graph { a -- b }", "undirected graph"),
         ("digraph { a -- b }", "write '->'"),
         ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
         ("digraph { a } digraph { b }", "a file holds one graph"),
         ("digraph { a [time=1 ", "expected an attribute or ']', not the end"),
-        ("digraph { a [time=] }", "expected a value"),
         ("digraph { a [time=1e5] }", "stands in quotes"),
         ('digraph { "a', "cannot be read"),
         ("digraph { <a", "no '>' closes"),
@@ -111,7 +108,6 @@ def test_grammar(text, names):
         ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
         ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
-        ('digraph { a [kernels="3"] }', "'a': kernels must be a list"),
         ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
     ],
 )  # fmt: skip
@@ -125,7 +121,6 @@ def test_what_is_no_dot_is_refused(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("digraph { }", "empty"),
         ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
         ('digraph { "" }', "name must be a text"),
     ],

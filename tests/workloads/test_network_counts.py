@@ -217,7 +217,6 @@ def test_smallest_image(network, smallest, last):
     [
         ("inception_v3", {"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device"),
         ("inception_v3", {"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use sm"),
-        ("googlenet", {"form": "caffe"}, "googlenet: form must be one of torchvision, paper, not 'caffe'"),
         ("deepfm", {"fields": 0}, "fields must be a whole number from 1 to 100,000, not 0"),
         ("bert_base", {"sequence_length": 513}, "sequence_length must be at most 512, not 513"),
         ("rnntc_sru", {"sequence_length": 10_001}, "sequence_length must be at most 10000, not 10001"),

@@ -172,8 +172,6 @@ def test_a_number_format_in_place_of_the_models():
         ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", 10 * (2 + 4), "fp32"),
         ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", 10 * 4 + 8, "fp64"),
         ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", 24 * 2, "bf16"),
-        ("(int32[8] a, int32[8] b) => (y) { y = Add (a, b) }", 24 * 4, "fp32"),
-        ("(double[8] a, double[8] b) => (y) { y = Add (a, b) }", 24 * 8, "fp64"),
     ],
 )
 def test_tensors_have_their_own_formats(text, nbytes, dtype):

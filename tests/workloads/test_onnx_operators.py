@@ -25,13 +25,11 @@ WINDOW = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
     ("op_type", "attributes", "shape", "weights", "ours"),
     [
         ("MaxPool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "max", 3, stride=2, ceil_mode=True)),
-        ("AveragePool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "avg", 3, stride=2, ceil_mode=True)),
         ("GlobalAveragePool", {}, (2, 3, 9, 8), [], lambda net, x: net.global_pool("y0", x)),
         ("Softmax", {}, (2, 5, 8), [], lambda net, x: net.softmax("y0", x)),
         ("LayerNormalization", {}, (2, 5, 8), [(8,), (8,)], lambda net, x: net.layer_norm("y0", x)),
         ("RMSNormalization", {}, (2, 5, 8), [(8,)], lambda net, x: net.layer_norm("y0", x, kind="rms_norm")),
         ("Relu", {}, (3, 5), [], lambda net, x: net.activation("y0", x)),
-        ("HardSwish", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "hard_swish")),
         ("Gelu", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "gelu")),
     ],
 )

@@ -209,7 +209,6 @@ def test_arguments_by_name_in_any_order():
         (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
         (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
         (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
-        (nn.Conv3d(2, 4, 2), (1, 2, 3, 3, 3), "conv", 4 * 8 * 16),
         (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
         (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
         (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
