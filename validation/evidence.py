@@ -1,12 +1,15 @@
-"""What campaigns share: options of their command lines, and logs, which keep as JSON what the last run found."""
+"""What campaigns share: options of their command lines, processes, tables, and logs, which keep what a run found."""
 
 import argparse
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from simsched.base.io import dump_json, write_file
 
@@ -34,3 +37,34 @@ def keep(log: str | Path, found: dict[str, Any]) -> None:
         "libraries": {name: version(name) for name in ("numpy", "hypothesis", "llvmlite", "onnx")},
     }
     write_file(log, dump_json(ran | found))
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+@contextmanager
+def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Make a pool of processes that begin anew: one copied from a process with threads may wait for them for ever."""
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield pool
+
+
+def each(function: Callable[[_T], _R], items: Sequence[_T], workers: int) -> list[_R]:
+    """Return the values of a function in the order of the items; with one worker, in this process."""
+    if workers == 1:
+        return [function(item) for item in items]
+    with processes(workers) as pool:
+        return list(pool.map(function, items))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    r"""Yield the lines of a Markdown table.
+
+    >>> list(table(["of", "us"], [("a|b", 1.5)]))
+    ['| of | us |', '|---|---|', '| a\\|b | 1.5 |']
+    """
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        yield f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |"

@@ -32,10 +32,9 @@ from simsched.base.units import GB_PER_S, MIB
 from simsched.experiments.whatif import parse_change
 from simsched.model import Operator, roofline
 from simsched.model.cluster import LINKS, Device
-from validation.markdown import table
+from validation.evidence import table
 from validation.papers.claims import put_between
-from validation.realtraces_pairs import dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
-from validation.realtraces_rows import Row
+from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, read_events
 from workloads.formats.kineto_join import split_iterations

@@ -21,9 +21,7 @@ import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.schedulers import SCHEDULERS, takes
-from validation.evidence import options
-from validation.markdown import table
-from validation.processes import processes
+from validation.evidence import options, processes, table
 
 NETWORKS: Final = ("inception_v3", "randwire", "nasnet_a_large", "squeezenet")
 BY_STAGES: Final = ("ios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")

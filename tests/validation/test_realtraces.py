@@ -13,7 +13,7 @@ from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
 from validation.papers.claims import put_between
 from validation.realtraces import read_folder
-from validation.realtraces_rows import GTX_950
+from validation.realtraces_pairs import GTX_950
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -21,8 +21,8 @@ from simsched.experiments.accuracy.accuracy import NOT_DEFINED, RANDOM, Outcome,
 from simsched.experiments.accuracy.measurements import digest
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
+from validation.evidence import table
 from validation.hardware.store import Store
-from validation.markdown import table
 
 Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]

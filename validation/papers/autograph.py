@@ -22,8 +22,8 @@ from simsched.model.costmodel import CostModel
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.rewriting.rule import Match, Substitution
 from simsched.schedulers.autograph.rewriter import intervals
+from validation.evidence import each
 from validation.papers.claims import Measures, Run, Values
-from validation.processes import each
 
 GPU: Final = "rtx2080ti"
 NETWORKS: Final[Mapping[str, str]] = {

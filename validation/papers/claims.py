@@ -18,9 +18,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
+import simsched as ss
 from simsched.base.codec import Document
 from simsched.base.errors import FormatError
-from validation.markdown import table
+from validation.evidence import table
 
 PAPERS: Final[Mapping[str, str]] = {
     "ios": "IOS", "lios": "LIOS", "hios": "HIOS", "opara": "Opara", "nimble": "Nimble", "autograph": "AutoGraph"
@@ -143,6 +144,18 @@ def _claims(paper: str, measures: Measures) -> list[Claim]:
         claims[key] = Claim(key, PAPERS[paper], published=published, measure=measures.get(key), **given)
     assert measures.keys() <= claims.keys(), f"no rows: {measures.keys() - claims.keys()}"
     return list(claims.values())
+
+
+def drawn_graph(times: str, edges: str, transfer: float | None = None) -> ss.OpGraph:
+    """Return the graph of an example: operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2".
+
+    That one takes 2 us between devices, others take `transfer`.
+    """
+    rows = [edge.replace(":", "-").split("-") for edge in edges.split()]
+    return ss.OpGraph(
+        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times.split(), 1)],
+        [ss.Edge(f"v{a}", f"v{b}", transfer=float(us[0]) if us else transfer) for a, b, *us in rows],
+    )
 
 
 def _value(text: str) -> tuple[str, float]:

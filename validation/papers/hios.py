@@ -24,12 +24,11 @@ from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost, operator_times
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.hios.stages import Instance, StageCosts, Stages
+from validation.evidence import each, table
 from validation.hardware.graphs import convolutions
-from validation.markdown import table
 from validation.papers import hios_simulated as simulated
-from validation.papers.claims import DEVIATION, Claim, Measures, Outcome, Run, Values, claims_of
+from validation.papers.claims import DEVIATION, Claim, Measures, Outcome, Run, Values, claims_of, drawn_graph
 from validation.papers.hios_simulated import FIGURES, SCHEDULERS, Samples, Setting, instances, with_spread
-from validation.processes import each
 
 Inputs = Sequence[Mapping[int, float]]
 """Of each stage, by number of its first operator: those it reads from, and us of the transfer."""
@@ -221,15 +220,6 @@ def released_mappings(run: Run) -> Values:
 Groups = tuple[tuple[str, ...], ...]
 
 
-def _graph(times: str, edges: str) -> ss.OpGraph:
-    """Return a graph of operators v1, v2, ... of given us, and edges such as "1-2", or "5-6:2" with a transfer of 2."""
-    rows = [edge.replace(":", "-").split("-") for edge in edges.split()]
-    return ss.OpGraph(
-        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(times.split(), 1)],
-        [ss.Edge(f"v{a}", f"v{b}", transfer=float(us[0]) if us else 1.0) for a, b, *us in rows],
-    )
-
-
 def _on_devices(graph: ss.OpGraph, *devices: str) -> Stages:
     """Return the operators, given by number, on each device alone, each a stage of its own, by falling priority."""
     device = {f"v{i}": number for number, those in enumerate(devices) for i in those}
@@ -243,7 +233,7 @@ def _on_devices(graph: ss.OpGraph, *devices: str) -> Stages:
 
 def figure_4(_run: Run) -> Values:
     """Return priorities, what the paths take where, and the latency found; the least of all mappings besides."""
-    graph = _graph("4 2 2 3 1 4 2 2", "1-2 1-3 2-4 3-5 4-6 5-6:2 5-7 6-8 7-8")
+    graph = drawn_graph("4 2 2 3 1 4 2 2", "1-2 1-3 2-4 3-5 4-6 5-6:2 5-7 6-8 7-8", transfer=1.0)
     rank = longest_from(graph, graph.time, graph.edge_transfer)
     plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), "inter-lp")
     mappings = (["".join(v for v, on in zip("12345678", gpus, strict=True) if on == gpu) for gpu in "12"]
@@ -263,7 +253,7 @@ def figure_4(_run: Run) -> Values:
 
 def figure_5(_run: Run) -> Values:
     """Return the latency before Algorithm 2, after its first stage and at the end."""
-    stages = _on_devices(_graph("4 4 2 4 5 2 1", "1-2 1-3 1-4 2-5 3-6 4-7 6-7"), "12457", "36")
+    stages = _on_devices(drawn_graph("4 4 2 4 5 2 1", "1-2 1-3 1-4 2-5 3-6 4-7 6-7", transfer=1.0), "12457", "36")
     table = {("v2", "v4"): 7.0, ("v5", "v7"): 5.0, ("v4", "v5"): 9.0}
     seen = [stages.latency]
 
@@ -277,7 +267,7 @@ def figure_5(_run: Run) -> Values:
 
 def deadlock(_run: Run) -> Values:
     """Return whether {A, B}, here v1 and v2, is refused as a stage by Algorithm 2, and, B first, as a schedule."""
-    graph = _graph("3 1 3 1", "1-3 4-2")
+    graph = drawn_graph("3 1 3 1", "1-3 4-2", transfer=1.0)
     merged = _on_devices(graph, "12", "34").parallelize(2, cast(StageCosts, lambda _: lambda _groups: 0.1))
     plan = ss.Schedule(
         graph,

@@ -17,7 +17,7 @@ import simsched as ss
 import workloads
 from simsched.base.units import MS
 from simsched.schedulers.stage_costs import StageFormula
-from validation.papers.claims import Measures, Run, Values
+from validation.papers.claims import Measures, Run, Values, drawn_graph
 
 GPU: Final = "rtx3080"
 _SMALL, _BASE = "SqueezeNet", "Inception-v3"
@@ -32,12 +32,7 @@ _JITTER: Final = 0.02
 
 def example() -> ss.OpGraph:
     """Return the worked example of Table III; the latency of v6 follows from the sequential time of 73."""
-    latencies = (3, 5, 5, 5, 8, 15, 10, 7, 13, 2)
-    edges = ((1, 2), (1, 3), (1, 4), (1, 5), (3, 6), (4, 7), (5, 8), (2, 9), (6, 9), (7, 9), (8, 9), (9, 10))
-    return ss.OpGraph(
-        [ss.Operator(f"v{i}", time=float(us)) for i, us in enumerate(latencies, 1)],
-        [ss.Edge(f"v{a}", f"v{b}") for a, b in edges],
-    )
+    return drawn_graph("3 5 5 5 8 15 10 7 13 2", "1-2 1-3 1-4 1-5 3-6 4-7 5-8 2-9 6-9 7-9 8-9 9-10")
 
 
 def _table_3(_run: Run) -> Values:

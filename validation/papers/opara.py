@@ -30,7 +30,7 @@ import workloads
 from simsched.base.units import MS, SECOND
 from simsched.schedulers.nimble import assign_streams
 from simsched.schedulers.opara import allocate_streams
-from validation.papers.claims import Measures, Run, Values
+from validation.papers.claims import Measures, Run, Values, drawn_graph
 
 NETWORKS: Final[Mapping[str, tuple[str, str]]] = {
     "GoogLeNet": ("googlenet", "rtx2080super"),
@@ -252,10 +252,7 @@ def _megabytes(name: str, framework: str) -> float:
 def example() -> ss.OpGraph:
     """Return the paper's example of thirteen operators."""
     edges = "1-2 1-3 1-4 2-5 3-6 5-7 6-8 4-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"  # 8 lists 6 before 4
-    pairs = [edge.split("-") for edge in edges.split()]
-    return ss.OpGraph(
-        [ss.Operator(f"v{i}", time=1.0) for i in range(1, 14)], [ss.Edge(f"v{a}", f"v{b}") for a, b in pairs]
-    )
+    return drawn_graph("1 " * 13, edges)
 
 
 def _streams_of_example(_run: Run) -> Values:

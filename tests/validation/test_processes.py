@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from validation.processes import each
+from validation.evidence import each
 
 
 def divided(number):
