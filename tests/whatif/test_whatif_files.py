@@ -21,30 +21,25 @@ A100 = Cluster.preset("a100")
 
 
 @pytest.mark.parametrize(
-    ("text", "parameter", "value", "is_absolute"),
+    ("text", "change"),
     [
-        ("link.bandwidth*=2", "link.bandwidth", 2.0, False),
-        ("link.bandwidth=600GB/s", "link.bandwidth", 600e3, True),
-        ("link.bandwidth=6e5 B/us", "link.bandwidth", 6e5, True),
-        ("overhead.launch=5us", "overhead.launch", 5.0, True),
-        ("overhead=0", "overhead", 0.0, True),
-        ("device.peak=19.5TFLOP/s", "device.peak", 19.5e6, True),
-        ("gpus=4", "gpus", 4, True),
-        ("device=h100", "device", "h100", True),
-        ("contention=0", "contention", False, True),
-        ("operators.conv.speed*=1.3", "operators.conv.speed", 1.3, False),
-        ("operator.a.b.speed*=2", "operator.a.b.speed", 2.0, False),
-        ("operators.speed=2", "operators.speed", 2.0, True),
-        ("rebuild.half=true", "rebuild.half", True, True),
-        ("rebuild.variant=b0", "rebuild.variant", "b0", True),
-        ("fuse=a,b", "fuse", ("a", "b"), True),
-        ("remove=c", "remove", ("c",), True),
+        ("link.bandwidth*=2", Change("link.bandwidth", 2.0)),
+        ("link.bandwidth=600GB/s", Change("link.bandwidth", 600e3, True)),
+        ("link.bandwidth=6e5 B/us", Change("link.bandwidth", 6e5, True)),
+        ("overhead=0", Change("overhead", 0.0, True)),
+        ("device.peak=19.5TFLOP/s", Change("device.peak", 19.5e6, True)),
+        ("gpus=4", Change("gpus", 4, True)),
+        ("device=h100", Change("device", "h100", True)),
+        ("contention=0", Change("contention", False, True)),
+        ("operator.a.b.speed*=2", Change("operator.a.b.speed", 2.0)),
+        ("rebuild.half=true", Change("rebuild.half", True, True)),
+        ("rebuild.variant=b0", Change("rebuild.variant", "b0", True)),
+        ("fuse=a,b", Change("fuse", ("a", "b"), True)),
     ],
 )
-def test_changes_as_texts(text, parameter, value, is_absolute):
-    change = parse_change(text)
-    assert (change.parameter, change.value, change.is_absolute) == (parameter, value, is_absolute)
-    assert type(change.value) is type(value)
+def test_changes_as_texts(text, change):
+    assert parse_change(text) == change
+    assert type(parse_change(text).value) is type(change.value)
     assert parse_change(str(change)) == change
 
 
@@ -55,20 +50,20 @@ def test_numbers_in_texts(value, is_absolute):
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "message"),
+    ("text", "message"),
     [
-        ("gpus", WhatIfError, r"'gpus': expected PARAMETER\*=FACTOR or PARAMETER=VALUE"),
-        ("=3", WhatIfError, "expected PARAMETER"),
-        ("gpus=", WhatIfError, "expected PARAMETER"),
-        ("gpus*=2", WhatIfError, "gpus takes no factor; write gpus=VALUE"),
-        ("link.bandwidth*=2GB/s", WhatIfError, "unit 'GB/s' does not suit; it takes none"),
-        ("link.bandwidth=2us", WhatIfError, "unit 'us' does not suit; known are: B/us, GB/s"),
-        ("link.bandwidth=fast", WhatIfError, "'fast' is no number"),
-        ("link.width=2", UnknownNameError, "unknown parameter 'link.width'; closest of"),
+        ("gpus", r"'gpus': expected PARAMETER\*=FACTOR or PARAMETER=VALUE"),
+        ("=3", "expected PARAMETER"),
+        ("gpus=", "expected PARAMETER"),
+        ("gpus*=2", "gpus takes no factor; write gpus=VALUE"),
+        ("link.bandwidth*=2GB/s", "unit 'GB/s' does not suit; it takes none"),
+        ("link.bandwidth=2us", "unit 'us' does not suit; known are: B/us, GB/s"),
+        ("link.bandwidth=fast", "'fast' is no number"),
+        ("link.width=2", "unknown parameter 'link.width'; closest of"),
     ],
 )
-def test_texts_that_are_no_changes(text, error, message):
-    with pytest.raises(error, match=message):
+def test_texts_that_are_no_changes(text, message):
+    with pytest.raises((WhatIfError, UnknownNameError), match=message):
         parse_change(text)
 
 
@@ -219,12 +214,10 @@ ASIDE = Placement("b", stream=1, group=1)
     [
         # limits of the SMs count where kernels run beside each other, what saturates them where there are rates
         (what_if(beside(WORK, LATE), A100), f"device.sms device.peak {SHARED} {START} interference"),
-        (what_if(beside(LATE, LATE), A100), f"device.sms {SHARED} {START} interference"),
         (what_if(beside(LATE, LATE), A100.replace_devices(interleave=0.5)),  # what is 0 is kept
          f"device.sms {SHARED} {START} interference".replace("device.least", "device.interleave device.least")),
         (what_if(beside(WORK, LATE), A100).contention(False),
          f"device.sms device.peak device.saturating_warps {START}"),
-        (what_if(beside(WORK, LATE, 0), A100), f"device.sms device.peak device.saturating_warps {IN_ORDER}"),
         (what_if(beside(MOVES, LATE, 0), A100), f"device.bandwidth device.saturating_warps {IN_ORDER}"),
         (what_if(beside(LATE, LATE, 0), A100), IN_ORDER),
         # of a plan made anew nothing is known but that there is one device, which copies nothing
@@ -234,21 +227,17 @@ ASIDE = Placement("b", stream=1, group=1)
         (what_if(beside(HALF, HALF), A100.replace_devices(connections=2, resident_kernels=2)),
          f"device.connections device.resident_kernels {START} interference"),
         (what_if(beside(HALF, HALF), A100.replace_devices(connections=3, resident_kernels=3)), f"{START} interference"),
-        (what_if(beside(HALF, HALF), A100.replace_devices(connections=2)).contention(False), START),
         # launches that cost nothing do not count; nor what a captured graph does without
         (what_if(HERE, A100).overhead(launch=0, launch_latency=0), "o.gap"),
         (what_if(HERE, A100).execution("graph"), "overhead o.graph_launch o.graph_node"),
         # exact times take no notice of links; what the plan does not copy yet, a plan made anew might
         (what_if(THERE, A100S), f"overhead {ISSUED}"),
-        (what_if(HERE, A100S), IN_ORDER),
         (what_if(HERE, A100S, True, scheduler="sequential"),
          f"device.copy_engines {LINKS} overhead {ISSUED.replace('o.hop', 'o.gap o.hop')}"),
         (what_if(Schedule(OpGraph(EXACT.operators, [Edge("a", "b", 1e6)]), THERE.placements),
                  A100S.replace_devices(copy_rate=3e5)),
          f"device.copy_engines device.copy_rate {LINKS} overhead {ISSUED}"),
-        (what_if(HERE, replace(A100S, devices=(replace(A100S.devices[0], launch=0.0), A100S.devices[1]))), IN_ORDER),
-        # behind both c needs nothing, from another stream an event, in another stage a barrier
-        (what_if(Schedule(JOIN, ROW, "stages"), A100), IN_ORDER),
+        # behind both c needs from another stream an event, in another stage a barrier
         (what_if(Schedule(JOIN, [ROW[0], ASIDE, ROW[2]]), A100),
          "overhead o.launch o.record o.wait o.gap o.hop o.launch_latency"),
         (what_if(Schedule(JOIN, [ROW[0], ASIDE, Placement("c", stage=1)], "stages"), A100),
