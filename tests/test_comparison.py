@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ import pytest
 import workloads
 from simsched.base.errors import SchedulerError, SimulationError, UnknownNameError
 from simsched.base.units import GIB
-from simsched.experiments.comparison import Comparison, compare, scheduler_set
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
+from simsched.experiments.comparison import compare, scheduler_set
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.show.plot import box_plot
 from simsched.simulator import Makespans
@@ -29,10 +28,6 @@ def fork(name="net", **fields):
 
 def refuses(graph, cluster, cost):
     raise SchedulerError("refuses: this graph has [too] many operators")
-
-
-def rows_by_name(comparison):
-    return {row.scheduler: row for row in comparison.rows}
 
 
 def test_rows_by_hand():
@@ -60,7 +55,7 @@ def test_rows_by_hand():
 
 
 @pytest.mark.usefixtures("quick_search")
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 3])
 def test_over_bound_is_at_least_one(n):
     graph = fork(utilization=0.5)
     rows = [row for row in compare(graph, Cluster.preset("a40", n), "all").rows if row.reason is None]
@@ -83,13 +78,8 @@ def test_sets():
     assert [row.scheduler for row in compare(small, FREE).rows] == scheduler_set("fast", small)
     assert [row.scheduler for row in compare(small, FREE, "lios").rows] == ["lios"]
     assert [row.scheduler for row in compare(small, FREE, "all").rows] == list(SCHEDULERS)
-
-
-def test_unknown_names():
-    with pytest.raises(UnknownNameError, match=r"unknown scheduler 'heft2'; closest of [0-9]+ known: heft"):
-        compare(fork(), FREE, ["sequential", "heft2"])
     with pytest.raises(UnknownNameError, match="unknown scheduler 'fats'"):
-        compare(fork(), FREE, "fats")
+        compare(small, FREE, "fats")
 
 
 def test_a_scheduler_that_refuses_has_a_row():
@@ -101,6 +91,8 @@ def test_a_scheduler_that_refuses_has_a_row():
     assert comparison.best().scheduler == "lios"
     text = " ".join(str(comparison).replace("│", " ").split())
     assert "[too]" in text
+    nowhere = OpGraph([Operator("a", time=1.0, kernels=(Kernel(1, 1024, 200),))])  # 1024 threads x 200 registers
+    assert all("does not fit on an SM" in row.reason for row in compare(nowhere, FREE, ["sequential", "lios"]).rows)
     for none in ([], [refuses]):
         comparison = compare(fork(), FREE, none)
         assert comparison.best() is None
@@ -108,20 +100,14 @@ def test_a_scheduler_that_refuses_has_a_row():
         assert str(comparison)
 
 
-def test_functions_of_the_user():
-    def on_the_other(graph, cluster, cost):
-        return Schedule(graph, [Placement(n, "gpu1") for n in graph.order])
-
-    row = rows_by_name(compare(fork(), FREE, ["sequential", on_the_other]))["on_the_other"]
-    assert (row.makespan_us, row.devices) == (70.0, 1)
-
-
 def test_two_functions_of_one_name_keep_their_rows_and_plans():
-    """Two lambdas: two rows, and of both the plan and the trace can be had."""
+    """Of the user's own; with twice the cost of everything each takes twice as long."""
     comparison = compare(fork(), FREE, [SCHEDULERS["lios"], lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=1),
                                         lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=2)])  # fmt: skip
     assert [row.makespan_us for row in comparison.rows] == [30.0, 70.0, 50.0]
     assert len(comparison.plans) == len({row.scheduler for row in comparison.rows}) == 3
+    (row,) = compare(fork(), FREE, ["lios"], lambda op, device: 2 * op.time).rows
+    assert (row.makespan_us, row.estimate_us, row.over_bound) == (60.0, 60.0, 1.0)
 
 
 def test_progress():
@@ -149,22 +135,6 @@ def small_search(graph, cluster, cost, *, tools, also=()):
     return tools.schedule(graph, cluster, "search", cost, evaluations=40, also=also)
 
 
-def test_a_cost_model():
-    """Twice the cost of everything: twice 30 us (exact transfers stay, but lios moves nothing)."""
-    (row,) = compare(fork(), FREE, ["lios"], lambda op, device: 2 * op.time).rows
-    assert (row.makespan_us, row.estimate_us, row.over_bound) == (60.0, 60.0, 1.0)
-
-
-def test_jitter_is_the_same_for_every_scheduler():
-    """The same draws for all and again: one and the same plan comes to the same makespan."""
-    twice = [
-        compare(fork(), FREE, ["sequential", "lios", SCHEDULERS["sequential"]], jitter=0.3, rng=1) for _ in range(2)
-    ]
-    first, second = ([row.makespan_us for row in comparison.rows] for comparison in twice)
-    assert first == second
-    assert first[0] == first[2] != 70.0
-
-
 def test_operators_without_load_are_counted():
     """Three that load nothing; d has a utilization."""
     graph = OpGraph([Operator(n, time=1.0) for n in "abc"] + [Operator("d", time=1.0, utilization=0.5)])
@@ -186,38 +156,6 @@ def test_memory_warning():
     assert dealt.peak_memory_bytes == 48.0 * GIB
     text = " ".join(str(comparison).split())
     assert "warning: sequential: gpu0 needs 51.0 GiB but a40 has 48.0 GiB" in text
-
-
-def test_printing():
-    """Every row and heading on lines no wider than 140; the unit is ms where something takes one."""
-    text = str(compare(fork(), FREE, ["sequential", "lios"]))
-    assert "net on 2 x a100" in text
-    for word in ("makespan us", "estimate", "speedup", "over bound", "sequential", "lios", "2.33x"):
-        assert word in text
-    assert max(map(len, text.splitlines())) <= 140
-    slow = OpGraph([Operator("a", time=5000.0)])
-    assert "makespan ms" in str(compare(slow, FREE, ["lios"]))
-
-
-def test_names_are_not_markup():
-    """Those of graphs and schedulers are printed as they are."""
-
-    def mine(graph, cluster, cost):
-        return Schedule(graph, [Placement(n) for n in graph.order])
-
-    mine.__name__ = "mine[/x]"
-    for name in ("net[/b]", "net[red]x", "a [1]", "[link=x]y"):
-        text = str(compare(fork(name), FREE, [mine]))
-        assert f"{name} on " in text
-        assert "mine[/x]" in text
-
-
-def test_a_comparison_of_a_kernel_that_fits_nowhere_says_so():
-    """1024 threads x 200 registers: every scheduler, `sequential` included, has a row with the reason."""
-    graph = OpGraph([Operator("a", time=1.0, kernels=(Kernel(1, 1024, 200),))])
-    comparison = compare(graph, FREE, ["sequential", "lios"])
-    assert isinstance(comparison, Comparison)
-    assert all("does not fit on an SM of a100" in row.reason for row in comparison.rows)
 
 
 def chain(*times):
@@ -247,16 +185,6 @@ def test_percentiles_of_one_operator():
         assert value == pytest.approx(100.0 * math.exp(quantile * sigma - sigma**2 / 2), rel=0.02)
 
 
-def test_percentiles_of_a_chain():
-    """The sum of the operators' times; of two samples p50 is the mean and p99 0.01 below the larger one."""
-    times = [10.0, 20.0, 30.0]
-    comparison = compare(chain(*times), FREE, ["sequential", "lios"], jitter=0.3, rng=2, samples=2)
-    low, high = sorted(factors(0.3, 2, (2, 3)) @ times)
-    for row in comparison.rows:
-        assert (row.makespan_us, row.speedup) == (60.0, 1.0)
-        assert (row.p50_us, row.p99_us) == pytest.approx(((low + high) / 2, high - 0.01 * (high - low)))
-
-
 def test_samples_are_the_same_draws_for_every_scheduler():
     """The one of jitter alone first; again, and with more workers, the same."""
     asked = ["sequential", "lios", SCHEDULERS["sequential"]]
@@ -276,27 +204,13 @@ def test_samples_are_the_same_draws_for_every_scheduler():
     np.testing.assert_array_equal(shorter.samples["lios"].values, first.samples["lios"].values[:3])
 
 
-def test_jitter_is_in_the_samples_alone():
-    """All that is not a percentile is as without samples and jitter."""
-    plain = compare(fork(), FREE, ["sequential", "lios"])
-    sampled = compare(fork(), FREE, ["sequential", "lios"], jitter=0.3, rng=1, samples=5)
-    percentiles = {"p50_us": None, "p95_us": None, "p99_us": None}
-    for row, other in zip(plain.rows, sampled.rows, strict=True):
-        assert replace(other, search_s=row.search_s, **percentiles) == row
-        assert other.p50_us <= other.p95_us <= other.p99_us
-        assert {name: getattr(row, name) for name in percentiles} == percentiles
-    assert (plain.samples, plain.sampling) == ({}, None)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"samples": 3}, "pass `jitter`"),
-        ({"samples": 3, "rng": 0}, "pass `jitter`"),
         ({"samples": 3, "jitter": 0.1}, "pass `rng`"),
         ({"samples": 0, "jitter": 0.1, "rng": 0}, "samples must be a whole number of at least 1, not 0"),
         ({"samples": 1.5, "jitter": 0.1, "rng": 0}, "samples must be a whole number"),
-        ({"samples": True, "jitter": 0.1, "rng": 0}, "samples must be a whole number"),
         ({"samples": 3, "jitter": 0.1, "rng": 0, "workers": 0}, "workers must be a whole number of at least 1, not 0"),
     ],
 )
@@ -318,29 +232,12 @@ def test_samples_in_the_table():
     assert refusal.count(" - ") == len(columns) - 3
     assert "p50, p99 of 4 samples, jitter 10 %, seed 0; makespan and speedup without jitter" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 140
-    assert "p50" not in str(compare(chain(100.0), FREE, ["lios"], jitter=0.1, rng=0))
-
-
-@pytest.mark.parametrize(
-    ("jitter", "rng", "told", "text"),
-    [
-        (0.02, np.int64(7), {"n": 1, "jitter": 0.02, "seed": 7}, "1 sample, jitter 2 %, seed 7"),
-        (
-            {"o0": 1},
-            np.random.default_rng(0),
-            {"n": 1, "jitter": {"o0": 1.0}, "seed": None},
-            "1 sample, jitter of each",
-        ),
-    ],
-)
-def test_samples_in_json(jitter, rng, told, text):
-    comparison = compare(chain(5.0), FREE, ["lios", refuses], jitter=jitter, rng=rng, samples=np.int64(1))
-    data = json.loads(json.dumps(comparison.to_dict(), allow_nan=False))
-    assert data["sampling"] == told
-    assert data["rows"][0]["p50_us"] == data["rows"][0]["p99_us"] == comparison.samples["lios"].values[0]
-    assert data["rows"][1]["p50_us"] is None
-    assert str(comparison.sampling).startswith(text)
-    assert compare(chain(5.0), FREE, ["lios"]).to_dict()["sampling"] is None
+    plain = str(compare(chain(5000.0), FREE, ["lios"], jitter=0.1, rng=0))
+    assert "makespan ms" in plain
+    assert "p50" not in plain
+    some = compare(chain(5.0), FREE, ["lios"], jitter={"o0": 1}, rng=np.random.default_rng(0), samples=np.int64(1))
+    assert some.to_dict()["sampling"] == {"n": 1, "jitter": {"o0": 1.0}, "seed": None}
+    assert str(some.sampling).startswith("1 sample, jitter of each")
 
 
 def test_box_plot_of_a_comparison():
@@ -348,17 +245,11 @@ def test_box_plot_of_a_comparison():
     comparison = compare(fork(), FREE, ["sequential", refuses, "lios"], jitter=0.2, rng=3, samples=9)
     ax = comparison.box_plot()
     assert [label.get_text() for label in ax.get_xticklabels()] == ["sequential", "lios"]
+    with pytest.raises(SimulationError, match="no samples to draw"):
+        compare(fork(), FREE, ["lios"]).box_plot()
     assert len(ax.patches) == 2
     assert medians(ax) == pytest.approx([comparison.rows[0].p50_us, comparison.rows[2].p50_us])
     assert ax.get_title(loc="left") == "net on 2 x a100\n9 samples, jitter 20 %, seed 3"
-
-
-@pytest.mark.parametrize("scheduler", ["lios", refuses])
-def test_no_box_plot_without_samples(tmp_path, scheduler):
-    sampled = {"jitter": 0.1, "rng": 0, "samples": 3} if scheduler is refuses else {}
-    with pytest.raises(SimulationError, match="no samples to draw"):
-        compare(fork(), FREE, [scheduler], **sampled).box_plot(tmp_path / "b.png")
-    assert list(tmp_path.iterdir()) == []
 
 
 def medians(ax):
@@ -371,15 +262,8 @@ def spread(*middles, width=0.1):
     return {f"s{i}": Makespans(m * (1 + width * np.linspace(-1, 1, 5))) for i, m in enumerate(middles)}
 
 
-@pytest.mark.parametrize(("middle", "unit", "level"), [(500.0, "us", 500.0), (5e3, "ms", 5.0), (2e6, "s", 2.0)])
-def test_box_plot_by_size(middle, unit, level):
-    ax = box_plot(spread(middle))
-    assert ax.get_ylabel() == f"latency ({unit})"
-    assert medians(ax) == [pytest.approx(level)]
-
-
-def test_boxes_whiskers_and_outliers():
-    """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40."""
+def test_boxes_whiskers_and_outliers(tmp_path):
+    """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40; thousands are a small file."""
     ax = box_plot({"lios": Makespans(np.array([*range(1, 10), 40.0]))})
     (box,) = ax.patches
     assert sorted(set(box.get_path().vertices[:, 1])) == [3.25, 7.75]
@@ -388,6 +272,8 @@ def test_boxes_whiskers_and_outliers():
     assert ends == {1.0, 3.25, 7.75, 9.0}
     (points,) = [line for line in ax.lines if line.get_marker() == "o"]
     assert list(points.get_ydata()) == [40.0]
+    box_plot({"lios": Makespans(np.random.default_rng(0).standard_cauchy(50_000) ** 2)}, tmp_path / "b.svg")
+    assert (tmp_path / "b.svg").stat().st_size < 300_000
 
 
 def test_flat_boxes_are_drawn_again_below():
@@ -412,18 +298,6 @@ def test_names_of_schedulers_are_legible():
     assert [label.get_text().replace("\n", "") for label in labels] == names
     assert {label.get_rotation() for label in labels} == {40.0}
     assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
-
-
-@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-def test_box_plot_files(tmp_path, form):
-    """Whole, and the same bytes again; thousands of outliers make no large file."""
-    rng = np.random.default_rng(0)
-    samples = {"lios": Makespans(rng.standard_cauchy(50_000) ** 2)}
-    for name in ("first", "second"):
-        box_plot(samples, tmp_path / f"{name}.{form}")
-    first, second = (tmp_path / f"{name}.{form}" for name in ("first", "second"))
-    assert first.read_bytes() == second.read_bytes()
-    assert first.stat().st_size < 300_000
 
 
 def test_rows_that_repeat_others_on_one_gpu_are_not_printed():

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-import simsched as ss
 import workloads
-from simsched.base.errors import FileError, FormatError, SchedulerError, SimschedError
+from simsched.base.errors import SchedulerError, SimschedError
 from simsched.calibration import Calibration
 from simsched.experiments.comparison import Comparison, Draws, compare
 from simsched.model import Cluster, Edge, Operator, OpGraph
@@ -63,16 +62,6 @@ def test_what_is_written_by_hand():
     require_same(comparison, found)
     assert found.plans["lios"].graph is found.plans["sequential"].graph is found.graph
     assert found.best().scheduler == "lios"
-
-
-def test_a_file(tmp_path):
-    comparison = compare(FORK, FREE, ["lios"])
-    comparison.save(tmp_path / "c.json")
-    require_same(comparison, Comparison.load(tmp_path / "c.json"))
-    with pytest.raises(FileError, match="cannot write"):
-        comparison.save(tmp_path / "missing" / "c.json")
-    with pytest.raises(FormatError, match=r"c\.json: field 'format' is 'simsched.comparison'; expected"):
-        ss.Schedule.load(tmp_path / "c.json")
 
 
 def test_rewritten_graphs_are_written_too():

@@ -53,62 +53,41 @@ def refusal(reader, document, kind=SimschedError):
 
 def test_files_that_hold_no_json(tmp_path):
     """The message names the file, and the line: that of the first, which is cut in the middle of its fourth."""
+    path = tmp_path / "bad.json"
     lines = dump_json(GRAPH.to_dict()).splitlines()
     cut = "\n".join([*lines[:3], lines[3][:5]]).encode()
-    for content, message in ((cut, r"not valid JSON at line 4, column \d+"), (b"", "not valid JSON at line 1"),
-                             (b"\x08\x07\x12\xff\xfe\x00", "not a text file")):  # fmt: skip
-        (tmp_path / "bad.json").write_bytes(content)
+    for content, message in ((cut, r"not valid JSON at line 4, column \d+"), (b"\x08\x07\xff\x00", "not a text file")):
+        path.write_bytes(content)
         with pytest.raises(FormatError, match=rf"bad\.json: {message}"):
-            OpGraph.load(str(tmp_path / "bad.json"))
+            OpGraph.load(str(path))
+    path.write_text('{"name": "\\ud83d\\ude00"}', encoding="utf-8-sig")  # a mark of its bytes' order is passed over
+    assert read_json(path) == {"name": "\U0001f600"}  # one character, in two escapes
 
 
-def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(FileError, match=r"cannot read .*nowhere\.json: No such file"):
-        read_json(tmp_path / "nowhere.json")
-    with pytest.raises(FileError, match=r"cannot read .*: Is a directory"):
-        read_json(tmp_path)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, "not valid JSON at line 1") for text in ("", "{}}", "{'a': 1}", '{"a": 1,}', "// a\n{}", "\ufeff{}")),
+        *(
+            (f'{{"time": {constant}}}', f"g: {constant} is not a number")
+            for constant in ("NaN", "Infinity", "-Infinity")
+        ),
+        ('{"name": "a", "time": 1, "time": 2}', "field 'time' stands twice in one object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ("1" * 5000, "g: "),
+        ('"\\ud800"', "surrogates not allowed"),
+    ],
+)
+def test_texts_that_are_no_json(text, message):
+    with pytest.raises(FormatError, match=message):
+        parse_json(text, "g")
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path):
-    (tmp_path / "g.json").write_text('{"name": "\\ud83d\\ude00"}', encoding="utf-8-sig")
-    assert read_json(tmp_path / "g.json") == {"name": "\U0001f600"}  # one character, in two escapes
-    with pytest.raises(FormatError, match="surrogates not allowed"):
-        parse_json('"\\ud800"')
-
-
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_constants_that_are_no_numbers(constant):
-    with pytest.raises(FormatError, match=f"g: {constant} is not a number that can be used"):
-        parse_json(f'{{"time": {constant}}}', "g")
-
-
-def test_repeated_key():
-    with pytest.raises(FormatError, match="field 'time' stands twice in one object"):
-        parse_json('{"name": "a", "time": 1, "time": 2}')
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
-def test_deep_nesting(text):
-    with pytest.raises(FormatError, match="nested too deeply"):
-        parse_json(text)
-
-
-def test_a_number_of_too_many_digits():
-    with pytest.raises(FormatError, match="number: "):
-        parse_json("1" * 5000, "number")
-
-
-@pytest.mark.parametrize("text", ["{}}", "{'a': 1}", '{"a": 1,}', "// comment\n{}", "\ufeff{}"])
-def test_almost_json(text):
-    with pytest.raises(FormatError, match="not valid JSON at line 1, column"):
-        parse_json(text)
-
-
-def test_a_path_that_cannot_be():
-    with pytest.raises(FileError, match="cannot read"):
-        read_json("a\0b")
-    with pytest.raises(FileError, match="cannot write"):
-        write_file("a\0b", "text")
+@pytest.mark.parametrize(("path", "why"), [("nowhere.json", "No such file"), ("", "Is a directory"), ("a\0b", "")])
+def test_files_that_cannot_be_read(tmp_path, path, why):
+    with pytest.raises(FileError, match=f"cannot read .*{why}"):
+        read_json(f"{tmp_path}/{path}")
 
 
 # Places in documents ------------------------------------------------------------------------------
@@ -254,38 +233,30 @@ def test_record_says_what_it_wants():
 
 
 def test_write_and_read(tmp_path):
+    """The mode is that of any program's files, 0666 without what the umask takes, not the 0600 of a temporary one."""
     path = tmp_path / "x.json"
-    write_file(path, dump_json({"a": [1.5, None, "ä"]}))
+    before = os.umask(0o027)
+    try:
+        write_file(path, dump_json({"a": [1.5, None, "ä"]}))
+    finally:
+        os.umask(before)
     assert path.read_text().endswith("}\n")
     assert read_json(path) == {"a": [1.5, None, "ä"]}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
     write_file(str(path), b"{}")
     assert path.read_bytes() == b"{}"
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_a_new_file_has_the_usual_mode(tmp_path):
-    """As any program's: 0666 without what the umask takes, not the 0600 of a temporary file."""
-    before = os.umask(0o027)
-    try:
-        write_file(tmp_path / "x", "text")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
-
-
-def test_write_into_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileError, match=r"cannot write .*: No such file or directory"):
-        write_file(tmp_path / "nowhere" / "x.json", "text")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_write_onto_a_folder_or_below_a_file(tmp_path):
-    with pytest.raises(FileError, match=r"cannot write .*: it is a folder"):
-        write_file(tmp_path, "text")
-    (tmp_path / "file").write_text("old")
-    with pytest.raises(FileError, match=r"cannot write .*: Not a directory"):
-        write_file(tmp_path / "file" / "x", "text")
-    assert (tmp_path / "file").read_text() == "old"
+@pytest.mark.parametrize(
+    ("path", "why"), [("nowhere/x", "No such file or directory"), ("", "it is a folder"), ("old/x", "Not a directory"),
+                      ("a\0b", "")],
+)  # fmt: skip
+def test_files_that_cannot_be_written(tmp_path, path, why):
+    (tmp_path / "old").write_text("old")
+    with pytest.raises(FileError, match=f"cannot write .*{why}"):
+        write_file(f"{tmp_path}/{path}", "text")
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
