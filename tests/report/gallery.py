@@ -1,6 +1,7 @@
 """A page of every kind of chart, and the same as pictures: ``python tests/report/gallery.py FOLDER``."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,22 +58,22 @@ def charts():
 
 
 def write(folder):
-    """Write the page, and every chart as a picture; return the path of the page."""
+    """Write the page into a folder; return its path, and what draws each of its pictures there."""
     graph, one, two = workloads.load("inception_v3"), ss.Cluster.preset("a100"), ss.Cluster.preset("a40", 2)
     found = ss.compare(graph, one, "fast", jitter=0.02, rng=0, samples=50)
-    drawn = charts()
-    both = ss.simulate(ss.schedule(graph, two, "hios-lp"), two)
+    drawn, both = charts(), ss.simulate(ss.schedule(graph, two, "hios-lp"), two)
     sections = [*sections_of(found), Section("Charts", tuple(map(figure_of, drawn.values()))),
                 Section("Two GPUs", (Gantt("Two GPUs", both),))]  # fmt: skip
     write_report(sections, folder / "gallery.html", title="Gallery")
-    for name, chart in drawn.items():
-        draw(chart, folder / f"{name}.png")
-    for name in ("nimble", "lios"):
-        found.traces[name].gantt(folder / f"gantt {name}.png")
-    both.gantt(folder / "gantt two GPUs.png", host=True)
-    ss.to_svg(found.plans["lios"], folder / "schedule.svg")
-    return folder / "gallery.html"
+    pictures = [partial(draw, chart, folder / f"{name}.png", relative=None) for name, chart in drawn.items()]
+    pictures += [partial(found.traces[name].gantt, folder / f"gantt {name}.png") for name in ("nimble", "lios")]
+    pictures += [partial(both.gantt, folder / "gantt two GPUs.png", host=True),
+                 partial(ss.to_svg, found.plans["lios"], folder / "schedule.svg")]  # fmt: skip
+    return folder / "gallery.html", pictures
 
 
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1])))
+    page, pictures = write(Path(sys.argv[1]))
+    for picture in pictures:
+        picture()
+    print(page)

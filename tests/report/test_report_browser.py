@@ -1,5 +1,6 @@
-"""Reports in a browser: nothing is said or loaded, bars are counted, and all that can be done is done."""
+"""Reports in a browser: nothing is said or loaded, bars are counted, all that can be done is done, all is seen."""
 
+import gallery
 import pytest
 from browser import Opened, launched
 
@@ -7,7 +8,8 @@ import simsched as ss
 from simsched.model.trace import measured_trace
 from simsched.model.trace.timeline import COPY, KERNEL
 from simsched.show.chart import Axis, Chart
-from simsched.show.report import Column, Section, Table, write_report
+from simsched.show.looks import luminance
+from simsched.show.report import Column, Gantt, Section, Table, write_report
 from simsched.show.report.figures import figure_of
 
 EVIL = "<script>document.title='broken'</script>"
@@ -204,30 +206,57 @@ def test_tabs_by_arrow_and_theme_by_button(comparison):
     assert (opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")) == light
 
 
-def test_measured_rows_stand_below_simulated_ones(browser, tmp_path):
-    """Two operators measured 1 us later than simulated: twice as many bars, and the hover says by how much."""
+@pytest.fixture(scope="module")
+def parts(browser, tmp_path_factory):
+    """A page of a measured chart, a line with a crossing and a table of cells of all sorts, opened."""
     graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=20.0)], [])
     cluster = ss.Cluster.preset("a100").without_overheads()
-    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
-    trace = ss.simulate(plan, cluster)
+    trace = ss.simulate(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)]), cluster)
     measured = measured_trace(trace.program, cluster, [[1.0, 11.5], [1.0, 21.0]])
-    from simsched.show.report import Gantt, Section
-
-    write_report(Section("pair", (Gantt("simulated over measured", trace, measured),)), tmp_path / "pair.html")
-    opened = Opened(browser, tmp_path / "pair.html")
-    plot = to_gantt(opened)
-    assert drawn(opened) == 2
-    assert drawn(opened, ["measured"]) == 2
-    plot.focus()
-    opened.page.keyboard.press("n")
-    text = opened.page.locator(".hint").inner_text()
-    assert "\u22120.5 us in duration, \u22121 us in start, against measured" in text
-    assert opened.said == []
+    line = figure_of(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
+    cells = ("b", 2.0, None, float("inf"), -3.5, "a10", float("nan"), "a9", float("-inf"), 2.0)
+    table = Table("t", (Column("n"), Column("v")), tuple((str(i), cell) for i, cell in enumerate(cells)))
+    path = tmp_path_factory.mktemp("page") / "parts.html"
+    write_report([Section("pair", (Gantt("pair", trace, measured),)), Section("more", (line, table))], path)
+    opened = Opened(browser, path)
+    yield opened
     opened.context.close()
 
 
-def test_charts_are_seen_before_the_library_is_there(browser, tmp_path):
+def test_measured_rows_stand_below_simulated_ones(parts):
+    """Two operators measured 1 us later than simulated: twice as many bars, and the hover says by how much."""
+    plot = to_gantt(parts)
+    assert (drawn(parts), drawn(parts, ["measured"])) == (2, 2)
+    plot.focus()
+    parts.page.keyboard.press("n")
+    text = parts.page.locator(".hint").inner_text()
+    assert "\u22120.5 us in duration, \u22121 us in start, against measured" in text
+    assert parts.said == []
+
+
+def test_columns_of_all_sorts_sort(parts):
+    """Numbers, infinities too, come before texts; what is missing or no number is last either way; equal rows stay."""
+    button = parts.page.locator("thead button").nth(1)
+    button.click()
+    assert "".join(first_cells(parts)) == "8419375026"
+    button.click()
+    assert "".join(first_cells(parts)) == "0573194826"
+
+
+def test_lines_stand_where_the_crossing_is(parts):
+    """On a logarithmic axis a line at 10 stands where the axis has 10, not where it has 1."""
+    plot = "[...document.querySelectorAll('.plot')].find((each) => !each.closest('.gantt'))"
+    parts.ask(f"{plot}.scrollIntoView()")
+    parts.page.wait_for_function(f"{plot}.querySelector('.shapelayer path')")
+    at, wanted = parts.ask(f"""() => {{ const plot = {plot}, {{ xaxis, _size }} = plot._fullLayout;
+      return [Number(plot.querySelector('.shapelayer path').getAttribute('d').match(/M([0-9.]+)/)[1]),
+              xaxis.d2p(10) + _size.l]; }}""")
+    assert at == pytest.approx(wanted, abs=0.1)
+
+
+def test_charts_are_seen_before_the_library_is_there(browser, comparison, tmp_path):
     """Without the library the first view stays: a rectangle for each kernel and wait."""
+    assert comparison[1].page.locator(".first").count() == 0
     trace = ss.simulate(ss.schedule(evil_graph(), ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100"))
     page = write_report(trace)
     start = page.index('id="plotly">') + len('id="plotly">')
@@ -239,35 +268,70 @@ def test_charts_are_seen_before_the_library_is_there(browser, tmp_path):
     assert "</script>" in opened.page.locator("ul.legend").text_content()  # the kind
     assert opened.ask("performance.getEntriesByName('painted').length") == 1
     opened.context.close()
-    path.write_text(page, encoding="utf-8")
-    opened = Opened(browser, path)
-    assert opened.page.locator(".first").count() == 0
-    opened.context.close()
 
 
-def test_columns_of_all_sorts_sort(browser, tmp_path):
-    """Numbers, infinities too, come before texts; what is missing or no number is last either way; equal rows stay."""
-    cells = ("b", 2.0, None, float("inf"), -3.5, "a10", float("nan"), "a9", float("-inf"), 2.0)
-    made = Table("t", (Column("n"), Column("v")), tuple((str(i), cell) for i, cell in enumerate(cells)))
-    write_report(Section("s", (made,)), tmp_path / "t.html")
-    opened = Opened(browser, tmp_path / "t.html")
-    button = opened.page.locator("thead button").nth(1)
-    button.click()
-    assert "".join(first_cells(opened)) == "8419375026"
-    button.click()
-    assert "".join(first_cells(opened)) == "0573194826"
-    opened.context.close()
+# what is wrong, as texts; none where all is well
+FAULTS = """() => {
+  const found = [], box = (each) => each.getBoundingClientRect();
+  const beside = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 1;
+  const apart = (a, b) => beside(a, b) || beside(b, a);
+  if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than the window");
+  for (const plot of document.querySelectorAll(".plot")) {
+    if (!plot._fullLayout) { if (!plot.closest("[hidden]")) found.push(`${plot.id} is not drawn`); continue; }
+    const title = plot.closest("figure").querySelector("figcaption").textContent;
+    const [legend, tools, area] = [".legend .bg", ".modebar", ".nsewdrag"].map((each) => plot.querySelector(each));
+    if (legend && tools && !apart(box(legend), box(tools))) found.push(`${title}: legend under the tools`);
+    if (legend && !apart(box(legend), box(area))) found.push(`${title}: legend over the data`);
+    for (const text of plot.querySelectorAll(".ytick text, .xtick text, .xtitle, .ytitle, .legendtext")) {
+      const outer = box(plot), inner = box(text);
+      if (inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1) {
+        found.push(`${title}: "${text.textContent}" is cut off`);
+      }
+    }
+    if (box(area).width < 0.3 * box(plot).width) found.push(`${title}: no room for the data`);
+  }
+  return found;
+}"""
 
 
-def test_lines_stand_where_the_crossing_is(browser, tmp_path):
-    """On a logarithmic axis a line at 10 stands where the axis has 10, not where it has 1."""
-    drawn = figure_of(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
-    write_report(Section("s", (drawn,)), tmp_path / "line.html")
-    opened = Opened(browser, tmp_path / "line.html")
-    at, wanted = (
-        opened.ask("""() => { const plot = document.querySelector('.plot'), { xaxis, _size } = plot._fullLayout;
-      return [Number(plot.querySelector('.shapelayer path').getAttribute('d').match(/M([0-9.]+)/)[1]),
-              xaxis.d2p(10) + _size.l]; }""")
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return gallery.write(tmp_path_factory.mktemp("gallery"))[0]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
+def test_nothing_is_cut_off_or_hidden(browser, page, width, scheme):
+    """On a phone and on a desk, where the main table and its five fastest rows are seen without a scroll; and on paper.
+
+    That is light, with all tabs, all charts drawn to its width, and nothing of the controls.
+    """
+    opened = Opened(browser, page, size=(width, 900), color_scheme=scheme)
+    if width == 1280:
+        table = "document.querySelector('.scroll')"
+        assert opened.ask(f"{table}.scrollWidth <= {table}.clientWidth")
+        assert opened.ask(f"{table}.querySelectorAll('tbody tr')[4].getBoundingClientRect().bottom < 900")
+        times = opened.page.locator("table").first.locator("tbody tr td:nth-child(2)").all_inner_texts()
+        assert times == sorted(times, key=float)
+        assert opened.page.locator("table").first.locator("tr.best").count() == 1
+    for _ in range(0, opened.ask("document.documentElement.scrollHeight"), 600):
+        opened.page.mouse.wheel(0, 600)
+        opened.page.wait_for_timeout(30)
+    opened.page.wait_for_function(
+        "[...document.querySelectorAll('.plot')].every((each) => each.closest('[hidden]') || each._fullLayout)"
     )
-    assert at == pytest.approx(wanted, abs=0.1)
+    assert "\n".join(opened.ask(FAULTS)) == ""
+    ink = opened.ask("document.querySelector('.plot')._fullLayout.font.color.match(/[0-9]+/g).map(Number)")
+    ground = opened.ask(
+        "getComputedStyle(document.querySelector('section')).backgroundColor.match(/[0-9]+/g).map(Number)"
+    )
+    low, high = sorted(luminance("#" + bytes(each[:3]).hex()) for each in (ink, ground))
+    assert (high + 0.05) / (low + 0.05) >= 4.5
+    assert opened.said == []
+    if width == 1280:
+        opened.page.emulate_media(media="print")
+        opened.ask("dispatchEvent(new Event('beforeprint'))")
+        assert opened.ask("[...document.querySelectorAll('.plot')].every((each) => each._fullLayout.width <= 660)")
+        controls = "[...document.querySelectorAll('nav, .tools, .theme, [role=tablist]')]"
+        assert opened.ask(f"{controls}.every((each) => !each.offsetParent)")
+        assert opened.ask("getComputedStyle(document.querySelector('section')).color") == "rgb(26, 31, 39)"
     opened.context.close()
