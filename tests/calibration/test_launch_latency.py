@@ -20,8 +20,7 @@ def found_by_overheads(truth, prior):
     return {row.name: row for row in rows}, max(abs(row.error) for row in residuals)
 
 
-@pytest.mark.parametrize(("launch", "latency"), [(5.0, 8.0), (7.0, 8.0), (6.0, 12.0)])
-@pytest.mark.parametrize("believed", [0.0, 6.5, 9.5])
+@pytest.mark.parametrize(("launch", "latency", "believed"), [(5.0, 8.0, 0.0), (7.0, 8.0, 9.5), (6.0, 12.0, 6.5)])
 def test_launches_are_told_from_their_way_to_the_device(launch, latency, believed):
     """A first kernel starts after the way, later ones a call apart; nothing else takes up what was believed wrongly."""
     truth = ss.Cluster.preset("a100").replace_devices(launch=launch, launch_latency=latency)
