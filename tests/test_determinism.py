@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from simsched.schedulers import SCHEDULERS
 
 # All operators take 10 us and all tensors are equal: whatever is not decided by order is decided by chance.
@@ -20,11 +18,11 @@ from quick import quick
 from simsched.schedulers import SCHEDULERS
 
 rng = np.random.default_rng(7)
-names = [f"op{i}" for i in rng.permutation(60)]
-pairs = sorted({tuple(sorted(rng.choice(60, 2, replace=False).tolist())) for _ in range(110)})
-shuffled = rng.permutation(60)
+names = [f"op{i}" for i in rng.permutation(40)]
+pairs = sorted({tuple(sorted(rng.choice(40, 2, replace=False).tolist())) for _ in range(75)})
+shuffled = rng.permutation(40)
 graph = ss.OpGraph(
-    [ss.Operator(names[i], time=10.0, utilization=0.5, block=f"b{i % 3}") for i in range(60)],
+    [ss.Operator(names[i], time=10.0, utilization=0.5, block=f"b{i % 3}") for i in range(40)],
     [ss.Edge(names[shuffled[i]], names[shuffled[j]], nbytes=1e6) for i, j in pairs],
 )
 cluster = ss.Cluster.preset("a40", 4)
@@ -57,23 +55,7 @@ def answer(seed):
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def answers():
-    return answer(1), answer(2)
-
-
-@pytest.mark.parametrize("name", SCHEDULERS)
-@pytest.mark.parametrize("part", ["plan", "program", "spans", "jittered"])
-def test_schedules_and_traces_do_not_depend_on_the_hash_seed(answers, name, part):
-    first, second = answers
-    assert first[name][part] == second[name][part]
-    assert first[name][part]
-
-
-@pytest.mark.parametrize(
-    "part",
-    ["order", "blocks", "width", "longest", "compare", *(f"{n} of a network" for n in ("autograph", "opara", "ios"))],
-)
-def test_answers_about_the_graph_do_not_depend_on_the_hash_seed(answers, part):
-    first, second = answers
-    assert first[part] == second[part]
+def test_answers_do_not_depend_on_the_hash_seed():
+    first, second = answer(1), answer(2)
+    assert [name for name in second if first[name] != second[name]] == []
+    assert all(first[name][part] for name in SCHEDULERS for part in ("plan", "program", "spans", "jittered"))
