@@ -22,10 +22,6 @@ def broken_driver():
     raise OSError("libcuda.so: no such file")
 
 
-def no_backend():
-    """Return nothing at all."""
-
-
 MEASURED = Calibration(A40.replace_devices(saturating_warps=12.0, bandwidth=1.0), A40, None, {}, {}, (), ())
 
 
@@ -49,11 +45,10 @@ def test_an_operator_without_kernels_gets_blocks_for_its_utilization(device, tim
     assert hwbackend.get("synthetic").realise(found) is found
 
 
-def test_every_third_operator_that_says_nothing_is_bound_by_memory():
-    graph = OpGraph([Operator(f"o{i}", time=100.0, utilization=0.8) for i in range(6)])
-    assert [op.intensity for op in realised(graph, A40).operators] == ["compute", "compute", "memory"] * 2
-    graph = OpGraph([Operator(f"o{i}", time=100.0, intensity="memory") for i in range(2)])
-    assert [op.intensity for op in realised(graph, A40).operators] == ["memory", "memory"]
+@pytest.mark.parametrize(("given", "found"), [(None, ["compute", "compute", "memory"]), ("memory", ["memory"] * 3)])
+def test_every_third_operator_that_says_nothing_is_bound_by_memory(given, found):
+    graph = OpGraph([Operator(f"o{i}", time=100.0, utilization=0.8, intensity=given) for i in range(6)])
+    assert [op.intensity for op in realised(graph, A40).operators] == 2 * found
 
 
 def test_an_exact_transfer_becomes_bytes():
@@ -63,7 +58,7 @@ def test_an_exact_transfer_becomes_bytes():
     assert (edge.transfer, edge.nbytes) == (None, 100.0 * 52_000.0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(graph=graphs())
 def test_realising_twice_changes_nothing(graph):
     once = realised(graph, A40)
@@ -80,7 +75,7 @@ def test_operators_with_kernels_are_the_backends():
     assert realised(graph, A40, lambda _: ours)["conv"].kernels[0].blocks == 99
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     graph=graphs(),
     seed=st.integers(0, 2**32),
@@ -96,14 +91,12 @@ def test_random_schedules_run(graph, seed, execution, gpus, streams, eager):
     assert plan.execution == execution
     assert plan.stream.max() < streams
     assert ss.simulate(plan, cluster).makespan >= 0.0
+    assert random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution, eager=eager) == plan
 
 
-def test_random_schedules_are_those_of_their_seed():
-    graph, cluster = workloads.load("tiny_inception"), ss.Cluster.preset("a100", 2)
-    assert random_schedule(graph, cluster, rng=3) == random_schedule(graph, cluster, rng=3)
-    assert random_schedule(graph, cluster, rng=3) != random_schedule(graph, cluster, rng=4)
+def test_an_unknown_execution_is_refused():
     with pytest.raises(BackendError, match="unknown execution 'all'"):
-        random_schedule(graph, cluster, rng=0, execution="all")
+        random_schedule(workloads.load("tiny_inception"), A40, rng=0, execution="all")
 
 
 def test_eager_schedules_launch_long_paths_first():
@@ -124,29 +117,29 @@ def test_training_schedules_are_of_all_kinds():
     assert all(plan.check(A40) for plan in plans)
 
 
-class TestRegistry:
-    def test_each_backend_says_whether_it_can_be_used(self):
-        found = {entry.name: entry for entry in hwbackend.available()}
-        assert list(found) == list(hwbackend.BACKENDS)
-        assert found["synthetic"].usable
-        assert all(entry.reason for entry in found.values())
+def test_each_backend_says_whether_it_can_be_used():
+    found = {entry.name: entry for entry in hwbackend.available()}
+    assert list(found) == list(hwbackend.BACKENDS)
+    assert found["synthetic"].usable
+    assert all(entry.reason for entry in found.values())
 
-    def test_unknown_names_are_refused(self):
-        with pytest.raises(UnknownNameError, match=r"unknown backend 'gpu'; known are: cupy, .*package.module:factory"):
-            hwbackend.get("gpu")
 
-    @pytest.mark.parametrize(
-        ("name", "options", "text"),
-        [
-            ("synthetic", {"colour": "red"}, "'synthetic': unknown option 'colour'; known are: gpu, gpus, "),
-            ("json:loads", {}, "'json:loads' cannot be made: .*argument"),
-            (f"{__name__}:broken_driver", {}, "cannot be made: OSError: libcuda.so: no such file"),
-            (f"{__name__}:no_backend", {}, "is not one: it has no realise"),
-            ("no_such_module:make", {}, "cannot be imported"),
-            ("math:nothing", {}, "cannot be imported"),
-            ("builtins:dict", {}, "is not one: it has no realise, microbenchmarks, profile, replay, name, cluster"),
-        ],
-    )
-    def test_what_is_no_backend_is_refused(self, name, options, text):
-        with pytest.raises(BackendError, match=text):
-            hwbackend.get(name, **options)
+def test_unknown_names_are_refused():
+    with pytest.raises(UnknownNameError, match=r"unknown backend 'gpu'; known are: cupy, .*package.module:factory"):
+        hwbackend.get("gpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("synthetic", {"colour": "red"}, "'synthetic': unknown option 'colour'; known are: gpu, gpus, "),
+        ("json:loads", {}, "'json:loads' cannot be made: .*argument"),
+        (f"{__name__}:broken_driver", {}, "cannot be made: OSError: libcuda.so: no such file"),
+        ("no_such_module:make", {}, "cannot be imported"),
+        ("math:nothing", {}, "cannot be imported"),
+        ("builtins:dict", {}, "is not one: it has no realise, microbenchmarks, profile, replay, name, cluster"),
+    ],
+)
+def test_what_is_no_backend_is_refused(name, options, text):
+    with pytest.raises(BackendError, match=text):
+        hwbackend.get(name, **options)

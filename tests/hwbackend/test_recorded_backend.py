@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,8 @@ from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Edge, Operator, OpGraph, Placement, Schedule
 from simsched.base.errors import BackendError, FileError
 from simsched.model.profile import Profile, Replay
+
+DEVICE = partial(SyntheticBackend, gpu="k80")
 
 
 def chain(name="chain", time=50.0):
@@ -24,109 +27,81 @@ def plan(graph, streams=(0, 0), execution="events", name="plan"):
     return Schedule(graph, placements, execution=execution, scheduler=name)
 
 
-def device(**options):
-    return SyntheticBackend(gpu="k80", **options)
-
-
-def one_replay(backend, schedule, repeats=3):
-    return backend.replay(schedule, repeats=repeats, warmup=0)
+def run_of(schedule, backend=None, **changed):
+    return replace((backend or DEVICE()).replay(schedule, repeats=3, warmup=0), **changed)
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with a profile of the chain and a replay of it on two streams."""
-    backend = device()
-    backend.profile(chain(), in_situ=1).save(tmp_path / "profile.json")
-    one_replay(backend, plan(chain(), (0, 1), name="two")).save(tmp_path / "two.json")
+    DEVICE().profile(chain(), in_situ=1).save(tmp_path / "profile.json")
+    run_of(plan(chain(), (0, 1), name="two")).save(tmp_path / "two.json")
     return tmp_path
 
 
 def test_it_returns_what_was_measured(folder):
     backend = hwbackend.get("recorded", folder=str(folder))
-    kept = Replay.load(folder / "two.json")
+    kept, profile = Replay.load(folder / "two.json"), Profile.load(folder / "profile.json")
     found = backend.replay(plan(chain(), (0, 1), name="another name"), repeats=20)
-    assert found.latency == kept.latency  # no more than there are
-    assert found.environment == kept.environment
+    assert (found.latency, found.environment) == (kept.latency, kept.environment)  # no more than there are
     assert backend.replay(plan(chain(), (0, 1)), repeats=2).latency == kept.latency[:2]
-    assert backend.profile(chain()).operators == Profile.load(folder / "profile.json").operators
-    assert backend.cluster == device().cluster
+    assert backend.profile(chain()).operators == profile.operators
+    assert backend.cluster == DEVICE().cluster
+    assert backend.replay(profile.runs[0].program).latency in [run.latency for run in profile.runs]
 
 
-def test_runs_of_a_profile_can_be_replayed(folder):
-    backend = RecordedBackend(folder=folder)
-    run = next(run for run in Profile.load(folder / "profile.json").runs if run.name == "in-situ/sequential-0")
-    assert backend.replay(run.program).median > 0
-
-
-def test_what_was_not_run_is_refused_with_what_was(folder):
-    backend = RecordedBackend(folder=folder)
-    with pytest.raises(BackendError) as error:
-        backend.replay(plan(chain(), (0, 1), "graph", "nimble"))
-    text = str(error.value)
-    assert text.startswith("no run of 'nimble' of graph 'chain' with the same instructions is in ")
-    assert "'in-situ/sequential-" in text
-    assert "'two'" in text
-    with pytest.raises(BackendError, match=r"no run of graph 'other' is in .*; there are runs of 'chain'$"):
-        backend.replay(plan(chain("other", time=70.0)))
-
-
-def test_what_was_not_profiled_is_refused_with_what_was(folder):
+def test_what_was_not_measured_is_refused_with_what_was(folder):
     """A graph of the same names whose operators take 80 us, not 50, is another one."""
-    backend = RecordedBackend(folder=folder)
-    with pytest.raises(BackendError, match=r"'squeezenet' was not profiled in .*; there are profiles of 'chain'$"):
-        backend.profile(workloads.load("squeezenet"))
-    with pytest.raises(BackendError, match=r"there are no microbenchmarks in .*; there are profiles of 'chain'$"):
-        backend.microbenchmarks()
-    with pytest.raises(BackendError, match="graph 'chain' was not profiled"):
-        backend.profile(chain(time=80.0))
-    with pytest.raises(BackendError, match="no run of 'plan' of graph 'chain'"):
-        backend.replay(plan(chain(time=80.0), (0, 1)))
+    backend, other = RecordedBackend(folder=folder), chain(time=80.0)
+    there = r".*; there are profiles of 'chain'$"
+    for ask, says in (
+        (lambda: backend.replay(plan(chain(), (0, 1), "graph", "nimble")),
+         "^no run of 'nimble' of graph 'chain' with the same instructions is in .*'in-situ/sequential-.*'two'"),
+        (lambda: backend.replay(plan(chain("other", 70.0))), r"no run of graph 'other' is in .*; there are runs of 'chain'$"),
+        (lambda: backend.replay(plan(other, (0, 1))), "no run of 'plan' of graph 'chain'"),
+        (lambda: backend.profile(chain("other", 70.0)), "'other' was not profiled in " + there),
+        (lambda: backend.profile(other), "graph 'chain' was not profiled"),
+        (backend.microbenchmarks, "there are no microbenchmarks in " + there),
+    ):  # fmt: skip
+        with pytest.raises(BackendError, match=says):
+            ask()
 
 
 def test_operators_whose_kernels_the_device_chose_are_found(tmp_path):
     """The graph that is asked about has kernels of its own; those of the recorded one are what ran."""
-    backend = device()
     graph = workloads.load("squeezenet")
-    launched = OpGraph(
-        [replace(op, kernels=tuple(replace(k, blocks=k.blocks + 1) for k in op.kernels)) for op in graph.operators],
-        graph.edges,
-        graph.name,
-    )
+    operators = [
+        replace(op, kernels=tuple(replace(k, blocks=k.blocks + 1) for k in op.kernels)) for op in graph.operators
+    ]
+    launched = OpGraph(operators, graph.edges, graph.name)
     order = [graph.index[name] for name in graph.order]
-    one_replay(backend, Schedule.from_columns(launched, order, ("gpu0",)), 2).save(tmp_path / "run.json")
+    run_of(Schedule.from_columns(launched, order, ("gpu0",))).save(tmp_path / "run.json")
     recorded = RecordedBackend(tmp_path / "run.json")
     assert recorded.realise(graph) == launched
-    assert len(recorded.replay(Schedule.from_columns(graph, order, ("gpu0",))).latency) == 2
+    assert len(recorded.replay(Schedule.from_columns(graph, order, ("gpu0",))).latency) == 3
 
 
 def test_microbenchmarks_are_the_profile_without_a_graph(tmp_path):
-    backend = device()
-    run = replace(one_replay(backend, plan(chain("overhead/x"))), name="overhead/x")
-    profile = replace(backend.profile(chain(), in_situ=0), graph=None, runs=(run,))
-    profile.save(tmp_path / "micro.json")
+    run = run_of(plan(chain("overhead/x")), name="overhead/x")
+    replace(DEVICE().profile(chain(), in_situ=0), graph=None, runs=(run,)).save(tmp_path / "micro.json")
     assert RecordedBackend([tmp_path / "micro.json"]).microbenchmarks().runs[0].latency == run.latency
 
 
 def test_of_several_runs_the_latest_counts(tmp_path):
-    backend, schedule = device(), plan(chain())
-    runs = [one_replay(backend, schedule) for _ in range(3)]
-    dates = ("2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z")
-    for i, (run, date) in enumerate(zip(runs, dates, strict=True)):
-        replace(run, environment={**run.environment, "date": date}).save(tmp_path / f"{i}.json")
+    backend, schedule, runs = DEVICE(), plan(chain()), []
+    for month in (2, 3, 1):
+        runs.append(run_of(schedule, backend, environment={"date": f"2026-0{month}-01T00:00:00Z", "device": "x"}))
+        runs[-1].save(tmp_path / f"{len(runs)}.json")
     assert RecordedBackend(folder=tmp_path).replay(schedule).latency == runs[1].latency
 
 
 def test_measurements_of_two_devices_are_refused(tmp_path):
-    for gpu in ("k80", "v100"):
-        one_replay(SyntheticBackend(gpu=gpu), plan(chain())).save(tmp_path / f"{gpu}.json")
-    with pytest.raises(
-        BackendError, match=r"v100.json was measured on 1 x surrogate v100, .*k80.json on 1 x surrogate k80: "
-    ):
-        RecordedBackend(folder=tmp_path)
-    (tmp_path / "k80.json").unlink()
-    one_replay(SyntheticBackend(gpu="v100", gpus=2), plan(chain())).save(tmp_path / "two.json")
-    with pytest.raises(BackendError, match=r"v100.json was measured on 1 x surrogate v100, .* on 2 x surrogate v100: "):
-        RecordedBackend(folder=tmp_path)
+    for options, other in (({"gpu": "v100"}, "1 x surrogate v100"), ({"gpus": 2}, "2 x surrogate k80")):
+        run_of(plan(chain())).save(tmp_path / "one.json")
+        run_of(plan(chain()), DEVICE(**options)).save(tmp_path / "other.json")
+        says = f"other.json was measured on {other}, .*one.json on 1 x surrogate k80: "
+        with pytest.raises(BackendError, match=says):
+            RecordedBackend(folder=tmp_path)
 
 
 def test_other_files_are_left_alone(folder, caplog):
