@@ -57,7 +57,8 @@ def test_what_was_not_measured_is_refused_with_what_was(folder):
     for ask, says in (
         (lambda: backend.replay(plan(chain(), (0, 1), "graph", "nimble")),
          "^no run of 'nimble' of graph 'chain' with the same instructions is in .*'in-situ/sequential-.*'two'"),
-        (lambda: backend.replay(plan(chain("other", 70.0))), r"no run of graph 'other' is in .*; there are runs of 'chain'$"),
+        (lambda: backend.replay(plan(chain("other", 70.0))),
+         "no run of graph 'other' is in .*; there are runs of 'chain'$"),
         (lambda: backend.replay(plan(other, (0, 1))), "no run of 'plan' of graph 'chain'"),
         (lambda: backend.profile(chain("other", 70.0)), "'other' was not profiled in " + there),
         (lambda: backend.profile(other), "graph 'chain' was not profiled"),

@@ -82,67 +82,65 @@ def test_what_torch_fx_cannot_trace_is_exported():
         assert error(run(x)[0], module(x)[0]) <= 1e-5
 
 
-def test_a_schedule_of_another_graph_is_refused():
-    module, x = network("residual")
-    graph = from_module(module, x)
-    smaller = OpGraph([op for op in graph.operators if op.name != "shortcut"], [])
-    loose = OpGraph(graph.operators, [edge for edge in graph.edges if edge.dst != "a"], graph.name)
-    for other, size, says in (
-        (from_module(*network("inception")), 12, r"operator '\w+' of the schedule is not in Residual"),
-        (smaller, 12, "operator 'shortcut' of Residual is not in the schedule's graph"),
-        (graph, 16, r"operator 'stem' has output_shape \(1, 8, 12, 12\) in the schedule"),
-        (loose, 12, "lacks the edge 'relu' -> 'a'"),
-    ):
-        with pytest.raises(ScheduleError, match=says):
-            apply(module, torch.randn(1, 3, size, size), ss.schedule(other, A100, "sequential"))
+RESIDUAL, X = network("residual")
+GRAPH = from_module(RESIDUAL, X)
+PLAN = ss.schedule(GRAPH, A100, "opara")
 
 
-def test_a_rewritten_graph_is_refused():
-    """Merged operators have weights of their own, which the module has not."""
-    module, x = network("inception")
-    graph = from_module(module, x, granularity="unit")
-    merged, _ = merge(graph, [("three_0_0", "five_0_0")])
-    with pytest.raises(ScheduleError, match="runs a rewritten graph"):
-        apply(module, x, ss.schedule(merged, A100, "opara"))
+def on(graph, scheduler="sequential", n_gpus=1):
+    return ss.schedule(graph, ss.Cluster.preset("a100", n_gpus), scheduler)
 
 
-def test_inputs_that_differ_are_refused():
-    module, x = network("residual")
-    run = apply(module, x, ss.schedule(from_module(module, x), A100, "opara"))
-    with pytest.raises(
-        BackendError, match=r"float32 of shape \(1, 3, 12, 12\) on cpu as input 0, not float32 of shape"
-    ):
-        run(torch.randn(1, 3, 8, 8))
-    with pytest.raises(BackendError, match="scheduled for 1 inputs, not 2"):
-        run(x, x)
-    with pytest.raises(BackendError, match="not float64 of shape"):
-        run(x.double())
+def half_in_training():
+    module, _ = network("residual")
+    module.norm.train()
+    return module
 
 
-def test_what_cannot_be_deployed_is_refused():
-    module, x = network("residual")
-    plan = ss.schedule(from_module(module, x), A100, "opara")
-    with pytest.raises(BackendError, match=r"Residual is in training; call its eval\(\)"):
-        apply(Residual(), x, plan)
-    inner, _ = network("residual")
-    inner.norm.train()
-    with pytest.raises(BackendError, match=r"'norm' of Residual is in training; call its eval\(\)"):
-        apply(inner, x, plan)
+def merged():
+    """Such operators have weights of their own, which the module has not."""
+    graph, _ = merge(from_module(*network("inception"), granularity="unit"), [("three_0_0", "five_0_0")])
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("module", "x", "plan", "error", "says"),
+    [
+        (RESIDUAL, X, on(from_module(*network("inception"))), ScheduleError, r"'\w+' of the schedule is not in Resid"),
+        (RESIDUAL, X, on(OpGraph([op for op in GRAPH.operators if op.name != "shortcut"])), ScheduleError,
+         "operator 'shortcut' of Residual is not in the schedule's graph"),
+        (RESIDUAL, torch.randn(1, 3, 16, 16), PLAN, ScheduleError,
+         r"operator 'stem' has output_shape \(1, 8, 12, 12\) in the schedule"),
+        (RESIDUAL, X, on(OpGraph(GRAPH.operators, [edge for edge in GRAPH.edges if edge.dst != "a"])), ScheduleError,
+         "lacks the edge 'relu' -> 'a'"),
+        (*network("inception"), on(merged()), ScheduleError, "runs a rewritten graph"),
+        (Residual(), X, PLAN, BackendError, r"Residual is in training; call its eval\(\)"),
+        (half_in_training(), X, PLAN, BackendError, r"'norm' of Residual is in training; call its eval\(\)"),
+        (RESIDUAL, X, on(GRAPH, "round-robin", 2), BackendError, "the schedule runs on gpu0, gpu1"),
+        (torch.relu, X, PLAN, GraphError, "a torch.nn.Module is needed, not builtin_function_or_method"),
+        (RESIDUAL, torch.randn(1, 4, 12, 12), PLAN, GraphError, "does not run on the example inputs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_deployed_is_refused(module, x, plan, error, says):
+    with pytest.raises(error, match=says):
+        apply(module, x, plan)
+
+
+def test_a_module_that_is_elsewhere_and_inputs_that_differ_are_refused():
     with pytest.raises(BackendError, match="Residual is on cpu, not on cuda"):
-        apply(module, x, plan, device="cuda")
-    two = ss.schedule(plan.graph, ss.Cluster.preset("a100", 2), "round-robin")
-    assert len(two.devices_used) == 2
-    with pytest.raises(BackendError, match="the schedule runs on gpu0, gpu1"):
-        apply(module, x, two)
-    with pytest.raises(GraphError, match=r"a torch.nn.Module is needed, not builtin_function_or_method"):
-        apply(torch.relu, x, plan)
-    with pytest.raises(GraphError, match="does not run on the example inputs"):
-        apply(module, torch.randn(1, 4, 12, 12), plan)
+        apply(RESIDUAL, X, PLAN, device="cuda")
+    run = apply(RESIDUAL, X, PLAN)
+    wanted = r"float32 of shape \(1, 3, 12, 12\) on cpu as input 0"
+    for inputs, says in (
+        ([torch.randn(1, 3, 8, 8)], f"{wanted}, not float32 of shape"),
+        ([X.double()], f"{wanted}, not float64 of shape"),
+        ([X, X], "scheduled for 1 inputs, not 2"),
+    ):
+        with pytest.raises(BackendError, match=says):
+            run(*inputs)
 
 
 def test_devices_by_other_names_will_do():
-    module, x = network("residual")
-    graph = from_module(module, x)
     cluster = replace(A100, devices=(replace(A100.devices[0], name="mine"),))
     with torch.no_grad():
-        assert error(apply(module, x, ss.schedule(graph, cluster, "opara"))(x), module(x)) <= 1e-5
+        assert error(apply(RESIDUAL, X, ss.schedule(GRAPH, cluster, "opara"))(X), RESIDUAL(X)) <= 1e-5

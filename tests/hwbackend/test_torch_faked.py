@@ -70,8 +70,6 @@ def test_a_replay(execution, seed):
     assert plan.n_streams > 1
     found = backend.replay(plan, repeats=3, warmup=1)
     assert found.max_relative_error == 0.0
-    assert len(found.latency) == 3
-    assert min(found.latency) > 0
     assert len(found.trace) == len(plan.graph)
     assert found.environment["device"] == "NVIDIA Fake"
     how = "events" if execution != "graph" else "events, of a run that was not captured"
