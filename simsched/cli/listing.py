@@ -10,6 +10,7 @@ from simsched.base.errors import FormatError, UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option
+from simsched.experiments.result import table_of
 
 
 def list_(
@@ -46,7 +47,7 @@ def _workloads() -> Any:
         figures = (len(graph), len(graph.src), graph.width, graph.depth, f"{graph.flops.sum() / 1e9:.2f}")
         rows.append((name, *map(str, figures), parameters))
     headings = ("name", "operators", "edges", "width", "depth", "GFLOP", "parameters")
-    return out.table("workloads", headings, rows, slice(1, -1))
+    return table_of("workloads", headings, rows, left=(0, 6))
 
 
 def _setting(parameter: Parameter) -> str:
@@ -66,7 +67,7 @@ def _formats() -> Any:
     for name, entry in FORMATS.items():
         suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
         rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
-    return out.table("formats", ("name", "suffix", "holds", "read", "write"), rows)
+    return table_of("formats", ("name", "suffix", "holds", "read", "write"), rows, left=range(5))
 
 
 def _gpus() -> Any:
@@ -78,16 +79,10 @@ def _gpus() -> Any:
     for name in DEVICES:
         device = ss.Cluster.preset(name).devices[0]
         full, half = (f"{device.peak[d] / TFLOP_PER_S:.1f}" if d in device.peak else "-" for d in ("fp32", "fp16"))
-        figures = (
-            f"{device.clock:.0f}",
-            full,
-            half,
-            f"{device.bandwidth / GB_PER_S:.0f}",
-            f"{device.memory / GIB:.0f}",
-        )
-        rows.append((name, str(device.sms), *figures, DEFAULT_LINK[name]))
+        clock, *sizes = (f"{x:.0f}" for x in (device.clock, device.bandwidth / GB_PER_S, device.memory / GIB))
+        rows.append((name, str(device.sms), clock, full, half, *sizes, DEFAULT_LINK[name]))
     headings = ("name", "SMs", "MHz", "FP32\nTFLOP/s", "FP16\nTFLOP/s", "DRAM\nGB/s", "memory\nGiB", "link")
-    return out.table("gpus", headings, rows, slice(1, -1))
+    return table_of("gpus", headings, rows, left=(0, 7))
 
 
 def _links() -> Any:
@@ -103,7 +98,7 @@ def _links() -> Any:
         (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
         for name, (shape, link) in LINKS.items()
     ]
-    return out.table("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, slice(1, -1))
+    return table_of("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, left=(0, 3))
 
 
 def _backends() -> Any:
@@ -113,7 +108,7 @@ def _backends() -> Any:
     found = available()
     rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in found]
     dim = [i for i, one in enumerate(found) if not one.usable]
-    return out.table("backends", ("name", "usable", "runs on", "found"), rows, dim=dim)
+    return table_of("backends", ("name", "usable", "runs on", "found"), rows, left=range(4), dim=dim)
 
 
 _TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {

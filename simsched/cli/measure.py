@@ -10,6 +10,7 @@ from simsched.cli import printing as out
 from simsched.cli.inputs import read_plan, read_schedulers
 from simsched.cli.options import Text, Texts, argument, file, option
 from simsched.cli.progress import progress
+from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
     from hwbackend import Backend
@@ -70,7 +71,7 @@ def calibrate(
     headings, *rows = found.table()
     dim = [i for i, one in enumerate(found.parameters) if not one.identified]
     title = f"{found.cluster.name}: parameters in us and bytes per us"
-    parameters = partial(out.table, title, headings, rows, slice(1, -1), dim)
+    parameters = partial(table_of, title, headings, rows, left=(0, len(headings) - 1), dim=dim)
     result.tell(found, parameters, _calibration_facts(found), name="calibration")
 
 
@@ -231,7 +232,7 @@ def _busy_table(found: "TraceReplay") -> Any:
              *(f"{time:.1f}" for time in (r.measured_us, r.simulated_us, r.measured_end_us, r.simulated_end_us)))
             for r in found.busy]  # fmt: skip
     headings = ("device", "stream", "operators", "busy measured", "busy simulated", "end measured", "end simulated")
-    return out.table(f"{found.traced.graph.name}, us", headings, rows, slice(1, None))
+    return table_of(f"{found.traced.graph.name}, us", headings, rows)
 
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:

@@ -1,7 +1,7 @@
 """Tables, facts and the names of written files, on stdout."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +11,6 @@ from simsched.cli.progress import is_terminal
 Pairs = list[tuple[str, str]]
 File = tuple[str, str | None, Callable[[str], Any]]
 """How it is called, where it is to be written if it is asked for, and what writes it."""
-
-
-def table(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: slice = slice(0), dim: Any = ()
-) -> Any:  # fmt: skip
-    """Return a table; `numbers` are columns that are set to the right, `dim` rows that matter less."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    made, right = Table(title=escape(title)), range(len(headings))[numbers]
-    for i, heading in enumerate(headings):
-        made.add_column(escape(heading), justify="right" if i in right else "left")
-    for i, row in enumerate(rows):
-        made.add_row(*map(escape, row), style="dim" if i in dim else None)
-    return made
 
 
 def print_table(table: Any) -> None:

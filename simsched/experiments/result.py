@@ -4,7 +4,7 @@ import csv
 import io
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -154,9 +154,10 @@ def printed(table: Any) -> str:
 
 
 def table_of(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, note: str = "", best: int = -1, left: int = 0
-) -> Any:
-    """Return a rich table of texts: the column `left` to the left, the others to the right, one row set off.
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, note: str = "", best: int = -1,
+    left: Collection[int] = (0,), dim: Collection[int] = (),
+) -> Any:  # fmt: skip
+    """Return a rich table of texts: some columns to the left, the others to the right; one row set off, some dim.
 
     A row that is nothing but a name has dashes behind it, and matters less.
     """
@@ -165,10 +166,10 @@ def table_of(
 
     table = Table(title=escape(title), title_justify="left", caption=escape(note) or None, caption_justify="left")
     for i, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="left" if i == left else "right")
+        table.add_column(escape(heading), justify="left" if i in left else "right")
     for i, row in enumerate(rows):
         cells = [*map(escape, row), *["-"] * (len(headings) - len(row))]
-        table.add_row(*cells, style="dim" if len(row) == 1 else "bold" if i == best else None)
+        table.add_row(*cells, style="dim" if len(row) == 1 or i in dim else "bold" if i == best else None)
     return table
 
 

@@ -58,7 +58,7 @@ def means_table(study: Study, columns: Sequence[str], given: Rows) -> Any:
         for row in rows
     ]  # fmt: skip
     title = f"{study.name}: {len(given)} of {len(study)} rows"
-    return table_of(title, headings, cells, note=", ".join(fixed), left=len(varied))
+    return table_of(title, headings, cells, note=", ".join(fixed), left=[len(varied)])
 
 
 def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
