@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from simsched.base.codec import Checked, read
-from simsched.base.errors import FileError, FormatError, StudyError
+from simsched.base.errors import FormatError, StudyError
+from simsched.base.io import file_errors
 from simsched.base.kinds import Among, Filled, Name, Range, Rate
 from simsched.base.numeric import is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
@@ -142,10 +143,8 @@ def draw_study(
     if not charts:
         raise StudyError(f"there is nothing to draw: none of {len(rows)} rows has a result")
     into = Path(folder)
-    try:
+    with file_errors("make folder", into):
         into.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make folder {into}: {error.strerror or error}") from error
     paths: list[Path] = []
     for name, chart in charts:
         path = into / f"{name}.{format}"
@@ -182,26 +181,19 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
     rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
     found: list[tuple[str, Chart | StudyError]] = []
     for i, figure in enumerate(check_figures(figures, "study") if figures else default_figures(rows, swept), 1):
-        whose = f"figure {figure.name!r}" if figure.name else f"figure {i}"
-        for name, parts in _parts(rows, figure, swept, whose):
-            try:
-                chart: Chart | StudyError = Chart(**parts)
-            except StudyError as error:
-                chart = StudyError(f"{whose}: {error}")
-            found.append((name, chart))
+        found += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
     return found
 
 
-def _parts(
+def _charts(
     rows: Sequence[Row], figure: StudyFigure, swept: Sequence[str], whose: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the charts of a figure are made of, by the names of their files: one, or one of each scheduler."""
+) -> Iterator[tuple[str, Chart | StudyError]]:
+    """Yield the charts of a figure, by the names of their files: one, or one of each scheduler."""
     if not rows:
         raise StudyError(f"{whose}: the study has no rows yet; run it first")
     rows = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
-    timed, line = figure.kind == "search-time", figure.kind in ("line", "search-time")
-    measure = "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
-    y = resolve(figure.y or ("wall.search_s" if timed else measure), rows, whose)
+    timed, heat = figure.kind == "search-time", figure.kind == "heatmap"
+    y = resolve(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
     x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
     odd = [row[y] for row in rows if row["status"] == "ok" and row.get(y) is not None and not is_number(row[y])]
@@ -209,36 +201,40 @@ def _parts(
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
     drawn = {label: pick(rows, x, y, by, swept, scheduler=label) for label in only}
-    for label, (values, _, lost) in drawn.items():
-        if not values:
-            _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
-    every = {(label, *key): row for label, (values, *_) in drawn.items() for key, row in values.items()}
+    every = [row for values, *_ in drawn.values() for given in values.values() for row in given.values()]
     if not every:
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
-    largest = max(max(map(abs, row)) for row in every.values())
-    unit, ylabel = (1 / figure.scale, words(y)) if figure.scale else in_units(y, largest)
-    means = [sum(row) / len(row) / unit for row in every.values()]
-    xlabel, ylabel = figure.xlabel or ("" if x is None else words(x)), figure.ylabel or ylabel
+    unit, ylabel = 1 / (figure.scale or 1.0), words(y)
+    if not figure.scale:
+        unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
+    means = [sum(row) / len(row) / unit for row in every]
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
+    kind = {"heatmap": "map", "search-time": "line"}.get(figure.kind, figure.kind)
+    logx, logy = (timed or (log if kind == "line" else bool(log)) for log in (figure.logx, figure.logy))
+    up = ("" if by == "scheduler" else words(by)) if heat else figure.ylabel or ylabel
     for label, (values, of, lost) in drawn.items():
-        series: dict[Any, dict[Any, list[float]]] = {}
-        for (value, at), row in values.items():
-            key = value if figure.kind == "heatmap" else named(by, value)
-            series.setdefault(key, {})[at] = [each / unit for each in row]
+        if not values:
+            _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
+            continue
+        series = {value if heat else named(by, value): {at: [each / unit for each in row] for at, row in given.items()}
+                  for value, given in values.items()}  # fmt: skip
         said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
-        title, note = "\n".join(filter(None, (figure.title, label))), "; ".join(filter(None, (said, lost)))
-        common: dict[str, Any] = {"series": series, "columns": figure.columns, "title": title, "note": note,
-                                  "reference": 1.0 if y in RATIOS and not figure.scale else None}  # fmt: skip
-        if figure.kind == "heatmap":
-            across = Axis("" if by == "scheduler" else words(by))
-            common |= {"kind": "map", "x": Axis(xlabel), "y": across, "label": ylabel,
-                       "limits": (min(means), max(means))}  # fmt: skip
-        else:
-            logx, logy = (timed or (log if line else bool(log)) for log in (figure.logx, figure.logy))
-            common |= {"kind": "line" if line else figure.kind, "x": Axis(xlabel, logx), "y": Axis(ylabel, logy),
-                       "geometric": timed}  # fmt: skip
-        if series:
-            yield _NOT_PLAIN.sub("-", name if len(only) == 1 else f"{name}-{label}"), common
+        chart: Chart | StudyError
+        try:
+            chart = Chart(
+                kind, series, Axis(figure.xlabel or (words(x) if x else ""), logx), Axis(up, logy),
+                "\n".join(filter(None, (figure.title, label))), "; ".join(filter(None, (said, lost))),
+                1.0 if y in RATIOS and not figure.scale else None, geometric=timed, columns=figure.columns,
+                label=figure.ylabel or ylabel, limits=(min(means), max(means)),
+            )  # fmt: skip
+        except StudyError as error:
+            chart = StudyError(f"{whose}: {error}")
+        yield _NOT_PLAIN.sub("-", name if len(only) == 1 else f"{name}-{label}"), chart
+
+
+def _measure(rows: Sequence[Row]) -> str:
+    """Return the column that figures are of unless they say."""
+    return "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
 
 
 def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFigure, ...]:
@@ -258,7 +254,7 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
               if column not in ("seed", "scheduler") and not column.startswith("option.")
               and len(_values(done, column)) > 1]  # fmt: skip
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
-    y = "speedup" if any(row.get("speedup") is not None for row in done) else "makespan_us"
+    y = _measure(done)
     found = [figure for column in varied for figure in _over(done, column, varied, y, column in numbers)]
     if not varied:
         found.append(StudyFigure("bar", y=y, name=_short(y)))
@@ -400,8 +396,8 @@ def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) ->
 
 def pick(
     rows: Sequence[Row], x: str | None, y: str, by: str, swept: Sequence[str], *, scheduler: str | None = None
-) -> tuple[dict[tuple[Any, Any], list[float]], str, str]:
-    """Return values of column `y` by those of `by` and `x`, of the rows with a result; what they are; what is lost.
+) -> tuple[dict[Any, dict[Any, list[float]]], str, str]:
+    """Return values of column `y` by those of `by`, then `x`, of the rows with a result; what they are; what is lost.
 
     Parameters
     ----------
@@ -414,22 +410,22 @@ def pick(
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
-    order = {value: i for i, value in enumerate(_values(rows, by))}  # of the first row, with a result or without
-    cells: dict[tuple[Any, Any], list[Row]] = {}
+    cells: dict[Any, dict[Any, list[Row]]] = {value: {} for value in _values(rows, by)}
     for row, lack in zip(rows, lacks, strict=True):
         if lack is None:
-            cells.setdefault((row[by], None if x is None else row[x]), []).append(row)
-    values = {key: [float(row[y]) for row in cells[key]] for key in sorted(cells, key=lambda key: order[key[0]])}
+            cells[row[by]].setdefault(None if x is None else row[x], []).append(row)
+    values = {value: {at: [float(row[y]) for row in found] for at, found in given.items()}
+              for value, given in cells.items() if given}  # fmt: skip
+    points = [found for given in cells.values() for found in given.values()]
     averaged = []
     for column in swept:
-        among = [dict.fromkeys(str(row.get(column)) for row in found) for found in cells.values()]
+        among = [dict.fromkeys(str(row.get(column)) for row in found) for found in points]
         texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
             many = len(texts) > _MOST_NAMED
-            averaged.append(
-                f"{len(texts)} values of {words(column)}" if many else f"{words(column)} {', '.join(texts)}"
-            )
-    low, high = (extreme(map(len, cells.values()), default=0) for extreme in (min, max))
+            what = words(column)
+            averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
+    low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"
     of = f"{n} instances a point" if high > 1 else "one instance a point"
     of = f"{n} values a point: instances, and {' and '.join(averaged)}" if averaged else of

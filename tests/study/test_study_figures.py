@@ -73,8 +73,7 @@ def test_rows_without_a_result_are_counted():
     rows = [*grid(), row("lios", 3, status="failed"), row("late", 3, status="timeout")]
     rows[1] = row("lios", 0, speedup=None)  # it stays where it was
     found, of, left_out = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
-    assert found == {("sequential", 100): [2.0, 2.0], ("sequential", 200): [2.0, 2.0], ("lios", 100): [2.0],
-                     ("lios", 200): [2.0, 2.0]}  # fmt: skip
+    assert found == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
     assert left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
     assert of == "1 to 2 instances a point"
 
