@@ -104,6 +104,7 @@ Shape = Annotated[Texts, option("Size of an input that the file leaves open; rep
 Dtype = Annotated[Text, option("Number format of the model: fp32, tf32, fp16 or bf16; by default its own, else fp32.",
                                metavar="NAME")]  # fmt: skip
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
+BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Output = Annotated[Text, file("Write it to a JSON file.", "--output", "-o"), WRITTEN]
@@ -311,8 +312,7 @@ class Backend:
     """A backend."""
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
-    backend_option: Annotated[Texts, option(
-        "Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")] = None  # fmt: skip
+    backend_option: BackendOption = None
     virtual_devices: Annotated[int | None, option(
         "Let one device stand for so many, to see whether it works.", min=1, max=64)] = None  # fmt: skip
 

@@ -68,20 +68,29 @@ def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -
     predicts
         Whether what is predicted of measured runs stands beside them.
     """
+    from simsched.base.io import read_json
+    from simsched.experiments.documents import DOCUMENTS
+    from simsched.show.report.makers import replay_sections
     from workloads.formats import format_of
     from workloads.registry import split_path
 
     if Path(source).is_dir():
         return [_folder(source)]
     path, settings = split_path(source)
-    if path is not None and not settings and format_of(path) == "simsched":
-        from simsched.base.io import read_json
-
-        data = read_json(path)
-        kind = data.get("format") if isinstance(data, dict) else None
-        if isinstance(kind, str) and kind.startswith("simsched.") and kind != "simsched.graph":
-            return _document(kind, data, source, cluster, predicts=predicts)
-    return None
+    data = read_json(path) if path is not None and not settings and format_of(path) == "simsched" else None
+    kind = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or not kind.startswith("simsched.") or kind == "simsched.graph":
+        return None
+    reported = [name for name in DOCUMENTS if name.removeprefix("simsched.") not in _NOT_REPORTED]
+    if kind not in reported:
+        name, *known = (each.removeprefix("simsched.") for each in (kind, *reported))
+        raise FormatError(f"{source}: no report is made of a {name} alone; known are: {', '.join(known)}")
+    found: Any = DOCUMENTS[kind].from_dict(data, source)
+    if isinstance(found, ss.Schedule | ss.Program):
+        return [ss.simulate(found, cluster)]
+    if isinstance(found, ss.Replay) and predicts:
+        return list(replay_sections(found, ss.simulate(found.program, cluster)))
+    return [found]
 
 
 def _folder(source: str) -> Any:
@@ -97,23 +106,3 @@ def _folder(source: str) -> Any:
         f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
         "`simsched validate --resume FOLDER` does"
     )
-
-
-def _document(kind: str, data: Any, source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any]:
-    """Return what a document of ours holds."""
-    from simsched.experiments.documents import DOCUMENTS
-    from simsched.show.report.makers import replay_sections
-
-    name = kind.removeprefix("simsched.")
-    if kind not in DOCUMENTS or name in _NOT_REPORTED:
-        names = [name.removeprefix("simsched.") for name in DOCUMENTS]
-        known = ", ".join(name for name in names if name not in _NOT_REPORTED)
-        raise FormatError(
-            f"{source}: no report is made of a {kind.removeprefix('simsched.')} alone; known are: {known}"
-        )
-    found: Any = DOCUMENTS[kind].from_dict(data, source)
-    if isinstance(found, ss.Schedule | ss.Program):
-        return [ss.simulate(found, cluster)]
-    if isinstance(found, ss.Replay) and predicts:
-        return list(replay_sections(found, ss.simulate(found.program, cluster)))
-    return [found]

@@ -10,7 +10,7 @@ from simsched.base.errors import SimulationError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, Texts, argument, file, option
+from simsched.cli.options import Text, argument, file, option
 
 LARGE: Final = 1_000_000
 """Instructions from which on spans, which take gigabytes then, are made only if somebody asks for them."""
@@ -137,9 +137,7 @@ def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool
 def check(
     name: Annotated[str, argument("NAME", "Scheduler or backend: its name, or package.module:function.")],
     kind: Annotated[str, option("scheduler or backend.", "--as")] = "scheduler",
-    backend_option: Annotated[
-        Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")
-    ] = None,
+    backend_option: opt.BackendOption = None,
     as_json: opt.Json = False,
 ) -> None:
     """Try what simsched relies on in a scheduler or a backend of your own, and print what is kept.

@@ -263,8 +263,6 @@ def test_what_is_not_drawn():
     for draw in (to_svg, to_dot):
         with pytest.raises(GraphError, match=r"^graph 'layered-10001' has 10001 operators: pictures are drawn of up"):
             draw(graph)
-        with pytest.raises(GraphError, match=r"^pictures are drawn of graphs and schedules, not of str$"):
-            draw("inception_v3")
 
 
 def test_files(tmp_path):

@@ -157,8 +157,6 @@ def test_a_plan_that_cannot_be_kept():
     plan = Schedule(fork(), [Placement("c", "gpu1"), Placement("a"), Placement("b")])
     with pytest.raises(WhatIfError, match=r"cannot be kept: .*'c': it is launched before 'a'.*reschedule=True"):
         _ = what_if(plan, PAIR).execution("graph").makespan
-    with pytest.raises(WhatIfError, match="ask of a schedule or a graph, not of Program"):
-        what_if(both_gpus(fork()).lower(PAIR), PAIR)
 
 
 def test_exact_transfers_and_missing_links():

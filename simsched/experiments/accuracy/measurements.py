@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from simsched.base.errors import FileError
-from simsched.base.io import dump_json
+from simsched.base.io import dump_json, file_errors
 from simsched.model.backend import Backend
 from simsched.model.profile import Profile, Replay
 from simsched.model.program import Program
@@ -51,10 +51,8 @@ class Measurements:
         if self._folder is not None:
             if not str(folder):
                 raise FileError("cannot keep measurements in a folder without a name")
-            try:
+            with file_errors("make folder", folder):
                 self._folder.mkdir(exist_ok=True)
-            except (OSError, ValueError) as error:
-                raise FileError(f"cannot make folder {folder}: {getattr(error, 'strerror', None) or error}") from error
 
     def profile(self, kind: str, measure: Callable[[], Profile], *given: Any) -> Profile:
         """Return a profile of a kind that is measured with what is `given`, JSON values."""
@@ -81,9 +79,7 @@ class Measurements:
         assert self._folder is not None
         path = self._folder / name
         if not path.exists():
-            try:
+            with file_errors("write", path):
                 TemporaryFile(dir=self._folder).close()  # no measurement is made in vain
-            except OSError as error:
-                raise FileError(f"cannot write {path}: {error.strerror or error}") from error
             measure().save(path)
         return path

@@ -17,8 +17,6 @@ from simsched.simulator import simulate
 from simsched.simulator.baking import baked
 
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
-_RESULTS: Final = ("makespan_before_us", "makespan_us", "difference_us", "speedup", "direct_us", "rescheduling_us",
-                   "blame_before", "blame")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +136,11 @@ class Outcome(Result):
     @property
     def results(self) -> dict[str, Any]:
         """What follows, for other readers: times in us."""
-        speedup = self.speedup if isfinite(self.speedup) else None
-        values = (self.makespan_before, self.makespan, self.difference, speedup, self.direct, self.rescheduling,
-                  dict(self.blame_before), dict(self.blame))  # fmt: skip
-        return dict(zip(_RESULTS, values, strict=True))
+        return {
+            "makespan_before_us": self.makespan_before, "makespan_us": self.makespan, "difference_us": self.difference,
+            "speedup": self.speedup if isfinite(self.speedup) else None, "direct_us": self.direct,
+            "rescheduling_us": self.rescheduling, "blame_before": dict(self.blame_before), "blame": dict(self.blame),
+        }  # fmt: skip
 
     def records(self) -> list[dict[str, Any]]:
         """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
@@ -160,10 +159,8 @@ class Outcome(Result):
     def table(self) -> Any:
         """Return makespan and blame before and after as a `rich.table.Table`."""
         unit, name = unit_of((self.makespan, self.makespan_before))
-        rows = [
-            (part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
-            for part, us in self._parts().items()
-        ]
+        rows = [(part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
+                for part, us in self._parts().items()]  # fmt: skip
         note = "\n".join([*_attribution(self, unit, name), *(f"note: {note}" for note in self.notes)])
         return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
 
@@ -244,14 +241,11 @@ class Answer(Outcome, Document):
 def _attribution(answer: Outcome, unit: float, name: str) -> list[str]:
     lines = [_speed(answer.speedup)]
     if answer.rescheduled:
-        direct, rescheduling = answer.direct, answer.rescheduling
-        if direct is None or rescheduling is None:
-            lines.append("the plan before cannot run after the changes")
-        else:
-            lines.append(
-                f"{_number(direct, unit)} {name} by the changes, {_number(rescheduling, unit)} {name} by re-scheduling"
-            )
-        lines.append(f"re-scheduling without the changes: {_number(answer.rescheduling_alone, unit)} {name}")
+        direct, again, alone = (None if us is None else f"{_number(us, unit)} {name}" for us in (
+            answer.direct, answer.rescheduling, answer.rescheduling_alone))  # fmt: skip
+        said = "the plan before cannot run after the changes"
+        lines.append(said if direct is None else f"{direct} by the changes, {again} by re-scheduling")
+        lines.append(f"re-scheduling without the changes: {alone}")
     return lines
 
 

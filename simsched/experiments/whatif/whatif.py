@@ -113,11 +113,6 @@ def what_if(
     WhatIf
         Nothing is computed until something of it is asked for.
 
-    Raises
-    ------
-    WhatIfError
-        If what is given is neither a schedule nor a graph.
-
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", "conv", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
     >>> asked = ss.what_if(graph, ss.Cluster.preset("a100").without_overheads()).operators(kind="conv", speed=2.0)

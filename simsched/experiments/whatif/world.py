@@ -46,10 +46,6 @@ class Ground:
     cost: CostModel | None = None
     load: Callable[..., OpGraph] | None = None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.subject, Schedule | OpGraph):
-            raise WhatIfError(f"ask of a schedule or a graph, not of {type(self.subject).__name__}")
-
     @property
     def by(self) -> str | Scheduler:
         """Who makes plans: who was given, else the one that made the plan, else ``lios``."""

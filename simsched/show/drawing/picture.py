@@ -58,10 +58,8 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     Raises
     ------
     GraphError
-        If it has more operators than pictures are drawn of, or is neither of them.
+        If it has more operators than pictures are drawn of.
     """
-    if not isinstance(shown, OpGraph | Schedule):
-        raise GraphError(f"pictures are drawn of graphs and schedules, not of {type(shown).__name__}")
     graph = shown.graph if isinstance(shown, Schedule) else shown
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
