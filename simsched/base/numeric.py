@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from numbers import Integral, Real
 from sys import float_info
 from typing import Any, TypeVar
@@ -29,6 +30,20 @@ def is_count(value: Any, least: int = 0) -> bool:
     if type(value) is not int and (not isinstance(value, Integral) or isinstance(value, bool)):
         return False
     return least <= int(value) <= LARGEST_COUNT
+
+
+def plain_value(text: str) -> Any:
+    """Return the number or the truth value that a text is, else the text.
+
+    >>> plain_value("2"), plain_value("0.5"), plain_value("True"), plain_value("h100")
+    (2, 0.5, True, 'h100')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def twice(names: Iterable[str]) -> str | None:

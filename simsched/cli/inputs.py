@@ -11,6 +11,7 @@ from typing import Any
 
 import simsched as ss
 from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
+from simsched.base.numeric import plain_value
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
@@ -132,15 +133,7 @@ def _value(text: str) -> Any:
         return ()
     if "," in text:
         return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return None if text.lower() == "none" else plain_value(text)
 
 
 def check_outputs(sources: Sequence[str], paths: Sequence[str], drawings: Sequence[str]) -> None:

@@ -14,11 +14,7 @@ from simsched.show.paper import draw
 from simsched.simulator import Makespans
 
 if TYPE_CHECKING:
-    from simsched.experiments.accuracy import Accuracy
-    from simsched.experiments.advise import Advice
-    from simsched.experiments.comparison import Comparison
-    from simsched.experiments.whatif import BreakEven, Explanation, Robustness, Sensitivity, Sweep, Throughput
-    from simsched.experiments.whatif.answer import Outcome
+    from simsched.experiments import accuracy, advise, comparison, whatif
 
 Path = str | os.PathLike[str] | None
 _BARS: Final = 15  # of a tornado
@@ -47,12 +43,12 @@ def boxes_of(
     return chart if ylabel else timed(chart)
 
 
-def _samples(found: "Comparison | Robustness") -> Chart:
+def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
     names = (each if isinstance(each, str) else each.name for each in (found.graph, found.cluster))
     return boxes_of(found.samples, title=f"{' on '.join(names)}\n{found.sampling}")
 
 
-def _breakeven(found: "BreakEven") -> Chart:
+def _breakeven(found: "whatif.BreakEven") -> Chart:
     series = {name: dict(zip(found.factors.tolist(), us, strict=True))
               for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
     chart = Chart(
@@ -63,30 +59,30 @@ def _breakeven(found: "BreakEven") -> Chart:
     return timed(chart)
 
 
-def _outcome(found: "Outcome") -> Chart:
+def _outcome(found: "whatif.Answer | whatif.WhatIf") -> Chart:
     """Return the makespans before and after changes, and with the plan kept where it was made anew."""
     times = {name: run.makespan for name, run in found.runs.items()}
     return timed(Chart("bar", named(times), y=Axis("makespan"), title=found.title))
 
 
-def _explanation(found: "Explanation") -> Chart:
+def _explanation(found: "whatif.Explanation") -> Chart:
     title = f"{found.scheduler} of {found.graph} on {found.cluster}: {format_time(found.makespan_us)}"
     shares = {cause: us / found.makespan_us for cause, us in found.blame.items() if us > 0} or {"nothing": 0.0}
     return Chart("bar", named(shares), y=Axis("part of the makespan"), title=title)
 
 
-def _throughput(found: "Throughput") -> Chart:
+def _throughput(found: "whatif.Throughput") -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
     return Chart("bar", named(found.shares), y=Axis("busy"), title=title, reference=1.0)
 
 
-def _advice(found: "Advice") -> Chart:
+def _advice(found: "advise.Advice") -> Chart:
     speedups = {row.name: row.speedup for row in found.rows if row.speedup is not None}
     title = f"{found.graph} on {found.cluster}"
     return Chart("bar", named(speedups), y=Axis("speedup over one stream, CUDA graph"), title=title, reference=1.0)
 
 
-def _sweep(found: "Sweep") -> Chart:
+def _sweep(found: "whatif.Sweep") -> Chart:
     title, us = f"{found.graph} on {found.cluster}", found.makespan_us
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
     x, xlabel = _places(found.parameter, found.values), _axis(found.parameter, found.values)
@@ -127,7 +123,7 @@ def _axis(parameter: str, values: Sequence[Any]) -> str:
     return f"{parameter} ({unit})" if unit else parameter
 
 
-def _sensitivity(found: "Sensitivity") -> Chart:
+def _sensitivity(found: "whatif.Sensitivity") -> Chart:
     rows = found.moving()[:_BARS]
     if not rows:
         raise WhatIfError("there is nothing to draw: no parameter moves the makespan")
@@ -138,7 +134,7 @@ def _sensitivity(found: "Sensitivity") -> Chart:
     return timed(Chart("tornado", sides, Axis("makespan"), title=title, reference=found.base_us))
 
 
-def _accuracy(found: "Accuracy") -> Chart:
+def _accuracy(found: "accuracy.Accuracy") -> Chart:
     """Return predicted over measured makespans of the last round; bars reach from the 10th to the 90th percentile."""
     from simsched.experiments.accuracy.accuracy import percent
 

@@ -14,7 +14,7 @@ from simsched.base.codec import Checked, read
 from simsched.base.errors import FormatError, StudyError
 from simsched.base.io import file_errors
 from simsched.base.kinds import Among, Filled, Name, Range, Rate
-from simsched.base.numeric import is_number
+from simsched.base.numeric import is_number, twice
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart
 from simsched.show.paper import draw, require_format
@@ -113,9 +113,8 @@ def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
             figures.append(read(StudyFigure, table, f"{source}: [[figure]] {i}"))
         except FormatError as error:
             raise StudyError(str(error)) from None
-    twice = [name for name, n in Counter(figure.name for figure in figures if figure.name).items() if n > 1]
-    if twice:
-        raise StudyError(f"{source}: two figures are named {twice[0]!r}; give each a name of its own")
+    if name := twice(figure.name for figure in figures if figure.name):
+        raise StudyError(f"{source}: two figures are named {name!r}; give each a name of its own")
     return tuple(figures)
 
 

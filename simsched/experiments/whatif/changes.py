@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Final, get_type_hints
 
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.io import json_copy
-from simsched.base.numeric import is_count, is_number
+from simsched.base.numeric import is_count, is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link
 from simsched.model.cluster.device import OVERHEADS
@@ -267,7 +266,7 @@ def parse_change(text: str) -> Change:
     if is_taken_as_is(parameter):
         if factor:
             raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
-        return make_change(parameter, value.split(",") if parameter in _LEAST_NAMES else _plain(value))
+        return make_change(parameter, value.split(",") if parameter in _LEAST_NAMES else plain_value(value))
     if not _takes_factors(parameter):
         return make_change(parameter, value)  # which says what is known
     number = _number(text, value, {} if factor else _units(parameter))
@@ -304,13 +303,3 @@ def _number(text: str, value: str, units: Mapping[str, float]) -> float:
         return float(value) * (1.0 if unit is None else units[unit])
     except ValueError:
         raise WhatIfError(f"{text!r}: {value!r} is no number") from None
-
-
-def _plain(text: str) -> Any:
-    """Return the number or the truth value that a text is, else the text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text

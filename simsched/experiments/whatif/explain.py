@@ -1,6 +1,6 @@
 """`explain`: in words, what bounds a schedule and what would help most."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
@@ -254,19 +254,20 @@ def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds, plans_he
 def _kinds_on_path(trace: Trace) -> dict[str, float]:
     """Return the us that each kind of operator computes on the critical path, from the largest; ties by first use."""
     codes, kinds = trace.graph.labels("kind")
-    found: dict[str, float] = {}
-    for name, us in _operators_on_path(trace).items():
-        kind = kinds[codes[trace.graph.index[name]]] or "op"
-        found[kind] = found.get(kind, 0.0) + us
-    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+    index = trace.graph.index
+    return _summed((kinds[codes[index[name]]] or "op", us) for name, us in _operators_on_path(trace).items())
 
 
 def _operators_on_path(trace: Trace) -> dict[str, float]:
     """Return the us that each operator computes on the critical path, from the largest; ties by time."""
+    computing = (step for step in trace.critical_path().steps if step.blame == "compute")
+    return _summed((step.span, step.end - step.start) for step in computing)
+
+
+def _summed(times: Iterable[tuple[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for step in trace.critical_path().steps:
-        if step.blame == "compute":
-            found[step.span] = found.get(step.span, 0.0) + step.end - step.start
+    for name, us in times:
+        found[name] = found.get(name, 0.0) + us
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
 
 

@@ -220,15 +220,10 @@ def _in_flight(
     """Return the makespan of one request in us, and what makes the program of many of them."""
     alone = simulate(program, cluster, cost).makespan
     times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
-    captured = program.execution == "graph" and cluster.devices[program.device[0]].graph_launch > 0
-    launch = _launch_time(program, cluster) if captured else None
+    launch, first = None, cluster.devices[program.device[0]]
+    if program.execution == "graph" and first.graph_launch > 0:  # `graph_node` comes before the operator of a launch
+        launch = max(0.0, float(first.graph_launch - first.graph_node))
     return alone, lambda requests: repeated(program, times, starts, requests, launch)
-
-
-def _launch_time(program: Program, cluster: Cluster) -> float:
-    """Return how long an operator takes that stands for a launch of a graph: `graph_node` comes before each."""
-    device = cluster.devices[program.device[0]]
-    return max(0.0, float(device.graph_launch - device.graph_node))
 
 
 def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:

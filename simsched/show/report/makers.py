@@ -19,11 +19,7 @@ from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, S
 from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:
-    from simsched.experiments.accuracy import Accuracy
-    from simsched.experiments.advise import Advice
-    from simsched.experiments.comparison import Comparison, Row
-    from simsched.experiments.study import Results
-    from simsched.experiments.whatif import Answer
+    from simsched.experiments import accuracy, advise, comparison, study, whatif
 
 _logger = logging.getLogger(__name__)
 
@@ -80,7 +76,7 @@ def _finding(found: Any) -> Sequence[Section]:
     return (Section(f"{_HEADINGS.get(found.view, found.view)}: {table.caption}", tuple(blocks)),)
 
 
-def _comparison(found: "Comparison") -> Sequence[Section]:
+def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
     from simsched.experiments.whatif.explain import explain
 
@@ -106,7 +102,7 @@ def _comparison(found: "Comparison") -> Sequence[Section]:
     return (*sections, about)
 
 
-def _lead(found: "Comparison", best: "Row") -> str:
+def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
     """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
     text = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != "sequential":
@@ -121,7 +117,7 @@ def _lead(found: "Comparison", best: "Row") -> str:
     return f"{text}." + (f" Not told apart at 90 % from {named}: measure them." if alike else "")
 
 
-def _advice(found: "Advice") -> Sequence[Section]:
+def _advice(found: "advise.Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
     lines = Table("What to type next", (Column("to"), Column("type")), tuple(found.commands.items()))
     table = replace(printed(found.table()), note="\n".join(found.notes()))
@@ -160,7 +156,7 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
     return Section("What runs when", (Tabs(label, tuple(panels)), *notes))
 
 
-def _answer(answer: "Answer") -> Sequence[Section]:
+def _answer(answer: "whatif.Answer") -> Sequence[Section]:
     """Return what changes do to the makespan: before, after and the difference."""
     traces = {"before": answer.before.trace, "after": answer.after.trace}
     if answer.rescheduled and answer.kept is not None:
@@ -209,7 +205,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
     return (Section(f"{replay.name}: {trace.graph.name} measured", tuple(blocks)),)
 
 
-def _study(results: "Results") -> Sequence[Section]:
+def _study(results: "study.Results") -> Sequence[Section]:
     """Return means, figures, how far a study is, what its searches say, and what it is made of."""
     from simsched.experiments.study.grid import swept_columns
     from simsched.show.study import charts_of
@@ -252,7 +248,7 @@ def _study(results: "Results") -> Sequence[Section]:
     )
 
 
-def _accuracy(found: "Accuracy") -> Sequence[Section]:
+def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
     from simsched.experiments.accuracy.accuracy import percent
 
