@@ -1,6 +1,7 @@
 """Pieces of machine code: made once, kept on disk, found again without the compiler, made anew when sources change."""
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 
 import simsched
 from simsched.base.errors import SimschedError
-from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces, running_time, store
+from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces, store
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
@@ -59,7 +60,7 @@ def add(s: Total) -> None:
 
 @pytest.fixture
 def use(tmp_path):
-    """Load and call the tiny piece in a process of its own; returns what it printed, and stderr."""
+    """Load and call the tiny piece in a process of its own; returns what it printed."""
     (tmp_path / "tiny.py").write_text(TINY)
     (tmp_path / "tiny_numbers.py").write_text("FACTOR = 2\n")
 
@@ -67,85 +68,118 @@ def use(tmp_path):
         variables = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         variables |= {"SIMSCHED_CACHE_DIR": str(tmp_path / "kept")} | environment
         done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=tmp_path,
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=True,
+            [sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True,
             timeout=60,
-        )
-        return done.stdout.strip(), done.stderr
+        )  # fmt: skip
+        assert done.stderr == ""
+        return done.stdout.strip()
 
     return run
 
 
-def test_made_once_and_found_again_without_the_compiler(use, tmp_path):
-    assert use() == ("42 made", "")
-    assert use() == ("42 kept", "")
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+@pytest.fixture
+def load(monkeypatch, tmp_path):
+    """Use the piece as a new process does; returns what code was made for that."""
+    made, usual = [], native.to_object
+
+    def to_object(assembly, how, **options):
+        made.append(how)
+        return usual(assembly, how, **options)
+
+    def load():
+        made.clear()
+        fresh, total = pieces.Piece(add.function, "test"), Total(n=3)
+        total["values"][:] = 2.0
+        for _ in range(2):
+            fresh(total)
+            assert total.total == 6.0
+            for thread in threading.enumerate():
+                if thread.name == "optimise the test":
+                    thread.join()
+        return made
+
+    monkeypatch.setattr(native, "to_object", to_object)
+    monkeypatch.setattr(store, "folders", lambda: [tmp_path])
+    with pieces.running(""):
+        yield load
 
 
-def test_a_change_of_the_source_or_of_a_number_it_names_makes_new_code(use, tmp_path):
-    use()
+def names(folder):
+    return sorted(path.suffixes[-2] for path in folder.rglob("*.o"))
+
+
+def test_made_once_and_found_again_without_the_compiler_until_a_source_or_a_number_it_names_changes(use, tmp_path):
+    assert use() == "42 made"
+    assert use() == "42 kept"
     (tmp_path / "tiny.py").write_text(TINY.replace("FACTOR * number", "FACTOR * number + 1"))
-    assert use()[0] == "43 made"
+    assert use() == "43 made"
     (tmp_path / "tiny.py").write_text(TINY)
-    assert use()[0] == "42 kept"
+    assert use() == "42 kept"
     (tmp_path / "tiny_numbers.py").write_text("FACTOR = 3\n")
-    assert use()[0] == "63 made"
+    assert use() == "63 made"
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "rubbish"])
-def test_a_damaged_file_is_made_anew_without_a_word(use, tmp_path, damage):
-    use()
-    (file,) = (tmp_path / "kept").iterdir()
+def test_a_damaged_file_is_made_anew_without_a_word(load, tmp_path, damage, capfd):
+    assert load() == ["O0"]
+    assert load() == []
+    (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 16
     file.write_bytes({"cut": whole[:-7], "flip": bytes(flipped), "empty": b"", "rubbish": b"x" * 5000}[damage])
-    assert use() == ("42 made", "")
+    assert load() == ["O0"]
     assert file.read_bytes() == whole
+    assert capfd.readouterr().err == ""
 
 
-def test_a_folder_that_is_none(use, tmp_path):
-    """A file stands where the folder should be: made in every process, without an error."""
+def test_folders_that_cannot_be_written_to(load, monkeypatch, tmp_path):
+    """A file stands where the folder should be: the next one is taken, and without one code is made each time."""
     (tmp_path / "file").write_text("")
-    for _ in range(2):
-        assert use(SIMSCHED_CACHE_DIR=str(tmp_path / "file")) == ("42 made", "")
+    monkeypatch.setattr(store, "folders", lambda: [tmp_path / "file"])
+    assert [load() == ["O0"] for _ in range(2)] == [True, True]
+    monkeypatch.setattr(store, "folders", lambda: [tmp_path / "file" / "no", tmp_path / "yes"])
+    assert load() == ["O0"]
+    assert load() == []
+    assert [path.parent.name for path in tmp_path.rglob("*.o")] == ["yes"]
 
 
-def test_a_full_disk(use, tmp_path):
+def test_a_full_disk(load, tmp_path):
     """Files may have 100 bytes: the code runs, and nothing half written is left."""
-    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n" + USE
-    assert use(full) == ("42 made", "")
-    assert list((tmp_path / "kept").iterdir()) == []
-    assert use() == ("42 made", "")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))
+    try:
+        assert load() == ["O0"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert list(tmp_path.iterdir()) == []
+    assert load() == ["O0"]
 
 
-def test_two_processes_at_once(use, tmp_path):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(use())) for _ in range(3)]
+def test_several_write_at_once(tmp_path):
+    """Whoever reads meanwhile finds all of it."""
+    path, data = tmp_path / "new" / "code", os.urandom(100_000)
+    store.write(path, data)
+    threads = [threading.Thread(target=store.write, args=(path, data)) for _ in range(20)]
     for thread in threads:
         thread.start()
+        assert store.read(path) == data
     for thread in threads:
         thread.join(timeout=60)
-    assert {(out.split()[0], err) for out, err in found} == {("42", "")}
-    assert use() == ("42 kept", "")
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("what", ["llvmlite.__version__", "sys.version"])
-def test_other_versions_have_code_of_their_own(use, tmp_path, what):
-    use()
-    other = f"import sys, llvmlite\n{what} = 'other'\n" + USE
-    assert use(other) == ("42 made", "")
-    assert len(list((tmp_path / "kept").iterdir())) == 2
+def test_other_versions_have_code_of_their_own(load, monkeypatch, tmp_path, what):
+    assert load() == ["O0"]
+    monkeypatch.setattr(what, "other")
+    assert load() == ["O0"]
+    assert names(tmp_path) == [".O0", ".O0"]
 
 
 def test_uncompiled_it_needs_no_llvm(use):
     code = USE.replace("print(", "print('llvmlite' in sys.modules, ")
-    assert use(code, SIMSCHED_JIT="0")[0] == "False 42 kept"
+    assert use(code, SIMSCHED_JIT="0") == "False 42 kept"
 
 
 def test_a_switch_that_is_none():
@@ -153,25 +187,12 @@ def test_a_switch_that_is_none():
         add(Total(n=1))
 
 
-def test_what_runs_long_is_optimised_meanwhile(use, tmp_path):
-    """With no patience the first call starts a thread; its code is the next one's, and is kept."""
-    code = """
-import threading
-from simsched.base.jit import pieces
-from tiny import Pair, double
-pieces._PATIENCE = -1.0
-pair = Pair(given=21)
-double(pair)
-for thread in threading.enumerate():
-    if thread.name == "optimise the test":
-        thread.join()
-pair.found = 0
-double(pair)
-print(pair.found, double._run != double._timed)
-"""
-    assert use(code) == ("42 True", "")
-    assert sorted(path.suffixes[-2] for path in (tmp_path / "kept").iterdir()) == [".O0", ".O3"]
-    assert use(code.replace("-1.0", "1e9")) == ("42 True", "")  # found at once
+def test_what_runs_long_is_optimised_meanwhile(load, monkeypatch, tmp_path):
+    """With no patience the first call starts a thread, whose code is the next one's, and is kept."""
+    monkeypatch.setattr(pieces, "_PATIENCE", -1.0)
+    assert load() == ["O0", "O3"]
+    assert names(tmp_path) == [".O0", ".O3"]
+    assert load() == []
 
 
 def test_a_program_that_ends_does_not_wait_for_better_code(use, tmp_path):
@@ -189,13 +210,14 @@ native.to_object, pieces._PATIENCE = late, -1.0
 """
         + USE
     )
-    assert use(code) == ("42 made", "")
-    assert [path.suffixes[-2] for path in (tmp_path / "kept").iterdir()] == [".O0"]
+    assert use(code) == "42 made"
+    assert names(tmp_path) == [".O0"]
 
 
-def test_a_line_says_so_where_it_takes_long(use):
-    out, err = use("from simsched.base.jit import pieces\npieces._SILENCE = 0.0\n" + USE)
-    assert (out, err) == ("42 made", "simsched: compiling the test, once for this machine ...\n")
+def test_a_line_says_so_where_it_takes_long(load, monkeypatch, capsys):
+    monkeypatch.setattr(pieces, "_SILENCE", 0.0)
+    assert load() == ["O0"]
+    assert capsys.readouterr().err == "simsched: compiling the test, once for this machine ...\n"
 
 
 def test_folders(monkeypatch, tmp_path):
@@ -208,17 +230,6 @@ def test_folders(monkeypatch, tmp_path):
     assert store.folders()[1] == tmp_path / ".cache" / "simsched"
 
 
-def test_the_next_folder_where_the_first_cannot_be_written_to(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(store, "folders", lambda: [tmp_path / "file" / "no", tmp_path / "yes"])
-    fresh = pieces.Piece(add.function, "test")
-    total = Total(n=3, total=0.0)
-    total["values"][:] = 2.0
-    fresh(total)
-    assert total.total == 6.0
-    assert [path.parent.name for path in tmp_path.rglob("*.o")] == ["yes"]
-
-
 def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
     """Code that takes 0.2 s to make takes no running time."""
     monkeypatch.setattr(store, "folders", lambda: [tmp_path])
@@ -226,14 +237,14 @@ def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
 
     def slowly(*arguments, **options):
         threading.Event().wait(0.2)
-        during.append(running_time())
+        during.append(pieces.running_time())
         return made(*arguments, **options)
 
     during = []
     monkeypatch.setattr(native, "to_object", slowly)
-    before = running_time()
+    before = pieces.running_time()
     pieces.Piece(add.function, "test")(Total(n=0))
-    after = running_time()
+    after = pieces.running_time()
     assert before <= during[0] <= after < before + 0.15
 
 
