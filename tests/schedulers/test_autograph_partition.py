@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from strategies import shapes
 
 from simsched.schedulers.autograph.backtracking import Cost, Variant
-from simsched.schedulers.autograph.rewriter import atoms, best_choices, intervals
+from simsched.schedulers.autograph.search import atoms, best_choices, intervals
 
 
 def reads_of(graph):
