@@ -243,7 +243,7 @@ def test_an_applied_graph_is_the_one_that_ran(calibrated):
     assert calibrated.apply(calibrated.apply(GRAPH)) is calibrated.apply(GRAPH)
 
 
-OTHER = load("random:layered", n_ops=8, n_layers=3, n_edges=10, seed=1)
+OTHER = load("random:layered", n_ops=8, n_layers=4, seed=1)
 """Operators of the same names, op0 to op7, with other times."""
 
 
