@@ -4,9 +4,7 @@ from hypothesis import strategies as st
 
 from simsched.model import DTYPE_NBYTES, EXECUTIONS, Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 
-UNIFORM = ("a100", "v100", "k80", "h100")
-"""Presets in which every two devices of a node are equally far from each other."""
-
+PRESETS = ("a100", "v100", "k80", "h100", "a40", "rtx3080")
 times = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0, 123.25])
 sizes = st.sampled_from([0.0, 1.0, 4096.0, 1e6, 2.5e7])
 
@@ -88,9 +86,9 @@ def shapes(draw, max_ops=8):
 
 
 @st.composite
-def clusters(draw, max_gpus=4, presets=(*UNIFORM, "a40", "rtx3080")):
+def clusters(draw, max_gpus=4):
     """A preset of one or more GPUs, sometimes without overheads, sometimes without contention."""
-    cluster = Cluster.preset(draw(st.sampled_from(presets)), draw(st.integers(1, max_gpus)))
+    cluster = Cluster.preset(draw(st.sampled_from(PRESETS)), draw(st.integers(1, max_gpus)))
     if draw(st.booleans()):
         cluster = cluster.without_overheads()
     if draw(st.sampled_from([False, False, False, True])):

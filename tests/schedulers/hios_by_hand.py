@@ -98,7 +98,7 @@ class Plain:
     def stages_of(self, device):
         return {d: [(op,) for op in self.order if device[op] == d] for d in self.devices}
 
-    def makespan(self, stages, latency, with_order=True):
+    def makespan(self, stages, latency):
         """The makespan of stages by device, or None if some of them wait for each other for ever."""
         stage_of = {op: (d, k) for d, row in stages.items() for k, stage in enumerate(row) for op in stage}
         known, open_ = {}, set()
@@ -108,7 +108,7 @@ class Plain:
                 raise RecursionError
             if (d, k) not in known:
                 open_.add((d, k))
-                start = end(d, k - 1) if k and with_order else Fraction(0)
+                start = end(d, k - 1) if k else Fraction(0)
                 for op in stages[d][k]:
                     for e in self.into(op):
                         there = end(*stage_of[e.src]) + self.moved(e, stage_of[e.src][0], d)
@@ -124,8 +124,8 @@ class Plain:
             return None
 
     def parallelized(self, stages, latency, w):
-        """The stages after Algorithm 2, and how many candidates only the order of devices forbade."""
-        best, refused = self.makespan(stages, latency), 0
+        """The stages after Algorithm 2, and their makespan."""
+        best = self.makespan(stages, latency)
         for op in self.order:
             d = next(d for d, row in stages.items() for stage in row if op in stage)
             row = stages[d]
@@ -139,13 +139,10 @@ class Plain:
                 merged = tuple(o for stage in row[k : k + p] for o in stage)
                 new = {**stages, d: [*row[:k], merged, *row[k + p :]]}
                 found = self.makespan(new, latency)
-                if found is None:
-                    refused += self.makespan(new, latency, with_order=False) is not None
-                    continue
-                if found < best:
+                if found is not None and found < best:
                     best, adopted = found, new
             stages = adopted or stages
-        return stages, best, refused
+        return stages, best
 
 
 def stages_by_device(schedule, cluster):

@@ -197,22 +197,6 @@ def test_what_comes_out_computes_the_same(options, granularity):
     assert largest_error(graph, plan.graph) <= 1e-9
 
 
-def test_equal_blocks_are_searched_once():
-    """Twice as many equal blocks are twice as many substitutions, and few more graphs that were derived."""
-    short, long = (run(chained(n), size_l=14, size_u=40, rounds=1) for n in (12, 24))
-    assert long.search["substitutions"]["R1"] >= 2 * short.search["substitutions"]["R1"] - 12
-    assert long.search["candidates"] < 1.3 * short.search["candidates"]
-
-
-def chained(blocks):
-    """Blocks of two convolutions side by side, joined, all of the same sizes."""
-    net = Network("net", "fp32", "operator")
-    x = net.activation("x", net.input(1, 4, 6, 6), "tanh")
-    for i in range(blocks):
-        x = net.concat(f"b{i}.join", [net.conv(f"b{i}.c{k}", x, 2, k, padding=k // 2, norm=True) for k in (1, 3)])
-    return net.graph()
-
-
 def test_what_one_rule_alone_makes_is_measured_too():
     """Convolutions of 100 us with an activation of 1 us behind each, two side by side between two operators of 1 us:
     204 us in all, 103 us on streams, a cost of 229.75. Fused with their activations: 102 us, 227.5. Merged they take
@@ -232,9 +216,8 @@ def test_what_one_rule_alone_makes_is_measured_too():
     assert plan.search["start_us"] - plan.search["best_us"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "inception_v3"])
-def test_networks_are_never_slower_than_before(name):
-    graph = load(name)
+def test_networks_are_never_slower_than_before():
+    graph = load("squeezenet")
     cluster = Cluster.preset("a100")
     plan = schedule(graph, cluster, autograph, budget=40, rounds=1)
     before = simulate(schedule(graph, cluster, "nimble"), cluster).makespan

@@ -18,7 +18,7 @@ from simsched.base.errors import SchedulerError
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios, part
-from simsched.schedulers.ios.scheduler import blocks_of, least_transitions, readers_within
+from simsched.schedulers.ios.scheduler import blocks_of
 from simsched.schedulers.stage_costs import StageFormula
 
 ONE = ss.Cluster.preset("a100")
@@ -261,16 +261,6 @@ def test_convolutions_that_are_too_many_to_try():
     assert plan.search["cut_blocks"][0]["reason"] == "max_transitions"
     assert plan.search["merged"] > 90
     assert 8 <= max(sizes) < 16
-
-
-def test_least_transitions():
-    """a -> b, c -> d: b and c are as far from the start. Their 4 sets have 0, 1, 1 and 2 endings of one operator."""
-    graph = made("a=1 b=1 c=1 d=1", "ab ac bd cd")
-    assert least_transitions(readers_within(graph, range(4))) == 4
-    assert planned(graph, r=1, s=1, blocks="none").search["transitions"] == 1 + 4 + 1
-    apart = made("a=1 b=1 c=1 d=1 e=1")
-    assert least_transitions(readers_within(apart, range(5))) == 5 * 2**4
-    assert planned(apart, r=1, s=1, blocks="none").search["transitions"] == 5 * 2**4
 
 
 def test_no_stage_is_asked_for_when_the_time_is_over():

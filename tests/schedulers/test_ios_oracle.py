@@ -52,38 +52,31 @@ def stages_in(plan):
         yield tuple(tuple(row.op for row in group) for _, group in groupby(stage, key=lambda row: row.group))
 
 
-@settings(max_examples=60)
-@given(graph=shapes(max_ops=6), limits=limits)
-def test_least_cost_and_all_counts(graph, limits):
-    """With costs that follow no rule: the stages are asked one by one, their cost is looked up."""
-    plan = schedule(graph, ONE, ios, stage_latency=hashed, **options(limits))
-    best, schedules = try_all(graph, hashed, **limits)
+@settings(max_examples=80)
+@given(
+    graph=shapes(max_ops=6) | graphs(max_ops=5, timed=True),
+    limits=limits,
+    slowdown=st.sampled_from([None, 0.0, 0.1, 0.7]),
+)
+def test_least_cost_and_all_counts(graph, limits, slowdown):
+    """With costs that follow no rule the stages are asked one by one; a formula is evaluated as stages are built up."""
+
+    def of_formula(groups):
+        longest = max(sum(graph[name].time for name in group) for group in groups)
+        return longest * (1 + slowdown * (len(groups) - 1)) + 3.0
+
+    cost, option = (hashed, hashed) if slowdown is None else (of_formula, StageFormula(slowdown, 3.0))
+    plan = schedule(graph, ONE, ios, stage_latency=option, **options(limits))
+    best, schedules = try_all(graph, cost, **limits)
     found = endings(graph, **limits)
-    assert plan.estimate == best == sum(map(hashed, stages_in(plan)))
+    assert plan.estimate == pytest.approx(best, rel=1e-12)
+    assert plan.estimate == pytest.approx(sum(map(cost, stages_in(plan))), rel=1e-12)
     assert plan.search["feasible_schedules"] == schedules
     assert plan.search["feasible_schedules_exact"]
     assert plan.search["states"] == len(found)
     assert plan.search["transitions"] == sum(map(len, found.values()))
-    distinct = {groups for stages in found.values() for groups in stages}
+    distinct = {groups for stages in found.values() for groups in stages} if slowdown is None else ()
     assert plan.search["distinct_stages"] == plan.search["asked_stages"] == len(distinct)
-
-
-@settings(max_examples=40)
-@given(graph=graphs(max_ops=5, timed=True), limits=limits, slowdown=st.sampled_from([0.0, 0.1, 0.7]))
-def test_least_cost_by_formula(graph, limits, slowdown):
-    """The formula is evaluated while stages are built up; the oracle evaluates it from its words."""
-
-    def cost(groups):
-        longest = max(sum(graph[name].time for name in group) for group in groups)
-        return longest * (1 + slowdown * (len(groups) - 1)) + 3.0
-
-    plan = schedule(graph, ONE, ios, stage_latency=StageFormula(slowdown, 3.0), **options(limits))
-    best, schedules = try_all(graph, cost, **limits)
-    assert plan.estimate == pytest.approx(best, rel=1e-12)
-    assert plan.estimate == pytest.approx(sum(map(cost, stages_in(plan))), rel=1e-12)
-    assert plan.search["feasible_schedules"] == schedules
-    assert plan.search["transitions"] == sum(map(len, endings(graph, **limits).values()))
-    assert plan.search["distinct_stages"] == plan.search["asked_stages"] == 0
 
 
 def test_seven_operators_without_edges():

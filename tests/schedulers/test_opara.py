@@ -285,37 +285,6 @@ def test_the_released_order_is_that_of_its_search(graph):
     assert [row.op for row in plan.placements] == searched(graph, {op.name for op in rows if op.kind == "relu"}, need)
 
 
-@settings(deadline=None, max_examples=40)
-@given(graph=graphs(max_ops=12))
-def test_the_printed_order_alternates_and_takes_the_least(graph):
-    """Whatever is launched: of its class nothing that was ready needs less, and its class is the other one than the
-    last launch had, or else none of that was ready.
-    """
-    assume(workable(graph))
-    plan = schedule(graph, ONE, opara)
-    inputs = {name: {e.src for e in graph.edges if e.dst == name} for name in graph.names}
-    by_kernels = any(op.kernels for op in graph.operators)
-
-    def need(name):
-        op, block = graph[name], ONE.devices[0].shared_memory_per_block
-        if not by_kernels:
-            return op.utilization or 0.0
-        return max(
-            (max(k.shared_memory / block, k.threads / 1024, k.threads * k.registers / 65536) for k in op.kernels),
-            default=0.0,
-        )
-
-    done, last = [], "relu"
-    for row in plan.placements:
-        ready = [name for name in graph.names if name not in done and inputs[name] <= set(done)]
-        mine = [name for name in ready if (graph[name].kind == "relu") == (graph[row.op].kind == "relu")]
-        assert row.op in ready
-        assert need(row.op) == min(map(need, mine))
-        assert len(mine) == len(ready) or (last == "relu") != (graph[row.op].kind == "relu")
-        done.append(row.op)
-        last = graph[row.op].kind
-
-
 # Classes -----------------------------------------------------------------------------------------
 
 
