@@ -13,7 +13,7 @@ from hwbackend.cuda_launches import KERNEL_NAMES
 from hwbackend.cupy_backend import CupyBackend
 from simsched.calibration.training import random_schedule
 from simsched.rewriting.merging import merge
-from validation.hardware.graphs import kernel_graph
+from validation.hardware.graphs import KERNELS, kernel_graph
 from validation.hardware.reference import error_of
 from workloads.models.nasnet import _normal_cell
 from workloads.models.network import Network
@@ -112,13 +112,15 @@ def test_networks(load, execution, gpus):
     assert len(wanted) == len(graph)
 
 
-@pytest.mark.parametrize(
-    "name", ["separable", "conv in groups", "pool average, padded", "rms norm", "embedding", "copy"]
-)
+LONG = {"conv 3x3", "conv 7x7, 3 channels", "linear", "softmax", "layer norm"}  # others are of the same kind, or short
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name not in LONG])
 def test_what_kernels_compute_is_held_against_numpy(name):
-    """As a campaign on a device does it; all errors are of float32."""
+    """As a campaign on a device does it, with two operators that are independent; all errors are of float32."""
     backend = CupyBackend(api=HostCuda())
     graph = backend.realise(kernel_graph(name))
+    assert (len(graph), len(graph.edges)) == (2, 0)
     errors = {op: error_of(graph[op], *found) for op, found in backend.outputs(graph).items()}
     assert list(errors) == list(graph.names)
-    assert max(errors.values()) < 1e-6
+    assert max(errors.values()) < 2e-6

@@ -5,7 +5,7 @@ import pytest
 
 from simsched.base.errors import BackendError, GraphError
 from simsched.model.graph import Operator
-from validation.hardware.graphs import KERNELS, WHOLE, block_of, convolutions, kernel_graph, subjects, unequal, workload
+from validation.hardware.graphs import WHOLE, block_of, convolutions, subjects, unequal, workload
 from validation.hardware.reference import error_of
 from workloads.models.network import Network
 
@@ -81,41 +81,6 @@ def test_a_unit_by_hand():
 def test_an_operator_without_reference_is_named():
     with pytest.raises(BackendError, match="no reference for operators of kind 'fft'"):
         error_of(Operator("op", kind="fft", input_shapes=((1,),), output_shape=(1,)), [np.ones(1)], {}, np.ones(1))
-
-
-def test_every_kernel_has_a_reference():
-    """Each is computed in the shape that the graph says; two of each are independent of each other."""
-    rng = np.random.default_rng(0)
-    for name in KERNELS:
-        graph = kernel_graph(name)
-        assert len(graph) == 2
-        assert len(graph.src) == 0
-        op = graph.operators[0]
-        parameters = _parameters(op, rng)
-        output = np.zeros(op.output_shape)
-        assert error_of(op, [rng.normal(size=shape) for shape in op.input_shapes], parameters, output) == 1.0, name
-
-
-def _parameters(op, rng):
-    """Weights of an operator, whatever part of it they belong to."""
-    made = {}
-    parts = op.attributes.get("parts")
-    rows = [(None, op.kind, op.attributes)] if parts is None else [(i, p["kind"], p) for i, p in enumerate(parts)]
-    channels = op.input_shapes[0][1] if len(op.input_shapes[0]) > 1 else 1
-    for part, kind, given in rows:
-        if kind == "conv":
-            made[part, "weight"] = rng.normal(
-                size=(given["out_channels"], channels // given["groups"], *given["kernel"])
-            )
-            made[part, "bias"] = rng.normal(size=given["out_channels"])
-        elif kind == "linear":
-            made[part, "weight"] = rng.normal(size=(given["out_features"], given["in_features"]))
-        elif kind.endswith("_norm"):
-            size = channels if kind == "batch_norm" else op.input_shapes[0][-1]
-            made |= {(part, name): rng.normal(size=size) for name in ("scale", "shift")}
-        elif kind == "embedding":
-            made[part, "table"] = rng.normal(size=(given["rows"], given["features"]))
-    return made
 
 
 # What is measured
