@@ -180,28 +180,18 @@ def ran(op, xs, *, sms=132, reads=None, values=drawn, **options):
 # What should come out, in float64
 
 
-def functions(x):
-    """Every activation that the interpreter has not."""
-    exp = np.exp(np.minimum(x, 0.0))
-    gate, log = np.clip(x / 6.0 + 0.5, 0.0, 1.0), np.logaddexp(0.0, x)
-    return {
-        "relu6": np.clip(x, 0.0, 6.0),
-        "leaky_relu": np.where(x < 0.0, 0.01 * x, x),
-        "prelu": np.where(x < 0.0, 0.25 * x, x),
-        "hard_sigmoid": gate,
-        "hard_swish": x * gate,
-        "elu": np.where(x < 0.0, exp - 1.0, x),
-        "selu": 1.0507009873554805 * np.where(x < 0.0, 1.6732632423543772 * (exp - 1.0), x),
-        "softplus": log,
-        "mish": x * np.tanh(log),
-        "square": x**2,
-    }
-
-
-def activated(x, kind):
-    if kind is None:
-        return x
-    return ACTIVATIONS[kind](x) if kind in ACTIVATIONS else functions(x)[kind]
+FUNCTIONS = ACTIVATIONS | {
+    "relu6": lambda x: np.clip(x, 0.0, 6.0),
+    "leaky_relu": lambda x: np.where(x < 0.0, 0.01 * x, x),
+    "prelu": lambda x: np.where(x < 0.0, 0.25 * x, x),
+    "hard_sigmoid": lambda x: np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "hard_swish": lambda x: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "elu": lambda x: np.where(x < 0.0, np.expm1(np.minimum(x, 0.0)), x),
+    "selu": lambda x: 1.0507009873554805 * np.where(x < 0.0, 1.6732632423543772 * np.expm1(np.minimum(x, 0.0)), x),
+    "softplus": lambda x: np.logaddexp(0.0, x),
+    "mish": lambda x: x * np.tanh(np.logaddexp(0.0, x)),
+    "square": lambda x: x**2,
+}
 
 
 def expected_of(kind, xs, given, output, parameters):
@@ -218,8 +208,8 @@ def expected_of(kind, xs, given, output, parameters):
         lengths = zip(x.shape[::-1], output[::-1], strict=False)
         fits = x.ndim <= len(output) and all(small in (1, size) for small, size in lengths)
         value = np.broadcast_to(x, output) if fits else np.resize(x, output)
-    elif kind in functions(np.zeros(())):
-        value = activated(x, kind).reshape(output)
+    elif kind in FUNCTIONS:
+        value = FUNCTIONS[kind](x).reshape(output)
     else:
         if kind == "batch_norm":
             weight, bias = parameters["scale"], parameters["shift"]
@@ -230,7 +220,7 @@ def expected_of(kind, xs, given, output, parameters):
             given = {**given, "padding": given["padding"][: x.ndim - 2]}
         plain = {key: value for key, value in given.items() if key != "activation"}
         value = computed(kind, xs, weight, bias, plain, output)
-    return activated(value, given.get("activation"))
+    return FUNCTIONS[given["activation"]](value) if given.get("activation") else value
 
 
 def expected(op, xs, *, values=drawn, sms=132, reads=None):
