@@ -6,8 +6,7 @@ from typing import Final
 from simsched.base.jit import piece
 from simsched.simulator.compiled.events import go_on, leave, open_instant
 from simsched.simulator.compiled.gpu import dispatch, end_cohorts, end_flows, share_links
-from simsched.simulator.compiled.hosts import TURN, run_host
-from simsched.simulator.compiled.streams import LAUNCH_OVER, run_lane
+from simsched.simulator.compiled.streams import LAUNCH_OVER, TURN, run_host, run_lane
 from simsched.simulator.state import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 
 BUDGET: Final = 2**16
