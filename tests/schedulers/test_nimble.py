@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -166,12 +167,9 @@ def test_the_released_matching(graph):
 
 def reachable(n, pairs):
     """Whether i leads to j, shape (n, n)."""
-    found = np.zeros((n, n), bool)
-    for i, j in pairs:
-        found[i, j] = True
-    for k in range(n):
-        found |= np.outer(found[:, k], found[k])
-    return found
+    dag = nx.DiGraph(pairs)
+    dag.add_nodes_from(range(n))
+    return nx.to_numpy_array(nx.transitive_closure_dag(dag), range(n), bool)
 
 
 def assignments(n):
