@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from simsched.base.units import GB_PER_S, format_bytes, format_time
 from simsched.experiments.comparison import operators_without_load
@@ -15,7 +15,6 @@ from simsched.model.graph.structure import longest_to
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 
-_NOT_COMPARED: Final = ("name", "model", "peak", "interference")
 _LONGEST, _LISTED = 200, 8  # characters of a cell; devices whose memory is listed
 
 
@@ -146,13 +145,20 @@ def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:
     return rows
 
 
-def differences(device: Device) -> list[tuple[Any, ...]]:
-    """Return field, device, value and preset's value of what differs; nothing of a device of no preset."""
-    if device.model not in DEVICES:
-        return []
-    preset = make_device(device.model, device.name)
-    pairs: dict[str, tuple[Any, ...]] = {each.name: (getattr(device, each.name), getattr(preset, each.name))
-             for each in fields(Device) if each.name not in _NOT_COMPARED}  # fmt: skip
-    pairs |= {f"peak.{dtype}": (rate, preset.peak.get(dtype)) for dtype, rate in device.peak.items()}
-    pairs["interference"] = tuple(str(tuple(map(tuple, each.interference))) for each in (device, preset))
-    return [(name, device.name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
+def differences(cluster: Cluster) -> list[tuple[Any, ...]]:
+    """Return field, device, value and preset's value of what differs on devices that are named after a preset."""
+    found: list[tuple[Any, ...]] = []
+    for device in (each for each in cluster.kinds if each.model in DEVICES):
+        mine, preset = (_plain(each) for each in (device, make_device(device.model, device.name)))
+        found += [(name, device.name, value, preset.get(name)) for name, value in mine.items()
+                  if value != preset.get(name)]  # fmt: skip
+    return found
+
+
+def _plain(device: Device) -> dict[str, Any]:
+    """Return the numbers of a device by name, and how its kernels slow each other as a text."""
+    peaks = {f"peak.{dtype}": rate for dtype, rate in device.peak.items()}
+    own = {
+        each.name: getattr(device, each.name) for each in fields(Device) if each.name not in ("name", "model", "peak")
+    }
+    return own | peaks | {"interference": str(tuple(map(tuple, device.interference)))}

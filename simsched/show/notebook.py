@@ -13,7 +13,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
-from simsched.show.report.sections import Column, Table, printed
+from simsched.show.report.sections import Table, printed
 from simsched.show.svg import printable
 from simsched.show.svg_gantt import svg_gantt
 from simsched.simulator import Makespans
@@ -48,7 +48,7 @@ def html(shown: Any) -> str:
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    return _table(Table(title, (Column(""), Column("")), short(rows)), heads=False)
+    return _table(Table.of(title, ("", ""), short(rows)), heads=False)
 
 
 def _table(table: Table, *, heads: bool = True) -> str:
@@ -120,7 +120,7 @@ def _placements(plan: Schedule) -> str:
     if len(starts) > _LISTED:
         left = len(starts) - _LISTED
         rows.append(("...", f"{left} more", len(plan) - int(starts[_LISTED]), ""))
-    return _table(Table("", tuple(map(Column, ("device", "stream", "operators", "in launch order"))), tuple(rows)))
+    return _table(Table.of("", ("device", "stream", "operators", "in launch order"), rows))
 
 
 def _trace(trace: Trace) -> Iterator[str]:

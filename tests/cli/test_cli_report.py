@@ -48,7 +48,7 @@ def test_files_are_told_apart_by_what_they_hold(reported):
         each.save(f"{name}.json")
     cluster.save("cluster.json")
     _, page = reported(*(f"{name}.json" for name in made))
-    for part in ("What if: overhead.launch*=0", "Makespans: layered-12 on a100", "What was measured",
+    for part in ("what if overhead.launch*=0", "Makespans: layered-12 on a100", "What was measured",
                  "lios is simulated fastest"):  # fmt: skip
         assert part in page
     assert "Simulated over measured" not in page

@@ -32,28 +32,22 @@ def figure_of(chart: Chart) -> Figure:
     shapes = [_level("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
     shapes += [_level("x", at, dash="dot") for at in chart.upright]
     legend = _LEGEND | ({"x": 1, "xanchor": "right"} if lying else {})  # beside long names there is little room
-    layout = {"shapes": shapes, "legend": legend, "showlegend": _has_legend(chart), **layout}
-    margin = {"l": 70, "r": _TOOLS, "t": 40 if layout["showlegend"] else 16, "b": 52}
+    told = chart.kind in ("tornado", "stack", "scatter") or (chart.grouped and len(chart.series) > 1)
+    layout = {"shapes": shapes, "legend": legend, "showlegend": told, **layout}
+    margin = {"l": 70, "r": _TOOLS, "t": 40 if told else 16, "b": 52}
     layout["margin"] = margin | layout.get("margin", {})
     above = chart.x.label if chart.kind in ("tornado", "stack") else chart.y.label
     title = ", ".join((chart.title or chart.label or above or chart.kind).split("\n"))
     what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
-    summary = f"{title}: {chart.kind} chart of {what}, {_range(chart)}"
+    values = np.concatenate([row for given in chart.series.values() for row in given.values()])
+    low, high = number(float(values.min())), number(float(values.max()))
+    summary = f"{title}: {chart.kind} chart of {what}, values from {low} to {high}"
     return Figure(title, tuple(traces), layout, summary, height, chart.note)
 
 
 def figures_of(chart: Chart) -> list[Figure]:
     """Return a chart as a figure; flat boxes once more, against their medians."""
     return [figure_of(each) for each in ((chart, chart.relative) if chart.flat else (chart,))]
-
-
-def _range(chart: Chart) -> str:
-    values = np.concatenate([row for given in chart.series.values() for row in given.values()])
-    return f"values from {number(float(values.min()))} to {number(float(values.max()))}"
-
-
-def _has_legend(chart: Chart) -> bool:
-    return chart.kind in ("tornado", "stack", "scatter") or (chart.grouped and len(chart.series) > 1)
 
 
 def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
@@ -123,11 +117,9 @@ def _lying(chart: Chart, axis: Axis, across: str = "") -> dict[str, Any]:
 
 
 def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
-    traces = [_box(name, name if x is None else x, row, look) for name, look in chart.looks.items()
-              for x, row in chart.series[name].items()]  # fmt: skip
-    for i, trace in enumerate(traces):
-        first = all(other["name"] != trace["name"] for other in traces[:i])
-        trace |= {"legendgroup": trace["name"], "offsetgroup": trace["name"], "showlegend": first}
+    cells = [(name, look, x, row) for name, look in chart.looks.items() for x, row in chart.series[name].items()]
+    traces = [_box(name, name if x is None else x, row, look) | {"showlegend": x == next(iter(chart.series[name]))}
+              for name, look, x, row in cells]  # fmt: skip
     names = len(chart.places if chart.grouped else chart.series)
     layout = {"yaxis": _axis(chart.y), "xaxis": {"type": "category", "title": {"text": plain(chart.x.label)},
               "tickangle": -30 if names > 6 else 0}, "boxmode": "group" if chart.grouped else "overlay"}  # fmt: skip
@@ -142,9 +134,11 @@ def _box(name: Any, place: Any, values: Floats, look: Look) -> dict[str, Any]:
     beyond = np.sort(values[(values < low - reach) | (values > high + reach)])
     if len(beyond) > _MOST_POINTS:  # the outermost of each end
         beyond = np.r_[beyond[: _MOST_POINTS // 2], beyond[-_MOST_POINTS // 2 :]]
+    label, at = _names([name, place])
     box: dict[str, Any] = {
-        "type": "box", "name": _names([name])[0], "q1": [low], "median": [middle], "q3": [high],
-        "x": _names([place]), "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
+        "type": "box", "name": label, "legendgroup": label, "offsetgroup": label, "x": [at],
+        "q1": [low], "median": [middle], "q3": [high],
+        "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
         "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink", "marker": {"size": 3, "color": look.colour},
     }  # fmt: skip
     # Plotly draws no box at all of an empty list of points

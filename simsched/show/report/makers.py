@@ -15,7 +15,7 @@ from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, timed
 from simsched.show.facts import cluster_pairs, differences, graph_facts, pairs, replay_facts, run_facts, short
 from simsched.show.report.figures import figure_of, figures_of
-from simsched.show.report.sections import Block, Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
+from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
 from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:
@@ -55,10 +55,8 @@ def parameters(graph: OpGraph, cluster: Cluster) -> Section:
     """Return what was scheduled and on what, and how devices differ from the presets they are named after."""
     workload = short(pairs(graph_facts(graph, cluster.devices[0])))
     blocks: list[Block] = [Pairs("Workload", workload), Pairs("Cluster", short(cluster_pairs(cluster)))]
-    rows = tuple(row for device in cluster.kinds for row in differences(device))
-    if rows:
-        columns = tuple(map(Column, ("field", "device", "value", "preset")))
-        blocks.append(Table("Fields that differ from the preset", columns, rows))
+    headings, rows = ("field", "device", "value", "preset"), differences(cluster)
+    blocks += [Table.of("Fields that differ from the preset", headings, rows)] if rows else []
     return Section("Parameters", tuple(blocks))
 
 
@@ -119,14 +117,9 @@ def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
-    lines = Table("What to type next", (Column("to"), Column("type")), tuple(found.commands.items()))
     table = replace(printed(found.table()), note="\n".join(found.notes()))
-    blocks = (
-        Text(" ".join(found.verdict), "lead"),
-        table,
-        lines,
-        Pairs("What was assumed", tuple(found.assumed.items())),
-    )
+    lines = Table.of("What to type next", ("to", "type"), found.commands.items())
+    blocks = (Text(" ".join(found.verdict), "lead"), table, lines, Pairs.of("What was assumed", found.assumed))
     section = Section(f"What to deploy: {found.graph} on {found.cluster}", blocks)
     return (section, *(() if found.comparison is None else _comparison(found.comparison)))
 
@@ -158,25 +151,16 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
 
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
     """Return what changes do to the makespan: before, after and the difference."""
-    traces = {"before": answer.before.trace, "after": answer.after.trace}
-    if answer.rescheduled and answer.kept is not None:
-        traces = {"before": traces["before"], "plan kept": answer.kept.trace, "after": traces["after"]}
-    table = printed(answer.table(), mark="in all")
+    traces = {name: case.trace for name, case in answer.runs.items()}
     lead = (
         f"{answer.before.schedule.graph.name} takes {format_time(answer.makespan)} instead of "
         f"{format_time(answer.makespan_before)}: {format_time(abs(answer.difference))} "
         f"{'less' if answer.difference < 0 else 'more'}, {answer.speedup:.3g} times as fast."
     )
-    about = [Section(name.capitalize(), parameters(case.schedule.graph, case.cluster).blocks)
-             for name, case in (("before", answer.before), ("after", answer.after))]  # fmt: skip
-    return (
-        Section(
-            f"What if: {', '.join(answer.changes) or 'nothing is changed'}",
-            (Text(lead, "lead"), table, _blames(traces)),
-        ),
-        _runs(traces, "Before and after"),
-        Section("Parameters", tuple(about)),
-    )
+    about = [Section(name, parameters(case.graph, case.cluster).blocks)
+             for name, case in (("Before", answer.before), ("After", answer.after))]  # fmt: skip
+    blocks = (Text(lead, "lead"), printed(answer.table(), mark="in all"), _blames(traces))
+    return Section(answer.title, blocks), _runs(traces, "Before and after"), Section("Parameters", tuple(about))
 
 
 def _trace(trace: Trace) -> Sequence[Section]:
@@ -192,17 +176,15 @@ def _run(trace: Trace) -> Pairs:
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
     """Return what was measured, beside a prediction if there is one."""
     found, trace = replay.summary, replay.trace
-    said = dict(pairs(replay_facts(replay)[1:])) | dict(replay.environment)
-    blocks: list[Block] = [Pairs("What was measured", tuple(said.items()))]
+    said = Pairs.of("What was measured", dict(pairs(replay_facts(replay)[1:])) | dict(replay.environment))
+    blocks: tuple[Block, ...] = (said, Gantt("What ran when", trace))
     if simulated is not None:
         off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
         text = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
-        blocks.insert(0, Text(text, "lead"))
-    title = "What ran when" if simulated is None else "Simulated over measured"
-    blocks.append(Gantt(title, trace) if simulated is None else Gantt(title, simulated, trace))
-    blocks.append(figure_of(boxes_of({replay.name: replay.latency}, title="Latencies of the repeats")))
-    blocks.append(parameters(trace.graph, trace.cluster))
-    return (Section(f"{replay.name}: {trace.graph.name} measured", tuple(blocks)),)
+        blocks = (Text(text, "lead"), said, Gantt("Simulated over measured", simulated, trace))
+    boxes = figure_of(boxes_of({replay.name: replay.latency}, title="Latencies of the repeats"))
+    blocks += (boxes, parameters(trace.graph, trace.cluster))
+    return (Section(f"{replay.name}: {trace.graph.name} measured", blocks),)
 
 
 def _study(results: "study.Results") -> Sequence[Section]:
@@ -212,12 +194,11 @@ def _study(results: "study.Results") -> Sequence[Section]:
 
     done = [row for row in results.rows if row["status"] == "ok"]
     text = f"{len(results.rows):,} of {len(results):,} rows are there, {len(done):,} of them with a result."
-    facts = [(key, value if isinstance(value, str) else json.dumps(value))
-             for key, value in results.study.to_dict().items() if value not in ((), [], {})]  # fmt: skip
-    walls = [row["wall.row_s"] for row in results.rows if row.get("wall.row_s") is not None]
-    facts += [("folder", str(results.folder))] if results.folder is not None else []
-    facts += [("time of all rows", format_time(sum(walls) * 1e6))] if walls else []
-    about, status = Section("Parameters", (Pairs("The study", tuple(facts)),)), printed(results.status())
+    facts = {key: value if isinstance(value, str) else json.dumps(value)
+             for key, value in results.study.to_dict().items() if value not in ((), [], {})}  # fmt: skip
+    facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
+    facts |= {"folder": str(results.folder)} if results.folder is not None else {}
+    about, status = Section("Parameters", (Pairs.of("The study", facts),)), printed(results.status())
     if not done:
         return (Section(results.study.name, (Text(text, "warning"), status)), about)
     speedups: dict[str, list[float]] = {}
@@ -231,21 +212,14 @@ def _study(results: "study.Results") -> Sequence[Section]:
     if speedups:
         best = max(speedups, key=lambda name: fmean(speedups[name]))
         text = f"{best} has the best mean speedup over all points, {fmean(speedups[best]):.2f}. {text}"
-    figures: list[Block] = []
-    for name, chart in charts_of(results.rows, results.study.figure, swept_columns(results.study)):
-        if isinstance(chart, Chart):
-            figures.append(figure_of(chart))
-        else:
-            figures.append(Text(f"{name} is not drawn: {chart}", "note"))
-    cells = tuple((*name, fmean(values), min(values), max(values)) for name, values in said.items())
-    columns = tuple(map(Column, ("scheduler", "figure", "mean", "least", "most")))
-    searched = (Table("What searches say, over all rows", columns, cells),) if cells else ()
-    return (
-        Section(results.study.name, (Text(text, "lead"), printed(results.table()))),
-        Section("Figures", tuple(figures)),
-        Section("Rows and searches", (status, *searched)),
-        about,
-    )
+    charts = charts_of(results.rows, results.study.figure, swept_columns(results.study))
+    figures = (figure_of(chart) if isinstance(chart, Chart) else Text(f"{name} is not drawn: {chart}", "note")
+               for name, chart in charts)  # fmt: skip
+    cells = [(*name, fmean(values), min(values), max(values)) for name, values in said.items()]
+    headings = ("scheduler", "figure", "mean", "least", "most")
+    searched = (Table.of("What searches say, over all rows", headings, cells),) if cells else ()
+    first = Section(results.study.name, (Text(text, "lead"), printed(results.table())))
+    return first, Section("Figures", tuple(figures)), Section("Rows and searches", (status, *searched)), about
 
 
 def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
@@ -268,11 +242,11 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     charts = (Section("What ran when", (Tabs("Schedulers", panels),)),) if panels else ()
     ran = {"device": found.device, "seed": str(found.seed)} | dict(found.environment)
     head, *fitted = found.calibration.table()
-    table = Table("Fitted parameters, in us and bytes per us", tuple(map(Column, head)), tuple(fitted))
+    table = Table.of("Fitted parameters, in us and bytes per us", head, fitted)
     about = parameters(next(iter(found.traces.values()))[0].graph, found.calibration.cluster)
     title = f"{found.graph} on {found.backend}: predicted against measured"
-    facts = Pairs("What was measured on", tuple(ran.items()))
-    return (Section(title, blocks), *charts, Section("Parameters", (facts, table, *about.blocks)))
+    last_section = Section("Parameters", (Pairs.of("What was measured on", ran), table, *about.blocks))
+    return (Section(title, blocks), *charts, last_section)
 
 
 # by the names of classes: none of their packages is imported for nothing

@@ -79,7 +79,7 @@ def _origin(made: str, command: str) -> Section:
 
     rows = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": numpy.__version__}
     rows |= {"command": command} if command else {}
-    return Section("Origin", (Pairs("How this page was made", tuple(rows.items())),))
+    return Section("Origin", (Pairs.of("How this page was made", rows),))
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:

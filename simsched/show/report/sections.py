@@ -1,7 +1,7 @@
 """What a report consists of: sections of texts, tables, figures and Gantt charts, before they are HTML."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -43,6 +43,11 @@ class Pairs:
 
     caption: str
     rows: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, caption: str, given: Mapping[str, str]) -> "Pairs":
+        """Return the pairs of a mapping."""
+        return cls(caption, tuple(given.items()))
 
 
 class Cell(NamedTuple):
@@ -113,6 +118,11 @@ class Table:
     best: int | None = None
     mark: str = "best"
     note: str = ""
+
+    @classmethod
+    def of(cls, caption: str, headings: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> "Table":
+        """Return a table of some headings and rows."""
+        return cls(caption, tuple(map(Column, headings)), tuple(rows))
 
     def __post_init__(self) -> None:
         for i, row in enumerate(self.rows):
