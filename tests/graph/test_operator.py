@@ -21,10 +21,7 @@ def test_output_nbytes(dtype, width):
     assert Operator("x", output_shape=(2, 3, 4), dtype=dtype).output_nbytes == 24 * width
 
 
-def test_output_nbytes_of_an_unknown_shape():
+def test_output_nbytes_without_a_shape_or_a_dimension():
+    """Nobody knows; a scalar in fp32: 4 bytes."""
     assert Operator("x").output_nbytes is None
-
-
-def test_output_of_no_dimension_is_one_element():
-    """A scalar in fp32: 4 bytes."""
     assert Operator("x", output_shape=()).output_nbytes == 4.0

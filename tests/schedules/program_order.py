@@ -1,9 +1,23 @@
-"""What a program promises about the order of what runs, told from its instructions alone."""
+"""Small schedules from texts, and what a program promises about order, told from its instructions alone."""
 
 import networkx as nx
 import numpy as np
 
+from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+
+
+def made(edges, names=None, **fields):
+    """A graph from "ab cd" (edges a -> b and c -> d), every operator 10 us."""
+    pairs = edges.split()
+    names = sorted(set("".join(pairs))) if names is None else names
+    return OpGraph([Operator(name, time=10.0) for name in names], [Edge(a, b, **fields) for a, b in pairs])
+
+
+def plan(graph, text, execution="events"):
+    """A schedule in launch order from "a 0 1, b 0 0": operator, device, stream, then stage and group."""
+    rows = [row.split() for row in text.split(",")]
+    return Schedule(graph, [Placement(op, f"gpu{device}", *map(int, rest)) for op, device, *rest in rows], execution)
 
 
 def happens_before(program, without=None):

@@ -4,28 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program_order import broken
+from program_order import broken, made, plan
 from strategies import graphs, schedules, shapes
 
 from simsched.base.errors import ProgramError, ScheduleError, SimulationError
 from simsched.base.io import dump_json, parse_json
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
+from simsched.model.lowering.lowering import OPTIONS
 from simsched.model.program import ACTIONS, BARRIER, LAUNCH, WAIT, Copies, Program
 from simsched.simulator import simulate
 
 TRIO = Cluster.preset("a100", 3)
-
-
-def made(edges, names=None, **fields):
-    pairs = edges.split()
-    names = sorted(set("".join(pairs))) if names is None else names
-    return OpGraph([Operator(name, time=10.0) for name in names], [Edge(a, b, **fields) for a, b in pairs])
-
-
-def plan(graph, text, execution="events"):
-    """A schedule in launch order from "a 0 1, b 0 0": operator, device, stream, then stage and group."""
-    rows = [row.split() for row in text.split(",")]
-    return Schedule(graph, [Placement(op, f"gpu{device}", *map(int, rest)) for op, device, *rest in rows], execution)
 
 
 def listing(program):
@@ -49,44 +38,53 @@ def listing(program):
     return texts
 
 
-def lowered(schedule, cluster=None, **options):
-    return listing(schedule.lower(cluster or Cluster.preset("a100", len(schedule.devices_used)), **options).check())
-
-
 # By hand -----------------------------------------------------------------------------------------
 
 
-def test_a_fork_and_its_join():
-    """a, b on stream 0, c on 1, d on 0: c waits for a, d for c; a before b and d on their own stream."""
-    schedule = plan(made("ab ac bd cd"), "a 0 0, b 0 0, c 0 1, d 0 0")
-    assert lowered(schedule) == ["a@0.0 +0@0.0 b@0.0 ?0@0.1 c@0.1 +1@0.1 ?1@0.0 d@0.0"]
+FORK = "ab ac bd cd"
+BY_HAND = {  # edges, placements, how, then the instructions of each host thread; what is literal has all waits
+    "a fork and its join: c waits for a, d for c; a before b and d on their own stream": (
+        FORK, "a 0 0, b 0 0, c 0 1, d 0 0", {}, ["a@0.0 +0@0.0 b@0.0 ?0@0.1 c@0.1 +1@0.1 ?1@0.0 d@0.0"]),
+    "once c has waited for a, d behind it need not": (
+        "ac ad", "a 0 0, c 0 1, d 0 1", {}, ["a@0.0 +0@0.0 ?0@0.1 c@0.1 d@0.1"]),
+    "c reads from a and then b of a stream: b ends after a": (
+        "ac bc", "a 0 0, b 0 0, c 0 1", {}, ["a@0.0 b@0.0 +0@0.0 ?0@0.1 c@0.1"]),
+    "b waited for a; c waits for b and so, without saying so, for a": (
+        "ab bc ac", "a 0 0, b 0 1, c 0 2", {}, ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?1@0.2 c@0.2"]),
+    "parallel edges are one wait": ("ab ab", "a 0 0, b 0 1", {}, ["a@0.0 +0@0.0 ?0@0.1 b@0.1"]),
+    "a copy on a stream behind the compute streams, its event; the thread of gpu1 waits for it": (
+        "ab", "a 0 3, b 1 0", {}, ["a@0.3 +0@0.3 ?0@0.4 a>gpu1@0.4 +1@0.4", "?1@1.0 b@1.0"]),
+    "b and c on gpu1 read the same tensor": (
+        "ab ac", "a 0 0, b 1 0, c 1 0", {}, ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1", "?1@1.0 b@1.0 c@1.0"]),
+    "b and c on gpu1 read the same tensor, which is sent twice": (
+        "ab ac", "a 0 0, b 1 0, c 1 0", {"events": "literal"},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1", "?1@1.0 b@1.0 ?2@1.0 c@1.0"]),
+    "one host thread for all, in launch order, whatever the device": (
+        "ab bc", "a 0 0, b 1 0, c 0 0", {"threads": "one"},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +2@0.1 ?2@1.0 b@1.0 +1@1.0 ?1@1.1 b>gpu0@1.1 +3@1.1 ?3@0.0 c@0.0"]),
+    "the host of gpu0 waits for a before it sends, that of gpu1 for the data before it launches b": (
+        "ab", "a 0 0, b 1 0", {"transfers": "blocking"}, ["a@0.0 +0@0.0 !0 a>gpu1@0.1 +1@0.1", "!1 b@1.0"]),
+    "a captured graph has one thread": (
+        "ab", "a 0 0, b 1 0", {"execution": "graph"}, ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?1@1.0 b@1.0"]),
+    "a | b and c side by side | d: within stages no events": (
+        FORK, "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0", {"execution": "stages"},
+        ["a@0.0 |@0 b@0.0 c@0.1 |@0 d@0.0"]),
+    "a, b, c are stages of one group on stream 0, d is on stream 1: only there a barrier is needed": (
+        "ab bc cd", "a 0 0 0 0, b 0 0 1 0, c 0 0 2 0, d 0 1 3 0", {"execution": "stages"},
+        ["a@0.0 b@0.0 c@0.0 |@0 d@0.1"]),
+    "gpu1 has one stage and no barrier; x needs a copy of a, which crosses gpu0's barrier on a stream of its own": (
+        "ab ax", "a 0 0 0 0, b 0 1 1 0, x 1 0 0 0", {"execution": "stages"},
+        ["a@0.0 +0@0.0 ?0@0.2 a>gpu1@0.2 +1@0.2 |@0 b@0.1", "?1@1.0 x@1.0"]),
+}  # fmt: skip
 
 
-def test_a_wait_implied_by_an_earlier_one_of_the_stream():
-    """c and then d on stream 1 read from a: once c has waited, d need not."""
-    schedule = plan(made("ac ad"), "a 0 0, c 0 1, d 0 1")
-    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 c@0.1 d@0.1"]
-    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 ?0@0.1 c@0.1 ?0@0.1 d@0.1"]
-
-
-def test_of_two_producers_on_a_stream_the_later_counts():
-    """c reads from a and then b of stream 0: b ends after a."""
-    schedule = plan(made("ac bc"), "a 0 0, b 0 0, c 0 1")
-    assert lowered(schedule) == ["a@0.0 b@0.0 +0@0.0 ?0@0.1 c@0.1"]
-    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 b@0.0 +1@0.0 ?0@0.1 ?1@0.1 c@0.1"]
-
-
-def test_a_wait_implied_through_another_stream():
-    """b on stream 1 waited for a; c on stream 2 waits for b and so, without saying so, for a."""
-    schedule = plan(made("ab bc ac"), "a 0 0, b 0 1, c 0 2")
-    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?1@0.2 c@0.2"]
-    assert lowered(schedule, events="literal") == ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?0@0.2 ?1@0.2 c@0.2"]
-
-
-def test_parallel_edges_are_one_wait():
-    """Even literally: a wait per producer and consumer."""
-    for events in ("minimal", "literal"):
-        assert lowered(plan(made("ab ab"), "a 0 0, b 0 1"), events=events) == ["a@0.0 +0@0.0 ?0@0.1 b@0.1"]
+@pytest.mark.parametrize("case", BY_HAND)
+def test_instructions_by_hand(case):
+    edges, text, options, expected = BY_HAND[case]
+    schedule = plan(made(edges, nbytes=8.0), text, options.get("execution", "events"))
+    cluster = Cluster.preset("a100", len(schedule.devices_used))
+    options = {name: value for name, value in options.items() if name != "execution"}
+    assert listing(schedule.lower(cluster, **options).check()) == expected
 
 
 def test_kernels_of_an_operator_are_launched_in_order():
@@ -98,64 +96,10 @@ def test_kernels_of_an_operator_are_launched_in_order():
     assert program.launch_kernel.tolist() == [0, 1, 0, 1]
 
 
-def test_a_copy_between_devices():
-    """The event of a, a copy on a stream behind the compute streams, its event; the thread of gpu1 waits for it."""
-    schedule = plan(made("ab"), "a 0 3, b 1 0")
-    assert lowered(schedule) == ["a@0.3 +0@0.3 ?0@0.4 a>gpu1@0.4 +1@0.4", "?1@1.0 b@1.0"]
-
-
-def test_equal_edges_to_a_device_are_one_copy():
-    """b and c on gpu1 read the same tensor; literally it is sent twice."""
-    schedule = plan(made("ab ac", nbytes=8.0), "a 0 0, b 1 0, c 1 0")
-    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1", "?1@1.0 b@1.0 c@1.0"]
-    assert lowered(schedule, events="literal") == [
-        "a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1",
-        "?1@1.0 b@1.0 ?2@1.0 c@1.0",
-    ]
-
-
 def test_edges_of_different_size_are_different_copies():
     graph = OpGraph([Operator(n, time=1.0) for n in "abc"], [Edge("a", "b", 8.0), Edge("a", "c", 16.0)])
     program = plan(graph, "a 0 0, b 1 0, c 1 1").lower(Cluster.preset("a100", 2))
     assert program.copies.nbytes.tolist() == [8.0, 16.0]
-
-
-def test_one_host_thread_for_all():
-    """In launch order, whatever the device."""
-    assert lowered(plan(made("ab bc"), "a 0 0, b 1 0, c 0 0"), threads="one") == [
-        "a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +2@0.1 ?2@1.0 b@1.0 +1@1.0 ?1@1.1 b>gpu0@1.1 +3@1.1 ?3@0.0 c@0.0"
-    ]
-
-
-def test_blocking_transfers():
-    """The host of gpu0 waits for a before it sends, the host of gpu1 for the data before it launches b."""
-    assert lowered(plan(made("ab"), "a 0 0, b 1 0"), transfers="blocking") == [
-        "a@0.0 +0@0.0 !0 a>gpu1@0.1 +1@0.1",
-        "!1 b@1.0",
-    ]
-
-
-def test_barriers_between_stages():
-    """a | b and c side by side | d: before stages 1 and 2; within stages no events."""
-    schedule = plan(made("ab ac bd cd"), "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0", "stages")
-    assert lowered(schedule) == lowered(schedule, events="literal") == ["a@0.0 |@0 b@0.0 c@0.1 |@0 d@0.0"]
-
-
-def test_no_barrier_between_two_stages_of_one_stream():
-    """a, b, c are stages of one group on stream 0; d is on stream 1: only there a barrier is needed."""
-    schedule = plan(made("ab bc cd"), "a 0 0 0 0, b 0 0 1 0, c 0 0 2 0, d 0 1 3 0", "stages")
-    assert lowered(schedule) == ["a@0.0 b@0.0 c@0.0 |@0 d@0.1"]
-
-
-def test_barriers_of_a_device_are_its_own():
-    """gpu1 has one stage and no barrier; x needs a copy of a, which crosses gpu0's barrier on a stream of its own."""
-    schedule = plan(made("ab ax"), "a 0 0 0 0, b 0 1 1 0, x 1 0 0 0", "stages")
-    assert lowered(schedule) == ["a@0.0 +0@0.0 ?0@0.2 a>gpu1@0.2 +1@0.2 |@0 b@0.1", "?1@1.0 x@1.0"]
-
-
-def test_a_captured_graph_has_one_thread():
-    program = plan(made("ab"), "a 0 0, b 1 0", "graph").lower(Cluster.preset("a100", 2))
-    assert listing(program) == ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?1@1.0 b@1.0"]
 
 
 def test_priorities_go_along():
@@ -174,11 +118,9 @@ def test_syncs_are_waits_barriers_and_host_syncs():
 # Errors ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("option", "known"), [("threads", "device, one"), ("transfers", "async, blocking"), ("events", "minimal, literal")]
-)
+@pytest.mark.parametrize(("option", "known"), OPTIONS.items())
 def test_unknown_options(option, known):
-    with pytest.raises(ScheduleError, match=f"unknown {option} 'other'; known are: {known}"):
+    with pytest.raises(ScheduleError, match=f"unknown {option} 'other'; known are: {', '.join(known)}"):
         plan(made("ab"), "a 0 0, b 0 0").lower(TRIO, **{option: "other"})
 
 
@@ -224,11 +166,7 @@ def test_check_of_columns_made_by_hand(message):
 
 def lowerable(data, schedule):
     """A program of a schedule with options drawn, or None if it cannot run so."""
-    options = {
-        "threads": data.draw(st.sampled_from(["device", "device", "one"])),
-        "transfers": data.draw(st.sampled_from(["async", "async", "blocking"])),
-        "events": data.draw(st.sampled_from(["minimal", "minimal", "literal"])),
-    }
+    options = {name: data.draw(st.sampled_from([known[0], *known])) for name, known in OPTIONS.items()}
     try:
         return schedule.lower(TRIO, **options)
     except ScheduleError:

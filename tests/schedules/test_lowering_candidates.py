@@ -16,10 +16,7 @@ from simsched.model.program import BARRIER, COPY, LAUNCH, SYNC, WAIT, Copies, Pr
 
 QUAD = Cluster.preset("a100", 4)
 DEVICES = tuple(device.name for device in QUAD.devices)
-CHOICES = [
-    {"threads": threads, "transfers": transfers, "events": events}
-    for threads, transfers, events in product(*OPTIONS.values())
-]
+CHOICES = [dict(zip(OPTIONS, values, strict=True)) for values in product(*OPTIONS.values())]
 
 
 def drawn_graph(rng, n, edges, exact=0.3):
@@ -27,14 +24,9 @@ def drawn_graph(rng, n, edges, exact=0.3):
     rows = [Operator(f"o{i}", time=1.0, kernels=(Kernel(1, share=1 / k),) * k) if (k := int(rng.integers(0, 4)))
             else Operator(f"o{i}", time=1.0) for i in range(n)]  # fmt: skip
     pairs = np.sort(rng.integers(0, n, (edges, 2)), axis=1)
-    return OpGraph(
-        rows,
-        [
-            Edge(f"o{i}", f"o{j}", float(rng.choice([0, 8, 16])), 2.0 if rng.random() < exact else None)
-            for i, j in pairs.tolist()
-            if i != j
-        ],
-    )
+    edges = [Edge(f"o{i}", f"o{j}", float(rng.choice([0, 8, 16])), 2.0 if rng.random() < exact else None)
+             for i, j in pairs.tolist() if i != j]  # fmt: skip
+    return OpGraph(rows, edges)
 
 
 def drawn(rng, n, execution="events", streams=3, devices=4):
@@ -153,9 +145,8 @@ def test_many_edges_of_an_operator():
     device = np.r_[0, 1 + middle % 3, 0]
     program = Lowering(graph, DEVICES).program(np.arange(n), device, 0).check()
     sent = program.copies.op == 0
-    assert sorted(zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True)) == list(
-        zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True)
-    )
+    pairs = list(zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True))
+    assert pairs == sorted(pairs)
     assert (sent.sum(), len(sent)) == (21, 21 + n - 2)
     waits = (program.action == WAIT) & (program.device == 0) & (program.stream == 0)
     assert waits.sum() == 3  # of each device the last copy
@@ -190,14 +181,7 @@ def test_barriers_are_those_of_the_check():
 
 @pytest.mark.parametrize(
     "columns",
-    [
-        ([0, 0], 0, 0),
-        ([0, 2], 0, 0),
-        ([0, -1], 0, 0),
-        ([0, 1], [0, 4], 0),
-        ([0, 1], [0, -1], 0),
-        ([0, 1], 0, [0, -1]),
-    ],
+    [([0, 0], 0, 0), ([0, 2], 0, 0), ([0, -1], 0, 0), ([0, 1], [0, 4], 0), ([0, 1], [0, -1], 0), ([0, 1], 0, [0, -1])],
     ids=["twice", "no-operator", "operator-below-0", "no-device", "device-below-0", "stream-below-0"],
 )
 def test_rows_that_place_nothing(columns):

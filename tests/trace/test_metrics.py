@@ -36,12 +36,9 @@ def test_union_agrees_with_a_grid():
 
 
 def test_lanes_are_reused():
-    """[0, 4] and [1, 2] need two lanes; [2, 3] follows in the second, [4, 5] in the first."""
+    """[0, 4] and [1, 2] need two lanes; [2, 3] follows in the second, [4, 5] in the first. An interval of no length
+    at 2 lies between [0, 2] and [2, 5]."""
     assert lanes([0, 1, 2, 4], [4, 2, 3, 5]).tolist() == [0, 1, 1, 0]
-
-
-def test_spans_that_touch_share_a_lane():
-    """An interval of no length at 2 lies between [0, 2] and [2, 5]."""
     assert lanes([0, 2, 2], [2, 2, 5]).tolist() == [0, 0, 0]
 
 
@@ -57,56 +54,36 @@ def test_lanes_never_overlap():
         assert (start[mine][1:] >= end[mine][:-1]).all()
 
 
-def test_sm_utilization_is_weighted_by_time_and_cut_at_one():
-    """0.5 for 4 us, 2.0 (counts 1) for 4 us, idle for 2 of 10 us: (2 + 4) / 10."""
-    trace = made([load((0, 0.5, 0, 0, 0), (4, 2.0, 0, 0, 0), (8, 0, 0, 0, 0))])
-    assert trace.sm_utilization() == pytest.approx(0.6, rel=1e-12)
+MEANS = [  # loads of devices over 10 us, then SM utilization and efficiency, active warps, achieved occupancy
+    # 0.5 for 4 us, 2.0 (counts 1) for 4 us, idle for 2: (2 + 4) / 10
+    ([[(0, 0.5, 0, 0, 0), (4, 2.0, 0, 0, 0), (8, 0, 0, 0, 0)]], (0.6, 0.0, 0.0, 0.0)),
+    # idle for 6 us, then 0.5 to the makespan: 2 / 10; what comes after the makespan does not count
+    ([[(6, 0.5, 0, 0, 0)]], (0.2, 0.0, 0.0, 0.0)),
+    ([[(6, 0.5, 0, 0, 0), (12, 1.0, 0, 0, 0)]], (0.2, 0.0, 0.0, 0.0)),
+    # 42 of 84 SMs for 5 us hold 24 of 48 warps each, 1,008 in all: 1008 x 5 / (10 x 84) = 6 per SM of the device
+    ([[(0, 1, 0, 1008, 42), (5, 0, 0, 0, 0)]], (0.5, 0.25, 6.0, 0.5)),
+    # 84 SMs with 12 warps on one device at 0.8, an idle device beside it: of warps only active SMs count
+    ([[(0, 0.8, 0, 84 * 12, 84)], []], (0.4, 0.5, 6.0, 0.25)),
+]
 
 
-def test_last_value_holds_to_the_makespan():
-    """Idle for 6 us, then 0.5 to the makespan at 10: 2 / 10; what comes after the makespan does not count."""
-    assert made([load((6, 0.5, 0, 0, 0))]).sm_utilization() == pytest.approx(0.2, rel=1e-12)
-    assert made([load((6, 0.5, 0, 0, 0), (12, 1.0, 0, 0, 0))]).sm_utilization() == pytest.approx(0.2, rel=1e-12)
+@pytest.mark.parametrize(("loads", "means"), MEANS)
+def test_means_by_hand(loads, means):
+    trace = made([load(*pieces) for pieces in loads])
+    found = trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()
+    assert found == pytest.approx(means, rel=1e-12)
 
 
-def test_devices_are_averaged():
-    """One device at 0.8, an idle one at 0: 0.4 over both."""
+def test_means_of_a_device():
     trace = made([load((0, 0.8, 0, 0, 0)), load()])
     assert trace.sm_utilization("gpu0") == pytest.approx(0.8, rel=1e-12)
     assert trace.sm_utilization("gpu1") == 0.0
-    assert trace.sm_utilization() == pytest.approx(0.4, rel=1e-12)
-
-
-def test_sm_efficiency_is_a_share_of_the_sms():
-    """42 of 84 SMs for 5 us of 10: 0.25."""
-    assert made([load((0, 1, 0, 0, 42), (5, 0, 0, 0, 0))]).sm_efficiency() == pytest.approx(0.25, rel=1e-12)
-
-
-def test_warps_and_occupancy():
-    """42 SMs hold 24 warps each, 1,008 in all, for 5 us of 10: 1008 x 5 / (10 x 84) = 6 per SM of the
-    device, and half of the 48 that an active SM could hold.
-    """
-    trace = made([load((0, 1, 0, 1008, 42), (5, 0, 0, 0, 0))])
-    assert trace.active_warps() == pytest.approx(6.0, rel=1e-12)
-    assert trace.achieved_occupancy() == pytest.approx(0.5, rel=1e-12)
-
-
-def test_occupancy_over_devices_counts_active_sms_only():
-    """84 SMs with 12 warps on one device for 10 us, an idle device beside it: 12 / 48 over both, 6 warps per SM."""
-    trace = made([load((0, 1, 0, 84 * 12, 84)), load()])
-    assert trace.achieved_occupancy() == pytest.approx(0.25, rel=1e-12)
-    assert trace.active_warps() == pytest.approx(6.0, rel=1e-12)
 
 
 def test_nothing_ran():
     """A makespan of 0 has no mean; without a grid there is no occupancy."""
     trace = made([load((0, 0, 0, 0, 0))], end=0.0)
-    assert (trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()) == (
-        0,
-        0,
-        0,
-        0,
-    )
+    assert {trace.sm_utilization(), trace.sm_efficiency(), trace.active_warps(), trace.achieved_occupancy()} == {0}
 
 
 def test_load_curve_ends_at_the_makespan():
