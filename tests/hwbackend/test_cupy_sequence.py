@@ -227,22 +227,19 @@ def test_latency_and_spans_of_a_chain():
     assert replay.max_relative_error == 0.0
 
 
-def test_runs_are_counted_and_the_cache_is_filled_only_if_asked():
+@pytest.mark.parametrize(("cold", "fills"), [(False, 0), (True, 8)])
+def test_runs_are_counted_and_the_cache_is_filled_only_if_asked(cold, fills):
     """A cold run fills a buffer of twice the L2 of 60 MiB first: 3 + 2 timed runs and 1 + 2 traced ones."""
-    for cold, fills in ((False, 0), (True, 8)):
-        fake = FakeCuda()
-        plan = Schedule(synths("ab", [("a", "b")]), [Placement("a"), Placement("b")])
-        replay = CupyBackend(api=fake, cold=cold).replay(plan, repeats=2, warmup=3)
-        assert len(replay.latency) == 2
-        assert sum(call[:1] == ("fill",) and call[3] == 120 * 2**20 for call in fake.calls) == fills
-        assert replay.environment["cold"] == ("yes" if cold else "no")
+    fake = FakeCuda()
+    plan = Schedule(synths("ab", [("a", "b")]), [Placement("a"), Placement("b")])
+    replay = CupyBackend(api=fake, cold=cold).replay(plan, repeats=2, warmup=3)
+    assert sum(call[0] == "fill" and call[3] == 120 * 2**20 for call in fake.calls) == fills
+    assert replay.environment["cold"] == ("yes" if cold else "no")
 
 
 def test_priorities_of_streams_are_dense():
     """Priorities 5 and 7 of two streams: 7 is the last and becomes 0, 5 goes before it and becomes -1."""
     fake = FakeCuda()
-    backend = CupyBackend(api=fake)
-    graph = backend.realise(synths("ab", []))
-    plan = Schedule(graph, [Placement("a", stream=0, priority=5), Placement("b", stream=1, priority=7)])
-    backend.replay(plan, repeats=1)
+    rows = [Placement("a", stream=0, priority=5), Placement("b", stream=1, priority=7)]
+    CupyBackend(api=fake).replay(Schedule(synths("ab", []), rows), repeats=1)
     assert [call[1] for call in fake.calls if call[0] == "stream"][-2:] == [-1, 0]
