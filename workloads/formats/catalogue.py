@@ -50,12 +50,9 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             graph="kineto_program:read_kineto_graph",
         ),
         "rows": Format("profile", "rows:read_rows", None, (".csv",), graph="rows:read_rows_graph"),
-        "hios": Format(
-            "schedule", "hios:read_hios", None, (), ("rank",),
-        ),
+        "hios": Format("schedule", "hios:read_hios", None, (), ("rank",)),
         "ios": Format(
-            "schedule", "ios:read_ios", None, (), ("inner_nodes", "enter_node"),
-            graph="ios:read_ios_graph",
+            "schedule", "ios:read_ios", None, (), ("inner_nodes", "enter_node"), graph="ios:read_ios_graph"
         ),
         "hios-graph": Format("graph", "hios_graph:read_hios_graph", None, (".txt",)),
     }

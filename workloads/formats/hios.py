@@ -35,6 +35,7 @@ import numpy as np
 
 from simsched.base.errors import FormatError, ScheduleError, shown
 from simsched.base.io import Record, read_json
+from simsched.base.numeric import twice
 from simsched.model import Device, OpGraph, Placement, Schedule
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
 
@@ -84,7 +85,9 @@ def read_hios(
     barrier between blocks that broadcasting an exit amounts to is not part of the schedule: devices
     wait for what they read. O(size of the file).
     """
-    _check_names(on)
+    doubled = twice(on or ())
+    if doubled is not None:
+        raise ScheduleError(f"device {doubled!r} has two ranks; name each device once in `on`")
     reader = GraphReader(read_json(path), str(path), batch, dtype, device, ranked=True)
     queues: dict[int, list[Placement]] = {}
     for block in reader.blocks:
@@ -107,12 +110,6 @@ def read_hios(
             raise FormatError(f"{block.where}: field 'stages' leaves out operator {missing!r}")
     return Schedule(reader.graph, _launches(reader.graph, [queues[rank] for rank in sorted(queues)]), "stages",
                     scheduler="hios")  # fmt: skip
-
-
-def _check_names(on: Sequence[str] | None) -> None:
-    twice = next((name for i, name in enumerate(on or ()) if name in (on or ())[:i]), None)
-    if twice is not None:
-        raise ScheduleError(f"device {twice!r} has two ranks; name each device once in `on`")
 
 
 def _by_rank(block: Block) -> list[tuple[int, Stages]]:

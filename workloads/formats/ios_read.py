@@ -256,12 +256,8 @@ def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
     pool = _field(row, "pool_type", Annotated[str, Among(_POOLS)])
     x = _combined(net, terms)
-    if pool == "global_avg":
-        return net.global_pool("pool", x)
-    if pool == "global_max":
-        shape = (*x.shape[:2], 1, 1)
-        attributes = {"pool": pool, "kernel": x.shape[2:], "stride": (1, 1), "padding": (0, 0)}
-        return net.add_operator("pool", "pool", [x], shape, net.costs.pool(shape, x.shape[2:]), attributes)
+    if pool.startswith("global_"):
+        return net.global_pool("pool", x, pool.removeprefix("global_"))
     kernel, stride, padding = _window(row)
     return net.pool("pool", x, pool, kernel, stride=stride, padding=padding)
 

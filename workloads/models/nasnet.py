@@ -1,5 +1,6 @@
 """NASNet-A (Zoph et al., 2018), inference, without auxiliary head."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Final
 
@@ -67,8 +68,7 @@ def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, varia
     >>> nasnet_a_large()
     OpGraph('nasnet_a_large', 374 operators, 576 edges)
     """
-    x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
-    return _nasnet(net, x, variant, stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
+    return _nasnet(net, batch, image_size, variant, stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
 
 
 @workload(Network)
@@ -83,8 +83,7 @@ def nasnet_mobile(net: Network, *, batch: int = 1, image_size: int = 224, varian
     >>> nasnet_mobile().outputs
     ('head.pool',)
     """
-    x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
-    return _nasnet(net, x, variant, stem_filters=32, filters=44, repeats=_REPEATS_MOBILE)
+    return _nasnet(net, batch, image_size, variant, stem_filters=32, filters=44, repeats=_REPEATS_MOBILE)
 
 
 @workload(Network, granularity="operator")
@@ -96,12 +95,14 @@ def autograph_nasnet_a(net: Network, *, batch: int = 1, image_size: int = 224) -
     >>> autograph_nasnet_a().name
     'autograph_nasnet_a'
     """
-    x = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
-    return _nasnet(net, x, "paper", stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
+    return _nasnet(net, batch, image_size, "paper", stem_filters=96, filters=168, repeats=_REPEATS_LARGE)
 
 
-def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, filters: int, repeats: int) -> OpGraph:
+def _nasnet(
+    net: Network, batch: int, image_size: int, variant: str, *, stem_filters: int, filters: int, repeats: int
+) -> OpGraph:
     published = variant == "paper"
+    image = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     net.block = "stem"
     stem = net.conv("stem.conv", image, stem_filters, 3, stride=2, activation=None, norm=True)
     before, x = stem, _first_stem_cell(net, stem, filters // 4, published)
@@ -124,34 +125,22 @@ def _nasnet(net: Network, image: Tensor, variant: str, *, stem_filters: int, fil
 def _first_stem_cell(net: Network, x: Tensor, width: int, published: bool) -> Tensor:
     name = net.block = "stem0"
     left = _squeeze(net, f"{name}.left", x, width)
-    branch = partial(_branch, net, out_channels=width, stride=2)
-    c0 = net.add(f"{name}.sum0", [branch(f"{name}.0l", left, 5), branch(f"{name}.0r", x, 7, between=width)])
-    c1 = net.add(f"{name}.sum1", [_pool(net, f"{name}.1l", left, "max", 2), branch(f"{name}.1r", x, 7, between=width)])
-    c2 = [_pool(net, f"{name}.2l", left, "avg", 2), branch(f"{name}.2r", x, 5, between=width)]
-    c3 = [_pool(net, f"{name}.3r", c0, "avg", 1), c1 if published else c0]
-    c4 = [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", left, "max", 2)]
-    return _join(net, name, [[c1], c2, c3, c4])
+    _, c0, c1, c2, pool, c4 = _reducing_combinations(net, name, left, x, width, between=width)
+    return _join(net, name, [[c1], c2, [pool, c1 if published else c0], c4])
 
 
 def _second_stem_cell(net: Network, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     name = net.block = "stem1"
     left = _squeeze(net, f"{name}.left", x, width)
-    halves = [_squeeze(net, f"{name}.right{i}", before, width // 2, stride=2) for i in (1, 2)]
-    right = (net.concat if published else net.add)(f"{name}.right", halves)
-    branch = partial(_branch, net, out_channels=width, stride=2)
-    c0 = net.add(f"{name}.sum0", [branch(f"{name}.0l", left, 5), branch(f"{name}.0r", right, 7)])
-    c1 = net.add(f"{name}.sum1", [_pool(net, f"{name}.1l", left, "max", 2), branch(f"{name}.1r", right, 7)])
-    c2 = [_pool(net, f"{name}.2l", left, "avg", 2), branch(f"{name}.2r", right, 5)]
-    c3 = [_pool(net, f"{name}.3r", c0, "avg", 1), c1]
-    c4 = [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", left, "max", 2)]
-    return _join(net, name, [[c1], c2, c3, c4])
+    right = _halved(net, f"{name}.right", before, width, net.concat if published else net.add)
+    _, _, c1, c2, pool, c4 = _reducing_combinations(net, name, left, right, width)
+    return _join(net, name, [[c1], c2, [pool, c1], c4])
 
 
 def _first_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     """Add a normal cell whose second input has twice the height and width of the first."""
     net.block = name
-    halves = [_squeeze(net, f"{name}.left{i}", before, width // 2, stride=2) for i in (1, 2)]
-    left = net.concat(f"{name}.left", halves)
+    left = _halved(net, f"{name}.left", before, width, net.concat)
     right = _squeeze(net, f"{name}.right", x, width)
     combinations = _normal_combinations(net, name, left, right, width, left if published else right)
     return _join(net, name, [[left], *combinations])
@@ -181,14 +170,27 @@ def _reduction_cell(net: Network, name: str, x: Tensor, before: Tensor, width: i
     net.block = name
     left = _squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
+    terms, _, c1, c2, pool, c4 = _reducing_combinations(net, name, right, left, width)
+    return _join(net, name, [[c1] if published else terms, c2, [c1, pool], c4])
+
+
+def _reducing_combinations(
+    net: Network, name: str, near: Tensor, far: Tensor, width: int, *, between: int | None = None
+) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], Tensor, list[Tensor]]:
+    """Add the pairs of branches that halve the image: terms of the second sum, both sums, third, pool, fifth pair."""
     branch = partial(_branch, net, out_channels=width, stride=2)
-    c0 = net.add(f"{name}.sum0", [branch(f"{name}.0l", right, 5), branch(f"{name}.0r", left, 7)])
-    c1_terms = [_pool(net, f"{name}.1l", right, "max", 2), branch(f"{name}.1r", left, 7)]
-    c1 = net.add(f"{name}.sum1", c1_terms)
-    c2 = [_pool(net, f"{name}.2l", right, "avg", 2), branch(f"{name}.2r", left, 5)]
-    c3 = [c1, _pool(net, f"{name}.3r", c0, "avg", 1)]
-    c4 = [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", right, "max", 2)]
-    return _join(net, name, [[c1] if published else c1_terms, c2, c3, c4])
+    wide = partial(branch, between=between)
+    c0 = net.add(f"{name}.sum0", [branch(f"{name}.0l", near, 5), wide(f"{name}.0r", far, 7)])
+    terms = [_pool(net, f"{name}.1l", near, "max", 2), wide(f"{name}.1r", far, 7)]
+    c1 = net.add(f"{name}.sum1", terms)
+    c2 = [_pool(net, f"{name}.2l", near, "avg", 2), wide(f"{name}.2r", far, 5)]
+    pool = _pool(net, f"{name}.3r", c0, "avg", 1)
+    return terms, c0, c1, c2, pool, [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", near, "max", 2)]
+
+
+def _halved(net: Network, name: str, x: Tensor, width: int, join: Callable[[str, list[Tensor]], Tensor]) -> Tensor:
+    """Squeeze a tensor to half its height and width, twice, and join the two."""
+    return join(name, [_squeeze(net, f"{name}{i}", x, width // 2, stride=2) for i in (1, 2)])
 
 
 def _squeeze(net: Network, name: str, x: Tensor, channels: int, *, stride: int = 1) -> Tensor:

@@ -162,13 +162,13 @@ class Network(Builder):
         shape = (*x.shape[:2], *output)
         return self.add_operator(name, "pool", [x], shape, self.costs.pool(shape, window), attributes)
 
-    def global_pool(self, name: str, x: Tensor) -> Tensor:
-        """Add the average over all of each channel, a pool whose window is the whole image."""
+    def global_pool(self, name: str, x: Tensor, pool: str = "avg") -> Tensor:
+        """Add the average, or the maximum ("max"), over all of each channel: a pool whose window is the whole image."""
         self._need_rank(name, x, 4)
         n, channels, *image = x.shape
         window = (image[0], image[1])
         shape = (n, channels, 1, 1)
-        attributes = {"pool": "global_avg", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
+        attributes = {"pool": f"global_{pool}", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
         return self.add_operator(name, "pool", [x], shape, self.costs.pool(shape, window), attributes)
 
     def concat(self, name: str, xs: Sequence[Tensor], *, axis: int = 1) -> Tensor:
