@@ -7,6 +7,7 @@ tens of seconds for 2,000 nodes and 4,000 edges, and pygraphviz is compiled agai
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -26,6 +27,7 @@ _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
 _KEYWORDS: Final = ("strict", "graph", "digraph", "subgraph", "node", "edge")
+_IDS: Final = ("name", "text", "quoted")  # kinds of tokens that name something
 _MOST_NESTED: Final = 100
 _MOST_MULTIPLIED: Final = 10**6
 
@@ -173,17 +175,16 @@ def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> d
 
 @dataclass(slots=True)
 class _Scope:
-    """A pair of braces: its defaults, the nodes in it and in all of its name, the edge chain that is being read."""
+    """A pair of braces: its defaults, the nodes in it, and how deep it lies."""
 
     node: Attributes = field(default_factory=dict)
     edge: Attributes = field(default_factory=dict)
     members: dict[str, None] = field(default_factory=dict)
-    of_name: dict[str, None] = field(default_factory=dict)
-    chain: list[tuple[str, ...]] = field(default_factory=list)
+    depth: int = 0
 
 
 class _Reader:
-    """The grammar, one token ahead; braces are kept on a stack of our own, not on Python's."""
+    """The grammar, one token ahead."""
 
     def __init__(self, text: str, source: str) -> None:
         self.name = "graph"
@@ -243,7 +244,7 @@ class _Reader:
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""
-        if self._kind not in ("name", "text", "quoted"):
+        if self._kind not in _IDS:
             self._fail(f"expected {what}, not {self._found()} (a keyword as a name stands in quotes)")
         parts, joins = [self._value], self._kind == "quoted"
         self._next()
@@ -266,76 +267,73 @@ class _Reader:
         if self._kind != "{":
             self.name = self._id("a name or '{'")
         self._expect("{")
-        scopes = [_Scope()]
-        while scopes:
-            self._statement(scopes)
+        self._body(_Scope())
         if self._kind != "end":
             self._fail(f"{self._found()} behind the graph; a file holds one graph")
 
-    def _statement(self, scopes: list[_Scope]) -> None:
-        """Read a statement, or the part of one that ends with an opened or closed brace."""
-        scope = scopes[-1]
-        if self._kind in ("{", "subgraph"):
-            self._open(scopes)
-        elif self._kind in ("name", "text", "quoted"):
-            name = self._id("a node")
-            if self._kind == "=" and not scope.chain:  # an attribute of the graph
+    def _body(self, scope: _Scope) -> None:
+        """Read statements up to the brace that closes them."""
+        while self._kind != "}":
+            if self._kind in ("graph", "node", "edge"):
+                defaults = {"graph": {}, "node": scope.node, "edge": scope.edge}[self._kind]
                 self._next()
-                self._id("a value")
-                return
-            for _ in range(2):  # a port and a compass point
-                if self._kind == ":":
-                    self._next()
-                    self._id("a port")
-            if name not in self.nodes:
-                self.nodes[name] = dict(scope.node)
-            scope.members[name] = None
-            self._operand(scope, (name,), is_node=True)
-        elif scope.chain:
-            self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
-        elif self._kind in ("graph", "node", "edge"):
-            defaults = {"graph": {}, "node": scope.node, "edge": scope.edge}[self._kind]
-            self._next()
-            if self._kind != "[":
-                self._fail(f"expected '[', not {self._found()}")
-            defaults.update(self._attributes())
-        elif self._kind == "}":
-            self._next()
-            scopes.pop()
-            scope.of_name.update(scope.members)
-            if scopes:
-                scopes[-1].members.update(scope.members)
-                is_end = self._kind == "->" or bool(scopes[-1].chain)
-                self._operand(scopes[-1], tuple(scope.of_name) if is_end else (), is_node=False)
-        else:
-            self._expect(";")
+                if self._kind != "[":
+                    self._fail(f"expected '[', not {self._found()}")
+                defaults.update(self._attributes())
+            elif self._kind in (*_IDS, "{", "subgraph"):
+                self._chain(scope)
+            else:
+                self._expect(";")
+        self._next()
 
-    def _open(self, scopes: list[_Scope]) -> None:
-        scope = _Scope(dict(scopes[-1].node), dict(scopes[-1].edge))
+    def _chain(self, scope: _Scope) -> None:
+        """Read a node or a subgraph, and all that arrows lead to from there; or an attribute of the graph."""
+        name = self._id("a node") if self._kind in _IDS else None
+        if name is not None and self._kind == "=":
+            self._next()
+            self._id("a value")
+            return
+        ends, last = [], self._subgraph(scope) if name is None else self._node(scope, name)
+        while self._kind == "->":
+            ends.append(tuple(last))  # a subgraph of that name may get more members
+            self._next()
+            if self._kind not in (*_IDS, "{", "subgraph"):
+                self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
+            last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
+        if self._kind == "--":
+            self._fail("'--' is an edge without direction; write '->'")
+        if ends:
+            row = scope.edge | self._attributes()
+            for sources, targets in pairwise([*ends, tuple(last)]):
+                self._connect(sources, targets, row)
+        elif name is not None:
+            self.nodes[name].update(self._attributes())
+
+    def _node(self, scope: _Scope, name: str) -> Iterable[str]:
+        """Add a node that was named, and read where on it the edge ends."""
+        for _ in range(2):  # a port and a compass point
+            if self._kind == ":":
+                self._next()
+                self._id("a port")
+        if name not in self.nodes:
+            self.nodes[name] = dict(scope.node)
+        scope.members[name] = None
+        return (name,)
+
+    def _subgraph(self, scope: _Scope) -> Iterable[str]:
+        """Read a subgraph; return its members, and those that it has had under its name."""
+        inner, found = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
         if self._kind == "subgraph":
             self._next()
             if self._kind != "{":
-                scope.of_name = self._named.setdefault(self._id("a name or '{'"), {})
+                found = self._named.setdefault(self._id("a name or '{'"), found)
         self._expect("{")
-        if len(scopes) > _MOST_NESTED:
+        if inner.depth > _MOST_NESTED:
             self._fail(f"subgraphs nested more than {_MOST_NESTED} deep")
-        scopes.append(scope)
-
-    def _operand(self, scope: _Scope, names: tuple[str, ...], is_node: bool) -> None:
-        """Go on behind a node or a subgraph: with an arrow, or with attributes and the end of the statement."""
-        if self._kind == "--":
-            self._fail("'--' is an edge without direction; write '->'")
-        if self._kind == "->":
-            scope.chain.append(names)
-            self._next()
-        elif scope.chain:
-            row = scope.edge | self._attributes()
-            chain = [*scope.chain, names]
-            scope.chain = []
-            for sources, targets in pairwise(chain):
-                self._connect(sources, targets, row)
-        elif is_node:
-            self.nodes[names[0]].update(self._attributes())
+        self._body(inner)
+        found.update(inner.members)
+        scope.members.update(inner.members)
+        return found
 
     def _connect(self, sources: tuple[str, ...], targets: tuple[str, ...], row: Attributes) -> None:
         self._n_multiplied += len(sources) * len(targets) - 1  # a short text may stand for very many
