@@ -115,7 +115,6 @@ def test_what_is_no_dot_is_refused(text, message):
     with pytest.raises(FormatError, match=re.escape(message)) as caught:
         parse_dot(text, "t.dot")
     assert str(caught.value).startswith("t.dot: ")
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

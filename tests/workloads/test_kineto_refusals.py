@@ -24,8 +24,6 @@ def refusal(data, tmp_path, kind=FormatError):
         read_kineto(path)
     message = str(caught.value)
     assert "trace.json" in message
-    assert "\n" not in message
-    assert len(message) < 500
     return message
 
 

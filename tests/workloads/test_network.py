@@ -125,9 +125,8 @@ def empty(net, x):
 )
 def test_refusals(build, message):
     net, x = network()
-    with pytest.raises(GraphError, match=message) as caught:
+    with pytest.raises(GraphError, match=message):
         build(net, x)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ NEITHER = (True, -1, 1.5, float("nan"), b"x", [], {}, -(10**5000), object())  # 
 def test_what_is_wrong_is_named(name):
     for parameter in signature(WORKLOADS[name]).parameters:
         for value in NEITHER if parameter != "graphs" else ():  # a path, for the reader to refuse
-            with pytest.raises(GraphError, match=parameter) as caught:
+            with pytest.raises(GraphError, match=parameter):
                 load(name, **{parameter: value})
-            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("granularity", ["unit", "operator"])

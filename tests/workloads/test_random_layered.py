@@ -200,9 +200,8 @@ def test_whole_draws():
     ],
 )
 def test_bad_parameters(parameters, message):
-    with pytest.raises(GraphError, match=message) as caught:
+    with pytest.raises(GraphError, match=message):
         random_layered(**({"rng": 0} | parameters))
-    assert "\n" not in str(caught.value)
 
 
 def test_what_an_operator_takes():

@@ -66,9 +66,8 @@ def test_wiring_from_a_file(tmp_path):
     ],
 )
 def test_bad_files(stages, message, tmp_path):
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match=message):
         randwire(graphs=write(tmp_path / "w.json", stages))
-    assert "\n" not in str(caught.value)
 
 
 def test_bad_parameters():

@@ -115,12 +115,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_rows_that_are_not_whole_are_refused_in_one_line(case):
+def test_rows_that_are_not_whole_are_refused(case):
     given, words = REFUSED[case]
     with pytest.raises(SimschedError) as caught:
         workloads.read_rows(given, GPU)
     assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_rows_need_a_cluster(file):

@@ -81,8 +81,6 @@ def test_bad_specs(spec, error, message):
     with pytest.raises(error, match=message) as caught:
         from_spec(spec)
     assert isinstance(caught.value, SimschedError)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 250
 
 
 def test_numbers_too_long_to_print():

@@ -138,9 +138,8 @@ def test_what_torch_fx_cannot_trace_is_exported():
         def forward(self, x):
             return x + 1 if float(x.sum()) > 0 else x
 
-    with pytest.raises(GraphError, match=r"Picky: cannot be traced by torch.fx \(.*\) nor by torch.export \(.*\)") as e:
+    with pytest.raises(GraphError, match=r"Picky: cannot be traced by torch.fx \(.*\) nor by torch.export \(.*\)"):
         from_module(Picky(), torch.ones(3))
-    assert len(str(e.value).splitlines()) == 1
 
 
 def test_a_dynamic_size_needs_example_inputs(dynamic):

@@ -333,8 +333,7 @@ IMAGE = torch.empty(1, 8, 4, 4)
           for inputs in ("text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(()))),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line_and_nothing_printed(read, says, capfd):
-    with pytest.raises(GraphError, match=says) as error:
+def test_what_is_wrong_is_said_and_nothing_printed(read, says, capfd):
+    with pytest.raises(GraphError, match=says):
         read()
-    assert len(str(error.value).splitlines()) == 1
     assert capfd.readouterr() == ("", "")

@@ -31,12 +31,11 @@ def whole(text: str) -> int | None:
 
 
 def build(source: str, make: Callable[..., T], *values: Any, **fields: Any) -> T:
-    """Call `make` with what was read; an error of its own gets the name of the file before it, and one line."""
+    """Call `make` with what was read; an error of its own gets the name of the file before it."""
     try:
         return make(*values, **fields)
     except (SimschedError, TypeError, ValueError) as error:
-        line = "\\n".join(str(error).splitlines())
-        raise (type(error) if isinstance(error, SimschedError) else FormatError)(f"{source}: {line}") from error
+        raise (type(error) if isinstance(error, SimschedError) else FormatError)(f"{source}: {error}") from error
 
 
 class Lines:
