@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import random
@@ -179,6 +180,7 @@ def round_of(seed, way, folder):
 
 
 def test_whatever_dies_every_row_is_there_once(tmp_path):
+    faulthandler.cancel_dump_traceback_later()  # every run has a bound; all may take longer than a usual test may
     minutes, seed = float(os.environ.get("CHAOS_MINUTES", "1")), int(os.environ.get("CHAOS_SEED", "0"))
     until = time.monotonic() + 60 * minutes
     ways = os.environ.get("CHAOS_WAYS", ",".join(WAYS)).split(",")
