@@ -7,9 +7,8 @@ import sys
 import tempfile
 from itertools import pairwise
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import simsched as ss
 import workloads
@@ -23,8 +22,10 @@ class Model:
         self.weights: list[onnx.TensorProto] = []
 
     def weight(self, name: str, *shape: int) -> str:
-        """Add a weight."""
-        self.weights.append(numpy_helper.from_array(np.zeros(shape, np.float32), name))
+        """Add a weight; its values, said to be in another file, count for nothing here."""
+        tensor = TensorProto(name=name, dims=shape, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value="weights.bin")
+        self.weights.append(tensor)
         return name
 
     def add(self, kind: str, name: str, *inputs: str, **attributes: object) -> str:

@@ -1,6 +1,5 @@
 """What notebooks show: valid HTML of nothing but our own marks, small, and in the colours of the page."""
 
-import builtins
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from strategies import graphs
 
 import simsched as ss
 import workloads
-from simsched.base.errors import MissingDependencyError, SchedulerError
+from simsched.base.errors import SchedulerError
 from simsched.base.shown import as_html
 from simsched.experiments.comparison import compare
 from simsched.model import Cluster, Edge, Operator, OpGraph
@@ -225,19 +224,6 @@ def test_data_frames():
     assert (list(operators["name"]), operators["time"].sum()) == (["a", "b", "c", "d"], 70.0)
     assert list(placements["op"]) == ["a", "b", "c", "d"]
     assert (spans["end"] - spans["start"]).tolist() == [10.0, 20.0, 20.0, 20.0]
-
-
-def test_data_frames_without_pandas(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name.split(".")[0] == "pandas":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingDependencyError, match="pip install pandas"):
-        FORK.to_pandas()
 
 
 def test_pages_need_neither_matplotlib_nor_pandas():

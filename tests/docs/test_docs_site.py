@@ -89,27 +89,6 @@ def test_a_page_from_elsewhere_keeps_its_links():
     )
 
 
-def test_options_in_help_texts_are_code():
-    marked = extension("pages")._marked
-    assert marked("With --samples, or `simsched gpus --json`: p50-p99.") == (
-        "With `--samples`, or `simsched gpus --json`: p50-p99."
-    )
-
-
-def test_docstrings_are_read_as_they_are_meant():
-    """Prose and examples below the last field are no fields, and references no footnotes."""
-    pytest.importorskip("sphinx")
-    lines = ["Say.", "", "Raises", "------", "Error", "    If.", "", ">>> 1", "1", "", "Notes", "-----", "As [1]_.", ""]
-    lines += [".. [1] Who,", "   What."]
-    extension("references")._as_sphinx_reads_it(None, "function", "say", None, None, lines)
-    assert lines[6:9] == ["", "Examples", "--------"]
-    assert lines[-4:] == ["As [1].", "", "*  [1] Who,", "   What."]
-    assert len(lines) == 18
-    lines = ["The time: in us."]
-    extension("references")._as_sphinx_reads_it(None, "property", "time", None, None, lines)
-    assert lines == ["..", "", "The time: in us."]
-
-
 def record(name):
     return json.loads((ROOT / "validation" / name).read_text(encoding="utf-8"))
 

@@ -172,9 +172,7 @@ def test_axes_are_logarithmic_where_values_span_decades(sizes, scale):
     assert line_plot({"lios": {size: [1.0] for size in (1, 1000)}}, logx=False).get_xscale() == "linear"
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"), [("line", "png"), ("bar", "png"), ("box", "pdf"), ("map", "svg"), ("scaling", "pdf")]
-)
+@pytest.mark.parametrize(("kind", "form"), [("line", "png"), ("box", "pdf"), ("map", "svg")])
 def test_files_repeat_to_the_byte(tmp_path, kind, form):
     for name in ("a", "b"):
         DRAWN[kind](tmp_path / f"{name}.{form}", title="x $ y", note="of some instances")
@@ -250,9 +248,7 @@ def test_refused(call, message):
     ("places", "log"),
     [
         ([4.0, 352694274.7, 765435171.0], True),
-        ([4.0, 352694274.7, 765435171.0], False),
         ([100.0, 200.0, 1000.0, 100000.0], False),
-        ([10.0, 12.0, 14.0, 300.0], True),
         ([0.00001, 0.5, 0.51, 1.0], False),
         ([7.0], True),
     ],
