@@ -1,5 +1,7 @@
 """The list schedulers once more, in plain Python and as slow as their definitions: what the compiled ones must give."""
 
+from contextlib import suppress
+from itertools import permutations
 from math import inf, isfinite
 
 import numpy as np
@@ -28,24 +30,15 @@ class Oracle:
 
     def beside(self, edge):
         """The mean transfer: exact times as they are, else mean latency and mean of what a byte takes."""
-        n = len(self.devices)
-        if n == 1:
-            return 0.0
-        if edge.transfer is not None:
-            return edge.transfer
+        if len(self.devices) == 1 or edge.transfer is not None:
+            return 0.0 if len(self.devices) == 1 else edge.transfer
         latencies, slownesses = [], []
-        for a in range(n):
-            for b in range(n):
-                try:
-                    route = self.cluster.route(self.devices[a].name, self.devices[b].name)
-                except ClusterError:
-                    continue
-                if a != b:
-                    latencies.append(route.latency)
-                    slownesses.append(1.0 / min(route.bandwidth, self.devices[a].copy_rate))
-        if not latencies:
-            return 0.0
-        return float(np.mean(latencies)) + edge.nbytes * float(np.mean(slownesses))
+        for a, b in permutations(self.devices, 2):
+            with suppress(ClusterError):
+                route = self.cluster.route(a.name, b.name)
+                latencies.append(route.latency)
+                slownesses.append(1.0 / min(route.bandwidth, a.copy_rate))
+        return float(np.mean(latencies)) + edge.nbytes * float(np.mean(slownesses)) if latencies else 0.0
 
     def upward(self, transfers=True):
         rank = [0.0] * len(self.mean)

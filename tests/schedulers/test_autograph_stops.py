@@ -1,7 +1,8 @@
 """What stops AutoGraph, and what it refuses."""
 
-import logging
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from autograph_cases import Pair, forked
@@ -22,60 +23,63 @@ def run(graph, **options):
 # Stopped -----------------------------------------------------------------------------------------
 
 
-def test_a_time_limit_between(caplog, monkeypatch):
+@dataclass(frozen=True)
+class Watched(Pair):
+    """The same rule, which tells of each match and of each application."""
+
+    tell: Callable = print
+
+    def matches(self, draft):
+        for match in super().matches(draft):
+            self.tell("match")
+            yield match
+
+    def apply(self, draft, match):
+        self.tell("apply")
+        return super().apply(draft, match)
+
+
+def stopped(tell, **options):
+    """What the search says of itself when it was stopped, and what was told."""
+    told = []
+
+    def telling(what):
+        told.append(what)
+        tell(told)
+
+    plan = run(forked(40), rules=[Watched(8.0, tell=telling)], size_l=8, size_u=16, **options)
+    plan.check(ONE)
+    return plan.search, told
+
+
+def test_a_time_limit_between(monkeypatch):
     """By a clock that only the rule moves, 0.02 s a graph: after eight the limit of 0.15 s is over, nothing more is
     derived, and the schedule is whole."""
     now = [0.0]
     monkeypatch.setattr(deadline, "running_time", lambda: now[0])
+    search, _ = stopped(lambda told: now.append(now.pop() + 0.02 * (told[-1] == "apply")), time_limit=0.15)
+    assert search["stopped"] == "time limit"
+    assert 8 <= search["candidates"] <= 9
 
-    class Slow(Pair):
-        def apply(self, draft, match):
-            now[0] += 0.02
-            return super().apply(draft, match)
 
-    with caplog.at_level(logging.WARNING):
-        plan = run(forked(40), rules=[Slow(8.0)], size_l=8, size_u=16, time_limit=0.15)
-    assert plan.search["stopped"] == "time limit"
-    assert 8 <= plan.search["candidates"] <= 9
-    plan.check(ONE)
+def press(told, what, times):
+    if told.count(what) == times and told[-1] == what:
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_returns_the_best_so_far(caplog):
     """Pressed while the third graph is derived."""
-
-    class Interrupted(Pair):
-        def apply(self, draft, match):
-            asked.append(match)
-            if len(asked) == 3:
-                signal.raise_signal(signal.SIGINT)
-            return super().apply(draft, match)
-
-    asked = []
-    with caplog.at_level(logging.WARNING):
-        plan = run(forked(40), rules=[Interrupted(8.0)], size_l=8, size_u=16)
-    assert plan.search["stopped"] == "interrupted"
+    search, told = stopped(lambda told: press(told, "apply", 3))
+    assert search["stopped"] == "interrupted"
     assert "autograph: stopped (interrupted)" in caplog.text
-    assert len(asked) < 40
-    plan.check(ONE)
+    assert told.count("apply") < 40
 
 
-def test_ctrl_c_while_matches_are_counted(caplog):
+def test_ctrl_c_while_matches_are_counted():
     """Before the graph is cut: matches are counted no further, and the graph stays in one piece."""
-
-    class Many(Pair):
-        def matches(self, draft):
-            if not counted:
-                signal.raise_signal(signal.SIGINT)
-            for _ in range(10**6):
-                counted.append(draft)
-                yield "b1", "c1"
-
-    counted = []
-    with caplog.at_level(logging.WARNING):
-        plan = run(forked(40), rules=[Many(8.0)], size_l=8, size_u=16)
-    assert plan.search["stopped"] == "interrupted"
-    assert plan.search["subgraphs"] == len(counted) == 1
-    plan.check(ONE)
+    search, told = stopped(lambda told: press(told, "match", 1))
+    assert search["stopped"] == "interrupted"
+    assert (search["subgraphs"], told) == (1, ["match"])
 
 
 # Refused -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from strategies import graphs
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
 from simsched.model import operator_times, placed_times, times_by_device
-from simsched.simulator.workload import _distinct, demand, demand_of, factors, solo_units
+from simsched.simulator.workload import _distinct, demand, demand_of, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
 MIXED = ss.Cluster(
@@ -106,7 +106,7 @@ def test_what_does_not_fit_may_be_let_through():
 # Times -------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(graph=graphs())
 def test_rooflines_of_columns(graph):
     """The default cost of each operator on each device, to the last bit."""
@@ -139,18 +139,3 @@ def test_a_cost_model_is_asked_where_operators_run():
         placed_times(
             program.graph, MIXED, np.arange(3), np.array([1, 0, 1]), lambda op, _: np.nan if op.name == "b" else 1
         )
-
-
-# Factors -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("jitter", [None, 0.0, 0.3, {"op1": 0.2, "op6": 1.0}])
-@pytest.mark.parametrize("n", [0, 1, 5])
-def test_factors_of_many_runs_are_those_of_one_after_the_other(jitter, n):
-    graph = ss.OpGraph([ss.Operator(f"op{i}") for i in range(7)])
-    one, many = np.random.default_rng(4), np.random.default_rng(4)
-    rows = [factors(graph, jitter, one).tolist() for _ in range(n)]
-    found = factors(graph, jitter, many, n)
-    assert found.shape == (n, 7)
-    assert found.tolist() == rows
-    assert one.random() == many.random()
