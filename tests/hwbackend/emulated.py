@@ -15,22 +15,7 @@ import numpy as np
 import pytest
 from rewriting.interpreter import ACTIVATIONS, computed, part_inputs
 
-from hwbackend.cuda_launches import (
-    KERNEL_NAMES,
-    STREAM_NBYTES,
-    BlockStamps,
-    Input,
-    Output,
-    Parameter,
-    Scratch,
-    Stamps,
-    StreamBuffer,
-    Table,
-    kernel_source,
-    launches_of,
-    output_size,
-    parameters_of,
-)
+from hwbackend import cuda_launches as cuda
 
 HERE = Path(__file__).resolve().parent / "emulation"
 TOLERANCE = 1e-4
@@ -45,8 +30,8 @@ def library():
     compiler = shutil.which("g++")
     if compiler is None or sys.platform != "linux":
         pytest.skip("g++ on Linux is needed: it compiles the CUDA kernels for the host")
-    entries = "\n".join(f"ENTRY({name})" for name in KERNEL_NAMES)
-    pieces = (HERE / "prelude.hpp").read_text(), kernel_source(), (HERE / "epilogue.hpp").read_text(), entries
+    entries = "\n".join(f"ENTRY({name})" for name in cuda.KERNEL_NAMES)
+    pieces = (HERE / "prelude.hpp").read_text(), cuda.kernel_source(), (HERE / "epilogue.hpp").read_text(), entries
     with TemporaryDirectory() as folder:
         source, target = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
         source.write_text("\n".join(pieces), encoding="utf-8")
@@ -90,7 +75,7 @@ def _mprotect():
 @cache
 def stream_buffer(role):
     """Pages of zeros that exist once they are touched."""
-    return np.zeros(STREAM_NBYTES // 4 + 16, np.float32)
+    return np.zeros(cuda.STREAM_NBYTES // 4 + 16, np.float32)
 
 
 class Run:
@@ -101,12 +86,13 @@ class Run:
         self.buffer = partial(Buffer, at_begin=backwards)
         self.inputs = [self.buffer(x) for x in inputs]
         self.output = self.buffer(np.full(size, np.nan))
-        self.parameters = {p: self.buffer(values(p)) for p in parameters_of(launches)}
+        self.parameters = {p: self.buffer(values(p)) for p in cuda.parameters_of(launches)}
         self.scratch, self.tables = {}, []
         self.spans, self.blocks = [], []
         before = [x.values.copy() for x in (*self.inputs, *self.parameters.values())]
         for launch in launches:
-            self.launch(launch, backwards, stamps)
+            words = [self.word(argument, launch, stamps) for argument in launch.arguments]
+            launched(launch.kernel, launch.grid, launch.block, words, backwards)
         buffers = (*self.inputs, *self.parameters.values(), self.output, *self.scratch.values())
         for buffer in buffers:
             buffer.check()
@@ -115,15 +101,15 @@ class Run:
 
     def address(self, argument):
         match argument:
-            case Input(index, offset):
+            case cuda.Input(index, offset):
                 return self.inputs[index].address + 4 * offset
-            case Output():
+            case cuda.Output():
                 return self.output.address
-            case Scratch(_, nbytes):
+            case cuda.Scratch(_, nbytes):
                 if argument not in self.scratch:
                     self.scratch[argument] = self.buffer(np.full(nbytes // 4, np.nan))
                 return self.scratch[argument].address
-            case Parameter():
+            case cuda.Parameter():
                 return self.parameters[argument].address
             case int():
                 return argument
@@ -132,36 +118,33 @@ class Run:
     def word(self, argument, launch, stamps):
         """What the kernel gets for an argument."""
         match argument:
-            case np.int32():
-                return ctypes.c_int32(argument)
-            case np.float32():
-                return ctypes.c_float(argument)
+            case np.int32() | np.float32():
+                return argument
             case None:
-                return ctypes.c_uint64(0)
-            case StreamBuffer(role):
+                return np.uint64(0)
+            case cuda.StreamBuffer(role):
                 buffer = stream_buffer(role) if self.streams is None else self.streams[role].values
-                return ctypes.c_uint64(buffer.ctypes.data + -buffer.ctypes.data % 16)
-            case Table(entries):
+                return np.uint64(buffer.ctypes.data + -buffer.ctypes.data % 16)
+            case cuda.Table(entries):
                 self.tables.append(np.array([self.address(entry) for entry in entries], np.uint64))
-                return ctypes.c_uint64(self.tables[-1].ctypes.data)
-            case Stamps():
+                return np.uint64(self.tables[-1].ctypes.data)
+            case cuda.Stamps():
                 self.spans.append(np.array([2**64 - 1, 0], np.uint64))
-                return ctypes.c_uint64(self.spans[-1].ctypes.data if stamps else 0)
-            case BlockStamps():
+                return np.uint64(self.spans[-1].ctypes.data if stamps else 0)
+            case cuda.BlockStamps():
                 self.blocks.append(np.zeros((launch.blocks, 3), np.uint64))
-                return ctypes.c_uint64(self.blocks[-1].ctypes.data if stamps else 0)
-        return ctypes.c_uint64(self.address(argument))
+                return np.uint64(self.blocks[-1].ctypes.data if stamps else 0)
+        return np.uint64(self.address(argument))
 
-    def launch(self, launch, backwards, stamps):
-        words = [self.word(argument, launch, stamps) for argument in launch.arguments]
-        n = len(words)
-        pointers = (ctypes.c_void_p * n)(*(ctypes.cast(ctypes.pointer(word), ctypes.c_void_p) for word in words))
-        sizes = (ctypes.c_uint32 * n)(*map(ctypes.sizeof, words))
-        three = ctypes.c_uint32 * 3
-        found = getattr(library(), f"launch_{launch.kernel}")(
-            three(*launch.grid), three(*launch.block), n, sizes, pointers, int(backwards)
-        )
-        assert found == 0, f"{launch.kernel}: {_OUTCOMES[found]}"
+
+def launched(kernel, grid, block, arguments, backwards=False):
+    """Run a kernel on numbers and addresses."""
+    words = [np.array(argument) for argument in arguments]
+    n = len(words)
+    pointers = (ctypes.c_void_p * n)(*(word.ctypes.data for word in words))
+    sizes, three = (ctypes.c_uint32 * n)(*(word.nbytes for word in words)), ctypes.c_uint32 * 3
+    found = getattr(library(), f"launch_{kernel}")(three(*grid), three(*block), n, sizes, pointers, int(backwards))
+    assert found == 0, f"{kernel}: {_OUTCOMES[found]}"
 
 
 def drawn(parameter):
@@ -172,9 +155,9 @@ def drawn(parameter):
 
 def ran(op, xs, *, sms=132, reads=None, values=drawn, **options):
     """Output of an operator, run on arrays, in its shape."""
-    launches = launches_of(op, sms, reads)
-    run = Run(launches, xs, output_size(op), values, **options)
-    return run.output.values.reshape(output_size(op) if op.output_shape is None else op.output_shape).copy()
+    launches = cuda.launches_of(op, sms, reads)
+    run = Run(launches, xs, cuda.output_size(op), values, **options)
+    return run.output.values.reshape(cuda.output_size(op) if op.output_shape is None else op.output_shape).copy()
 
 
 # What should come out, in float64
@@ -226,7 +209,7 @@ def expected_of(kind, xs, given, output, parameters):
 def expected(op, xs, *, values=drawn, sms=132, reads=None):
     """Output of an operator in float64; parameters are those that its launches ask for."""
     parameters = {}
-    for p in parameters_of(launches_of(op, sms, reads)):
+    for p in cuda.parameters_of(cuda.launches_of(op, sms, reads)):
         parameters.setdefault(p.part, {})[p.name] = np.asarray(values(p), np.float32).astype(float)
     xs = [np.asarray(x, np.float32).astype(float) for x in xs]
     for i, part in op.attributes.get("slices", {}).items():

@@ -6,29 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from hwbackend.cuda_launches import (
-    KERNEL_NAMES,
-    KERNEL_RESOURCES,
-    NVRTC_OPTIONS,
-    STREAM_NBYTES,
-    BlockStamps,
-    Input,
-    Output,
-    Parameter,
-    Resources,
-    Scratch,
-    Stamps,
-    StreamBuffer,
-    Table,
-    edges_of_inputs,
-    kernel_source,
-    kernels_of,
-    launches_of,
-    output_size,
-    parameters_of,
-    scratch_of,
-    tables_of,
-)
+from hwbackend import cuda_launches as cuda
 from hwbackend.cuda_steps import ACTIVATIONS
 from simsched.base.errors import BackendError
 from simsched.model.graph import Kernel, Operator
@@ -49,12 +27,12 @@ def launched(*graphs):
         ptr, order = graph.incoming
         for i, op in enumerate(graph.operators):
             brought = [graph[graph.edge(int(e)).src].output_shape for e in order[ptr[i] : ptr[i + 1]]]
-            edges = edges_of_inputs(op, brought)
+            edges = cuda.edges_of_inputs(op, brought)
             reads = [shape if e is None else brought[e] for e, shape in zip(edges, op.input_shapes, strict=True)]
             alike = op.kind, repr(op.attributes), op.input_shapes, op.output_shape, tuple(reads)
             if alike not in seen:
                 seen.add(alike)
-                yield op, launches_of(op, 132, reads)
+                yield op, cuda.launches_of(op, 132, reads)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -67,11 +45,11 @@ def test_every_network_has_launches(name):
     for op, launches in launched(*(load(name, granularity=granularity) for granularity in ("unit", "operator"))):
         assert launches
         for launch in launches:
-            assert launch.kernel in KERNEL_NAMES
+            assert launch.kernel in cuda.KERNEL_NAMES
             assert launch.blocks >= 1
             assert launch.threads in range(32, 257, 32)
-            assert isinstance(launch.arguments[-1], Stamps)
-        assert sum(kernel.share for kernel in kernels_of(launches)) == pytest.approx(1.0)
+            assert isinstance(launch.arguments[-1], cuda.Stamps)
+        assert sum(kernel.share for kernel in cuda.kernels_of(launches)) == pytest.approx(1.0)
         if not op.kernels:
             assert [launch.kernel for launch in launches] == ["affine"]
             continue
@@ -83,7 +61,7 @@ def test_every_network_has_launches(name):
         if kinds == ["conv"]:  # with a bias in any case
             bias = 4 * op.output_shape[1]
             assert sum(launch.nbytes for launch in launches) - op.nbytes in (0, bias)
-            assert sum(p.nbytes for p in parameters_of(launches)) - op.weight_nbytes in (0, bias)
+            assert sum(p.nbytes for p in cuda.parameters_of(launches)) - op.weight_nbytes in (0, bias)
 
 
 def test_a_convolution():
@@ -91,21 +69,21 @@ def test_a_convolution():
     32 x 32 39 x 3: as 132 processors are to have something to do, the smallest; 40 are content with 64 x 64.
     """
     op = operator("conv", [(1, 64, 35, 35)], (1, 96, 35, 35), **CONV, activation="relu")
-    (small,), (middle,), (large,) = (launches_of(op, sms) for sms in (132, 40, 10))
+    (small,), (middle,), (large,) = (cuda.launches_of(op, sms) for sms in (132, 40, 10))
     assert (small.kernel, small.grid, small.block) == ("conv_32x32", (39, 3, 1), (128, 1, 1))
     assert (middle.kernel, middle.grid, middle.block) == ("conv_64x64", (20, 2, 1), (256, 1, 1))
     assert (large.kernel, large.grid) == ("conv_128x128", (10, 1, 1))
     assert small.flops == 2 * 96 * 35 * 35 * 64 * 9
     assert small.nbytes == 4 * (64 * 35 * 35 + 96 * 64 * 9 + 96 + 96 * 35 * 35)
-    weight = Parameter("weight", (96, 64, 3, 3), 0.0, 1 / 24)
-    bias = Parameter("bias", (96,), 0.0, 0.1)
-    assert small.arguments[:4] == (Input(0), weight, bias, Output())
+    weight = cuda.Parameter("weight", (96, 64, 3, 3), 0.0, 1 / 24)
+    bias = cuda.Parameter("bias", (96,), 0.0, 0.1)
+    assert small.arguments[:4] == (cuda.Input(0), weight, bias, cuda.Output())
     assert [int(n) for n in small.arguments[4:-1]] == [1, 64, 96, 35, 35, 35, 35, 3, 3, 1, 1, 1, 1, 1, 1, 1]
     assert all(type(n) is np.int32 for n in small.arguments[4:-1])
-    assert parameters_of([small]) == (weight, bias)
-    assert scratch_of([small]) == tables_of([small]) == ()
-    assert kernels_of([small]) == (Kernel(117, 128, KERNEL_RESOURCES["conv_32x32"].registers, 4608),)
-    assert kernels_of([small], {"conv_32x32": Resources(40, 100)}) == (Kernel(117, 128, 40, 100),)
+    assert cuda.parameters_of([small]) == (weight, bias)
+    assert cuda.scratch_of([small]) == cuda.tables_of([small]) == ()
+    assert cuda.kernels_of([small]) == (Kernel(117, 128, cuda.KERNEL_RESOURCES["conv_32x32"].registers, 4608),)
+    assert cuda.kernels_of([small], {"conv_32x32": cuda.Resources(40, 100)}) == (Kernel(117, 128, 40, 100),)
 
 
 def test_parts_of_a_unit_write_scratch_buffers():
@@ -115,58 +93,58 @@ def test_parts_of_a_unit_write_scratch_buffers():
         {"kind": "add", "inputs": [0, -2], "output_shape": [400]},
     ]
     op = operator("sequential", [(400,), (400,)], (400,), parts=parts)
-    first, second = launches_of(op, 1)
-    between = Scratch(0, 1600)
-    assert first.arguments[0] == Input(0)
+    first, second = cuda.launches_of(op, 1)
+    between = cuda.Scratch(0, 1600)
+    assert first.arguments[0] == cuda.Input(0)
     assert first.arguments[3] == between
-    assert second.arguments[0] == Table((between, Input(1)))
-    assert second.arguments[2] == Output()
-    assert scratch_of([first, second]) == (between,)
-    assert tables_of([first, second]) == (second.arguments[0],)
-    assert [kernel.share for kernel in kernels_of([first, second])] == pytest.approx([0.4, 0.6])
+    assert second.arguments[0] == cuda.Table((between, cuda.Input(1)))
+    assert second.arguments[2] == cuda.Output()
+    assert cuda.scratch_of([first, second]) == (between,)
+    assert cuda.tables_of([first, second]) == (second.arguments[0],)
+    assert [kernel.share for kernel in cuda.kernels_of([first, second])] == pytest.approx([0.4, 0.6])
 
 
 def test_parts_of_tensors():
     """Channels 3 to 5 of 8 of an image of 2 x 2 lie 12 numbers behind its begin; those of two images are copied."""
     one = operator("relu", [(1, 2, 2, 2)], (1, 2, 2, 2), slices={"0": [1, 3, 5]})
-    (launch,) = launches_of(one, 1, [(1, 8, 2, 2)])
-    assert launch.arguments[0] == Input(0, 12)
+    (launch,) = cuda.launches_of(one, 1, [(1, 8, 2, 2)])
+    assert launch.arguments[0] == cuda.Input(0, 12)
     two = operator("relu", [(2, 2, 2, 2)], (2, 2, 2, 2), slices={"0": [1, 3, 5]})
-    copy, launch = launches_of(two, 1, [(2, 8, 2, 2)])
+    copy, launch = cuda.launches_of(two, 1, [(2, 8, 2, 2)])
     assert copy.kernel == "gather"
-    assert copy.arguments[1] == launch.arguments[0] == Scratch(0, 64)
+    assert copy.arguments[1] == launch.arguments[0] == cuda.Scratch(0, 64)
 
 
 def test_a_synthetic_operator():
     """8192 FLOP in 4 blocks of 32 threads are 64 of a thread, 8 for an iteration; 1280 bytes are 10 words a block."""
     kernel = Kernel(4, 32, 32, 10_000)
     op = Operator("s", "synth", flops=8192, nbytes=1280, kernels=(kernel,))
-    (launch,) = launches_of(op, 132, [(256,), (3, 5)])
-    constant = Parameter("constant", (), 0.5, 0.1)
+    (launch,) = cuda.launches_of(op, 132, [(256,), (3, 5)])
+    constant = cuda.Parameter("constant", (), 0.5, 0.1)
     assert launch.grid == (4, 1, 1)
     assert launch.block == (32, 1, 1)
     assert launch.arguments == (
-        Table((Input(0), 256, Input(1), 15)), 2, constant, Output(), 256, 8, 10, StreamBuffer("source"),
-        StreamBuffer("sink"), STREAM_NBYTES // 16, Stamps(), BlockStamps(),
+        cuda.Table((cuda.Input(0), 256, cuda.Input(1), 15)), 2, constant, cuda.Output(), 256, 8, 10,
+        cuda.StreamBuffer("source"), cuda.StreamBuffer("sink"), cuda.STREAM_NBYTES // 16, cuda.Stamps(), cuda.BlockStamps(),
     )  # fmt: skip
-    assert kernels_of([launch]) == (kernel,)
-    (alone,) = launches_of(op, 132)
+    assert cuda.kernels_of([launch]) == (kernel,)
+    (alone,) = cuda.launches_of(op, 132)
     assert alone.arguments[:2] == (None, 0)
-    assert output_size(op) == 256
-    assert output_size(Operator("s", "synth", output_shape=(2, 3))) == 6
+    assert cuda.output_size(op) == 256
+    assert cuda.output_size(Operator("s", "synth", output_shape=(2, 3))) == 6
 
 
 def test_which_edge_brings_which_input():
     """Edges come in the order of the inputs; what no edge brings is an input of the network."""
     op = operator("concat", [(2, 4), (2, 8), (2, 4)], (2, 16), axis=1)
-    assert edges_of_inputs(op, [(2, 4), (2, 8), (2, 4)]) == (0, 1, 2)
-    assert edges_of_inputs(op, [(2, 8), (2, 4)]) == (None, 0, 1)
-    assert edges_of_inputs(op, [(2, 4), (2, 4)]) == (0, None, 1)
-    assert edges_of_inputs(op, [(16,)]) == (None, 0, None)
-    assert edges_of_inputs(op, []) == (None, None, None)
-    assert edges_of_inputs(Operator("s", "synth"), [(7,)]) == (0,)
+    assert cuda.edges_of_inputs(op, [(2, 4), (2, 8), (2, 4)]) == (0, 1, 2)
+    assert cuda.edges_of_inputs(op, [(2, 8), (2, 4)]) == (None, 0, 1)
+    assert cuda.edges_of_inputs(op, [(2, 4), (2, 4)]) == (0, None, 1)
+    assert cuda.edges_of_inputs(op, [(16,)]) == (None, 0, None)
+    assert cuda.edges_of_inputs(op, []) == (None, None, None)
+    assert cuda.edges_of_inputs(Operator("s", "synth"), [(7,)]) == (0,)
     with pytest.raises(BackendError, match="no input is what edge 0 brings"):
-        edges_of_inputs(op, [(2,)])
+        cuda.edges_of_inputs(op, [(2,)])
 
 
 @pytest.mark.parametrize(
@@ -203,10 +181,10 @@ def test_which_edge_brings_which_input():
 def test_what_has_no_kernel_is_refused(op, reads, reason):
     """In one line, that names the operator and its kind and what to do instead."""
     if reason is None:
-        assert launches_of(op, 132)
+        assert cuda.launches_of(op, 132)
         return
     with pytest.raises(BackendError) as caught:
-        launches_of(op, 132, reads)
+        cuda.launches_of(op, 132, reads)
     text = str(caught.value)
     assert reason in text
     assert "operator 'op'" in text
@@ -216,13 +194,13 @@ def test_what_has_no_kernel_is_refused(op, reads, reason):
 
 def test_source_and_numbers_of_activations_agree():
     """The source has each kernel once, and a comment with the name of each activation behind its number."""
-    source = kernel_source()
-    for name in KERNEL_NAMES:
+    source = cuda.kernel_source()
+    for name in cuda.KERNEL_NAMES:
         assert len(re.findall(rf"(void |^CONV\(|^PRODUCT\(){name}\b", source, re.MULTILINE)) == 1, name
     commented = dict(re.findall(r"case (\d+): return .*// (\w+)$", source, re.MULTILINE))
     assert commented == {str(i): name for i, name in enumerate(ACTIVATIONS) if name is not None}
     assert "#include" not in source
-    assert "--use_fast_math" not in NVRTC_OPTIONS
+    assert "--use_fast_math" not in cuda.NVRTC_OPTIONS
 
 
 def test_grids_cover_the_output():
@@ -230,7 +208,7 @@ def test_grids_cover_the_output():
     n = 256 * 4 * 10
     op = operator("relu", [(n,)], (n,))
     for sms, items, blocks in ((10, 4, 10), (11, 2, 20), (21, 1, 40), (1000, 1, 40)):
-        (launch,) = launches_of(op, sms)
+        (launch,) = cuda.launches_of(op, sms)
         assert (launch.grid[0], int(launch.arguments[5])) == (blocks, items)
         assert prod(launch.grid) * 256 * items >= n
 
@@ -239,8 +217,8 @@ def test_the_last_kernel_of_a_synthetic_operator_alone_writes_its_output():
     """800 FLOP, a quarter of them by the first kernel: 200, and 600."""
     kernels = (Kernel(2, 32, share=0.25), Kernel(2, 32, share=0.75))
     op = Operator("op", "synth", flops=800.0, nbytes=1600.0, kernels=kernels)
-    first, last = launches_of(op, 132, ())
+    first, last = cuda.launches_of(op, 132, ())
     assert [first.flops, last.flops] == [200.0, 600.0]
-    assert Output() not in first.arguments
-    assert Output() in last.arguments
-    assert scratch_of((first, last)) == (Scratch(0, 4 * output_size(op)),)
+    assert cuda.Output() not in first.arguments
+    assert cuda.Output() in last.arguments
+    assert cuda.scratch_of((first, last)) == (cuda.Scratch(0, 4 * cuda.output_size(op)),)

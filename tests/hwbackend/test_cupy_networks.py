@@ -1,11 +1,10 @@
 """Networks through the cupy backend, with its CUDA kernels run by the host and the streams of a fake CUDA."""
 
-import ctypes
 from functools import partial
 
 import numpy as np
 import pytest
-from emulated import close, expected, library
+from emulated import close, expected, launched
 from fake_cuda import FakeCuda
 
 import workloads
@@ -43,12 +42,7 @@ def on_host(name):
         given = list(arguments)
         memory.stamp(given[stamps_at], start, end)
         given[stamps_at] = np.uint64(0)
-        words = [np.array(argument) for argument in given]
-        pointers = (ctypes.c_void_p * len(words))(*(word.ctypes.data for word in words))
-        sizes = (ctypes.c_uint32 * len(words))(*(word.nbytes for word in words))
-        three = ctypes.c_uint32 * 3
-        launch = getattr(library(), f"launch_{name}")
-        assert launch(three(*memory.grid), three(*memory.block), len(words), sizes, pointers, 0) == 0
+        launched(name, memory.grid, memory.block, given)
 
     return kernel
 

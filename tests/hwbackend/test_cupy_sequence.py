@@ -178,14 +178,8 @@ def test_a_copy_between_gpus_runs_behind_its_source_and_ends_on_the_first_stream
         run.once()
         calls = told(fake)
     order = [
-        "record e0 s0",
-        "synth s0",
-        "record e1 s0",
-        "wait s1 e1",
-        "copy_peer 0>1 1024 s1",
-        "record e2 s1",
-        "wait s2 e2",
-    ]
+        "record e0 s0", "synth s0", "record e1 s0", "wait s1 e1", "copy_peer 0>1 1024 s1", "record e2 s1", "wait s2 e2",
+    ]  # fmt: skip
     places = [calls.index(call) for call in [*order, "synth s2"]]
     assert places == sorted(places)
     (end,) = (call.split()[1] for call in calls if call.startswith("record") and call.endswith("s2"))
