@@ -140,6 +140,7 @@ LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
         (["devices"], [], "there are no devices"),
         (["devices"], ["gpu0", "gpu1", "gpu1"], "gpu1"),
         (["events"], 0, "there is no event"),
+        (["events"], 2**24, "events"),  # a file of a few bytes must not make the reader set aside memory for them
         (["threads"], [], "stands nowhere"),
         (["graph", "operators", 0, "time"], -1, "operators[0]"),
     ],
@@ -148,64 +149,43 @@ def test_a_program_that_cannot_be(path, value, where):
     assert where in refusal(Program, changed(PROGRAM, path, value))
 
 
-def test_events_that_nothing_uses_cost_nothing():
-    """A file of a few bytes must not make the reader set aside memory for 2^31 events."""
-    document = changed(PROGRAM, ["events"], 2**24)
-    assert "events" in refusal(Program, document, ProgramError)
+def on_event(do, **more):
+    return {"do": do, "device": "gpu0", "event": 0} | more
 
 
-def program_of(threads, execution="events", events=1, names="ab", devices=("gpu0",)):
-    """A program of operators a, b, ... without edges."""
-    graph = OpGraph([Operator(name, time=1.0) for name in names])
-    return {
-        "format": "simsched.program",
-        "version": 1,
-        "execution": execution,
-        "devices": list(devices),
-        "events": events,
-        "graph": graph.to_dict(),
-        "threads": threads,
-    }
+A, B = ({"do": "launch", "device": "gpu0", "stream": 0, "op": name} for name in "ab")
+RECORDED, WAITED, SYNC = on_event("record", stream=0), on_event("wait", stream=1), on_event("sync")
 
 
-def launch(op, **more):
-    return {"do": "launch", "device": "gpu0", "stream": 0, "op": op} | more
-
-
-def on_event(do, event=0, stream=0):
-    return {"do": do, "device": "gpu0", "event": event} | ({} if do == "sync" else {"stream": stream})
-
-
-def test_events_are_recorded_once_and_before_they_are_waited_for():
-    a, b = launch("a"), launch("b")
-    Program.from_dict(program_of([[a, on_event("record"), on_event("wait", stream=1), b]]))
-    twice = refusal(Program, program_of([[a, on_event("record"), on_event("record"), b]]), ProgramError)
-    assert "event 0 is recorded twice" in twice
-    for wait in ("wait", "sync"):
-        early = refusal(Program, program_of([[a, on_event(wait), on_event("record"), b]]), ProgramError)
-        assert "event 0 is waited for before the same thread records it" in early
-    assert "launch of 'b' stands nowhere" in refusal(Program, program_of([[a]]), ProgramError)
-    assert "launch of 'a' stands twice" in refusal(Program, program_of([[a, b, a]]), ProgramError)
-
-
-def test_another_thread_may_record_later():
-    """Its record may be issued in time: only a run tells."""
-    graph = program_of([[on_event("wait"), launch("a")], [launch("b"), on_event("record")]])
-    assert Program.from_dict(graph).n_events == 1
+@pytest.mark.parametrize(
+    ("threads", "execution", "message"),
+    [
+        ([[A, RECORDED, WAITED, B]], "graph", None),
+        ([[A, RECORDED, SYNC, B]], "events", None),
+        ([[WAITED, A], [B, RECORDED]], "events", None),  # the record may be issued in time: only a run tells
+        ([[A, RECORDED, RECORDED, B]], "events", "event 0 is recorded twice"),
+        ([[A, WAITED, RECORDED, B]], "events", "event 0 is waited for before the same thread records it"),
+        ([[A, SYNC, RECORDED, B]], "events", "event 0 is waited for before the same thread records it"),
+        ([[A]], "events", "launch of 'b' stands nowhere"),
+        ([[A, B, A]], "events", "launch of 'a' stands twice"),
+        # CUDA cannot capture a host that waits; passing over the instruction would be another program
+        ([[A, RECORDED, SYNC, B]], "graph", ""),
+        ([[A, RECORDED, {"do": "barrier", "device": "gpu0"}, B]], "graph", ""),
+    ],
+)
+def test_threads_that_can_be_and_cannot(threads, execution, message):
+    graph = OpGraph([Operator(name, time=1.0) for name in "ab"]).to_dict()
+    program = PROGRAM | {"execution": execution, "devices": ["gpu0"], "events": 1, "graph": graph, "threads": threads}
+    if message is None:
+        assert Program.from_dict(program).n_events == 1
+    else:
+        assert message in refusal(Program, program, ProgramError)
 
 
 def test_kernels_of_an_operator_in_order():
-    graph = OpGraph([Operator("a", time=1.0, kernels=(Kernel(1, share=0.5), Kernel(1, share=0.5)))])
-    document = program_of([[launch("a", kernel=1), launch("a", kernel=0)]]) | {"graph": graph.to_dict()}
+    *thread, row = LAUNCH
+    document = changed(changed(PROGRAM, [*LAUNCH, "kernel"], 1), [*thread, row + 1, "kernel"], 0)
     assert "kernels of 'a' are launched out of order" in refusal(Program, document, ProgramError)
-
-
-@pytest.mark.parametrize("row", [{"do": "barrier", "device": "gpu0"}, on_event("sync")])
-def test_a_captured_graph_blocks_no_host(row):
-    """CUDA cannot capture a host that waits; passing over the instruction would be another program."""
-    rows = [launch("a"), on_event("record"), row, launch("b")]
-    refusal(Program, program_of([rows], execution="graph"), ProgramError)
-    Program.from_dict(program_of([rows]))
 
 
 # Records -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from simsched.calibration import Calibration
 from simsched.cli.run import run
 from simsched.model.profile import Profile, Replay
 
-SMALL = "random:layered,n_ops=8,n_layers=3"
+SMALL = "random:layered,n_ops=5,n_layers=3"
 PICTURES = {"png": b"\x89PNG", "pdf": b"%PDF"}
 BACKEND = '''
 from dataclasses import replace
@@ -67,12 +67,12 @@ def test_list_backends_says_of_each_whether_it_can_be_used(said):
 
 
 def test_profile_and_calibrate_write_what_they_say():
-    """Eight runs of operators by themselves, five sequential ones, and one more with --in-situ 2."""
+    """Five sequential runs, and two more with --in-situ 2."""
     profiled, _, *lines = Path("printed.txt").read_text().splitlines()
-    assert profiled == "Profile(8 operators from synthetic), 7 runs of surrogate a40, written to p.json"
+    assert profiled == "Profile(5 operators from synthetic), 7 runs of surrogate a40, written to p.json"
     found = Profile.load("p.json")
     assert [run.name for run in found.runs][-1] == "in-situ/streams-1"
-    assert (len(found.graph), found.cluster.devices[0].model) == (8, "a40")
+    assert (len(found.graph), found.cluster.devices[0].model) == (5, "a40")
     assert lines[0].split()[:3] == ["parameter", "value", "prior"]
     for name in ("launch", "saturating_warps", "interference.memory.memory", "error"):
         assert sum(line.startswith(f"{name} ") for line in lines) == 1
@@ -81,17 +81,17 @@ def test_profile_and_calibrate_write_what_they_say():
 
 def test_profile_without_a_file_is_printed(said):
     found = Profile.from_dict(json.loads(said(f"profile {SMALL} --backend synthetic --no-microbenchmarks --in-situ 0")))
-    assert len(found) == len(found.runs) == 8
+    assert len(found) == len(found.runs) == 5
     assert {name.name.partition("-")[0] for name in found.runs} == {"solo/loop"}
 
 
 def test_microbenchmarks_and_several_profiles(said):
     """The graph that is meant is named; the runs of both profiles are fitted."""
     out = said(f"profile {SMALL} --backend mine:Few --in-situ 0 -o more.json --backend-option seed=1")
-    assert "11 runs of surrogate a40" in out
+    assert "8 runs of surrogate a40" in out
     assert sum(run.name.startswith("overhead/") for run in Profile.load("more.json").runs) == 3
     found = Calibration.from_dict(json.loads(said(f"calibrate p.json more.json --graph {SMALL} --gpu a40 --json")))
-    assert found.graph.name == "layered-8"
+    assert found.graph.name == "layered-5"
     assert "overhead/launch-1" in [row.name for row in found.residuals]
 
 
@@ -140,14 +140,14 @@ def test_validate_prints_the_whole_loop(said):
     names = ["heft", "autograph", "plan:mine", "random-1", "random-2"]
     out = said(line)
     table, _, summary = out.partition("\nrounds\n")
-    assert table.startswith("layered-8 on synthetic (surrogate a40), round 1 of 1")
+    assert table.startswith("layered-5 on synthetic (surrogate a40), round 1 of 1")
     for name in names:
         assert sum(each.startswith(f"{name} ") for each in table.splitlines()) == 1
     assert "autograph: not measured: autograph: operator 'op0' has no shapes" in out
     lines = summary.splitlines()
     assert [each.split()[0] for each in lines if each.endswith(" %")] == ["1"]
     assert {"scatter plot written to s.png", "calibration written to fitted.json"} <= set(lines)
-    assert Calibration.load("fitted.json").graph.name == "layered-8"
+    assert Calibration.load("fitted.json").graph.name == "layered-5"
     assert Path("s.png").read_bytes().startswith(PICTURES["png"])
     assert Path("g.pdf").read_bytes().startswith(PICTURES["pdf"])
     kept = {path: path.read_bytes() for path in Path("kept").iterdir()}
