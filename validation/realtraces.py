@@ -17,7 +17,7 @@ import platform
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -237,7 +237,7 @@ def main() -> None:
             "date": date.today().isoformat(),
             "versions": {name: version(name) for name in ("simsched", "numpy")} | {"python": platform.python_version()},
             "sources": sources,
-            "rows": [row.to_dict() for row in rows],
+            "rows": [asdict(row) for row in rows],
         }
         if options.log:
             write_file(options.log, dump_json(document))

@@ -18,7 +18,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite, prod
 from typing import Any, Final
@@ -77,10 +77,6 @@ class Row:
     ours: Mapping[str, float]
     beside: Mapping[str, float]
     targets: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values."""
-        return asdict(self)
 
 
 def class_of(kernel: str) -> str:

@@ -83,18 +83,15 @@ def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
         ratios = [f"{(speedups([row], name) or [nan])[0]:.2f}".replace("nan", "-") for row in networks.values()]
         rows.append((name, cell, won, *ratios))
     yield from table(("scheduler", f"{len(dags)} DAGs on 4 a40", "won", *networks), rows)
-    yield ""
-    if gains := {case: 100 * gain(row) for case, row in done.items() if "makespan" in row.get("search", {})}:
-        above, average = sum(g > 0 for g in gains.values()), mean(gains.values())
-        yield f"search beats the best of the others in {above} of {len(gains)} cases, by {average:.2f} % on average"
-        if of_dags := [g for case, g in gains.items() if case not in networks]:
-            yield f"(DAGs: {sum(g > 0 for g in of_dags)} of {len(of_dags)}, {mean(of_dags):.2f} %;"
-        yield "networks: " + ", ".join(f"{case} {gains[case]:.2f} %" for case in networks if case in gains) + ")."
-    by_formula = {name: speedups(dags, name, "hios-sim") for name in BY_STAGES}
-    yield ""
-    yield 'Under `stage_latency="hios-sim"`, by their own estimate: ' + ", ".join(
-        f"{name} {mean(values):.2f}x" for name, values in by_formula.items() if values
+    gains = {case: 100 * gain(row) for case, row in done.items()}
+    of_dags = [gains[case] for case in done if case not in networks]
+    yield (
+        f"\nsearch beats the best of the others in {sum(g > 0 for g in gains.values())} of {len(gains)} cases, by "
+        f"{mean(gains.values()):.2f} % on average\n(DAGs: {sum(g > 0 for g in of_dags)} of {len(of_dags)}, "
+        f"{mean(of_dags):.2f} %;\nnetworks: {', '.join(f'{case} {gains[case]:.2f} %' for case in networks)})."
     )
+    by_formula = ", ".join(f"{name} {mean(speedups(dags, name, 'hios-sim')):.2f}x" for name in BY_STAGES)
+    yield f'\nUnder `stage_latency="hios-sim"`, by their own estimate: {by_formula}'
 
 
 def main() -> None:

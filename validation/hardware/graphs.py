@@ -10,8 +10,6 @@ from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.models.network import Network
 
-BATCHES: Final = (1, 16)
-RANDOM_SEEDS: Final = (1, 2, 3)
 HIOS_SIZES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
 """Heights and widths in pixels of the images of HIOS's Fig. 1."""
 OPARA_SIZES: Final = (28, 56, 112, 224)
@@ -56,12 +54,12 @@ def workload(name: str, batch: int) -> OpGraph:
 
 
 NETWORKS: Final = ("squeezenet", "inception_v3", "googlenet", "randwire/stage2", "nasnet_a_large/cell2")
-RANDOM: Final = tuple(f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:200,seed={seed}" for seed in RANDOM_SEEDS)
+RANDOM: Final = tuple(f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:200,seed={seed}" for seed in (1, 2, 3))
 
 
 def subjects() -> dict[str, tuple[str, int]]:
     """Return what is profiled, most important first: its name, then the workload and the batch."""
-    one, many = ({f"{name}@{batch}": (name, batch) for name in NETWORKS} for batch in BATCHES)
+    one, many = ({f"{name}@{batch}": (name, batch) for name in NETWORKS} for batch in (1, 16))
     return one | {name: (name, 1) for name in RANDOM} | many
 
 

@@ -249,15 +249,10 @@ def _megabytes(name: str, framework: str) -> float:
 # Streams, and how long it takes to find them
 
 
-def example() -> ss.OpGraph:
-    """Return the paper's example of thirteen operators."""
-    edges = "1-2 1-3 1-4 2-5 3-6 5-7 6-8 4-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"  # 8 lists 6 before 4
-    return drawn_graph("1 " * 13, edges)
-
-
 def _streams_of_example(_run: Run) -> Values:
-    """Return the stream of each operator, in the order in which the streams are opened."""
-    graph = example()
+    """Return the stream of each operator of the paper's example, in the order in which the streams are opened."""
+    edges = "1-2 1-3 1-4 2-5 3-6 5-7 6-8 4-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"  # 8 lists 6 before 4
+    graph = drawn_graph("1 " * 13, edges)
     found = allocate_streams(graph, graph.order_index.tolist(), "journal")
     return {name: float(stream) for name, stream in zip(graph.names, found, strict=True)}
 
