@@ -1,12 +1,10 @@
 """What the measurement campaign runs: networks and parts of them, random DAGs, single kernels, pairs of kernels."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import workloads
-from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.models.network import Network
 
@@ -24,33 +22,15 @@ def part(graph: OpGraph, names: Iterable[str], name: str = "graph") -> OpGraph:
     return OpGraph([op for op in graph.operators if op.name in inside], edges, name)
 
 
-def block_of(graph: OpGraph, label: str) -> OpGraph:
-    """Return the operators of a graph that carry a block's label, as a graph of their own.
-
-    What they read from other blocks becomes an input of the network.
-
-    Raises
-    ------
-    GraphError
-        If there is no such block, or an operator reads both from it and from elsewhere: which of its inputs
-        stands for which edge would not be known any more.
-    """
-    names = [op.name for op in graph.operators if op.block == label]
-    if not names:
-        raise GraphError(f"graph {graph.name!r} has no block {label!r}")
-    block = part(graph, names, f"{graph.name}.{label}")
-    reads = Counter(edge.dst for edge in block.edges)
-    for op in block.operators:
-        if reads[op.name] not in (0, len(op.input_shapes)):
-            raise GraphError(f"operator {op.name!r} reads both from block {label!r} of {graph.name!r} and from outside")
-    return block
-
-
 def workload(name: str, batch: int) -> OpGraph:
-    """Return a workload of the campaign: a spec, or ``spec/block`` for one block of it."""
+    """Return a workload of the campaign: a spec, or ``spec/block`` for one block of it.
+
+    What a block reads from others becomes an input of the network.
+    """
     spec, _, label = name.partition("/")
     graph = workloads.from_spec(spec, batch=batch)
-    return block_of(graph, label) if label else graph
+    names = (op.name for op in graph.operators if op.block == label)
+    return part(graph, names, f"{graph.name}.{label}") if label else graph
 
 
 NETWORKS: Final = ("squeezenet", "inception_v3", "googlenet", "randwire/stage2", "nasnet_a_large/cell2")
