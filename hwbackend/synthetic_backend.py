@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from hwbackend import profiling
 from hwbackend.preparing import environment
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
@@ -107,15 +108,11 @@ class SyntheticBackend:
 
     def microbenchmarks(self) -> Profile:
         """Measure small schedules made to identify parameters; see `Backend.microbenchmarks`."""
-        from hwbackend.profiling import microbenchmarks
-
-        return microbenchmarks(self)
+        return profiling.microbenchmarks(self)
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
         """Measure the operators of a graph; see `Backend.profile`."""
-        from hwbackend.profiling import profile
-
-        return profile(self, graph, in_situ, rng)
+        return profiling.profile(self, graph, in_situ, rng)
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
         """Run a schedule on the surrogate; see `Backend.replay`.

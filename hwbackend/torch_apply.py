@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
-from hwbackend.torch_devices import cpu_cluster, line, require_torch
+from hwbackend.torch_devices import cpu_cluster, require_torch
 from hwbackend.torch_effects import changes_what_stays, require_pure
-from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda
+from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda, capture_errors
 from hwbackend.torch_nodes import NodeRunner, Traced, nodes_of, traced
 from hwbackend.torch_program import feeds_of
-from simsched.base.errors import BackendError, ScheduleError, SimschedError
+from simsched.base.errors import BackendError, ScheduleError
 from simsched.model import Cluster, Program, Schedule
 
 
@@ -158,19 +158,12 @@ class Scheduled:
         torch, graph = self._torch, self._traced.graph_module.graph
         copied = [isinstance(v, torch.Tensor) and not stays for v, stays in zip(inputs, self._fixed, strict=True)]
         self._static = [v.detach().clone() if own else v for v, own in zip(inputs, copied, strict=True)]
-        try:
-            with torch.no_grad():
+        with capture_errors(host, self._traced.name), torch.no_grad():
+            host.finish()
+            for run in (host.issue, host.capture):  # first run as it is: PyTorch makes its handles and workspaces
+                self._runner.begin(graph.process_inputs(*self._static))
+                run()
                 host.finish()
-                for run in (host.issue, host.capture):  # first run as it is: PyTorch makes its handles and workspaces
-                    self._runner.begin(graph.process_inputs(*self._static))
-                    run()
-                    host.finish()
-        except SimschedError:
-            raise
-        except RuntimeError as error:
-            raise BackendError(
-                f"{self._traced.name}: capture as a CUDA graph failed at {host.at!r}: {line(error)}"
-            ) from None
 
     def _replayed(self, args: Sequence[Any]) -> Any:
         assert self._static is not None

@@ -21,10 +21,11 @@ from typing import Final
 
 import numpy as np
 
+from hwbackend import profiling
 from hwbackend.preparing import environment
 from hwbackend.synth import SYNTH, realised
 from hwbackend.torch_devices import cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
-from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda, issue_order
+from hwbackend.torch_hosts import CpuHost, CudaHost, TorchCuda, capture_errors, issue_order
 from hwbackend.torch_operators import VIEWS, Place
 from hwbackend.torch_pieces import Parameters, drawn_parameters
 from hwbackend.torch_traces import kernels_measured, launch_spans, read_counts, spans_measured
@@ -128,15 +129,11 @@ class TorchBackend:
         The synthetic operators of this backend are products of matrices and copies of as many FLOP and bytes; PyTorch
         chooses their blocks.
         """
-        from hwbackend.profiling import microbenchmarks
-
-        return microbenchmarks(self)
+        return profiling.microbenchmarks(self)
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:
         """Measure the operators of a graph; see `Backend.profile`."""
-        from hwbackend.profiling import profile
-
-        return profile(self, graph, in_situ, rng)
+        return profiling.profile(self, graph, in_situ, rng)
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
         """Run a schedule and check its outputs; see `Backend.replay`.
@@ -291,15 +288,8 @@ def _each(values: Values, host: CudaHost) -> Callable[[], object]:
 
 
 def _capture(host: CudaHost, program: Program) -> None:
-    try:
+    with capture_errors(host, program.graph.name):
         host.capture()
-    except SimschedError:
-        raise
-    except RuntimeError as error:
-        traceback.clear_frames(error.__traceback__)
-        raise BackendError(
-            f"{program.graph.name}: capture as a CUDA graph failed at {host.at!r}: {line(error)}"
-        ) from None
 
 
 def _captured_run(host: CudaHost, program: Program) -> None:

@@ -1,13 +1,16 @@
 """What carries out programs for PyTorch: a plain CPU, or CUDA with its streams, events and graphs."""
 
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from hwbackend.torch_devices import line
 from hwbackend.torch_program import first_rows, issue, threads_of
+from simsched.base.errors import BackendError, SimschedError
 from simsched.model import COPY, LAUNCH, WAIT, Floats, Program
 
 Stream = tuple[int, int]
@@ -312,6 +315,18 @@ class CudaHost:
             yield
             if self._stamps:
                 api.record(self._stamps[i][1], stream)
+
+
+@contextmanager
+def capture_errors(host: CudaHost, name: str) -> Iterator[None]:
+    """Raise what PyTorch says to a capture as `BackendError`, with what was issued last; no frame holds memory then."""
+    try:
+        yield
+    except SimschedError:
+        raise
+    except RuntimeError as error:
+        traceback.clear_frames(error.__traceback__)
+        raise BackendError(f"{name}: capture as a CUDA graph failed at {host.at!r}: {line(error)}") from None
 
 
 def copy_mark(row: int) -> str:
