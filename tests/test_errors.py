@@ -4,20 +4,19 @@ import inspect
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simsched.base import errors
 from simsched.base.errors import FileError, SimschedError, UnknownNameError
 from simsched.model.graph import OpGraph
 
+LONG = st.text(min_size=450, max_size=600)
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SimschedError)]
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind is not UnknownNameError], ids=lambda kind: kind.__name__
-)
-@given(text=st.text() | st.text(min_size=450, max_size=600))
+@given(kind=st.sampled_from([kind for kind in KINDS if kind is not UnknownNameError]), text=st.text() | LONG)
+@settings(max_examples=300)
 def test_every_error_is_one_short_line(kind, text):
     found = str(kind(text))
     assert len(found.splitlines()) <= 1
