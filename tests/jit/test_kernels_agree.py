@@ -207,7 +207,7 @@ def outcome(gpus, program, jitter):
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_runs(seed):
     for case in cases(seed):
         assert len(agreed(outcome, *case)) > 10
