@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+import numpy as np
+
 from simsched.base.codec import Checked, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.kinds import Amount, Count
@@ -299,15 +301,8 @@ def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:
     (300.0, 200.0)
     """
     each, more = divmod(k, n)
-    return (n - more) * _at(rates, each) + more * _at(rates, each + 1)
-
-
-def _at(rates: Mapping[int, float], k: int) -> float:
-    if k == 0:
-        return 0.0
-    low, high = max(x for x in rates if x <= k), min(x for x in rates if x >= k)
-    part = 0.0 if low == high else (k - low) / (high - low)
-    return rates[low] + part * (rates[high] - rates[low])
+    few, many = np.interp([each, each + 1], [0, *rates], [0.0, *rates.values()]).tolist()
+    return (n - more) * float(few) + more * float(many)
 
 
 def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple[str, ...]]:
@@ -333,13 +328,12 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     if n == 1:
         most = max(rows, key=lambda row: row.requests_per_s[-1])
         ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
-        second = (
-            f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
-            if ratio < WORTH
-            else f"Under load, with {IN_FLIGHT[-1]} in flight, {most.name} serves most: {ratio:.2f} times as much"
-        )
-        return best.name, (f"{first}.", f"{second}.")
-    return best.name, (f"{first}.", f"{_on_several(by_name, best, n)}.")
+        second = f"Under load, with {IN_FLIGHT[-1]} in flight, {most.name} serves most: {ratio:.2f} times as much"
+        if ratio < WORTH:
+            second = f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
+    else:
+        second = _on_several(by_name, best, n)
+    return best.name, (f"{first}.", f"{second}.")
 
 
 def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str:

@@ -132,8 +132,9 @@ def ranges(
     """
     cluster, names = bare(target), list(programs)
     distinct: dict[Any, int] = {}
-    which = [distinct.setdefault(_key(program), len(distinct)) for program in [*programs.values(), *_given(reference)]]
-    runs = dict(zip(which, [*programs.values(), *_given(reference)], strict=True))
+    every = [*programs.values(), *([] if reference is None else [reference])]
+    which = [distinct.setdefault(_key(program), len(distinct)) for program in every]
+    runs = dict(zip(which, every, strict=True))
     size = max(1, sum(len(program) for program in runs.values()))
     if _FEWEST * size > _MOST:
         return None
@@ -157,10 +158,6 @@ def ranges(
     best = int(times[: len(names)].mean(axis=1).argmin()) if names else 0
     asked = -times[best] if base is None or which[best] == which[-1] else base - times[best]
     return found, _doubt(target, unsure, drawn, asked, error)
-
-
-def _given(program: Program | None) -> list[Program]:
-    return [] if program is None else [program]
 
 
 def _key(program: Program) -> tuple[Any, ...]:
@@ -264,9 +261,8 @@ class _Priced:
         times = self._fixed.times(graph, device)[ops]
         rows = np.flatnonzero(np.isnan(times))
         if len(rows):
-            times[rows] = (
-                rooflines(graph, ops[rows], device, self._rates) * self._own[self._fixed.own(graph)[ops[rows]]]
-            )
+            own = self._own[self._fixed.own(graph)[ops[rows]]]
+            times[rows] = rooflines(graph, ops[rows], device, self._rates) * own
         return times
 
 
@@ -291,20 +287,17 @@ def _model_errors(target: Target) -> tuple[float, float]:
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
     """Return what some logarithms, one in each world, go with most."""
     ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        found = (
-            np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1]) if np.ptp(asked) > 0 else np.zeros(len(unsure))
-        )
+    found = np.zeros(len(unsure))
+    if np.ptp(asked) > 0:
+        with np.errstate(invalid="ignore"):
+            found = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1])
     most = int(np.abs(found).argmax())
     telling = bool(abs(found[most]) >= _TELLING)
     name = unsure[most].name
     family = next((_SETTLED_BY[key] for key in (name, name.split(".")[0]) if key in _SETTLED_BY), None)
-    measured = "the times of its operators in place (`simsched profile`)"
-    settled = (
-        measured
-        if family is None or not telling
-        else f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
-    )
+    settled = "the times of its operators in place (`simsched profile`)"
+    if family is not None and telling:
+        settled = f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
     date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
     basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
     return Doubt(len(drawn), basis, error, name if telling else None, float(found[most]) if telling else None, settled)

@@ -1,6 +1,7 @@
 """What a validation consists of: predicted and measured makespans, round by round, and what follows from them."""
 
 import os
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -126,41 +127,48 @@ class Round(Checked):
     @classmethod
     def of(cls, rows: Sequence[Outcome]) -> "Round":
         """Return a round with the ranks of its rows filled in."""
-        done = [i for i, row in enumerate(rows) if row.measured_us is not None]
-        ranked = list(rows)
-        for i in done:
-            ranks = {
-                f"rank_{which}": 1 + sum(_us(rows[j], which) < _us(rows[i], which) for j in done)
-                for which in ("predicted", "measured")
-            }
-            ranked[i] = replace(rows[i], **ranks)  # type: ignore[arg-type]
-        return cls(tuple(ranked))
+        done = [row for row in rows if row.measured_us is not None]
+        predicted, measured = (
+            sorted(row.predicted_us or 0.0 for row in done),
+            sorted(row.measured_us or 0.0 for row in done),
+        )
+        return cls(tuple(
+            row if row.measured_us is None else
+            replace(row, rank_predicted=1 + bisect_left(predicted, row.predicted_us or 0.0),
+                    rank_measured=1 + bisect_left(measured, row.measured_us))
+            for row in rows
+        ))  # fmt: skip
 
     @property
     def held_out(self) -> tuple[Outcome, ...]:
         """The rows whose errors count."""
         return tuple(row for row in self.schedules if row.held_out and row.error is not None)
 
+    def _errors(self, of: str) -> list[float]:
+        """Return the errors of a column of the rows that count, where they are defined."""
+        errors = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
+        return [error for error in errors if error is not None]
+
     @property
     def mean_error(self) -> float | None:
         """Mean error of the calibrated prediction."""
-        return _mean([row.error for row in self.held_out])
+        return _mean(self._errors("predicted_us"))
 
     @property
     def p90_error(self) -> float | None:
         """90th percentile of the error, linear between two rows."""
-        errors = [row.error or 0.0 for row in self.held_out]
+        errors = self._errors("predicted_us")
         return float(np.quantile(errors, 0.9)) if errors else None
 
     @property
     def no_contention_error(self) -> float | None:
         """Mean error without contention."""
-        return _mean([relative_error(row.no_contention_us, row.measured_us) for row in self.held_out])
+        return _mean(self._errors("no_contention_us"))
 
     @property
     def uncalibrated_error(self) -> float | None:
         """Mean error before calibration."""
-        return _mean([relative_error(row.uncalibrated_us, row.measured_us) for row in self.held_out])
+        return _mean(self._errors("uncalibrated_us"))
 
     @property
     def kendall_tau(self) -> float | None:
@@ -193,14 +201,8 @@ class Round(Checked):
         return (chosen.measured_us or 0.0) / least - 1.0 if least else None
 
 
-def _us(row: Outcome, which: str) -> float:
-    found: float = getattr(row, f"{which}_us")
-    return found
-
-
-def _mean(errors: Sequence[float | None]) -> float | None:
-    known = [error for error in errors if error is not None]
-    return sum(known) / len(known) if known else None
+def _mean(errors: Sequence[float]) -> float | None:
+    return sum(errors) / len(errors) if errors else None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
