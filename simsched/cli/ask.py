@@ -14,7 +14,6 @@ from simsched.cli.inputs import read_options, read_plan, read_scheduler
 from simsched.cli.options import Text, Texts, argument, file, option
 
 if TYPE_CHECKING:
-    from simsched.experiments.whatif import Change
     from simsched.model import calibrated
 
 
@@ -43,7 +42,7 @@ class Question(opt.Plan):
         for text in [*(self.changes or []), *more]:
             name, equals, value = text.partition("=")
             change = parse_change(f"{self.parameter(name.strip())}{equals}{value}")
-            asked = asked.set(change.parameter, _value_of(change))
+            asked = asked.set(change.parameter, change.given)
         return asked
 
     def _loader(self) -> "Callable[..., ss.OpGraph] | None":
@@ -74,16 +73,6 @@ class Question(opt.Plan):
         return ["seed" if key == "rng" else key for key in known]
 
 
-def _value_of(change: "Change") -> Any:
-    """Return what `WhatIf.set` takes for a change."""
-    from simsched.experiments.whatif import absolute
-    from simsched.experiments.whatif.changes import is_taken_as_is
-
-    if is_taken_as_is(change.parameter) or not change.is_absolute:
-        return change.value
-    return absolute(change.value)
-
-
 def _values(parameter: str, text: str) -> list[Any]:
     """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
     from simsched.experiments.whatif import parse_change
@@ -94,7 +83,7 @@ def _values(parameter: str, text: str) -> list[Any]:
         if not part:
             raise WhatIfError(f"values {text!r} of {parameter}: one is empty; give a list such as 0.5,1,2")
         is_factor = not is_taken_as_is(parameter) and part[0] != "=" and not part[-1].isalpha()
-        values.append(_value_of(parse_change(f"{parameter}{'*=' if is_factor else '='}{part.removeprefix('=')}")))
+        values.append(parse_change(f"{parameter}{'*=' if is_factor else '='}{part.removeprefix('=')}").given)
     return values
 
 

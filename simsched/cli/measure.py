@@ -130,13 +130,7 @@ def replay(
     if result.output is not None:  # before anything else can fail
         run.save(result.output)
     trace = None if upon is None else ss.simulate(run.program, upon)
-
-    def draw(path: str) -> None:
-        if trace is None:
-            run.trace.gantt(path)
-        else:
-            trace.gantt(path, measured=run.trace)
-
+    draw = run.trace.gantt if trace is None else partial(trace.gantt, measured=run.trace)
     facts = replay_facts(run, None if trace is None else trace.makespan)
     out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
 

@@ -85,12 +85,11 @@ def _advice(found: "advise.Advice") -> Chart:
 def _sweep(found: "whatif.Sweep") -> Chart:
     title, us = f"{found.graph} on {found.cluster}", found.makespan_us
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
-    x, xlabel = _places(found.parameter, found.values), _axis(found.parameter, found.values)
+    x, xlabel = _places(found.parameter, found.values)
     if found.values2 is not None:
-        y = _places(str(found.parameter2), found.values2)
+        y, ylabel = _places(str(found.parameter2), found.values2)
         cells = {row: {at: us[i, j] for i, at in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
         note = "; ".join(filter(None, (f"{format_time(found.base_us)} without changes", refused)))
-        ylabel = _axis(str(found.parameter2), found.values2)
         return timed(Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label="makespan"))
     drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
     numeric = all(map(is_number, drawn))
@@ -99,28 +98,19 @@ def _sweep(found: "whatif.Sweep") -> Chart:
     return timed(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
 
 
-def _places(parameter: str, values: Sequence[Any]) -> list[Any]:
-    """Return where values stand on an axis: at their number if all are of one kind, else by their text."""
-    from simsched.experiments.whatif.changes import shown_unit
+def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
+    """Return where values stand on an axis: at their numbers if all are of one kind, else by texts; and its name."""
+    from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
     from simsched.experiments.whatif.sweep import shown, text_of
 
-    if all(map(is_number, values)):
-        return list(values)
-    scale, plain = shown_unit(parameter)[1], _all_absolute(values)
-    return [shown(value) / scale if plain else text_of(parameter, value) for value in values]
-
-
-def _all_absolute(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
-
-
-def _axis(parameter: str, values: Sequence[Any]) -> str:
-    """Return what an axis is called."""
-    from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
-
-    factors = all(map(is_number, values)) and not is_taken_as_is(parameter)
-    unit = "factor" if factors else shown_unit(parameter)[0] if _all_absolute(values) else ""
-    return f"{parameter} ({unit})" if unit else parameter
+    numbers = all(map(is_number, values))
+    absolute = all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
+    unit, scale = shown_unit(parameter)
+    unit = "factor" if numbers and not is_taken_as_is(parameter) else unit if absolute else ""
+    label = f"{parameter} ({unit})" if unit else parameter
+    if numbers:
+        return list(values), label
+    return [shown(value) / scale if absolute else text_of(parameter, value) for value in values], label
 
 
 def _sensitivity(found: "whatif.Sensitivity") -> Chart:

@@ -155,6 +155,11 @@ class Change:
             text = repr(self.value)
         return f"{self.parameter}{'=' if self.is_absolute else '*='}{text}"
 
+    @property
+    def given(self) -> Any:
+        """What `WhatIf.set` takes for it."""
+        return Absolute(self.value) if self.is_absolute and not is_taken_as_is(self.parameter) else self.value
+
     def of(self, value: float) -> float:
         """Return what becomes of a number."""
         number = float(self.value)
