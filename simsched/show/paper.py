@@ -42,7 +42,6 @@ _POINT, _CHARACTER, _LINE = 1 / 72, 0.6, 1.3  # inches; width of a character, an
 _MOST_IN_ONE, _MOST_TICKS = 14, 6  # bars or boxes in a column of a paper; numbers at an axis
 _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
 _ENTRY, _SLANTED, _NAME = 26, 22, 44  # characters on a line of a legend, of a slanted name, of one beside an axis
-_EDGE: Final[Any] = {"edgecolor": "black", "linewidth": 0.5}
 _MARK: Final[Any] = {"markersize": 3.8, "markeredgecolor": "black", "markeredgewidth": 0.4}
 _LEVEL, _SMALL, _POINTS, _EMPTY = "#7F7F7F", "#4D4D4D", "#4D4D4D", "#D9D9D9"
 _MANY_POINTS: Final = 2000  # from here on outliers are drawn as an image, in SVG and PDF too
@@ -120,9 +119,8 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = 
     """
     require_format(path)
     with style("x" if chart.kind in ("tornado", "stack") else "y"):
-        own, panels = ax is None, [ax]
-        if own:
-            panels = _axes(chart)
+        own = ax is None
+        panels = _axes(chart) if own else [ax]
         handles = _DRAWN[chart.kind](panels[0], chart)
         for below in panels[1:]:
             _boxes(below, chart.relative)
@@ -179,12 +177,11 @@ def _bars(ax: Any, chart: Chart) -> list[Any]:
     for name, look in chart.looks.items():
         rows = chart.spread(name)
         x, means = [at[name, place] for place, *_ in rows], [mean for _, mean, _, _ in rows]
-        ax.bar(x, means, width, color=look.colour, hatch=HATCHES[look.shape], zorder=2, **_EDGE)
+        handles.append(ax.bar(x, means, width, label=str(name), zorder=2, **_fill(look)))
         errors = [(mean - low, high - mean) for _, mean, low, high in rows]
         if np.any(errors):
             ax.errorbar(x, means, np.transpose(errors), fmt="none", ecolor="black", elinewidth=0.7,
                         capsize=min(2.0, 12 * width), capthick=0.7, zorder=3)  # fmt: skip
-        handles.append(_swatch(look, name))
     _scale(ax.yaxis, chart.y.log)
     return handles if chart.grouped else []
 
@@ -192,19 +189,21 @@ def _bars(ax: Any, chart: Chart) -> list[Any]:
 def _boxes(ax: Any, chart: Chart) -> list[Any]:
     at, width = _columns(chart)
     looks, line = chart.looks, {"color": "black", "linewidth": 0.7}
-    cells = [(look, at[name, x], row) for name, look in looks.items() for x, row in chart.series[name].items()]
+    cells = [(name, at[name, x], row) for name in looks for x, row in chart.series[name].items()]
     drawn = ax.boxplot(
         [row for *_, row in cells], positions=[x for _, x, _ in cells], widths=0.85 * width if chart.grouped else width,
         patch_artist=True, manage_ticks=False, whiskerprops=line, capprops=line,
-        boxprops={"edgecolor": "black", "linewidth": 0.7}, medianprops={"color": "black", "linewidth": 1.2},
+        medianprops={"color": "black", "linewidth": 1.2},
         flierprops={"marker": "o", "markersize": 1.8, "markeredgewidth": 0.0, "markerfacecolor": _POINTS},
     )  # fmt: skip
-    for box, points, (look, *_) in zip(drawn["boxes"], drawn["fliers"], cells, strict=True):
-        box.set(facecolor=look.colour, hatch=HATCHES[look.shape])
+    handles: dict[str, Any] = {}
+    for box, points, (name, *_) in zip(drawn["boxes"], drawn["fliers"], cells, strict=True):
+        handles.setdefault(name, box).set(label=str(name))
+        box.set(**_fill(looks[name]) | {"linewidth": 0.7})
         points.set_rasterized(len(points.get_ydata()) > _MANY_POINTS)
     ax.ticklabel_format(axis="y", useOffset=False)
     _scale(ax.yaxis, chart.y.log)
-    return [_swatch(look, name) for name, look in looks.items()] if chart.grouped else []
+    return list(handles.values()) if chart.grouped else []
 
 
 def _columns(chart: Chart) -> tuple[dict[tuple[Any, Any], float], float]:
@@ -217,10 +216,8 @@ def _columns(chart: Chart) -> tuple[dict[tuple[Any, Any], float], float]:
             for i, name in enumerate(names) for k, x in enumerate(chart.places)}, width  # fmt: skip
 
 
-def _swatch(look: Look, name: str) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=look.colour, hatch=HATCHES[look.shape], label=str(name), **_EDGE)
+def _fill(look: Look) -> dict[str, Any]:
+    return {"facecolor": look.colour, "hatch": HATCHES[look.shape], "edgecolor": "black", "linewidth": 0.5}
 
 
 def _map(ax: Any, chart: Chart) -> list[Any]:
@@ -271,9 +268,10 @@ def _text(value: Any) -> str:
 
 
 def _lying(ax: Any, chart: Chart) -> list[Any]:
+    handles = []
     for name, look in chart.looks.items():
-        for y, (start, length) in enumerate(chart.segments(name)):
-            ax.barh(y, length, 0.72, left=start, color=look.colour, hatch=HATCHES[look.shape], **_EDGE)
+        starts, lengths = zip(*chart.segments(name), strict=True)
+        handles.append(ax.barh(range(len(starts)), lengths, 0.72, left=starts, label=str(name), **_fill(look)))
     if chart.reference is not None:
         ax.axvline(chart.reference, color="black", linewidth=0.8)
     ax.set_yticks(range(len(chart.places)), [broken(str(x), _NAME) for x in chart.places])
@@ -281,7 +279,7 @@ def _lying(ax: Any, chart: Chart) -> list[Any]:
     ax.set_ylim(len(chart.places) - 0.5, -0.5)
     ax.margins(x=0.06)
     _scale(ax.xaxis, False)
-    return [_swatch(look, name) for name, look in chart.looks.items()]
+    return handles
 
 
 def _scatter(ax: Any, chart: Chart) -> list[Any]:
