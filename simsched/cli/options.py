@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
 from math import isnan
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -238,18 +238,15 @@ class Target:
 
     def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
-        from simsched.model.calibrated import bare
+        from simsched.model.calibrated import bare, with_cluster
         from simsched.model.cluster.widening import widened
 
-        cluster = bare(target)
-        if self.gpus in (None, len(cluster)):
+        if self.gpus in (None, len(bare(target))):
             return target
         try:
-            many = widened(cluster, self.gpus)
+            return with_cluster(target, widened(bare(target), self.gpus))
         except ClusterError as error:
             raise ClusterError(f"--gpus {self.gpus}: {path}: {error}") from error
-        mine: Any = target
-        return many if isinstance(target, ss.Cluster) else cast("calibrated.Target", replace(mine, cluster=many))
 
 
 @dataclass(frozen=True)

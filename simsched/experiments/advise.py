@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Finding, table_of, unit_of
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
-from simsched.model.calibrated import Target, bare, upon
+from simsched.model.calibrated import Target, bare, upon, with_cluster
 from simsched.model.cluster.widening import widened
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
@@ -216,9 +216,10 @@ def advise(
     n = len(whole)
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
-    alone = comparison if n == 1 else compare(graph, _first(cluster), schedulers, cost, ranges=False)
+    first = with_cluster(cluster, widened(whole, 1))
+    alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
     found: dict[str, tuple[Schedule, Trace]] = {}
-    one = compare(graph, _first(cluster), "sequential", cost, ranges=False)
+    one = compare(graph, first, "sequential", cost, ranges=False)
     if not one.plans:
         raise WhatIfError(f"graph {graph.name!r} cannot run on one stream: {one.rows[0].reason}")
     for names, plans in (((_ONE, _CAPTURED), one.plans), ((_STREAMS, _BOTH), alone.plans)):
@@ -251,12 +252,6 @@ def advise(
         graph.name, whole.name, tuple(rows), best, verdict, dict(_assumptions(graph, cluster)), commands, doubt,
         {name: plan for name, (plan, _) in found.items()}, comparison,
     )  # fmt: skip
-
-
-def _first(cluster: Target) -> Target:
-    """Return the first device of a cluster."""
-    one = widened(bare(cluster), 1)
-    return one if cluster is bare(cluster) else cast(Target, replace(cast(Any, cluster), cluster=one))
 
 
 def _makespan(each: tuple[Schedule, Trace]) -> float:

@@ -1,6 +1,7 @@
 """What stands for a cluster: itself, or a calibration, which also knows how long operators take on it."""
 
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
@@ -42,6 +43,11 @@ Target = Cluster | Calibrated
 def bare(target: Target) -> Cluster:
     """Return the cluster itself."""
     return target if isinstance(target, Cluster) else target.cluster
+
+
+def with_cluster(target: Target, cluster: Cluster) -> Target:
+    """Return a target with another cluster; what is known of operators stays."""
+    return cluster if isinstance(target, Cluster) else cast(Target, replace(cast(Any, target), cluster=cluster))
 
 
 def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:

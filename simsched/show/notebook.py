@@ -110,16 +110,15 @@ def _schedule(plan: Schedule) -> Iterator[str]:
 
 def _placements(plan: Schedule) -> str:
     """Return a row per stream: how many operators it has, and the first of them."""
-    order = np.lexsort([plan.stream, plan.device])  # stable: launch order within a stream
-    stream, device = plan.stream[order], plan.device[order]
-    starts = np.flatnonzero(np.r_[True, (np.diff(stream) != 0) | (np.diff(device) != 0)])
+    streams: dict[tuple[int, int], list[int]] = {}
+    for device, stream, op in zip(plan.device.tolist(), plan.stream.tolist(), plan.op.tolist(), strict=True):
+        streams.setdefault((device, stream), []).append(op)
     rows: list[tuple[Any, ...]] = []
-    for mine in np.split(order, starts[1:])[:_LISTED]:
-        names = ", ".join(plan.graph.names[i] for i in plan.op[mine[:_NAMED]]) + ", ..." * (len(mine) > _NAMED)
-        rows.append((plan.devices[plan.device[mine[0]]], int(plan.stream[mine[0]]), len(mine), names))
-    if len(starts) > _LISTED:
-        left = len(starts) - _LISTED
-        rows.append(("...", f"{left} more", len(plan) - int(starts[_LISTED]), ""))
+    for (device, stream), ops in sorted(streams.items())[:_LISTED]:
+        names = ", ".join(plan.graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)
+        rows.append((plan.devices[device], stream, len(ops), names))
+    if len(streams) > _LISTED:
+        rows.append(("...", f"{len(streams) - _LISTED} more", len(plan) - sum(n for _, _, n, _ in rows), ""))
     return _table(Table.of("", ("device", "stream", "operators", "in launch order"), rows))
 
 

@@ -1,11 +1,10 @@
 """The clusters of a study: presets or files, with what is replaced on every device and link."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from simsched.calibration import read_target
-from simsched.model.calibrated import Target, bare
+from simsched.model.calibrated import Target, bare, with_cluster
 from simsched.model.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -33,6 +32,4 @@ def make_target(point: "Point", folder: str) -> Target:
         fields = {key.removeprefix(prefix): value for key, value in point.items() if key.startswith(prefix)}
         if fields:
             changed = change(changed, **fields)
-    if changed is cluster or isinstance(target, Cluster):
-        return changed
-    return cast(Target, replace(cast(Any, target), cluster=changed))
+    return target if changed is cluster else with_cluster(target, changed)

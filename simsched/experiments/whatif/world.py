@@ -11,7 +11,7 @@ from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
 from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.experiments.whatif.costs import Speeds, changed_cost
-from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, removed, renamed
+from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, positions, removed, renamed
 from simsched.model import Cluster, CostModel, Indices, OpGraph, Schedule, operator_times
 from simsched.model.calibrated import Target, bare, upon
 from simsched.model.cluster.device import OVERHEADS
@@ -254,9 +254,7 @@ def selected(graph: OpGraph, change: Change) -> Indices:
     """Return the operators whose speed a change is of; a name or kind that is not there is refused."""
     kind, name = speed_of(change.parameter) or (None, None)
     if name is not None:
-        if name not in graph.index:
-            raise UnknownNameError("operator", name, list(graph.names))
-        return np.array([graph.index[name]])
+        return np.array(positions(graph, [name]))
     if kind is None:
         return np.arange(len(graph))
     codes, kinds = graph.labels("kind")
