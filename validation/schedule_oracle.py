@@ -94,64 +94,50 @@ def _not_in_stages(machine: Machine) -> str | None:
 
 
 def _run(machine: Machine) -> str | None:
-    n, staged, captured = len(machine.rows), machine.execution == "stages", machine.execution == "graph"
-    row_of = dict(machine.rows)
-    producers: list[list[int]] = [[] for _ in range(n)]
+    n, row_of = len(machine.rows), dict(machine.rows)
+    host_of = {op: "" if machine.execution == "graph" else row.device for op, row in machine.rows}
+    waits: list[list[int]] = [[] for _ in range(n)]  # that the host issues before an operator
     for src, dst in machine.edges:
-        producers[dst].append(src)
-    host_of = {op: "" if captured else row.device for op, row in machine.rows}
-    waits = [
-        [p for p in producers[op] if not staged or row_of[p].device != row_of[op].device] for op in range(n)
-    ]  # that the host issues
-    orders: dict[str, list[int]] = {}
+        if machine.execution != "stages" or row_of[src].device != row_of[dst].device:
+            waits[dst].append(src)
+    hosts: dict[str, list[int]] = {}
     streams: dict[tuple[str, int], list[int]] = {}
-    before_on_stream: list[int | None] = [None] * n
     for op, row in machine.rows:
-        orders.setdefault(host_of[op], []).append(op)
-        queue = streams.setdefault((row.device, row.stream), [])
-        before_on_stream[op] = queue[-1] if queue else None
-        queue.append(op)
-    barriers = _barriers(machine) if staged else set()
+        hosts.setdefault(host_of[op], []).append(op)
+        streams.setdefault((row.device, row.stream), []).append(op)
+    before = {later: [sooner] for queue in streams.values() for sooner, later in pairwise(queue)}
+    barriers = _barriers(machine) if machine.execution == "stages" else set()
 
-    issued, ended = 0, 0  # sets of operators, as bits
-    at_host, at_stream = dict.fromkeys(orders, 0), dict.fromkeys(streams, 0)
-    known_to_host = dict.fromkeys(orders, 0)
-    known = [0] * n  # what is sure to have ended before an operator starts
-    mine = dict.fromkeys(orders, 0)  # issued by a host
+    at: dict[object, int] = dict.fromkeys([*hosts, *streams], 0)
+    issued, ended = set[int](), set[int]()
+    known = [0] * n  # what is sure to have ended before an operator starts, as bits
+    known_to_host = dict.fromkeys(hosts, 0)
     moved = True
     while moved:
         moved = False
-        for host, order in orders.items():
-            while at_host[host] < len(order):
-                op = order[at_host[host]]
-                if op in barriers and mine[host] & ~ended:
-                    break
-                missing = [p for p in waits[op] if not issued >> p & 1]
+        for host, order in hosts.items():
+            for op in order[at[host] :]:
+                missing, sooner = [p for p in waits[op] if p not in issued], order[: at[host]]
                 if any(host_of[p] == host for p in missing):
                     return "a wait that is issued before what it waits for"
-                if missing:
+                if missing or (op in barriers and not ended.issuperset(sooner)):
                     break
-                if op in barriers:
-                    known_to_host[host] |= mine[host]
-                    for p in order[: at_host[host]]:
-                        known_to_host[host] |= known[p]
+                for p in sooner if op in barriers else ():
+                    known_to_host[host] |= known[p] | 1 << p
                 known[op] = known_to_host[host]
-                issued |= 1 << op
-                mine[host] |= 1 << op
-                at_host[host] += 1
+                issued.add(op)
+                at[host] += 1
                 moved = True
         for stream, queue in streams.items():
-            while at_stream[stream] < len(queue):
-                op = queue[at_stream[stream]]
-                if not issued >> op & 1 or any(not ended >> p & 1 for p in waits[op]):
+            for op in queue[at[stream] :]:
+                if op not in issued or not ended.issuperset(waits[op]):
                     break
-                first = before_on_stream[op]
-                for p in waits[op] if first is None else [*waits[op], first]:
+                for p in (*waits[op], *before.get(op, ())):
                     known[op] |= known[p] | 1 << p
-                ended |= 1 << op
-                at_stream[stream] += 1
+                ended.add(op)
+                at[stream] += 1
                 moved = True
-    if ended != (1 << n) - 1:
+    if len(ended) < n:
         return "it never ends"
     if any(not known[dst] >> src & 1 for src, dst in machine.edges):
         return "a dependency that nothing keeps"
