@@ -19,7 +19,7 @@ from simsched.experiments.accuracy.measurements import digest
 from simsched.model.profile import Profile
 from simsched.model.program import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
-from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, sections_of
+from validation.hardware.sections import PLANS, Bench, NotYetError, Section, sections_of
 from validation.hardware.store import HEADER, ITEMS, Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,14 +43,14 @@ class Clock:
             self.done.append(key)
             return {"seconds": seconds}
 
-        return Item(key, measure)
+        return key, measure
 
     def section(self, name, seconds, share=1.0):
-        return Section(name, share, tuple(self.item(f"{name}{i}", each) for i, each in enumerate(seconds)))
+        return Section(name, share, dict(self.item(f"{name}{i}", each) for i, each in enumerate(seconds)))
 
 
 def keys_of(sections):
-    return [item.key for part in sections for item in part.items]
+    return [key for part in sections for key in part.items]
 
 
 def held(store):
@@ -104,7 +104,7 @@ def test_a_failed_item_is_a_named_skip_tried_in_two_processes_and_the_rest_goes_
     for _ in range(4):
         errors = {"bad": BackendError("out of memory"), "odd": ZeroDivisionError("oh"), "later": NotYetError("not yet")}
         items = (*(clock.item(key, error=error) for key, error in errors.items()), clock.item("good"))
-        sections = [Section("a", 1.0, items), clock.section("b", [1.0])]
+        sections = [Section("a", 1.0, dict(items)), clock.section("b", [1.0])]
         Campaign(Store(tmp_path), sections, 100.0, clock=clock, tell=lines.append).run()
     assert clock.done == ["good", "b0"]
     assert [clock.tried.count(key) for key in ("bad", "odd", "later")] == [MOST_ATTEMPTS, 2, 4]
@@ -117,7 +117,7 @@ def test_a_failed_item_is_a_named_skip_tried_in_two_processes_and_the_rest_goes_
 def test_a_device_that_no_longer_answers_ends_the_process(tmp_path, monkeypatch, capsys):
     """What was measured is kept, what failed is named, nothing else is tried; another process is asked for."""
     clock = Clock()
-    sections = [Section("a", 1.0, (clock.item("a0"), clock.item("bad", error=BackendError("illegal address"))))]
+    sections = [Section("a", 1.0, dict([clock.item("a0"), clock.item("bad", error=BackendError("illegal address"))]))]
 
     def check():
         raise RuntimeError("illegal address was encountered")
@@ -214,10 +214,10 @@ def test_values_are_held_against_numpy_where_a_backend_shows_them(tmp_path):
 
     backend = Shown()
     (kernels, *_) = sections_of([Bench(backend, Store(tmp_path), TINY)])
-    assert kernels.items[0].measure()["check"]["reference_error"] < 1e-12
+    assert next(iter(kernels.items.values()))()["check"]["reference_error"] < 1e-12
     backend.wrong = 1e-3
     with pytest.raises(BackendError, match=r"add 2: 'op.a' is wrong by 0.001 of its largest value"):
-        kernels.items[0].measure()
+        next(iter(kernels.items.values()))()
 
 
 # Command line

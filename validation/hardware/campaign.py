@@ -17,7 +17,7 @@ from typing import Any, Final
 import hwbackend
 from hwbackend import Backend
 from simsched.base.errors import BackendError, FormatError, SimschedError
-from validation.hardware.sections import PLANS, Bench, Item, NotYetError, Section, pulse, sections_of
+from validation.hardware.sections import PLANS, Bench, Measure, NotYetError, Section, pulse, sections_of
 from validation.hardware.store import Store
 
 OK, UNUSABLE, AGAIN = 0, 2, 75
@@ -81,30 +81,30 @@ class Campaign:
                 part = section.share / sum(later.share for later in self.sections[i:])
                 self._run(section, self.clock() + left * part if first_time else end, end)
         self.store.header["unmeasured"] = {
-            item.key: self._skipped.get(item.key, {}).get("reason", "no time left")
+            key: self._skipped.get(key, {}).get("reason", "no time left")
             for section in self.sections
-            for item in section.items
-            if item.key not in self.store
+            for key in section.items
+            if key not in self.store
         }
         self.store.save_header()
 
     def _run(self, section: Section, until: float, end: float) -> None:
         begun, n = self.clock(), 0
-        for item in section.items:
-            if item.key in self.store or item.key in self._tried or self._attempts(item) >= MOST_ATTEMPTS:
+        for key, measure in section.items.items():
+            if key in self.store or key in self._tried or self._attempts(key) >= MOST_ATTEMPTS:
                 continue
             at = self.clock()
             taken = self._seconds.setdefault(section.name, [])
             if at >= until or at + (median(taken) if taken else 0.0) > end:
                 break
-            self._tried.add(item.key)
+            self._tried.add(key)
             n += 1
-            self._measure(item, end - at)
+            self._measure(key, measure, end - at)
             taken.append(self.clock() - at)
         if n:
             seconds = self.store.header.setdefault("seconds", {})
             seconds[section.name] = round(seconds.get(section.name, 0.0) + self.clock() - begun, 1)
-            done = sum(item.key in self.store for item in section.items)
+            done = sum(key in self.store for key in section.items)
             self.tell(f"{section.name}: {done} of {len(section.items)} ({self.clock() - begun:.1f} s)")
 
     @property
@@ -112,19 +112,19 @@ class Campaign:
         found: dict[str, dict[str, Any]] = self.store.header.setdefault("skipped", {})
         return found
 
-    def _attempts(self, item: Item) -> int:
-        return int(self._skipped.get(item.key, {}).get("attempts", 0))
+    def _attempts(self, key: str) -> int:
+        return int(self._skipped.get(key, {}).get("attempts", 0))
 
-    def _measure(self, item: Item, left: float) -> None:
+    def _measure(self, key: str, measure: Measure, left: float) -> None:
         reason = "the process ended while it was measured"
-        row: dict[str, Any] = {"attempts": self._attempts(item) + 1, "reason": reason}
-        self._skipped[item.key] = row
+        row: dict[str, Any] = {"attempts": self._attempts(key) + 1, "reason": reason}
+        self._skipped[key] = row
         self.store.save_header()  # before it begins: what kills the process must not kill every other one
         if self.watched:
             faulthandler.dump_traceback_later(min(_STUCK, left + _GRACE), exit=True)
         try:
-            self.store.put(item.key, item.measure())
-            del self._skipped[item.key]
+            self.store.put(key, measure())
+            del self._skipped[key]
             return
         except NotYetError as error:
             row["attempts"] -= 1
@@ -132,7 +132,7 @@ class Campaign:
             return
         except Exception as error:  # one defect must not cost all that could still be measured
             row["reason"] = str(error) if isinstance(error, SimschedError) else f"{type(error).__name__}: {error}"
-            self.tell(f"skipped {item.key}: {row['reason']}")
+            self.tell(f"skipped {key}: {row['reason']}")
         finally:
             if self.watched:
                 faulthandler.cancel_dump_traceback_later()
@@ -140,7 +140,7 @@ class Campaign:
         try:
             self.check()
         except Exception as error:  # whatever the driver says then
-            raise DeviceLostError(f"the device does not answer after {item.key}: {error}") from error
+            raise DeviceLostError(f"the device does not answer after {key}: {error}") from error
 
 
 def opened(names: Sequence[str], tell: Tell, *, alike: bool = False) -> list[tuple[Backend, dict[str, str]]]:

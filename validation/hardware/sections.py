@@ -20,6 +20,7 @@ from validation.hardware.reference import TOLERANCE, error_of
 from validation.hardware.store import Store
 
 Json = dict[str, Any]
+Measure = Callable[[], Json]
 RANDOM_HELD_OUT: Final = ("random-stages", "random-events", "random-graph")
 _OTHERWISE: Final = {"greedy/events": ("greedy", "events"), "greedy/graph": ("greedy", "graph"),
                      "sequential/graph": ("sequential", "graph")}  # fmt: skip
@@ -81,20 +82,12 @@ PLANS: Final[Mapping[str, Plan]] = {
 
 
 @dataclass(frozen=True)
-class Item:
-    """One thing that is measured as a whole: what it is called, and what measures it."""
-
-    key: str
-    measure: Callable[[], Json]
-
-
-@dataclass(frozen=True)
 class Section:
-    """Items of a kind, most important first, and the part of the time that is theirs."""
+    """Items of a kind, most important first: what measures each, by key; and the part of the time that is theirs."""
 
     name: str
     share: float
-    items: tuple[Item, ...]
+    items: Mapping[str, Measure]
 
 
 class Bench:
@@ -141,10 +134,9 @@ def pulse(backend: Backend) -> Replay:
 def _of_graphs(bench: Bench) -> Iterator[Section]:
     plan, check = bench.plan, partial(_check, bench.backend)
 
-    def section(what: str, share: float, items: Mapping[str, Callable[[], Json]]) -> Section:
+    def section(what: str, share: float, items: Mapping[str, Measure]) -> Section:
         name = f"{what}/{bench.backend.name}"
-        found = (Item(f"{name}/{key}" if key else name, measure) for key, measure in items.items())
-        return Section(name, share, tuple(found))
+        return Section(name, share, {f"{name}/{key}" if key else name: measure for key, measure in items.items()})
 
     kernels = {kernel: partial(check, partial(graphs.kernel_graph, kernel), "events") for kernel in plan.kernels}
     whole = {f"{spec}/{execution}": partial(check, partial(graphs.workload, spec, 1), execution)
@@ -170,8 +162,7 @@ def _figures(bench: Bench) -> Section:
     for size in plan.opara_sizes:
         for other in ("conv", "relu"):
             pairs[f"opara-fig3/{name}/{other}/{size}"] = partial(graphs.unequal, other, size)
-    items = (Item(key, partial(_pair, bench.backend, make)) for key, make in pairs.items())
-    return Section(f"figures/{name}", 1.0, tuple(items))
+    return Section(f"figures/{name}", 1.0, {key: partial(_pair, bench.backend, make) for key, make in pairs.items()})
 
 
 def _check(backend: Backend, make: Callable[[], OpGraph], execution: str) -> Json:
