@@ -7,7 +7,7 @@ from inspect import signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
-from simsched.base.errors import GraphError, UnknownNameError
+from simsched.base.errors import GraphError, UnknownNameError, shown
 from simsched.base.imported import Imported
 from simsched.base.io import is_stream, reading_once
 from simsched.model.graph import OpGraph
@@ -177,7 +177,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     if path is not None:
         return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _parameters(reader_of(path))))
     if shapes:
-        raise GraphError(f"workload {_short(spec)}: shapes are for files; a workload has parameters")
+        raise GraphError(f"workload {shown(spec)}: shapes are for files; a workload has parameters")
     name, *settings = (part.strip() for part in spec.split(","))
     known = _parameters(_function(name))
     given = _read_settings(spec, name, settings, known)
@@ -233,11 +233,11 @@ def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping
     for setting in settings:
         parameter, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not parameter:
-            raise GraphError(f"workload {_short(spec)}: {_short(setting)} is not of the form parameter=value")
+            raise GraphError(f"workload {shown(spec)}: {shown(setting)} is not of the form parameter=value")
         if parameter not in known:
             raise _unknown_parameter(name, parameter, known)
         if parameter in given:
-            raise GraphError(f"workload {_short(spec)}: parameter {parameter!r} is given twice")
+            raise GraphError(f"workload {shown(spec)}: parameter {parameter!r} is given twice")
         given[parameter] = _parse(name, parameter, text, known)
     return given
 
@@ -261,7 +261,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
     return GraphError(
-        f"workload {name!r} has no parameter {_short(parameter)}; known are: {', '.join(known) or 'none'}"
+        f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(known) or 'none'}"
     )
 
 
@@ -277,7 +277,7 @@ def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> An
     phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text", bool: "true or false"}
     expected = " or ".join(phrases.get(choice, "a range low:high") for choice in choices)
     raise GraphError(
-        f"workload {name!r}: {parameter} must be {expected}, not {_short(text)}; its parameters are: {', '.join(known)}"
+        f"workload {name!r}: {parameter} must be {expected}, not {shown(text)}; its parameters are: {', '.join(known)}"
     )
 
 
@@ -297,7 +297,3 @@ def _parse_as(wanted: Any, text: str) -> Any:
         ends = (_parse_as(float, low), _parse_as(float, high))
         return ends if colon and None not in ends else None
     return None
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}...")

@@ -17,7 +17,7 @@ def test_attributes_become_fields():
     graph = parse_dot(
         """
         digraph "two convs" {
-          a [kind=conv, time=80.5, flops="1.2e9", nbytes=500, label="picture"];
+          a [kind=conv, host="", time=80.5, flops="1.2e9", nbytes=500, label="picture"];
           b [time=.5 utilization=0.25; block=head]
           a -> b [nbytes=1024, transfer="15", color=red];
         }

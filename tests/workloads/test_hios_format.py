@@ -82,6 +82,7 @@ def test_stages_that_cannot_run_are_read_and_then_refused(file):
         ),
         (lambda b, n: b.update(stages=[[["1"]]]), r"stages\[0\]: expected an object, not a list"),
         (lambda b, n: b["stages"][1].update(rank=0), r"stages\[1\]: field 'rank' is 0; it must be that of a device"),
+        (lambda b, n: b.update(stages=None), "field 'stages' is missing"),
         (lambda b, n: b["stages"].pop(), "field 'stages' leaves out operator '2'"),
         (lambda b, n: b["stages"][0]["stages"].append([["4"]]), "field 'stages' names '4' twice"),
         (lambda b, n: b["stages"][0]["stages"].append([["5"]]), "names '5', which is no operator of the block"),

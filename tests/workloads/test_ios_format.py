@@ -160,6 +160,8 @@ def test_files_that_are_refused(file, change, message):
     [
         (lambda parts: parts[0].update(type="sequential"), "cannot stand inside a 'sequential'"),
         (lambda parts: parts[1].update(inputs=[[["0", 0, 4]]]), "names '0', which is no earlier part of the operator"),
+        (lambda parts: parts[1].update(name="1"), "field 'name' is '1', which is taken"),
+        (lambda parts: parts.clear(), "field 'nodes' is empty"),
         (lambda parts: parts[1].update(inputs=[[["1", 0, 2]]]), "reads a slice of '1'; a part must be read whole"),
     ],
 )

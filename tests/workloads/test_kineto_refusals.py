@@ -31,6 +31,8 @@ def refusal(data, tmp_path, kind=FormatError):
     ("data", "message"),
     [
         (b"", "not valid JSON at line 1, column 1: Expecting value"),
+        (b"{}", "expected an object with 'traceEvents'"),
+        (b'{"traceEvents": [], "x": NaN}', "NaN is not a number that can be used"),
         (b'{"traceEvents": 3}', "field 'traceEvents' must be a list"),
         (b'{"traceEvents": [3]}', "traceEvents[0]: expected an object with a field 'ph'"),
         (b'{"traceEvents": [{"ph": "M"}, {}]}', "traceEvents[1]: expected an object with a field 'ph'"),

@@ -106,6 +106,7 @@ def empty(net, x):
         (nested, "inner: unit outer is still open"),
         (empty, "empty: the unit is empty"),
         (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
+        (lambda net, x: net.concat("j", []), "j: there is nothing to concatenate"),
         (lambda net, x: net.concat("j", [x, net.pool("p", x, "max", 2)]), "j: cannot concatenate"),
         (lambda net, x: net.concat("j", [x, x], axis=4), "j: axis must be at most 3, not 4"),
         (lambda net, x: net.conv("c", x, 8, 9), "c: a window of 9 x 9 does not fit into 8 x 8"),

@@ -42,6 +42,7 @@ RELU = "operator 'y' (Relu): "
         (lambda m: setattr(m, "ir_version", 0), "not an ONNX model"),
         (lambda m: m.ClearField("graph"), "the model has no operator that depends on an input"),
         (lambda m: setattr(m.graph.node[0], "op_type", ""), "operator 'y' has no type"),
+        (lambda m: setattr(m.graph.initializer[0], "name", ""), "the name of a tensor is '', not a text"),
         (lambda m: m.graph.initializer[0].dims.append(-3), "'w' has shape (2, -3); sizes must be at least 0"),
     ],
 )  # fmt: skip

@@ -60,6 +60,7 @@ def test_wiring_from_a_file(tmp_path):
     ("stages", "message"),
     [
         ([LINE] * 3, "needs 4 stages, not 3"),
+        ([LINE] * 3 + [{"nodes": 10**12, "edges": []}], "field 'nodes' must be from 1 to 100000"),
         ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
         ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
         ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], "an edge must be a pair of whole numbers"),

@@ -22,6 +22,8 @@ def test_load():
     assert load("inception_v3", batch=2) == inception_v3(batch=2)
     assert load("random:layered") == random_layered(rng=0)
     assert load("random:layered", n_ops=30, n_layers=5, seed=3) == random_layered(30, 5, rng=3)
+    with pytest.raises(GraphError, match="has no parameter 'bach'; known are: batch, image_size, dtype"):
+        load("inception_v3", bach=2)
 
 
 def test_spec_with_parameters():
