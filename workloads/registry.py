@@ -260,9 +260,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
-    return GraphError(
-        f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(known) or 'none'}"
-    )
+    return GraphError(f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(known) or 'none'}")
 
 
 def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> Any:
