@@ -1,6 +1,5 @@
 """Several schedulers on one graph, simulated, in a table."""
 
-from simsched.base.shown import data_frame
 from simsched.experiments.comparison.compare import SETS, compare, row_of, scheduler_set
 from simsched.experiments.comparison.row import Draws, Row, Sampling
 from simsched.experiments.comparison.table import Comparison, operators_without_load
@@ -12,7 +11,6 @@ __all__ = [
     "Row",
     "Sampling",
     "compare",
-    "data_frame",
     "operators_without_load",
     "row_of",
     "scheduler_set",
