@@ -103,13 +103,9 @@ class Result:
     output: Output = None
 
     def tell(
-        self,
-        found: Any,
-        *shown: Any,
-        files: Sequence[File] = (),
-        name: str = "result",
+        self, found: Any, *shown: Any, files: Sequence[File] = (), name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
         own = (name, self.output, found.save)
         tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

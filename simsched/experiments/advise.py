@@ -167,15 +167,9 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
 
 
 def advise(
-    graph: OpGraph,
-    cluster: Target,
-    schedulers: str | Sequence[str | Scheduler] = "fast",
-    cost: CostModel | None = None,
-    *,
-    comparison: Comparison | None = None,
-    source: str = "MODEL",
-    options: str = "",
-) -> Advice:
+    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None, *, comparison: Comparison | None = None, source: str = "MODEL", options: str = "",
+) -> Advice:  # fmt: skip
     """Say which way to run a model pays: streams, a captured graph, several GPUs.
 
     Parameters

@@ -68,15 +68,10 @@ class Evaluation:
 
 
 def evaluate(
-    what: OpGraph | Schedule | Program,
-    cluster: Target,
-    cost: CostModel | None = None,
-    conditions: Conditions = USUAL,
-    *,
-    scheduler: str | Scheduler = "lios",
-    options: Mapping[str, Any] | None = None,
+    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None,
+    conditions: Conditions = USUAL, *, scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
     bound: Callable[[OpGraph], float] | None = None,
-) -> Evaluation:
+) -> Evaluation:  # fmt: skip
     """Schedule a graph, or take a schedule as it is, and find what it comes to.
 
     Parameters

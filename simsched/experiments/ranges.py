@@ -92,14 +92,9 @@ def _prior(name: str) -> Unsure:
 
 
 def ranges(
-    programs: Mapping[str, Program],
-    target: Target,
-    cost: CostModel | None = None,
-    *,
-    reference: Program | None = None,
-    seed: int = 0,
-    errors: tuple[float, float] | None = None,
-) -> tuple[dict[str, Ranged], Doubt] | None:
+    programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
+    reference: Program | None = None, seed: int = 0, errors: tuple[float, float] | None = None,
+) -> tuple[dict[str, Ranged], Doubt] | None:  # fmt: skip
     """Return between what the makespans of some programs lie with 90 %, and their speedups.
 
     Parameters

@@ -20,14 +20,9 @@ _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
 def gantt(
-    trace: Trace,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    ax: Any = None,
-    title: str | None = None,
-    host: bool = False,
-    measured: Trace | None = None,
-) -> Any:
+    trace: Trace, path: str | os.PathLike[str] | None = None, *, ax: Any = None, title: str | None = None,
+    host: bool = False, measured: Trace | None = None,
+) -> Any:  # fmt: skip
     """Draw a trace: a row per stream, a bar per kernel or copy with its name if there is room, hatching for waits.
 
     Parameters

@@ -356,12 +356,10 @@ def _cells(row: Outcome, unit: float) -> Sequence[str]:
     predictions = (row.predicted_us, row.no_contention_us, row.uncalibrated_us)
     return (
         row.scheduler,
-        time_text(row.predicted_us, unit),
-        time_text(row.measured_us, unit),
+        *(time_text(us, unit) for us in (row.predicted_us, row.measured_us)),
         f"{time_text(row.measured_p10_us, unit)} - {time_text(row.measured_p90_us, unit)}",
         *(percent(relative_error(us, row.measured_us)) for us in predictions),
-        str(row.rank_predicted),
-        str(row.rank_measured),
+        *map(str, (row.rank_predicted, row.rank_measured)),
         "yes" if row.held_out else "no",
     )
 

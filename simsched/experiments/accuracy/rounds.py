@@ -25,19 +25,11 @@ Progress = Callable[[str, str], None]
 
 
 def validate(
-    graph: OpGraph,
-    backend: Backend,
-    schedulers: str | Sequence[str | Scheduler] = "fast",
-    *,
-    rounds: int = 3,
-    training: int = 8,
-    random_held_out: int = 8,
-    repeats: int = 12,
-    warmup: int = 3,
-    rng: np.random.Generator | int = 0,
-    folder: str | os.PathLike[str] | None = None,
+    graph: OpGraph, backend: Backend, schedulers: str | Sequence[str | Scheduler] = "fast", *, rounds: int = 3,
+    training: int = 8, random_held_out: int = 8, repeats: int = 12, warmup: int = 3,
+    rng: np.random.Generator | int = 0, folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-) -> Accuracy:
+) -> Accuracy:  # fmt: skip
     """Calibrate a backend on training schedules, then predict and measure others, in rounds.
 
     Parameters
@@ -162,12 +154,9 @@ class _Turn:
     replays: dict[str, Replay] = field(default_factory=dict)  # by digest of the program
 
     def run(
-        self,
-        graph: OpGraph,
-        schedulers: Sequence[str | Scheduler],
-        at_random: Mapping[str, Schedule],
+        self, graph: OpGraph, schedulers: Sequence[str | Scheduler], at_random: Mapping[str, Schedule],
         fitted: Sequence[str],
-    ) -> Round:
+    ) -> Round:  # fmt: skip
         """Return the round; `fitted` are digests of programs that a fit has seen."""
 
         def scheduling(name: str, doing: str) -> None:

@@ -5,13 +5,5 @@ from simsched.experiments.comparison.row import Draws, Row, Sampling
 from simsched.experiments.comparison.table import Comparison, operators_without_load
 
 __all__ = [
-    "SETS",
-    "Comparison",
-    "Draws",
-    "Row",
-    "Sampling",
-    "compare",
-    "operators_without_load",
-    "row_of",
-    "scheduler_set",
-]
+    "SETS", "Comparison", "Draws", "Row", "Sampling", "compare", "operators_without_load", "row_of", "scheduler_set",
+]  # fmt: skip

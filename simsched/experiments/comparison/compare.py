@@ -30,18 +30,11 @@ def scheduler_set(name: str, graph: OpGraph) -> list[str]:
 
 
 def compare(
-    graph: OpGraph,
-    cluster: Target,
-    schedulers: str | Sequence[str | Scheduler] = "fast",
-    cost: CostModel | None = None,
-    *,
-    jitter: Jitter | None = None,
-    rng: np.random.Generator | int | None = None,
-    samples: int | None = None,
-    workers: int = 1,
-    ranges: bool = True,
+    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None, *, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None,
+    samples: int | None = None, workers: int = 1, ranges: bool = True,
     progress: Callable[[str, str], None] | None = None,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """Schedule a graph in several ways and simulate each.
 
     Parameters

@@ -154,17 +154,10 @@ class Comparison(Result, Document):
 
     @classmethod
     def from_file(
-        cls,
-        cluster: Cluster,
-        rows: Sequence[Row],
-        plans: Mapping[str, NumberedPlan],
-        samples: Mapping[str, Floats],
-        graphs: Sequence[OpGraph],
-        graph: int,
-        sampling: Sampling | None = None,
-        draws: Draws | None = None,
+        cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
+        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, draws: Draws | None = None,
         doubt: Doubt | None = None,
-    ) -> "Comparison":
+    ) -> "Comparison":  # fmt: skip
         """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
         if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
@@ -221,9 +214,7 @@ class Comparison(Result, Document):
             "-" if row.speedup is None else f"{row.speedup:.2f}x{_between(row)}",
             *(() if self.doubt is None else (str(row.place or "-"),)),
             "-" if row.over_bound is None else f"{row.over_bound:.2f}",
-            str(row.streams),
-            str(row.devices),
-            str(row.syncs),
+            *map(str, (row.streams, row.devices, row.syncs)),
             format_bytes(row.peak_memory_bytes or 0.0),
             f"{100 * (row.sm_efficiency or 0):.0f} %",
             f"{row.search_s:.3f}",

@@ -112,16 +112,9 @@ class BreakEven(Finding):
 
 
 def breakeven(
-    parameter: str,
-    plan_a: Schedule | str | Scheduler,
-    plan_b: Schedule | str | Scheduler,
-    cluster: Target,
-    *,
-    low: float = 1 / 64,
-    high: float = 64.0,
-    cost: CostModel | None = None,
-    graph: OpGraph | None = None,
-) -> BreakEven:
+    parameter: str, plan_a: Schedule | str | Scheduler, plan_b: Schedule | str | Scheduler, cluster: Target, *,
+    low: float = 1 / 64, high: float = 64.0, cost: CostModel | None = None, graph: OpGraph | None = None,
+) -> BreakEven:  # fmt: skip
     """Find the values of a parameter at which the better one of two plans changes.
 
     Parameters

@@ -97,15 +97,9 @@ class Robustness(Finding):
 
 
 def robust(
-    plans: Mapping[str, Schedule] | Sequence[Schedule],
-    cluster: Target,
-    *,
-    jitter: Jitter,
-    samples: int,
-    rng: np.random.Generator | int,
-    workers: int = 1,
-    cost: CostModel | None = None,
-) -> Robustness:
+    plans: Mapping[str, Schedule] | Sequence[Schedule], cluster: Target, *, jitter: Jitter, samples: int,
+    rng: np.random.Generator | int, workers: int = 1, cost: CostModel | None = None,
+) -> Robustness:  # fmt: skip
     """Simulate schedules many times with operator times that vary, all with the same draws.
 
     Parameters

@@ -106,14 +106,9 @@ class Sensitivity(Finding):
 
 
 def sensitivity(
-    plan_or_whatif: Schedule | Question,
-    cluster: Target | None = None,
-    *,
-    parameters: Sequence[str] | None = None,
-    per_operator: bool = False,
-    step: float = 0.01,
-    swing: float = 0.2,
-) -> Sensitivity:
+    plan_or_whatif: Schedule | Question, cluster: Target | None = None, *, parameters: Sequence[str] | None = None,
+    per_operator: bool = False, step: float = 0.01, swing: float = 0.2,
+) -> Sensitivity:  # fmt: skip
     """Return the elasticity of the makespan to every parameter, ranked.
 
     Parameters

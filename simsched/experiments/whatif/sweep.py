@@ -94,12 +94,9 @@ class Sweep(Finding):
 
 
 def sweep(
-    asked: Question,
-    parameter: str,
-    values: Sequence[Any],
-    parameter2: str | None = None,
+    asked: Question, parameter: str, values: Sequence[Any], parameter2: str | None = None,
     values2: Sequence[Any] | None = None,
-) -> Sweep:
+) -> Sweep:  # fmt: skip
     """Ask a question for each of some values of a parameter, or for all pairs of two.
 
     Parameters

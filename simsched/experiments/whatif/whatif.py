@@ -79,15 +79,10 @@ class WhatIf(Question):
 
 
 def what_if(
-    plan_or_graph: Schedule | OpGraph,
-    cluster: Target,
-    reschedule: bool = False,
-    *,
-    scheduler: str | Scheduler | None = None,
-    options: Mapping[str, Any] | None = None,
-    cost: CostModel | None = None,
+    plan_or_graph: Schedule | OpGraph, cluster: Target, reschedule: bool = False, *,
+    scheduler: str | Scheduler | None = None, options: Mapping[str, Any] | None = None, cost: CostModel | None = None,
     load: Callable[..., OpGraph] | None = None,
-) -> WhatIf:
+) -> WhatIf:  # fmt: skip
     """Begin a question: what would be if something were different.
 
     Parameters
