@@ -30,8 +30,10 @@ class Oracle:
 
     def beside(self, edge):
         """The mean transfer: exact times as they are, else mean latency and mean of what a byte takes."""
-        if len(self.devices) == 1 or edge.transfer is not None:
-            return 0.0 if len(self.devices) == 1 else edge.transfer
+        if len(self.devices) == 1:
+            return 0.0
+        if edge.transfer is not None:
+            return edge.transfer
         latencies, slownesses = [], []
         for a, b in permutations(self.devices, 2):
             with suppress(ClusterError):
