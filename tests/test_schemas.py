@@ -63,13 +63,9 @@ def test_the_command_prints_them(capsys):
         schema("simsched.graf")
 
 
-@pytest.mark.parametrize("spec", ["inception_v3", "random:layered,n_ops=30,n_layers=5,n_edges=60"])
-def test_networks(spec):
-    graph, cluster = workloads.from_spec(spec), ss.Cluster.preset("h100", 9)
-    made = ss.schedule(graph, cluster, "hios-lp")
-    assert complaints("simsched.schedule", made.to_dict()) == []
-    assert complaints("simsched.program", made.lower(cluster).to_dict()) == []
-    assert complaints("simsched.cluster", cluster.to_dict()) == []
+def test_networks_and_presets():
+    plan = ss.schedule(workloads.load("inception_v3"), ss.Cluster.preset("h100", 9), "hios-lp")
+    assert complaints("simsched.program", plan.lower(ss.Cluster.preset("h100", 9)).to_dict()) == []
     for gpu in DEVICES:
         assert complaints("simsched.cluster", ss.Cluster.preset(gpu, 2).to_dict()) == []
 

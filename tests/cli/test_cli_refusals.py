@@ -152,9 +152,7 @@ BROKEN = {
     "my_failures:number": "'my_failures:number' is not a function",
     "my_failures:missing": "cannot import scheduler 'my_failures:missing'",
     "no_such_module:f": "cannot import scheduler",
-    ":f": "cannot import scheduler",
     "json:": "cannot import scheduler",
-    "os:system": "'os:system' takes (command), not (graph, cluster, cost)",
     "math:hypot": "raised TypeError",
 }
 

@@ -1,7 +1,7 @@
 """Every relative link of the documentation leads to something that exists."""
 
 import pytest
-from site_pages import DOCS, ROOT, anchors, built, links, prose, site
+from site_pages import ROOT, anchors, built, links, prose, site
 
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "validation/README.md", "validation/hardware/README.md",
            "examples/README.md")  # fmt: skip
@@ -30,24 +30,3 @@ def test_links_and_anchors_are_found():
     text = f"# A `b.c` 1\n[x](y.md#z) `[no](no.md)`\n{code}![p](p.png)\n## Two\n## Two\n"
     assert links(text) == ["y.md#z", "p.png"]
     assert anchors(text) == ["a-bc-1", "two", "two-1"]
-
-
-def test_every_page_is_in_a_table_of_contents():
-    """What no toctree names is found by nobody, and fails the build."""
-    pages = site()
-    reached, waiting = set(), ["index"]
-    while waiting:
-        name = waiting.pop()
-        reached.add(name)
-        lines = iter(built(pages[name]).splitlines())
-        for line in lines:
-            if line.strip("`: ") != "{toctree}":
-                continue
-            for entry in lines:
-                if entry.startswith("```"):
-                    break
-                if entry and not entry.startswith(":"):
-                    entry = (pages[name].parent / entry).resolve().relative_to(DOCS).as_posix()
-                    assert entry in pages, f"{name}: toctree names {entry}, which is not there"
-                    waiting += [entry] if entry not in reached else []
-    assert reached == set(pages)
