@@ -147,10 +147,8 @@ def test_values_nested_100_000_deep(head, opening, tmp_path):
     [
         ("x = " + "[" * 100_000, "not valid TOML"),
         (f"[{'.'.join('a' * 100_000)}]\nx = 1\n", "a key in it has 64 parts or more"),
-        (f"{'.'.join('a' * 100_000)} = 1\n", "a key in it has 64 parts or more"),
         ("x = {" + '"a" . ' * 100_000 + "b = 1}", "a key in it has 64 parts or more"),
         (f"[{'.'.join('a' * 63)}]\nx = 1\n", "unknown field 'a'"),
-        (STUDY.replace("name =", "seeds = 1000000000000\nname ="), "more than 1,000,000 rows"),
         (STUDY + "".join(f"device.f{i} = [1, 2]\n" for i in range(60)), "more than 1,000,000 rows"),
         (STUDY.replace("name =", f"seeds = {'9' * 1_000_000}\nname ="), "not valid TOML: Exceeds the limit"),
     ],
@@ -167,7 +165,6 @@ def test_studies(text, reason, tmp_path):
         ("net.stg", "999999999999\n0 0 0\n"),
         ("net.txt", "999999999999\n0 0 1\n"),
         ("net.stg", f"{'9' * 1_000_000}\n"),
-        ("net.txt", f"{'9' * 1_000_000}\n"),
         ("net.dot", f"digraph {{ a [time={'9' * 1_000_000}] }}"),
         ("net.json", f'{{"format": "simsched.graph", "version": {"9" * 1_000_000}}}'),
         ("net.json", f'{{"traceEvents": [{{"ph": "X", "ts": {"9" * 1_000_000}}}]}}'),
