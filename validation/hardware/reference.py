@@ -52,27 +52,20 @@ def error_of(op: Operator, inputs: Sequence[Array], parameters: Parameters, foun
 
 
 def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Array:
-    parts = op.attributes.get("parts")
-    if parts is None:
-        own = {name: value for (part, name), value in parameters.items() if part is None}
-        return _computed(op.kind, inputs, op.attributes, own, op.output_shape or ())
+    of_all, shape = [~i for i in range(len(inputs))], op.output_shape or ()
+    whole = {**op.attributes, "kind": op.kind, "inputs": of_all, "output_shape": shape}
+    parts: Mapping[int | None, Given] = dict(enumerate(op.attributes.get("parts", ()))) or {None: whole}
     made: list[Array] = []
-    for i, part in enumerate(parts):
-        reads = [inputs[~number] if number < 0 else made[number] for number in part["inputs"]]
-        own = {name: value for (of, name), value in parameters.items() if of == i}
-        made.append(_computed(part["kind"], reads, part, own, tuple(part["output_shape"])))
+    for number, part in parts.items():
+        if (kind := part["kind"]) not in (*_VALUES, *_ACTIVATIONS):
+            raise BackendError(f"there is no reference for operators of kind {kind!r}")
+        reads = [inputs[~i] if i < 0 else made[i] for i in part["inputs"]]
+        own = {name: value for (of, name), value in parameters.items() if of == number}
+        output = tuple(part["output_shape"])
+        value = _VALUES[kind](reads, part, own, output) if kind in _VALUES else _ACTIVATIONS[kind](reads[0])
+        activation = part.get("activation")
+        made.append(np.asarray(value if activation is None else _ACTIVATIONS[activation](value)))
     return made[-1]
-
-
-def _computed(kind: str, xs: Sequence[Array], given: Given, own: Own, output: tuple[int, ...]) -> Array:
-    if kind in _VALUES:
-        value = _VALUES[kind](xs, given, own, output)
-    elif kind in _ACTIVATIONS:
-        value = _ACTIVATIONS[kind](xs[0])
-    else:
-        raise BackendError(f"there is no reference for operators of kind {kind!r}")
-    activation = given.get("activation")
-    return np.asarray(value if activation is None else _ACTIVATIONS[activation](value))
 
 
 def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output: Sequence[int]) -> Array:
