@@ -18,6 +18,8 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
+import networkx as nx
+
 import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.model.program import EXECUTIONS
@@ -57,16 +59,8 @@ class Draft:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with the graph: a cycle, found by taking away operators that read nothing."""
-        left = dict.fromkeys(self.names)
-        while left:
-            held = {dst for src, dst in self.pairs if src in left}
-            free = [name for name in left if name not in held]
-            if not free:
-                return "a cycle of dependencies"
-            for name in free:
-                del left[name]
-        return None
+        """What is wrong with the graph: a cycle."""
+        return None if nx.is_directed_acyclic_graph(nx.DiGraph(self.pairs)) else "a cycle of dependencies"
 
     def schedule(self) -> ss.Schedule:
         """Make the schedule."""
