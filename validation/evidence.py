@@ -4,7 +4,6 @@ import argparse
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -43,11 +42,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-@contextmanager
-def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Make a pool of processes that begin anew: one copied from a process with threads may wait for them for ever."""
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        yield pool
+def processes(workers: int) -> ProcessPoolExecutor:
+    """Return a pool of processes that begin anew: one copied from a process with threads may wait for them for ever."""
+    return ProcessPoolExecutor(workers, get_context("spawn"))
 
 
 def each(function: Callable[[_T], _R], items: Sequence[_T], workers: int) -> list[_R]:

@@ -51,42 +51,36 @@ def fewest_syncs(graph: ss.OpGraph) -> int:
     Every partition into streams whose operators follow from each other, and every set of edges to wait for: streams and
     waits together must lead along each edge. For a handful of operators.
     """
-    n, edges = len(graph), list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
-    after = _closure(n, edges)
+    edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
     fewest = len(edges)
-    for streams in _partitions(graph.order_index.tolist(), after):
+    for streams in _partitions(graph.order_index.tolist(), _closure(edges)):
         in_order = [pair for stream in streams for pair in pairwise(stream)]
         for count in range(fewest):
-            if any(_leads(_closure(n, [*in_order, *waits]), edges) for waits in combinations(edges, count)):
+            if any(_closure([*in_order, *waits]).issuperset(edges) for waits in combinations(edges, count)):
                 fewest = count
                 break
     return fewest
 
 
-def _partitions(order: list[int], after: list[int]) -> Iterator[list[list[int]]]:
+def _partitions(order: list[int], leads: set[tuple[int, int]]) -> Iterator[list[list[int]]]:
     """Yield every partition into streams in which each operator leads to the next."""
     if not order:
         yield []
         return
     *earlier, last = order
-    for streams in _partitions(earlier, after):
+    for streams in _partitions(earlier, leads):
         yield [*streams, [last]]
         for i, stream in enumerate(streams):
-            if after[stream[-1]] >> last & 1:
+            if (stream[-1], last) in leads:
                 yield [*streams[:i], [*stream, last], *streams[i + 1 :]]
 
 
-def _closure(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return of each of n vertices all that it leads to, as bits."""
-    after = [0] * n
-    for _ in range(n):
-        for u, v in edges:
-            after[u] |= after[v] | 1 << v
-    return after
-
-
-def _leads(after: Sequence[int], edges: Sequence[tuple[int, int]]) -> bool:
-    return all(after[u] >> v & 1 for u, v in edges)
+def _closure(edges: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return all pairs of vertices of which one leads to the other."""
+    found = set(edges)
+    while more := {(a, d) for a, b in found for c, d in edges if b == c} - found:
+        found |= more
+    return found
 
 
 def _theorem(run: Run) -> Values:
