@@ -85,7 +85,6 @@ def test_seven_operators_without_edges():
     plan = schedule(graph, ONE, ios, r=None, s=None, blocks="none", stage_latency=hashed)
     assert plan.search["feasible_schedules"] == 47293
     assert (plan.search["states"], plan.search["transitions"]) == (127, 3**7 - 2**7)
-    assert plan.estimate == try_all(graph, hashed)[0]
 
 
 @settings(max_examples=25)
