@@ -155,20 +155,10 @@ def from_fx(
     torch = _torch()
     if not isinstance(graph_module, torch.fx.GraphModule):
         raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
-    name = name or type(graph_module).__name__
-    nodes = list(graph_module.graph.nodes)
-    if example_inputs is None:
-        values = _values_in_meta(name, nodes)
-    else:
-        with _inference(graph_module):
-            values = _propagated(name, graph_module, _inputs(example_inputs))
-    weights = {node: _attribute(name, graph_module, node.target) for node in nodes if node.op == "get_attr"}
-    placeholders = (node for node in nodes if node.op == "placeholder")
-    weights |= {node: values[node] for node, is_one in zip(placeholders, parameters or (), strict=False) if is_one}
-    modules = dict(graph_module.named_modules(remove_duplicate=False))
-    return graph_of(
-        nodes, values, weights, modules, name=name, granularity=granularity, device=device, include_io=include_io
-    )
+    return _graph(
+        graph_module, None if example_inputs is None else _inputs(example_inputs), parameters or (),
+        name=name or type(graph_module).__name__, granularity=granularity, device=device, include_io=include_io,
+    )  # fmt: skip
 
 
 def from_exported(
@@ -199,25 +189,36 @@ def from_exported(
     torch = _torch()
     if not isinstance(program, torch.export.ExportedProgram):
         raise GraphError(f"a torch.export.ExportedProgram is needed, not {type(program).__name__}")
-    name = name or "exported"
-    nodes = list(program.graph.nodes)
     given = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     user_input = torch.export.graph_signature.InputKind.USER_INPUT
-    placeholders = [node for node in nodes if node.op == "placeholder"]
-    weights = {node: node.meta.get("val") for node in placeholders if given[node.name] is not user_input}
-    if example_inputs is None:
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    parameters = [given[node.name] is not user_input for node in placeholders]
+    arguments = None
+    if example_inputs is not None:
+        inputs = iter(torch.utils._pytree.tree_leaves(_inputs(example_inputs)))
+        known = zip(placeholders, parameters, strict=True)
+        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
+        arguments += inputs
+    return _graph(
+        program.graph_module, arguments, parameters,
+        name=name or "exported", granularity=granularity, device=device, include_io=include_io,
+    )  # fmt: skip
+
+
+def _graph(
+    module: Any, arguments: Sequence[Any] | None, parameters: Sequence[bool], *, name: str, **options: Any
+) -> OpGraph:
+    """Return the graph of a graph module, run on the arguments if there are any; options are those of `graph_of`."""
+    nodes = list(module.graph.nodes)
+    if arguments is None:
         values = _values_in_meta(name, nodes)
     else:
-        inputs = iter(torch.utils._pytree.tree_leaves(_inputs(example_inputs)))
-        arguments = [weights[node] if node in weights else next(inputs, None) for node in placeholders]
-        arguments += inputs
-        values = _propagated(name, program.graph_module, arguments)
-    for node in nodes:
-        if node.op == "get_attr":
-            weights[node] = _attribute(name, program.graph_module, node.target)
-    return graph_of(
-        nodes, values, weights, {}, name=name, granularity=granularity, device=device, include_io=include_io
-    )
+        with _inference(module):
+            values = _propagated(name, module, arguments)
+    weights = {node: _attribute(name, module, node.target) for node in nodes if node.op == "get_attr"}
+    placeholders = (node for node in nodes if node.op == "placeholder")
+    weights |= {node: values[node] for node, is_one in zip(placeholders, parameters, strict=False) if is_one}
+    return graph_of(nodes, values, weights, dict(module.named_modules(remove_duplicate=False)), name=name, **options)
 
 
 def _torch() -> Any:
