@@ -52,6 +52,10 @@ def near_operators(action, *given, **options):
     return make
 
 
+def streams_of_opara(graph, allocation):
+    return allocate_streams(graph, graph.order_index.tolist(), allocation)
+
+
 def planned(action):
     """Something that is asked of Inception-v3 in streams."""
     return lambda _: partial(action, schedule(workloads.load("inception_v3"), A100, "lios"))
@@ -63,7 +67,7 @@ def asked(question):
 
 
 def onnx_file(n_sizes, granularity):
-    """10,000 nodes: blocks of two branches of convolutions with so many numbers of channels, and their sum."""
+    """Some 10,000 nodes: blocks of two branches of convolutions with so many numbers of channels, and their sum."""
 
     def make(folder):
         from onnx import helper
@@ -179,11 +183,7 @@ def rows():
         yield f"{name} of googlenet, {mode}", of(GOOGLENET, schedule, A100, name, mode=mode), 50
         yield f"{name} of 10000 near, {mode}", near_operators(schedule, A100, name, mode=mode), 1
     for how in ("journal", "conference"):
-        yield (
-            f"streams of opara, {how}",
-            of(GOOGLENET, lambda graph, how: allocate_streams(graph, [*graph.order_index], how), how),
-            50,
-        )
+        yield f"streams of opara, {how}", of(GOOGLENET, streams_of_opara, how), 50
     for how in ("chains", "reuse", "dilworth"):
         yield f"streams of nimble, {how}", of(GOOGLENET, assign_streams, how), 50
     for (name, cluster), n in product((("random:layered,seed=0", FOUR), ("inception_v3", A100)), (2000, 10_000)):
@@ -208,9 +208,9 @@ def said(found):
     if isinstance(found, ss.OpGraph):
         return {"operators": len(found), "edges": len(found.src)}
     known = {key: value for key, value in (getattr(found, "search", None) or {}).items() if np.isscalar(value)}
-    return (
-        {"streams": found.n_streams, "estimate_us": found.estimate} | known if isinstance(found, ss.Schedule) else known
-    )
+    if isinstance(found, ss.Schedule):
+        known |= {"streams": found.n_streams, "estimate_us": found.estimate}
+    return known
 
 
 ROWS = {name: (make, rounds) for name, make, rounds in rows()}
