@@ -11,19 +11,15 @@ from simsched.calibration import ALONE, MICROBENCHMARKS
 from simsched.model.cluster import occupancy
 
 A100 = ss.Cluster.preset("a100")
-SMALL = ss.Cluster(
-    (
-        replace(
-            A100.devices[0], model="small", sms=2, blocks_per_sm=1, threads_per_sm=32, saturating_warps=1.0,
-            peak={"fp32": 5e4}, bandwidth=2e4,
-        ),
-    )
+SMALL = replace(
+    A100.devices[0], model="small", sms=2, blocks_per_sm=1, threads_per_sm=32, saturating_warps=1.0,
+    peak={"fp32": 5e4}, bandwidth=2e4,
 )  # fmt: skip
 CLUSTERS = {
     "a100": A100,
-    "two a40": ss.Cluster.preset("a40", n_gpus=2),
     "k80": ss.Cluster.preset("k80"),
-    "small": SMALL,
+    "two a40": ss.Cluster.preset("a40", 2),
+    "small": ss.Cluster((SMALL,)),
 }
 each_cluster = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 
@@ -58,10 +54,10 @@ def test_kernels_alone_go_from_less_than_the_device_to_more_than_it_holds():
 
 def test_on_a_device_of_few_sms_blocks_are_long():
     """A SMALL that stands in for a GPU measures nothing of less than 200 us."""
-    for plan in schedules(SMALL):
+    for plan in schedules(CLUSTERS["small"]):
         for op in plan.graph.operators:
-            device, blocks = SMALL.devices[0], op.kernels[0].blocks  # each block has one of two SMs, half of the DRAM
-            assert max(op.flops / device.peak["fp32"], op.nbytes / device.bandwidth) * 2 / blocks > 200
+            alone = max(op.flops / SMALL.peak["fp32"], op.nbytes / SMALL.bandwidth)
+            assert alone * 2 / op.kernels[0].blocks > 200  # each block has one of two SMs, half of the DRAM
 
 
 @each_cluster

@@ -115,17 +115,10 @@ def test_copies_ask_for_dram_until_they_say_otherwise():
 
 
 asked = st.builds(
-    Asked,
-    blocks=st.integers(1, 12),
-    compute=st.floats(1.0, 20.0),
-    memory=st.floats(0.0, 20.0),
-    issue=st.floats(0.0, 1.0),
-    warps=st.integers(1, 4),
-    registers=st.integers(0, 400),
-    shared=st.integers(0, 400),
-    priority=st.integers(-1, 1),
-    arrival=st.floats(0.0, 50.0),
-)
+    Asked, blocks=st.integers(1, 12), compute=st.floats(1.0, 20.0), memory=st.floats(0.0, 20.0),
+    issue=st.floats(0.0, 1.0), warps=st.integers(1, 4), registers=st.integers(0, 400), shared=st.integers(0, 400),
+    priority=st.integers(-1, 1), arrival=st.floats(0.0, 50.0),
+)  # fmt: skip
 
 
 @settings(deadline=None, max_examples=20)

@@ -49,24 +49,17 @@ def drawn_operator(draws, name):
     what = draws.one("kernels", "kernels", "utilization", "time")
     kernels = tuple(
         Kernel(
-            blocks=draws.one(1, 7, 40, 84, 200, 900),
-            threads=draws.one(32, 100, 256, 1024),
-            registers=draws.one(16, 32, 64),
-            shared_memory=draws.one(0, 0, 1000, 32768),
-            share=share,
+            draws.one(1, 7, 40, 84, 200, 900), draws.one(32, 100, 256, 1024), draws.one(16, 32, 64),
+            draws.one(0, 0, 1000, 32768), share,
         )
         for share in draws.one((1.0,), (1.0,), (0.25, 0.75))
-    )
+    )  # fmt: skip
     return Operator(
-        name,
-        kind=draws.one("conv", "relu", "matmul"),
-        flops=draws.one(0.0, 1e7, 3e8),
-        nbytes=draws.one(0.0, 1e5, 4e6),
-        time=draws.number(1.0, 120.0),
-        kernels=kernels if what == "kernels" else (),
+        name, draws.one("conv", "relu", "matmul"), draws.one(0.0, 1e7, 3e8), draws.one(0.0, 1e5, 4e6),
+        time=draws.number(1.0, 120.0), kernels=kernels if what == "kernels" else (),
         utilization=draws.number(0.05, 1.0) if what == "utilization" else None,
         intensity=draws.one(None, "compute", "memory"),
-    )
+    )  # fmt: skip
 
 
 def drawn_graph(draws, number):
