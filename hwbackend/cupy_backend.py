@@ -19,9 +19,8 @@ from hwbackend.cupy_run import Run
 from hwbackend.cupy_streams import STAMP, STAMP_SOURCE
 from hwbackend.preparing import environment
 from simsched.base.errors import BackendError, SimschedError
-from simsched.base.numeric import is_count
 from simsched.model import Cluster, OpGraph, Program, Schedule
-from simsched.model.backend import prepared
+from simsched.model.backend import prepared, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 from simsched.rewriting.slices import slices_of
@@ -70,13 +69,8 @@ class CupyBackend:
         self, *, devices: int | None = None, virtual_devices: int = 1, seed: int = 0, cold: bool = False,
         api: CudaApi | None = None,
     ) -> None:  # fmt: skip
-        for option, value, least in (
-            ("devices", devices, 1),
-            ("virtual_devices", virtual_devices, 1),
-            ("seed", seed, 0),
-        ):
-            if value is not None and not is_count(value, least):
-                raise BackendError(f"{option} must be a whole number of at least {least}, not {value!r}")
+        require_counts(1, devices=1 if devices is None else devices, virtual_devices=virtual_devices)
+        require_counts(0, seed=seed)
         self._api = CupyApi() if api is None else api
         with cuda_errors():
             found = self._api.devices()

@@ -7,11 +7,9 @@ from typing import Final
 import numpy as np
 
 from hwbackend.microbenchmarks import schedules
-from simsched.base.errors import BackendError
-from simsched.base.numeric import is_count
 from simsched.calibration.training import random_schedule, training_schedule
 from simsched.model import Floats, Operator, OpGraph, Schedule
-from simsched.model.backend import Backend
+from simsched.model.backend import Backend, require_counts
 from simsched.model.profile import MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance, Replay
 from simsched.model.trace import KERNEL
 
@@ -38,8 +36,7 @@ def profile(backend: Backend, graph: OpGraph, in_situ: int, rng: np.random.Gener
     BackendError
         If `in_situ` is no whole number.
     """
-    if not is_count(in_situ):
-        raise BackendError(f"in_situ must be a whole number of schedules, not {in_situ!r}")
+    require_counts(0, in_situ=in_situ)
     rng = np.random.default_rng(rng)
     graph = backend.realise(graph)
     if not in_situ:

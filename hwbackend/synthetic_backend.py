@@ -14,9 +14,9 @@ from hwbackend.surrogate.truth import truth
 from hwbackend.surrogate.values import Values
 from hwbackend.synth import realised
 from simsched.base.errors import BackendError
-from simsched.base.numeric import is_count, is_number
+from simsched.base.numeric import is_number
 from simsched.model import Cluster, Floats, OpGraph, Program, Schedule
-from simsched.model.backend import prepared
+from simsched.model.backend import prepared, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 
@@ -76,10 +76,8 @@ class SyntheticBackend:
         outliers: float = 0.03,
         copy_engines: int | None = None,
     ) -> None:
-        if not is_count(seed):
-            raise BackendError(f"seed must be a whole number, not {seed!r}")
-        if copy_engines is not None and not is_count(copy_engines, 1):
-            raise BackendError(f"copy_engines must be a whole number of at least 1, not {copy_engines!r}")
+        require_counts(0, seed=seed)
+        require_counts(1, copy_engines=1 if copy_engines is None else copy_engines)
         for option, value, most in (("noise", noise, 0.5), ("drift", drift, 0.5), ("outliers", outliers, 1.0)):
             if not is_number(value) or not 0 <= value <= most:
                 raise BackendError(f"{option} must be from 0 to {most:g}, not {value!r}")

@@ -31,9 +31,8 @@ from hwbackend.torch_pieces import Parameters, drawn_parameters
 from hwbackend.torch_traces import kernels_measured, launch_spans, read_counts, spans_measured
 from hwbackend.torch_values import Values
 from simsched.base.errors import BackendError, FormatError, SimschedError
-from simsched.base.numeric import is_count
 from simsched.model import Floats, Operator, OpGraph, Program, Schedule
-from simsched.model.backend import prepared
+from simsched.model.backend import prepared, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 
@@ -93,8 +92,7 @@ class TorchBackend:
             )
         present = torch.cuda.device_count() if device == "cuda" else None
         count = n_devices if n_devices is not None else present or 1
-        if not is_count(count, 1):
-            raise BackendError(f"n_devices must be a whole number of at least 1, not {n_devices!r}")
+        require_counts(1, n_devices=count)
         if present is not None and count > present:
             raise BackendError(f"{count} devices were asked for, but PyTorch finds {present}")
         self.device = device

@@ -81,6 +81,13 @@ class Backend(Protocol):
         ...
 
 
+def require_counts(least: int, **values: object) -> None:
+    """Raise `BackendError` if a value, given by its name, is no whole number of at least so much."""
+    for name, value in values.items():
+        if not is_count(value, least):
+            raise BackendError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
 def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
     """Return the program of a schedule over the graph as the backend runs it.
 
@@ -89,9 +96,8 @@ def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, w
     BackendError
         If it was made for devices that the backend has not, or `repeats` or `warmup` is no such number.
     """
-    for name, count, least in (("repeats", repeats, 1), ("warmup", warmup, 0)):
-        if not is_count(count, least):
-            raise BackendError(f"{name} must be a whole number of at least {least}, not {count!r}")
+    require_counts(1, repeats=repeats)
+    require_counts(0, warmup=warmup)
     names = [device.name for device in backend.cluster.devices]
     used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
     foreign = [name for name in used if name not in names]

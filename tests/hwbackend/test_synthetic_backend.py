@@ -110,7 +110,7 @@ def test_noise_drift_and_outliers_are_what_was_asked_for():
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"seed": -1}, BackendError, "seed must be a whole number, not -1"),
+        ({"seed": -1}, BackendError, "seed must be a whole number of at least 0, not -1"),
         ({"noise": 2.0}, BackendError, "noise must be from 0 to 0.5, not 2.0"),
         ({"drift": "much"}, BackendError, "drift must be from 0 to 0.5, not 'much'"),
         ({"outliers": float("nan")}, BackendError, "outliers must be from 0 to 1, not nan"),

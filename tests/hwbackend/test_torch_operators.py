@@ -1,16 +1,13 @@
 """Operators of PyTorch compute what the interpreter of graphs computes in numpy."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-sys.path.append(str(Path(__file__).parents[1] / "rewriting"))
-from interpreter import Weights, evaluate  # noqa: E402 - the rest is for those who have PyTorch
+from rewriting.interpreter import Weights, evaluate  # noqa: E402 - the rest is for those who have PyTorch
 
 import simsched as ss  # noqa: E402
 import workloads  # noqa: E402

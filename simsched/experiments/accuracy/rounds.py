@@ -8,14 +8,13 @@ from functools import partial
 import numpy as np
 
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
-from simsched.base.numeric import is_count
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.accuracy.accuracy import RANDOM, Accuracy, Outcome, Round
 from simsched.experiments.accuracy.measurements import Measurements, digest
 from simsched.experiments.comparison import SETS, compare, scheduler_set
 from simsched.model import OpGraph, Schedule
-from simsched.model.backend import Backend, prepared
+from simsched.model.backend import Backend, prepared, require_counts
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
@@ -80,10 +79,8 @@ def validate(
     cluster that the backend describes, with the times that the graph came with, else a roofline; those without
     contention are of the calibrated cluster with every kernel at the speed it has alone.
     """
-    for name, count, least in (("rounds", rounds, 1), ("training", training, 0),
-                               ("random_held_out", random_held_out, 0), ("repeats", repeats, 1)):  # fmt: skip
-        if not is_count(count, least):
-            raise BackendError(f"{name} must be a whole number of at least {least}, not {count!r}")
+    require_counts(1, rounds=rounds, repeats=repeats)
+    require_counts(0, training=training, random_held_out=random_held_out)
     asked = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
     asked = [asked] if isinstance(asked, str) else list(asked)
     for scheduler in asked:
