@@ -147,3 +147,20 @@ def test_sizes_of_batches():
 def test_a_batch_ends_a_quarter_of_a_second_after_its_begin(monkeypatch):
     monkeypatch.setattr(batch, "monotonic", iter([100.0, 100.2, 100.3]).__next__)
     assert batch.outcome_of(squares, [1, 2, 3]) == [squares(1), squares(2)]
+
+
+class Dying(Clocked):
+    """A pool whose workers die after some seconds."""
+
+    def submit(self, function, items):
+        future = Future()
+        future.set_exception(batch.WorkerDiedError(self.time_for))
+        return future
+
+
+@pytest.mark.parametrize(
+    ("ran", "status"), [(0.0, "died"), (4.4, "died"), (4.6, "ended"), (9.0, "ended"), (30.0, "died")]
+)
+def test_a_limit_of_4_s_ends_processes_after_5_4_s(ran, status):
+    """What dies much earlier or later does so for another reason."""
+    assert run([7], where, Dying(ran), time_limit=4.0)[0] == [{"item": 7, "pid": None, "status": status}]

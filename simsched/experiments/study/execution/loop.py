@@ -15,6 +15,7 @@ from simsched.experiments.study.execution.batch import Function, Outcome, Pool, 
 from simsched.experiments.study.execution.limits import GRACE
 
 _LOOK_AGAIN: Final = 1.0  # s
+_LATE: Final = 20.0  # s; less than what it takes until a worker of Dask counts as dead that is silent
 _MOST: Final = 1000  # items of a batch
 
 
@@ -141,7 +142,8 @@ class Batches:
             return
         (position,) = positions
         limit = inf if self.time_limit is None else self.time_limit
-        timed_out = ran >= limit + GRACE / 2  # processes are ended later than that; but messages of it may be late
+        # processes are ended between these times; but messages may be late, and machine code is made meanwhile
+        timed_out = limit + GRACE / 2 <= ran <= 1.1 * limit + GRACE + _LATE
         self._deaths[position] += 1
         if timed_out or self._deaths[position] > 1:
             self._rows += self.died(self.items[position], timed_out)
