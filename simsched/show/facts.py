@@ -39,9 +39,13 @@ def short(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((label, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...") for label, text in rows)
 
 
-def graph_facts(graph: OpGraph, device: Device | None = None, widest: int = 100_000) -> list[Fact]:
-    """Return what is said of a graph, and of its times on a device; with its width up to so many operators."""
-    width = graph.width if len(graph) <= widest else None
+def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None = 100_000) -> list[Fact]:
+    """Return what is said of a graph, and of its times on a device.
+
+    The width, which takes a while, is found up to `widest` operators; None: nothing is said of it.
+    """
+    width = graph.width if len(graph) <= (widest or 0) else None
+    wide = Fact("width", width, "not computed for so many operators" if width is None else str(width))
     sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
     listed = f"{', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
     flops, traffic, weights = (float(column.sum()) for column in (graph.flops, graph.nbytes, graph.weight_nbytes))
@@ -49,7 +53,7 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int = 100_
         Fact("name", graph.name, graph.name),
         Fact("operators", len(graph), str(len(graph))),
         Fact("edges", len(graph.src), str(len(graph.src))),
-        Fact("width", width, "not computed for so many operators" if width is None else str(width)),
+        *([] if widest is None else [wide]),
         Fact("depth", graph.depth, str(graph.depth)),
         Fact("blocks", sizes, f"{len(sizes)}: {listed}"),
         Fact("flops", flops, f"{flops / 1e9:.3f} G"),

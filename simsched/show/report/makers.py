@@ -53,7 +53,7 @@ def sections_of(result: Any) -> Iterable[Section]:
 
 def parameters(graph: OpGraph, cluster: Cluster) -> Section:
     """Return what was scheduled and on what, and how devices differ from the presets they are named after."""
-    workload = short(pairs(graph_facts(graph, cluster.devices[0])))
+    workload = short(pairs(graph_facts(graph, cluster.devices[0], widest=None)))
     blocks: list[Block] = [Pairs("Workload", workload), Pairs("Cluster", short(cluster_pairs(cluster)))]
     headings, rows = ("field", "device", "value", "preset"), differences(cluster)
     blocks += [Table.of("Fields that differ from the preset", headings, rows)] if rows else []
