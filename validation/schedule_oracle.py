@@ -9,20 +9,15 @@ not among that was kept by luck.
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from simsched.model.plan import Placement
 
 _LARGEST: Final = 2**31 - 1
 
 
-class Machine(NamedTuple):
-    """What a schedule asks of the machine, by number of the operator."""
-
-    edges: Sequence[tuple[int, int]]
-    rows: Sequence[tuple[int, Placement]]
-    """Operators and placements in launch order."""
-    execution: str
+Rows = Sequence[tuple[int, Placement]]
+"""Operators, by number, and their placements in launch order."""
 
 
 def fault(
@@ -67,46 +62,43 @@ def fault(
         if devices is not None and row.device not in devices:
             return "a device that there is not"
     pairs = [(index[src], index[dst]) for src, dst in edges]
-    machine = Machine(pairs, [(index[row.op], row) for row in placements], execution)
-    if execution == "stages":
-        wrong = _not_in_stages(machine)
-        if wrong is not None:
-            return wrong
-    return _run(machine)
+    rows = [(index[row.op], row) for row in placements]
+    wrong = _not_in_stages(pairs, rows) if execution == "stages" else None
+    return wrong or _run(pairs, rows, execution)
 
 
-def _not_in_stages(machine: Machine) -> str | None:
+def _not_in_stages(edges: Sequence[tuple[int, int]], rows: Rows) -> str | None:
     """Look at every two rows of a device: stages follow each other, groups and streams of a stage belong together."""
-    for at, (_, later) in enumerate(machine.rows):
-        for _, sooner in machine.rows[:at]:
+    for at, (_, later) in enumerate(rows):
+        for _, sooner in rows[:at]:
             if sooner.device != later.device:
                 continue
             if sooner.stage > later.stage:
                 return "a stage that comes back"
             if sooner.stage == later.stage and (sooner.group == later.group) != (sooner.stream == later.stream):
                 return "groups and streams of a stage that do not belong together"
-    rows = dict(machine.rows)
-    for src, dst in machine.edges:
-        a, b = rows[src], rows[dst]
+    row_of = dict(rows)
+    for src, dst in edges:
+        a, b = row_of[src], row_of[dst]
         if (a.device, a.stage) == (b.device, b.stage) and a.group != b.group:
             return "a dependency between groups of a stage"
     return None
 
 
-def _run(machine: Machine) -> str | None:
-    n, row_of = len(machine.rows), dict(machine.rows)
-    host_of = {op: "" if machine.execution == "graph" else row.device for op, row in machine.rows}
+def _run(edges: Sequence[tuple[int, int]], rows: Rows, execution: str) -> str | None:
+    n, row_of = len(rows), dict(rows)
+    host_of = {op: "" if execution == "graph" else row.device for op, row in rows}
     waits: list[list[int]] = [[] for _ in range(n)]  # that the host issues before an operator
-    for src, dst in machine.edges:
-        if machine.execution != "stages" or row_of[src].device != row_of[dst].device:
+    for src, dst in edges:
+        if execution != "stages" or row_of[src].device != row_of[dst].device:
             waits[dst].append(src)
     hosts: dict[str, list[int]] = {}
     streams: dict[tuple[str, int], list[int]] = {}
-    for op, row in machine.rows:
+    for op, row in rows:
         hosts.setdefault(host_of[op], []).append(op)
         streams.setdefault((row.device, row.stream), []).append(op)
     before = {later: [sooner] for queue in streams.values() for sooner, later in pairwise(queue)}
-    barriers = _barriers(machine) if machine.execution == "stages" else set()
+    barriers = _barriers(rows) if execution == "stages" else set()
 
     at: dict[object, int] = dict.fromkeys([*hosts, *streams], 0)
     issued, ended = set[int](), set[int]()
@@ -139,16 +131,16 @@ def _run(machine: Machine) -> str | None:
                 moved = True
     if len(ended) < n:
         return "it never ends"
-    if any(not known[dst] >> src & 1 for src, dst in machine.edges):
+    if any(not known[dst] >> src & 1 for src, dst in edges):
         return "a dependency that nothing keeps"
     return None
 
 
-def _barriers(machine: Machine) -> set[int]:
+def _barriers(rows: Rows) -> set[int]:
     """Return the operators before which the host of a device issues a barrier."""
     found = set()
-    for device in {row.device for _, row in machine.rows}:
-        mine = [(op, row) for op, row in machine.rows if row.device == device]
+    for device in {row.device for _, row in rows}:
+        mine = [(op, row) for op, row in rows if row.device == device]
         stages = [list(rows) for _, rows in groupby(mine, key=lambda pair: pair[1].stage)]
         for sooner, later in pairwise(stages):
             if len({row.stream for _, row in (*sooner, *later)}) > 1:
