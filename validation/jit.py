@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter
-from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +31,8 @@ def differences(first: int, count: int, seed: int) -> Iterator[str]:
     sources = {number: source_of(number, seed) for number in range(first, first + count)}
     calls = "".join(f"    if s.which == {number}:\n        program_{number}(s)\n" for number in sources)
     names = module_of(f"{HEAD}{''.join(sources.values())}def entry(s: State) -> None:\n{calls}", f"programs_{first}")
-    natives = [compiled(names["entry"], how) for how in ("O0", "O3")]
+    entry = compile_piece(names["entry"], "entry", units_of(names["entry"]))
+    natives = [link("entry", to_object(entry, how)) for how in ("O0", "O3")]  # which are not kept on disk
     for number, source in sources.items():
         for k in range(_TABLES):
             ways: list[Callable[[State], object]] = [
@@ -59,16 +59,9 @@ def module_of(source: str, name: str) -> dict[str, Any]:
     return names
 
 
-def compiled(entry: FunctionType, how: str) -> Callable[[int], None]:
-    """Return the machine code of a piece, which is not kept on disk."""
-    return link("entry", to_object(compile_piece(entry, "entry", units_of(entry)), how))
-
-
 def _result(way: Callable[[State], object], number: int, random: Random) -> list[tuple[str, str]]:
     """Return what is in a random table after a program has worked on it, floats as text; any NaN is one."""
-    state = State(
-        which=number, **{name: _number(random, code) for name, code in (("i", "i8"), ("x", "f8"), ("y", "f8"))}
-    )
+    state = State(which=number, i=_number(random, "i8"), x=_number(random, "f8"), y=_number(random, "f8"))
     if random.random() < 0.5:
         state["perhaps"] = np.array([_number(random, "i8") for _ in range(8)], np.int64)
     columns = ["longs", "other_longs", "ints", "bytes", "floats", "other_floats", "rows", "other_rows"]

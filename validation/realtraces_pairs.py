@@ -43,13 +43,13 @@ GTX_950: Final = Device(
 )  # fmt: skip
 """Limits of compute capability 5.2; rates of the datasheet."""
 _SAME_CHIP: Final = {"h800": "h100", "a800": "a100"}
-_COMPUTE: Final = re.compile("gemm(?!v)|cutlass|xmma|wgrad|dgrad|fprop|conv", re.IGNORECASE)
-_MEMORY: Final = re.compile(
-    "elementwise|memcpy|memset|copy|catarray|reduce|scan|bn_|batch_?norm|layer_?norm|softmax|nchw|nhwc|permute|"
-    "embedding|index|gemv",
-    re.IGNORECASE,
-)
-_COLLECTIVE: Final = re.compile("nccl|rccl", re.IGNORECASE)
+_CLASSES: Final = {
+    "collectives": "nccl|rccl",
+    "memory-bound": "elementwise|memcpy|memset|copy|catarray|reduce|scan|bn_|batch_?norm|layer_?norm|softmax|nchw|nhwc|"
+                    "permute|embedding|index|gemv",
+    "compute-bound": "gemm(?!v)|cutlass|xmma|wgrad|dgrad|fprop|conv",
+}  # fmt: skip
+"""What names of kernels of a class have in them, whatever the case; the first class that fits is theirs."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,7 @@ def class_of(kernel: str) -> str:
     >>> class_of("ampere_sgemm_32x128_tn"), class_of("vectorized_elementwise_kernel"), class_of("mine")
     ('compute-bound', 'memory-bound', 'unknown')
     """
-    for name, pattern in (("collectives", _COLLECTIVE), ("memory-bound", _MEMORY), ("compute-bound", _COMPUTE)):
-        if pattern.search(kernel):
-            return name
-    return "unknown"
+    return next((name for name, pattern in _CLASSES.items() if re.search(pattern, kernel, re.IGNORECASE)), "unknown")
 
 
 def device_named(text: str) -> Device:
