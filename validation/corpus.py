@@ -73,7 +73,8 @@ def cases() -> Iterator[tuple[str, str]]:
         for n in (1, 2, 4):
             cluster = ss.Cluster.preset("a40", n)
             for name in ss.SCHEDULERS:
-                yield f"{spec} on {n}: {name}", _digest(_plan(graph, cluster, name))
+                answer = repr(_plan(graph, cluster, name)).encode()
+                yield f"{spec} on {n}: {name}", blake2b(answer, digest_size=8).hexdigest()
     for name, command in QUESTIONS.items():
         yield name, _printed(command)
     with TemporaryDirectory() as folder:
@@ -93,10 +94,6 @@ def _plan(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> Any:
     trace = ss.simulate(plan, cluster)
     spans = [(s.op, s.start, s.end) for s in trace.spans]
     return placements, plan.estimate, plan.execution, trace.makespan, spans, ss.lower_bound(plan.graph, cluster)
-
-
-def _digest(answer: Any) -> str:
-    return blake2b(repr(answer).encode(), digest_size=8).hexdigest()
 
 
 def _printed(command: str) -> str:

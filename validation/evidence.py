@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from simsched.base.io import dump_json, write_file
 
 FOLDER: Final = Path(__file__).resolve().parent
-TESTS: Final = FOLDER.parent / "tests"
 
 
 def options(text: str | None, arguments: Sequence[str] | None = None, **usual: object) -> argparse.Namespace:

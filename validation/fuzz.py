@@ -52,7 +52,7 @@ from simsched.experiments.documents import DOCUMENTS, schema
 from simsched.experiments.study import Results, Study
 from simsched.model.program import Program
 from simsched.schedulers import SCHEDULERS
-from validation.evidence import FOLDER, TESTS, keep, options
+from validation.evidence import FOLDER, keep, options
 from validation.spoiling import Seeds, spoilt, spoilt_nodes, values
 from workloads import WORKLOADS, check_kind, from_spec, load_kind
 from workloads.formats import FORMATS, format_of, read, read_graph, write
@@ -207,11 +207,7 @@ class Reader(NamedTuple):
     """Bytes that it may take beyond what its process has at first."""
 
 
-def _in_folder(load: Callable[[str], Any]) -> tuple[Callable[[str], Any]]:
-    return (partial(_load_folder, load),)
-
-
-def _load_folder(load: Callable[[str], Any], path: str) -> Any:
+def _in_folder(load: Callable[[str], Any], path: str) -> Any:
     return load(str(Path(path).parent))
 
 
@@ -243,10 +239,10 @@ READERS: Final[dict[str, Reader]] = {
     "target": Reader((read_target,), "simsched.c[al]*.json"),
     "wirings": Reader((read_wirings,), "wirings-*"),
     "study": Reader((Study.from_file,), "study-*"),
-    "rows of a study": Reader(_in_folder(Results.open), "rows/rows.jsonl", names_file=False),
-    "study of rows": Reader(_in_folder(Results.open), "rows/study.json", names_file=False),
-    "rounds": Reader(_in_folder(Accuracy.load), "measured/accuracy.json", names_file=False),
-    "recorded": Reader(_in_folder(_recorded), "measured/round-2.json", names_file=False),
+    "rows of a study": Reader((partial(_in_folder, Results.open),), "rows/rows.jsonl", names_file=False),
+    "study of rows": Reader((partial(_in_folder, Results.open),), "rows/study.json", names_file=False),
+    "rounds": Reader((partial(_in_folder, Accuracy.load),), "measured/accuracy.json", names_file=False),
+    "recorded": Reader((partial(_in_folder, _recorded),), "measured/round-2.json", names_file=False),
     "spec": Reader((_graph_of_spec,), "specs/*", names_file=False),
     "command line": Reader((command,), "[a-z]*-*", "", False, "", 60.0, 3 << 30),
 }  # fmt: skip
@@ -256,7 +252,7 @@ _SIZES: Final = ("n_ops", "n_layers", "layers", "rows", "columns", "tiles", "poi
 
 def fill(folder: Path) -> None:
     """Write the corpus: valid documents of every format, and folders as commands make them."""
-    sys.path.append(str(TESTS))
+    sys.path.append(str(FOLDER.parent / "tests"))
     made = import_module("documents").DOCUMENTS
     shutil.copytree(FOLDER / "seeds", folder, dirs_exist_ok=True)
     for name, make in made.items():

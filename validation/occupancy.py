@@ -62,8 +62,7 @@ def random_cases(n: int, *, rng: np.random.Generator | int) -> list[Case]:
 
 def find_header() -> Path | None:
     """Return the newest `cuda_occupancy.h` under /usr/local, or None."""
-    found = sorted(Path("/usr/local").glob("cuda*/include/cuda_occupancy.h"))
-    return found[-1] if found else None
+    return max(Path("/usr/local").glob("cuda*/include/cuda_occupancy.h"), default=None)
 
 
 def oracle(cases: list[Case], header: Path) -> list[int]:

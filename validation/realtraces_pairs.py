@@ -124,10 +124,8 @@ _TWINS: Final = (
     "set", "grid", "block_threads", "registers", "static_smem",
     "k1_dur_us", "k2_input_ready_us", "k2_start_us", "k2_dur_us",
 )  # fmt: skip
-_UNLIKE: Final = (
-    "trace", "kernel1", "grid1", "block1", "reg1", "smem1", "dur1",
-    "kernel2", "grid2", "block2", "reg2", "smem2", "dur2", "ready2", "start2",
-)  # fmt: skip
+_SHAPE: Final = ("grid", "block", "reg", "smem")
+_UNLIKE: Final = ("trace", *(f"{name}{k}" for k in (1, 2) for name in ("kernel", *_SHAPE, "dur")), "ready2", "start2")
 # Of small kernels the second one starts so early that no measured duration is a solo time.
 _SETS: Final = {
     "mm_mm": "matrix products", "mem_mem": "memory-bound", "cmp_cmp": "small compute (no test of sharing)"
@@ -214,7 +212,7 @@ def _twins(row: Mapping[str, str]) -> Pair:
 
 
 def _unlike(row: Mapping[str, str]) -> Pair:
-    first, second = (_kernel(row, [f"{name}{k}" for name in ("grid", "block", "reg", "smem")]) for k in (1, 2))
+    first, second = (_kernel(row, [f"{name}{k}" for name in _SHAPE]) for k in (1, 2))
     dur1, dur2, ready, start = (_number(row, name) for name in ("dur1", "dur2", "ready2", "start2"))
     device, kind = device_named(row["trace"]), class_of(row["kernel1"])
     return Pair(device, kind, (first, second), (dur1, dur2), ready, start, {"start": _START})

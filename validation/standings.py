@@ -108,8 +108,7 @@ def main() -> None:
             ordered = {case: kept[case] for case in asked if case in kept}
             write_file(str(log), dump_json({"evaluations": given.evaluations, "cases": ordered}))
             print(f"{running[future]}: done", flush=True)
-    for line in tables({case: kept[case] for case in asked}):
-        print(line)
+    print(*tables({case: kept[case] for case in asked}), sep="\n")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from simsched.base.codec import write
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.experiments.accuracy.accuracy import FIGURES as OF_ROUNDS
 from simsched.experiments.accuracy.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, percent
 from simsched.experiments.accuracy.measurements import digest
 from simsched.model.profile import Profile, Replay
@@ -28,8 +29,7 @@ Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]
 
 SUMMARY: Final = "summary.json"
-FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "recalibrated_error",
-                  "kendall_tau", "regret")  # fmt: skip
+FIGURES: Final = (*OF_ROUNDS[:4], "recalibrated_error", *OF_ROUNDS[4:])
 _COLUMNS: Final = ("backend", "graph", "held out", "mean", "p90", "no contention", "uncalibrated", "recalibrated",
                    "tau", "regret")  # fmt: skip
 _PAIRED: Final = ("sequential_us", "parallel_us")
@@ -244,8 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SimschedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    for line in (*tables(summary), *(f"exceeded: {line}" for line in worse)):
-        print(line)
+    print(*tables(summary), *(f"exceeded: {line}" for line in worse), sep="\n")
     return 1 if worse else 0
 
 

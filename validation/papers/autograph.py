@@ -27,14 +27,10 @@ from validation.papers.claims import Measures, Run, Values
 
 GPU: Final = "rtx2080ti"
 NETWORKS: Final[Mapping[str, str]] = {
-    "Inception-v3": "inception_v3",
-    "ResNet-50": "resnet50",
-    "ResNeXt-50": "resnext50",
-    "NasNet-A": "autograph_nasnet_a",
-    "NasNet-Mobile": "nasnet_mobile",
-    "RNNTC-SRU": "rnntc_sru",
+    "Inception-v3": "inception_v3", "ResNet-50": "resnet50", "ResNeXt-50": "resnext50",
+    "NasNet-A": "autograph_nasnet_a", "NasNet-Mobile": "nasnet_mobile", "RNNTC-SRU": "rnntc_sru",
     "BERT": "autograph_bert",
-}
+}  # fmt: skip
 IOS, NIMBLE, TASO, OURS = "IOS", "Nimble", "TASO+Nimble", "Ours"
 _NOT_IN_IOS: Final = ("RNNTC-SRU", "BERT")
 _OBJECTIVES: Final[Mapping[str, str]] = {OURS: "mixed", TASO: "sum"}

@@ -364,11 +364,6 @@ def nasnet(pixels: int, _run: Run) -> Values:
     }
 
 
-def inception(_run: Run) -> Values:
-    """Return the speedups by image size."""
-    return {str(pixels): speedup("inception_v3", pixels) for pixels in SIZES["inception_v3"]}
-
-
 def asynchronous(_run: Run) -> Values:
     """Return by how much asynchronous copies shorten the makespans of the same schedules."""
     return {
@@ -426,7 +421,7 @@ MEASURES: Final[Measures] = {
     "hios-fig12-nasnet-loss": small_over_ios,
     "hios-fig12-nasnet-loss-sequential": partial(nasnet, 331),
     "hios-fig12-nasnet-large": partial(nasnet, 2048),
-    "hios-fig12-inception": inception,
+    "hios-fig12-inception": lambda _: {str(x): speedup("inception_v3", x) for x in SIZES["inception_v3"]},
     "hios-vi-e-receives": asynchronous,
     "hios-vi-e-nasnet-stages": stages_on_nasnet,
 }

@@ -10,12 +10,9 @@ import workloads
 from validation.papers.claims import Measures, Run, Values
 
 _NETWORKS: Final = {
-    "GoogLeNet": "googlenet",
-    "Inception-v3": "inception_v3",
-    "ResNet-50": "resnet50",
-    "SqueezeNet 1.1": "squeezenet1_1",
-    "DenseNet-121": "densenet121",
-}
+    "GoogLeNet": "googlenet", "Inception-v3": "inception_v3", "ResNet-50": "resnet50",
+    "SqueezeNet 1.1": "squeezenet1_1", "DenseNet-121": "densenet121",
+}  # fmt: skip
 _TURING: Final = "rtx2080super"
 
 
