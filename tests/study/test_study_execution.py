@@ -32,7 +32,7 @@ def test_rows_are_the_same_on_any_pool(executor, workers):
             assert kept == EXPECTED
             assert told == sorted(set(told))
             assert told[-1] == 100
-        assert run([], squares, pool) == ([], [0])
+        assert run([], squares, pool) == ([], [])
     if own is not executor:
         assert own.submit(int, "7").result() == 7  # not closed
         own.shutdown()
@@ -45,7 +45,8 @@ def test_an_error_of_the_function_ends_the_run_and_keeps_what_is_done(executor):
         run(range(1000), wrong_at_11, pool, keep=kept.extend)
     items = sorted({row["item"] for row in kept})
     assert kept == [row for item in items for row in squares(item)]  # whole items, and each once
-    assert {1, 2, 3, 4, 6} == {*items}  # the batches are of 1, 2, 4 and 8
+    assert {1, 2, 3, 4, 6} <= {*items}  # the batches are of 1, 2, 4 and 8, or fewer on a busy machine
+    assert 11 not in items
     if executor == "processes":
         assert "in wrong_at_11" in "".join(caught.value.__notes__)
 

@@ -104,6 +104,8 @@ def run_study(
         preload = ["simsched.experiments.study.evaluate", load.__module__]
         with pool_of(executor, workers, preload=[name for name in preload if name != "__main__"]) as pool:
             Batches(specs, evaluate, pool, keep, evaluate.died, limit).run()
+        if not specs:
+            keep([], 0)
     results = Results.open(path)
     results.save(path)
     return results

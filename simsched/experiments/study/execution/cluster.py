@@ -18,7 +18,7 @@ from simsched.experiments.study.execution.batch import (
     lost,
     outcome_in,
     packed,
-)  # fmt: skip
+)
 from simsched.experiments.study.execution.limits import allow_exit
 from simsched.experiments.study.execution.processes import end_forks_with_parent, start_forkserver, start_method
 
@@ -122,9 +122,8 @@ class _Dask:
             threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE)
         except Exception as error:
             raise lost(self.name, error) from None
-        self._n_threads: int = max(
-            1, sum(threads.values())
-        )  # of two batches of one that dies nobody knows which ended it
+        # no more batches than threads: of two batches of one that dies nobody knows which ended it
+        self._n_threads: int = max(1, sum(threads.values()))
         self._counted = monotonic()
         if threads:
             self._seen = self._counted

@@ -33,7 +33,7 @@ class Batches:
         Of `pool_of`.
     keep
         Called in this process with rows, all of each item together, as soon as a batch is done, and with how many items
-        are done by then, at the end all; Ctrl-C waits for it.
+        are done by then, at last all; Ctrl-C waits for it. Never, if there are none.
     died
         Called with an item that ended its process even when it ran alone, and whether its time limit did so; returns
         the rows to keep of it.
@@ -62,7 +62,7 @@ class Batches:
         self._deaths: Counter[int] = Counter()  # in a batch of one
         self._flying: dict[Future[Outcome], list[int]] = {}
         self._size = 1  # of the next batch
-        self._done, self._told = 0, -1
+        self._done = self._told = 0
         self._rows: Rows = []  # to be kept
 
     def run(self) -> None:
@@ -85,7 +85,6 @@ class Batches:
                     self._note(future)
                 self._send()  # first, so that no worker waits for the disk
                 self._flush()
-            self._flush()
         except BaseException:
             for future in list(self._flying):
                 if not future.cancel() and future.done():
