@@ -110,7 +110,7 @@ def test_claims_come_out_as_they_were_kept(key):
         assert found.ours == pytest.approx(kept, rel=0.02)
 
 
-@pytest.mark.parametrize("key", ["lios-fig8-variance", "autograph-table2-resnet-50"])
+@pytest.mark.parametrize("key", ["lios-fig8-variance", "hios-fig9-mr", "autograph-fig9"])
 def test_a_quick_run_samples_what_is_slow(key):
     found = measure(CLAIMS[key], QUICK).ours
     assert CLAIMS[key].published.keys() <= found.keys()
