@@ -299,7 +299,7 @@ def page(tmp_path_factory):
     return gallery.write(tmp_path_factory.mktemp("gallery"))[0]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark"), (1920, "light")])
 def test_nothing_is_cut_off_or_hidden(browser, page, width, scheme):
     """On a phone and on a desk, where the main table and its five fastest rows are seen without a scroll; and on paper.
 
