@@ -121,7 +121,7 @@ asked = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(kernels=st.lists(asked, min_size=1, max_size=4), seed=st.integers(0, 2**16), n_sms=st.integers(1, 4))
 def test_as_python_and_as_machine_code_it_is_the_same(kernels, seed, n_sms):
     """To the last bit; on two devices, whose DRAM is short."""
