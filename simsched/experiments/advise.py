@@ -134,7 +134,7 @@ class Advice(Finding):
         return table_of(title, headings, [_cells(row, unit) for row in self.rows], note=note, best=best)
 
     def notes(self) -> tuple[str, ...]:
-        """Return why some ways are not there, and what the answer hangs on."""
+        """Return why some ways are not there, and what the answer depends on."""
         doubt = "" if self.doubt is None else f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}."
         return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *([doubt] * bool(doubt)))
 
@@ -150,7 +150,7 @@ def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> It
     yield "measure it", "simsched replay plan.json --backend cupy"
     yield "measure the GPU", f"simsched profile {source} --backend cupy -o profile.json"
     yield "calibrate", "simsched calibrate profile.json -o calibration.json"
-    yield "ask again, surer", f"simsched advise {source} --cluster calibration.json"
+    yield "advise again", f"simsched advise {source} --cluster calibration.json"
 
 
 def _cells(row: Deployment, unit: float) -> Sequence[str]:

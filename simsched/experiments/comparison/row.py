@@ -143,7 +143,7 @@ class Draws(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Checked):
-    """What ranges come from, and what they hang on.
+    """What ranges come from, and what they depend on.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Doubt(Checked):
         ``"uncalibrated"``, or ``"calibrated"`` and the date.
     model_error
         Standard deviation of simulated over true time that is added, as a fraction.
-    hangs_on, correlation
+    depends_on, correlation
         The parameter with which the speedup of the best schedule goes, in rank correlation; None if with no single one.
     settled_by
         The measurement that would make the ranges narrower.
@@ -163,17 +163,17 @@ class Doubt(Checked):
     draws: Count
     basis: str
     model_error: Amount
-    hangs_on: str | None
+    depends_on: str | None
     correlation: float | None
     settled_by: str
 
     def __str__(self) -> str:
         on = (
             "no single parameter"
-            if self.hangs_on is None
-            else f"{self.hangs_on} (rank correlation {self.correlation:+.2f})"
+            if self.depends_on is None
+            else f"{self.depends_on} (rank correlation {self.correlation:+.2f})"
         )
-        return f"the speedup hangs most on {on}; {self.settled_by} would settle it"
+        return f"the speedup depends most on {on}; {self.settled_by} would settle it"
 
 
 def plain(jitter: Jitter) -> float | dict[str, float]:

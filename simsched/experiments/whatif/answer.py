@@ -252,12 +252,13 @@ def _attribution(answer: Outcome, unit: float, name: str) -> list[str]:
 def _speed(speedup: float) -> str:
     """Return in words how quick it is.
 
-    >>> _speed(2.0), _speed(0.25), _speed(1.0)
-    ('2 times as fast', 'takes 4 times as long', 'as fast as before')
+    >>> _speed(2.0), _speed(0.25), _speed(1.004), _speed(1.0)
+    ('2 times as fast', 'takes 4 times as long', '1.004 times as fast', 'as fast as before')
     """
     if abs(speedup - 1) < _SAME:
         return "as fast as before"
-    return f"{speedup:.3g} times as fast" if speedup > 1 else f"takes {1 / speedup:.3g} times as long"
+    text, factor = ("{} times as fast", speedup) if speedup > 1 else ("takes {} times as long", 1 / speedup)
+    return text.format(f"{factor:.{3 if factor >= 1.05 else 4}g}")
 
 
 def _number(us: float, unit: float, sign: str = "-") -> str:
