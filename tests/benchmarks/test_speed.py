@@ -192,8 +192,9 @@ def rows():
         yield f"bounds of {n}", of(layered(n), bounds, FOUR), 3
     for n, wide in product((20, 50, 100, 200), (14.3, 4)):
         yield f"optimum in 30 s of {n}, {wide} wide", of(layered(n, wide), optimal, FOUR, 30.0), 1
-    for name, yes in product(("inception_v3", "squeezenet"), (False, True)):
-        yield f"compare {name}, ranges {yes}", of(name, ss.compare, A100, ranges=yes), 5
+    for name, gpus, yes in product(("inception_v3", "nasnet_mobile", "squeezenet"), (1, 2), (False, True)):
+        make = of(name, ss.compare, ss.Cluster.preset("h100", gpus), ranges=yes)
+        yield f"compare {name} on {gpus}, ranges {yes}", make, 5
     yield "advise inception_v3", of("inception_v3", ss.advise, A100), 2
     for name, change in CHANGES.items():
         yield f"what if {name}", planned(lambda plan, change=change: asked(change(ss.what_if(plan, A100)))), 20
@@ -213,11 +214,44 @@ def said(found):
     return known
 
 
+def streams(found):
+    return max(getattr(found, "stream", found)) + 1
+
+
+KNOWN = {  # operators and edges of papers, streams of released code
+    **{f"build {name}": lambda found, n=n: (len(found), len(found.src)) == n for name, n in {
+        "nasnet_a_large": (374, 576), "inception_v3": (119, 153), "randwire": (120, 260), "bert_large": (266, 361),
+    }.items()},
+    **{f"streams of opara, {how}": lambda found: streams(found) == 28 for how in ("journal", "conference")},
+    **{f"streams of nimble, {how}": lambda found, n=n: (streams(found), found.chains) == (n, 28)
+       for how, n in {"chains": 28, "reuse": 4, "dilworth": 4}.items()},
+    **{f"opara of 10000 near, {mode}": lambda found, n=n: found.n_streams == n
+       for mode, n in {"paper": 2168, "impl": 2125}.items()},
+    "nimble of 10000 near, paper": lambda found: found.n_streams == 1659,
+    "kineto to a profile": lambda found: {op.samples for op in found.operators} == {(3.456,) * 50},
+    "sensitivity, per operator False": lambda found: found.rows[0].parameter == "operators.speed",
+}  # fmt: skip
+
+
+def sound(found, arguments):
+    """Whether an answer can be: no schedule is below the bounds of its graph, and ranges are there if wanted."""
+    if isinstance(found, ss.Schedule):
+        target = arguments.args[1]
+        return ss.simulate(found, target).makespan >= bounds(found.graph, target).best * (1 - 1e-9)
+    if isinstance(found, ss.Comparison):
+        ranged = [row.speedup_low is not None for row in found.rows if row.makespan_us is not None]
+        return all(each == arguments.keywords["ranges"] for each in ranged)
+    return True
+
+
 ROWS = {name: (make, rounds) for name, make, rounds in rows()}
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_time(best, note, tmp_path, row):
     make, rounds = ROWS[row]
-    seconds, found = best(make(tmp_path), rounds)
+    action = make(tmp_path)
+    seconds, found = best(action, rounds)
+    assert sound(found, action)
+    assert row not in KNOWN or KNOWN[row](found)
     note(row=row, ms=round(1e3 * seconds, 3), **said(found))
