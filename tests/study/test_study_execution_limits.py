@@ -1,6 +1,7 @@
 """Time limits are heard in loops, sleeps and machine code, and only where they were set."""
 
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -76,6 +77,22 @@ def test_a_limit_is_heard_in_its_call_or_never(where, seconds):
         return heard + unheard
 
     assert where(often) == 150
+
+
+def test_a_limit_of_a_thread_leaves_nothing_behind():
+    """CPython 3.11 hung at the next call that a tracer saw, as nobody ever heard an exception that was withdrawn."""
+    lines = """
+import sys, threading
+from simsched.experiments.study.execution import call_within
+thread = threading.Thread(target=call_within, args=(60.0, int))
+thread.start()
+thread.join()
+sys.settrace(lambda *_: None)
+(lambda: None)()
+print("here")
+"""
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "here\n"
 
 
 def test_a_limit_that_is_over_at_once():

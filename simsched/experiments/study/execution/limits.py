@@ -129,9 +129,18 @@ class _Timer(_Limit):
 
     def end(self) -> None:
         try:
-            self._over.set()
-            self._thread.join()
-            _raise_in_thread(self._target, ctypes.py_object())  # what was raised and has not been heard yet
+            self._stop()
         except TimeLimitReached:  # heard only here: the function itself was in time
-            pass
-        disarm()
+            self._stop()
+        # What has not been heard yet is replaced, and heard. To withdraw it would leave the interpreter looking for it
+        # at every call, and Python 3.11 would hang at the next one that a debugger or a coverage tool traces.
+        try:
+            _raise_in_thread(self._target, TimeLimitReached)
+            while True:
+                pass
+        except TimeLimitReached:
+            disarm()
+
+    def _stop(self) -> None:
+        self._over.set()
+        self._thread.join()
