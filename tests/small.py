@@ -34,6 +34,16 @@ def placements(text):
     return found
 
 
+def written(plan):
+    """The placements of a schedule as `placements` reads them; a group is a stream, or none."""
+    words = []
+    for row in plan.placements:
+        assert row.group in (0, row.stream)
+        numbers = ("/", row.stream), ("@", int(row.device.removeprefix("gpu"))), (".", row.stage), ("!", row.priority)
+        words.append(row.op + "".join(f"{mark}{number}" for mark, number in numbers if number))
+    return " ".join(words)
+
+
 def made(times, pairs="", transfer=None, nbytes=0.0, **blocks):
     """A graph of operators and edges, each a text or a list; `blocks` maps a label to the names in it."""
     rows = operators(times) if isinstance(times, str) else times

@@ -9,7 +9,7 @@ from small import made
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model import Cluster, Link, OpGraph, default_cost
+from simsched.model import Cluster, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft
@@ -79,68 +79,6 @@ def test_peft_and_heft_as_the_paper_of_peft_prints_them():
 # By hand -----------------------------------------------------------------------------------------
 
 
-def test_heft_weighs_waiting_against_moving():
-    """x, z 1 and 2 us, y of 4 reads both by edges of 9 us, w of 3 reads nothing; two devices.
-
-    Ranks: z 2 + 9 + 4 = 15, x 14, y 4, w 3. z: gpu0 0-2. x: gpu0 2-3, gpu1 0-1: gpu1. y: gpu0 when x's data is
-    there, 10-14; gpu1 behind z's, 11-15: gpu0. w: gpu0 in the idle 2-10, 2-5; gpu1 1-4.
-    """
-    two = Cluster.preset("a100", 2)
-    plan = schedule(made("x=1 z=2 y=4 w=3", "x-y:9 z-y:9"), two, heft, streams=1)
-    assert placed(plan, two) == {"z": (0, 0, 2), "x": (1, 0, 1), "y": (0, 10, 14), "w": (1, 1, 4)}
-
-
-def test_heft_with_and_without_insertion():
-    """gpu0 takes the times given, gpu1 1 us for x and 20 us for all others; y reads from x by an edge of 9 us.
-
-    Ranks: y (4 + 20) / 2 = 12, x (30 + 1) / 2 + 9 + 12 = 36.5, w (3 + 20) / 2 = 11.5, z (2 + 20) / 2 = 11.
-    x: gpu1 0-1. y: gpu0 10-14 (gpu1: 1-21). w: gpu0 in the idle 0-10, 0-3. z: 3-5, in what is left of it.
-    Without insertion: w 14-17, z 17-19.
-    """
-    graph = made("x=30 y=4 w=3 z=2", "x-y:9")
-    two = Cluster.preset("a100", 2)
-
-    def cost(op, device):
-        return op.time if device.name == "gpu0" else 1.0 if op.name == "x" else 20.0
-
-    plan = schedule(graph, two, heft, cost, streams=1)
-    assert placed(plan, two, cost) == {"x": (1, 0, 1), "y": (0, 10, 14), "w": (0, 0, 3), "z": (0, 3, 5)}
-    assert [row.op for row in plan.placements] == ["x", "w", "z", "y"]
-    assert plan.estimate == 14.0
-    plan = schedule(graph, two, heft, cost, streams=1, insertion=False)
-    assert placed(plan, two, cost) == {"x": (1, 0, 1), "y": (0, 10, 14), "w": (0, 14, 17), "z": (0, 17, 19)}
-    assert plan.estimate == 19.0
-
-
-def test_etf_takes_what_can_start_first():
-    """Two devices, levels a 9, b 5, c 4, d 1 (a -> c, b -> d), transfers of 3.
-
-    At 0: a before b by level, gpu0 0-5; b gpu1 0-4. d could start on gpu1 at 4, c on gpu0 at 5: d first, 4-5.
-    c: gpu0 at 5, gpu1 at 8: gpu0 5-9.
-    """
-    graph = made("a=5 b=4 c=4 d=1", "a-c:3 b-d:3")
-    two = Cluster.preset("a100", 2)
-    plan = schedule(graph, two, etf, streams=1)
-    assert placed(plan, two) == {"a": (0, 0, 5), "b": (1, 0, 4), "d": (1, 4, 5), "c": (0, 5, 9)}
-    assert [row.op for row in plan.placements] == ["b", "a", "d", "c"]
-    assert plan.estimate == 9.0
-
-
-def test_etf_does_not_see_that_a_device_is_fast():
-    """Both can start a at 0: the first device, though it takes ten times as long there."""
-    plan = schedule(made("a=1", ""), THREE, etf, lambda op, device: 10.0 if device.name == "gpu0" else 1.0)
-    assert plan.estimate == 10.0
-
-
-@each
-def test_streams_of_a_device_move_nothing(scheduler):
-    """Two operators of 5 us that read from one of 1 us, by an edge of 100 us between devices: two streams, 1 + 5."""
-    graph = made("a=1 b=5 c=5", "a-b:100 a-c:100")
-    plan = schedule(graph, Cluster.preset("a100", 2), scheduler, streams=2)
-    assert plan.estimate == 6.0
-    assert (plan.devices_used, plan.n_streams) == (("gpu0",), 2)
-
-
 @each
 def test_streams_unless_told_otherwise(scheduler):
     """Twenty independent operators of 1 us: on 8 streams of one device 3 us, on two of each of two devices 5."""
@@ -151,36 +89,6 @@ def test_streams_unless_told_otherwise(scheduler):
 
 
 # Devices without links ---------------------------------------------------------------------------
-
-
-def unlinked(n, *pairs):
-    """`n` devices and links between some of them."""
-    link = Link(bandwidth=1e3, latency=1.0)
-    return Cluster(Cluster.preset("a100", n).devices, tuple((f"gpu{a}", f"gpu{b}", link) for a, b in pairs))
-
-
-@each
-def test_devices_without_links_stay_apart(scheduler):
-    """A chain stays on one device, another piece may be on another; exact transfers need no link."""
-    graph = made("a=1 b=1 c=1 d=1", "ab cd", nbytes=8.0)
-    plan = schedule(graph, unlinked(2), scheduler, streams=1)
-    assert plan.estimate == 2.0
-    assert plan.devices_used == ("gpu0", "gpu1")
-    assert simulate(plan, unlinked(2).without_overheads()).makespan == 2.0
-    assert schedule(made("a=1 b=5 c=5", "a-b:1 a-c:1"), unlinked(2), scheduler, streams=1).estimate == 7.0
-
-
-@each
-def test_where_inputs_cannot_be_brought_together_one_device_is_used(scheduler):
-    """a and b on two devices without a link, and no device for c, which reads from both: all on gpu0, 3 us.
-
-    With a link from gpu1 to gpu2 too: the first device and those linked with it, which are none.
-    """
-    graph = made("a=1 b=1 c=1", "ac bc", nbytes=8.0)
-    for cluster in (unlinked(2), unlinked(3, (1, 2))):
-        plan = schedule(graph, cluster, scheduler, streams=1)
-        assert plan.estimate == 3.0
-        assert plan.devices_used == ("gpu0",)
 
 
 # Promises ----------------------------------------------------------------------------------------

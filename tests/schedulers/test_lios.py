@@ -11,7 +11,7 @@ from small import made
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, default_cost
+from simsched.model import Cluster, default_cost
 from simsched.model.cluster.device import OVERHEADS
 from simsched.schedulers import schedule
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
@@ -52,47 +52,6 @@ def test_table_iii_whatever_edges_it_leaves_open(v2, v6, v8):
 
 
 # By hand -----------------------------------------------------------------------------------------
-
-
-def test_upward_rank_puts_what_much_depends_on_first():
-    """a of 2 us is followed by d of 9 us, b of 5 us and c of 3 us by nothing.
-
-    By time, two streams: b 5 on 0, c 3 on 1, a 3-5 on 1, d 5-14 on 0. Upward: a 11 first, 0-2; then d 9, which
-    ends first on stream 0, 2-11; b on 1, 0-5, c 5-8.
-    """
-    graph = made("a=2 b=5 c=3 d=9", "a-d")
-    plan = schedule(graph, ONE, lios, streams=2)
-    assert [(row.op, row.stream) for row in plan.placements] == [("b", 0), ("c", 1), ("a", 1), ("d", 0)]
-    assert plan.estimate == 14.0
-    plan = schedule(graph, ONE, lios, streams=2, rank="upward")
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("d", 0), ("b", 1), ("c", 1)]
-    assert plan.estimate == 11.0
-
-
-def test_overheads_by_hand():
-    """Launch 4, wait 1, record 2, hop 3, gap 0.5; a 10 us, then b 6 and c 5, which read from a.
-
-    a: issued at 4, runs 4-14. b on stream 0: issued at 8, behind a and a gap 14.5-20.5; on stream 1: record and wait,
-    issued at 4 + 3 + 4 = 11, a hop behind a 17-23. Stream 0. c on stream 0: 21-26; on stream 1: issued at
-    8 + 3 + 4 = 15, 17-22. Stream 1.
-    """
-    graph = made("a=10 b=6 c=5", "a-b a-c")
-    cluster = charged(launch=4.0, wait=1.0, record=2.0, hop=3.0, gap=0.5)
-    plan = schedule(graph, cluster, lios, streams=2, overheads=True)
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 1)]
-    assert plan.estimate == 22.0
-    # the record is issued behind a rather than behind b: b is launched at 4 + 2 + 4 = 10, which delays nothing
-    assert simulate(plan, cluster).makespan == 22.0
-
-
-def test_overheads_keep_short_operators_together():
-    """Ten independent operators of 1 us, launched in 4 us each: one stream is as good as eight, and ends at 41."""
-    graph = made(" ".join(f"o{i}=1" for i in range(10)), "")
-    cluster = charged(launch=4.0)
-    plan = schedule(graph, cluster, lios, overheads=True)
-    assert plan.n_streams == 1
-    assert plan.estimate == simulate(plan, cluster).makespan == 41.0
-    assert schedule(graph, cluster, lios).n_streams == 8
 
 
 @pytest.mark.parametrize("streams", [1, 4])
@@ -169,21 +128,6 @@ def test_it_is_its_definition(graph, cluster, streams, rank, overheads):
     if not overheads:
         found = listed(plan, cluster)
         assert [found[row[0]][2:] for row in rows] == [pytest.approx(row[2:], rel=1e-12) for row in rows]
-
-
-def test_the_host_may_be_what_an_operator_ends_by():
-    """a 1 us, b 8 and c of five kernels in 1 us, both reading from a; launch 2, wait 3, nothing else costs.
-
-    a: issued at 2, 2-3. b on stream 0: issued at 4, 4-12. c on 0: issued from 4 to 14, starts behind b at 12 and ends
-    with its last kernel at 14. On 1: a wait, issued from 7 to 17, starts at 9 and ends at 17. Stream 0, where it
-    starts later but ends first.
-    """
-    five = tuple(Kernel(blocks=1, threads=32, share=0.2) for _ in range(5))
-    rows = [Operator("a", time=1.0), Operator("b", time=8.0), Operator("c", time=1.0, kernels=five)]
-    graph = OpGraph(rows, [Edge("a", "b"), Edge("a", "c")])
-    plan = schedule(graph, charged(launch=2.0, wait=3.0), lios, streams=2, overheads=True)
-    assert [(row.op, row.stream) for row in plan.placements] == [("a", 0), ("b", 0), ("c", 0)]
-    assert plan.estimate == 14.0
 
 
 # Random variants ---------------------------------------------------------------------------------

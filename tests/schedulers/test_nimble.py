@@ -77,13 +77,6 @@ def test_the_closure_needs_fewer_streams_than_chains_of_chains():
     assert graph.width == 2
 
 
-def test_a_pool_of_streams():
-    """Four operators without edges on a pool of three: the fourth is on stream 0 again, 10 us behind the first."""
-    plan = schedule(made("", 4), ONE, nimble, max_streams=3)
-    assert by_stream(plan) == ["1 4", "2", "3"]
-    assert (plan.search["chains"], plan.search["streams"], plan.estimate) == (4, 3, 20.0)
-
-
 # Real networks -----------------------------------------------------------------------------------
 
 

@@ -55,18 +55,6 @@ def test_the_order_of_arguments_counts():
     assert by_stream(plan) == ["1 2 5 7 9 13", "3 6", "4 8 11", "10", "12"]
 
 
-def test_conference_and_journal_rules():
-    """1 -> 2, 1 -> 3, 4 -> 2, 4 -> 3: 2 goes on from 1; 3 from 4 by the journal's rule, as nobody has yet.
-
-    By the conference's rule it cannot, as 2 comes first among the consumers of both.
-    """
-    graph = forked("1-2 4-2 1-3 4-3", 4)
-    journal, conference = (schedule(graph, ONE, opara, order="graph", allocation=a) for a in ("journal", "conference"))
-    assert by_stream(journal) == ["1 2", "4 3"]
-    assert by_stream(conference) == ["1 2", "4", "3"]
-    assert (journal.search["waits"], conference.search["waits"]) == (2, 3)
-
-
 def test_streams_follow_the_launch_order_only_in_released_code():
     """1 -> 2 and 1 -> 3, where 3 needs less and so is launched first: it goes on from 1 in the released code."""
     rows = [Operator(str(i), time=10.0, kernels=kernel(shared_memory=s)) for i, s in ((1, 0), (2, 4096), (3, 1024))]
@@ -76,14 +64,6 @@ def test_streams_follow_the_launch_order_only_in_released_code():
     assert launched(paper) == launched(released) == "1 3 2"
     assert by_stream(paper) == ["1 2", "3"]
     assert by_stream(released) == ["1 3", "2"]
-
-
-def test_a_pool_of_streams():
-    """A fork into 3 on a pool of 2: 4 opens the third logical stream, which is stream 0 again, behind 2."""
-    plan = schedule(forked("1-2 1-3 1-4", 4), ONE, opara, order="graph", max_streams=2)
-    assert by_stream(plan) == ["1 2 4", "3"]
-    assert dict(plan.search) == {"logical_streams": 3, "streams": 2, "waits": 1}
-    assert plan.estimate == 30.0
 
 
 @pytest.mark.parametrize(
