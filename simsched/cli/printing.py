@@ -35,7 +35,7 @@ def print_pairs(pairs: Pairs) -> None:
     """Print names and texts in two columns."""
     width = max(len(name) for name, _ in pairs)
     for name, text in pairs:
-        print(f"{name:<{width}}  {text}")
+        print(f"{name:<{width}}  {text}".rstrip())
 
 
 def print_json(data: Mapping[str, Any]) -> None:
