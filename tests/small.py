@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
-from simsched.model import Edge, Operator, OpGraph, Placement
+from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
 
 _EDGE = re.compile(r"([^=:]+)(?:=([^:]+))?(?::(.+))?")
-_PLACE = re.compile(r"(\w+)(?:/(\d+))?(?:@(\d+))?(?:\.(\d+))?(?:!(-?\d+))?")
+_PLACE = re.compile(r"([\w+]+)(?:/(\d+))?(?:@(\d+))?(?:\.(\d+))?(?:!(-?\d+))?")
 
 
 def operators(text, **fields):
@@ -51,6 +52,17 @@ def made(times, pairs="", transfer=None, nbytes=0.0, **blocks):
         block = {name: label for label, names in blocks.items() for name in names}
         rows = [replace(op, block=block.get(op.name)) for op in rows]
     return OpGraph(rows, edges(pairs, nbytes, transfer) if isinstance(pairs, str) else pairs)
+
+
+def chain(*times, **fields):
+    """Operators o0, o1 and so on of given times, one after the other."""
+    rows = [Operator(f"o{i}", time=us, **fields) for i, us in enumerate(times)]
+    return OpGraph(rows, [Edge(a.name, b.name) for a, b in pairwise(rows)], "chain")
+
+
+def one_stream(graph, **options):
+    """Operators in topological order on stream 0 of the first device."""
+    return Schedule(graph, [Placement(name) for name in graph.order], **options)
 
 
 def numbered(pairs, n, **fields):

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
+from small import made, placements
 
 import simsched as ss
-from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.whatif.breakeven import breakeven
 
 TWO = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=1600.0, latency=0.0)
-FORK = ss.OpGraph(
-    [ss.Operator("a", time=50.0), ss.Operator("b", time=50.0), ss.Operator("join", time=0.0)],
-    [ss.Edge("a", "join"), ss.Edge("b", "join", nbytes=20_000)],
-)
-SPLIT = ss.Schedule(FORK, [ss.Placement("a"), ss.Placement("b", "gpu1"), ss.Placement("join")])
+FORK = made("a=50 b=50 join=0", "a-join b-join=20000")
+SPLIT = ss.Schedule(FORK, placements("a b@1 join"))
 
 
 def sequential(graph, cluster):
@@ -45,12 +42,9 @@ def test_two_streams_stop_paying_from_a_launch_cost_on():
     Two, c with b: launch a, record, launch b, wait, launch c: b runs from 2x + 1 on: T = max(2x + 7, 3x + 2).
     S = T at x + 9 = 2x + 7: x = 2.
     """
-    graph = ss.OpGraph(
-        [ss.Operator("a", time=3.0), ss.Operator("b", time=6.0), ss.Operator("c", time=0.0)],
-        [ss.Edge("a", "c"), ss.Edge("b", "c")],
-    )
+    graph = made("a=3 b=6 c=0", "ac bc")
     cluster = ss.Cluster.preset("a100").without_overheads().replace_devices(launch=1.0, record=1.0, wait=1.0)
-    two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", stream=1)])
+    two = ss.Schedule(graph, placements("a b/1 c/1"))
     found = breakeven("overhead.launch", two, sequential(graph, cluster), cluster)
     (crossing,) = found.crossings
     assert crossing.value == pytest.approx(2.0, rel=2e-6)
@@ -71,9 +65,9 @@ def test_plans_that_come_to_be_equal_do_not_cross():
 
     Launches of x can take so long that b is launched behind the hop: from 2x = x + 8 on both end at 2x + 3.
     """
-    graph = ss.OpGraph([ss.Operator("a", time=3.0), ss.Operator("b", time=3.0)], [ss.Edge("a", "b")])
+    graph = made("a=3 b=3", "ab")
     cluster = ss.Cluster.preset("a100").without_overheads().replace_devices(launch=1.0, hop=5.0)
-    two = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)])
+    two = ss.Schedule(graph, placements("a b/1"))
     found = breakeven("overhead.launch", sequential(graph, cluster), two, cluster)
     assert found.crossings == ()
     assert (found.a_us[0], found.b_us[0]) == (1 / 64 + 6, 1 / 64 + 11)
@@ -88,18 +82,3 @@ def test_schedulers_schedule_anew():
     assert found.crossings == ()
     named = breakeven("link.bandwidth", "sequential", "heft", TWO, graph=FORK)
     assert named.b_us.tolist() == found.b_us.tolist()
-
-
-def test_what_cannot_be_asked():
-    plan = sequential(FORK, TWO)
-    for options in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")}):
-        with pytest.raises(WhatIfError, match="factors must be positive"):
-            breakeven("link.bandwidth", plan, SPLIT, TWO, **options)
-    with pytest.raises(WhatIfError, match="give `graph`"):
-        breakeven("link.bandwidth", "lios", "heft", TWO)
-    with pytest.raises(WhatIfError, match="takes no factors"):
-        breakeven("gpus", plan, SPLIT, TWO)
-    with pytest.raises(WhatIfError, match="is 0 and stays so"):
-        breakeven("overhead.launch", plan, SPLIT, TWO)
-    with pytest.raises(UnknownNameError, match="nosuch"):
-        breakeven("link.bandwidth", plan, "nosuch", TWO)

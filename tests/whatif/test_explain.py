@@ -1,6 +1,7 @@
 """What bounds a schedule, in words, and what would help."""
 
 import pytest
+from small import chain, made, operators, placements
 
 import simsched as ss
 import workloads
@@ -11,14 +12,9 @@ A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()
 
 
-def chain(n, time):
-    ops = [ss.Operator(f"v{i}", "conv", time=time) for i in range(n)]
-    return ss.OpGraph(ops, [ss.Edge(f"v{i}", f"v{i + 1}") for i in range(n - 1)], name="chain")
-
-
 def test_a_chain_is_bound_by_its_operators():
     """Three operators of 10 us in a row: 30 us, the bound; only quicker operators help, by half."""
-    found = explain(ss.schedule(chain(3, 10.0), BARE, "sequential"), BARE)
+    found = explain(ss.schedule(chain(10.0, 10.0, 10.0, kind="conv"), BARE, "sequential"), BARE)
     assert (found.makespan_us, found.bound_us) == (30.0, 30.0)
     assert found.blame["compute"] == 30.0
     text = str(found)
@@ -40,7 +36,7 @@ def test_a_launch_bound_plan_is_bound_by_the_host():
     Free launches: 10 us; and a captured graph costs nothing here.
     """
     cluster = BARE.replace_devices(launch=4.0)
-    found = explain(ss.schedule(chain(10, 1.0), cluster, "sequential"), cluster)
+    found = explain(ss.schedule(chain(*[1.0] * 10), cluster, "sequential"), cluster)
     assert found.makespan_us == 41.0
     assert "bound by the host" in str(found)
     gains = {each.text: (each.makespan_us, each.doable) for each in found.suggestions}
@@ -64,11 +60,10 @@ def test_something_to_do_is_always_among_the_three():
 
 def test_stages_are_named():
     wide = BARE.replace_devices(barrier=50.0)
-    both = ss.OpGraph([ss.Operator(n, time=10.0) for n in "abcd"], [ss.Edge("a", "c"), ss.Edge("b", "d")])
-    rows = [ss.Placement(n, stream=i % 2, stage=i // 2, group=i % 2) for i, n in enumerate("abcd")]
-    found = explain(ss.Schedule(both, rows, "stages"), wide)
+    plan = ss.Schedule(made("a=10 b=10 c=10 d=10", "ac bd"), placements("a b/1 c.1 d/1.1"), "stages")
+    found = explain(plan, wide)
     assert found.makespan_us == 70.0
-    assert tried(ss.Schedule(both, rows, "stages"), wide)["make barriers free"] == 20.0
+    assert tried(plan, wide)["make barriers free"] == 20.0
     assert [(each.text, each.makespan_us) for each in found.suggestions] == [
         ("capture it as a graph and launch that as a whole", 20.0),
         ("order its stages by events instead of barriers", 20.0),
@@ -79,8 +74,7 @@ def test_stages_are_named():
 
 def test_a_scheduler_that_does_better_on_one_device_says_so():
     """A chain dealt over two devices pays for a copy at each step; on one of them it is the chain."""
-    ops = [ss.Operator(name, time=10.0) for name in "abcd"]
-    graph = ss.OpGraph(ops, [ss.Edge(x, y, transfer=5.0) for x, y in ("ab", "bc", "cd")])
+    graph = made("a=10 b=10 c=10 d=10", "ab bc cd", transfer=5.0)
     cluster = ss.Cluster.preset("a100", 2).without_overheads()
     said = ss.explain(ss.schedule(graph, cluster, "round-robin"), cluster).sentences
     assert said[-1] == "On one device round-robin takes 40 us: the others cost more than they gain."
@@ -111,9 +105,8 @@ def test_what_changes_of_a_plan_of_events_come_to():
     second wait b ends at 82, c at 92. Free launches leave 20 + 50 + 50 + 10; free events 1 + 3 x 10 us; c, the only
     one of its kind, at twice the speed 128. A captured graph begins after 100 us: 130.
     """
-    ops = [ss.Operator(name, kind, time=10.0) for name, kind in zip("abc", ("pool", "pool", "conv"), strict=True)]
-    graph = ss.OpGraph(ops, [ss.Edge("a", "b"), ss.Edge("a", "c")])
-    rows = [ss.Placement("a"), ss.Placement("b", stream=1), ss.Placement("c", stream=1)]
+    graph = made([*operators("a=10 b=10", kind="pool"), ss.Operator("c", "conv", time=10.0)], "ab ac")
+    rows = placements("a b/1 c/1")
     cluster = BARE.replace_devices(launch=1.0, record=20.0, wait=50.0, hop=3.0, graph_launch=100.0)
     found = tried(ss.Schedule(graph, rows, events="literal"), cluster)
     known = {
@@ -133,9 +126,7 @@ def test_what_changes_of_two_devices_come_to():
     Two operators of 10 us that fill a device each, both on the first: the first scheduler that uses both takes 10.
     """
     cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
-    a, b = ss.Operator("a", time=10.0, utilization=1.0), ss.Operator("b", time=40.0, utilization=1.0)
-    graph = ss.OpGraph([a, b], [ss.Edge("a", "b", nbytes=4000)])
-    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")])
+    plan = ss.Schedule(made(operators("a=10 b=40", utilization=1.0), "ab=4000"), placements("a b@1"))
     assert "bound by copies between devices" in str(explain(plan, cluster.replace_links(bandwidth=10.0)))
     found = explain(plan, cluster)
     assert str(found).split("\n")[-3:] == [
@@ -143,8 +134,8 @@ def test_what_changes_of_two_devices_come_to():
         "2. (wish) make operators of kind op twice as quick: 65 us, 27.8% less.",
         "3. (wish) make links twice as wide: 70 us, 22.2% less.",
     ]
-    both = ss.OpGraph([a, ss.Operator("b", time=10.0, utilization=1.0)])
-    found = tried(ss.schedule(both, cluster, "sequential"), cluster)
+    both = ss.schedule(made(operators("a=10 b=10", utilization=1.0)), cluster, "sequential")
+    found = tried(both, cluster)
     assert found["schedule it with round-robin"] == 10.0
     assert "make links twice as wide" not in found
 
@@ -170,15 +161,14 @@ def test_kinds_and_operators_of_the_path():
 
     The launch, less than 1 % of that, is drawn but not told.
     """
-    kinds = ("conv", "pool", "relu", "fc")
-    ops = [ss.Operator(n, k, time=us) for n, k, us in zip("abcd", kinds, (40.0, 30.0, 20.0, 10.0), strict=True)]
-    graph = ss.OpGraph(ops, [ss.Edge(*pair) for pair in ("ab", "bc", "cd")])
+    ops = [ss.Operator(k[0], k, time=us) for k, us in (("conv", 40.0), ("pool", 30.0), ("relu", 20.0), ("fc", 10.0))]
+    graph = made(ops, "cp pr rf")
     cluster = BARE.replace_devices(launch=0.75)
     found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
     assert found.sentences[1:4] == (
         "Of that 99% is kernels computing.",
         "By kind, of the makespan: conv 40%, pool 30%, relu 20%.",
-        "On the critical path are 4 operators; the longest: a (40 us), b (30 us), c (20 us).",
+        "On the critical path are 4 operators; the longest: c (40 us), p (30 us), r (20 us).",
     )
     heights = sorted(bar.get_height() for bar in found.plot().patches)
     assert heights == [pytest.approx(0.75 / 100.75), pytest.approx(100 / 100.75)]

@@ -2,23 +2,20 @@
 
 import numpy as np
 import pytest
+from small import made, placements
 
 import simsched as ss
-from simsched.base.errors import SimulationError, WhatIfError
 from simsched.experiments.comparison.row import Sampling
 from simsched.experiments.whatif.robust import Robust, Robustness, robust
 
 CLUSTER = ss.Cluster.preset("a100").without_overheads()
-GRAPH = ss.OpGraph([ss.Operator(name, time=10.0) for name in "abc"])
-
-
-def plan(*streams, graph=GRAPH):
-    return ss.Schedule(graph, [ss.Placement(name, stream=s) for name, s in zip("abc", streams, strict=True)])
+GRAPH = made("a=10 b=10 c=10")
 
 
 def test_draws_are_paired():
     """max(a + b, c), max(a, b + c) and a + b + c of the same draws: the last never wins, the others half the time."""
-    plans = {"ab c": plan(0, 0, 1), "a bc": plan(0, 1, 1), "abc": plan(0, 0, 0)}
+    streams = {"ab c": "a b c/1", "a bc": "a b/1 c/1", "abc": "a b c"}
+    plans = {name: ss.Schedule(GRAPH, placements(text)) for name, text in streams.items()}
     found = robust(plans, CLUSTER, jitter=0.2, samples=400, rng=3)
     first, second, third = found.rows
     assert third.wins == 0
@@ -47,13 +44,3 @@ def test_equal_plans_are_won_by_the_first_and_named_apart():
     found = robust(plans, CLUSTER, jitter={"a": 0.1}, samples=20, rng=0, workers=2)
     assert [row.name for row in found.rows] == ["sequential", "sequential (2)", "sequential (3)"]
     assert [row.wins for row in found.rows] == [1, 0, 0]
-
-
-def test_what_cannot_be_compared():
-    with pytest.raises(WhatIfError, match="no plans to compare"):
-        robust([], CLUSTER, jitter=0.1, samples=1, rng=0)
-    with pytest.raises(SimulationError, match="pass `rng`"):
-        robust([plan(0, 0, 0)], CLUSTER, jitter=0.1, samples=1, rng=None)
-    for percentile in (101, -1):
-        with pytest.raises(SimulationError, match="percentile"):
-            robust([plan(0, 0, 0)], CLUSTER, jitter=0.1, samples=2, rng=0).best(percentile)

@@ -1,28 +1,21 @@
 """What-if answers worked by hand, each also against a simulation of a cluster or a graph edited by hand."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
+from small import chain, made, one_stream, operators, placements
 
 from simsched.experiments.whatif import absolute, what_if
-from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
+from simsched.model import Cluster, Operator, OpGraph, Schedule
 from simsched.simulator import simulate
 
 FREE = Cluster.preset("a100").without_overheads()
 PAIR = Cluster.preset("a100", 2).without_overheads()
 
 
-def chain(*times, kind="conv"):
-    """Operators one after the other, the last of another kind."""
-    names = [f"o{i}" for i in range(len(times))]
-    rows = [Operator(n, kind, time=us) for n, us in zip(names[:-1], times, strict=False)]
-    rows.append(Operator(names[-1], "relu", time=times[-1]))
-    return OpGraph(rows, [Edge(a, b) for a, b in pairwise(names)], "chain")
-
-
-def one_stream(graph, **options):
-    return Schedule(graph, [Placement(name) for name in graph.order], **options)
+def convolutions(a, b, c):
+    """One after the other, then a ReLU of 5 us."""
+    return made([*operators(f"a={a} b={b} c={c}", kind="conv"), Operator("d", "relu", time=5.0)], "ab bc cd")
 
 
 def test_quicker_operators_of_a_chain():
@@ -30,27 +23,22 @@ def test_quicker_operators_of_a_chain():
 
     Convolutions 1.25 times as quick take 8, 16 and 24 us: 48 + 5 = 53 us, all of it compute.
     """
-    plan = one_stream(chain(10.0, 20.0, 30.0, 5.0))
+    plan = one_stream(convolutions(10, 20, 30))
     asked = what_if(plan, FREE).operators(kind="conv", speed=1.25)
     assert (asked.makespan_before, asked.makespan, asked.difference) == (65.0, 53.0, -12.0)
     assert (asked.direct, asked.rescheduling, asked.rescheduling_alone) == (-12.0, 0.0, 0.0)
     assert asked.speedup == 65 / 53
     assert (asked.blame_before["compute"], asked.blame["compute"]) == (65.0, 53.0)
-    edited = one_stream(chain(8.0, 16.0, 24.0, 5.0))
-    assert simulate(edited, FREE).makespan == 53.0
-    assert what_if(plan, FREE).operators("o2", "o3", speed=2.0).makespan == 47.5  # 10 + 20 + 15 + 2.5
+    assert simulate(one_stream(convolutions(8, 16, 24)), FREE).makespan == 53.0
+    assert what_if(plan, FREE).operators("c", "d", speed=2.0).makespan == 47.5  # 10 + 20 + 15 + 2.5
     assert what_if(plan, FREE).operators(speed=absolute(5.0)).makespan == 13.0
 
 
 def fork(bandwidth=275e3, latency=2.0):
     """a of 10 us, then b of 5 us beside it on gpu0 and c of 20 us on gpu1, to which 2.75 MB go."""
-    graph = OpGraph(
-        [Operator("a", time=10.0), Operator("b", time=5.0), Operator("c", time=20.0)],
-        [Edge("a", "b", 2.75e6), Edge("a", "c", 2.75e6)],
-        "fork",
-    )
     links = tuple((x, y, replace(link, bandwidth=bandwidth, latency=latency / 2)) for x, y, link in PAIR.links)
-    return Schedule(graph, [Placement("a"), Placement("b"), Placement("c", "gpu1")]), replace(PAIR, links=links)
+    graph = made("a=10 b=5 c=20", "ab ac", nbytes=2.75e6)
+    return Schedule(graph, placements("a b c@1")), replace(PAIR, links=links)
 
 
 def test_faster_links_of_a_fork_over_two_gpus():
@@ -76,10 +64,7 @@ def test_what_rescheduling_adds_to_a_faster_link():
     fast and without latency moves the tensor in 1 us: the second ends at 1 + 1 + 10 = 12 us. None of the 9 us come
     from the link by itself.
     """
-    graph = OpGraph(
-        [Operator("a", time=1.0, utilization=1.0)] + [Operator(n, time=10.0, utilization=1.0) for n in "bc"],
-        [Edge("a", n, 2.75e6) for n in "bc"],
-    )
+    graph = made(operators("a=1 b=10 c=10", utilization=1.0), "ab ac", nbytes=2.75e6)
     asked = what_if(graph, PAIR, True, scheduler="heft", options={"streams": 1}).link(bandwidth=10.0, latency=0)
     assert asked.makespan_before == pytest.approx(21.0)
     assert asked.makespan == pytest.approx(12.0)
@@ -105,9 +90,8 @@ def test_a_launch_bound_network():
     assert asked.overhead(launch=absolute(3.0)).makespan == asked.overhead(launch=0.5).makespan == pytest.approx(36.0)
     assert asked.overhead(0).makespan == 10.0
     assert (asked.blame["launch"], free.blame["launch"]) == (pytest.approx(62.0), 0.0)
-    assert (
-        free.makespan == simulate(one_stream(graph), cluster.replace_devices(launch=0.0, launch_latency=0.0)).makespan
-    )
+    by_hand = cluster.replace_devices(launch=0.0, launch_latency=0.0)
+    assert free.makespan == simulate(one_stream(graph), by_hand).makespan
     assert captured.makespan == simulate(one_stream(graph, execution="graph"), cluster).makespan
     assert captured.plan.execution == "graph"
 
@@ -125,8 +109,8 @@ def test_what_fusing_saves_of_a_pair_bound_by_dram():
     Fused they move 1.244 MB, not 2.488: the tensor between is neither written nor read. Roofline 3 us, half of the
     two together, so of the 8 us that they were measured to take, 4 us are left.
     """
-    rows = [Operator(name, time=4.0, nbytes=1.244e6) for name in ("copy", "relu")]
-    asked = what_if(OpGraph(rows, [Edge("copy", "relu", 0.622e6)]), FREE).fuse(["copy", "relu"])
+    graph = made(operators("copy=4 relu=4", nbytes=1.244e6), "copy-relu=0.622e6")
+    asked = what_if(graph, FREE).fuse(["copy", "relu"])
     assert asked.makespan_before == 8.0
     assert asked.makespan == pytest.approx(4.0)
     assert asked.graph["copy+relu"].nbytes == 1.244e6
@@ -138,7 +122,7 @@ def test_another_card():
     Measured to take 6 us, it takes twice that. One of the same 6 us without FLOP and bytes stays.
     """
     rows = [Operator("moves", time=6.0, nbytes=1.244e6), Operator("waits", time=6.0)]
-    asked = what_if(one_stream(OpGraph(rows, [Edge("moves", "waits")])), FREE).device("h100")
+    asked = what_if(one_stream(made(rows, "moves-waits")), FREE).device("h100")
     assert asked.makespan == pytest.approx(2 * (2 + 1555 / 3352) + 6.0)
     assert asked.cluster.devices[0].launch == 0.0
     assert asked.notes == (

@@ -3,24 +3,19 @@
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+from small import chain, made, one_stream, operators, placements
 
-from simsched.base.errors import ClusterError, UnknownNameError, WhatIfError
-from simsched.experiments.whatif import Change, absolute, numeric_parameters, what_if
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule, default_cost, roofline
+from simsched.experiments.whatif import Change, numeric_parameters, what_if
+from simsched.model import Cluster, Kernel, Operator, OpGraph, Schedule, default_cost, roofline
 from simsched.schedulers import schedule
 
 FREE = Cluster.preset("a100").without_overheads()
 PAIR = Cluster.preset("a100", 2).without_overheads()
 
 
-def fork(us=10.0, **fields):
-    """a of 10 us, then b and c of 20 us, which need the whole device each."""
-    rows = [Operator(n, time=us * k, utilization=1.0, **fields) for n, k in (("a", 1), ("b", 2), ("c", 2))]
-    return OpGraph(rows, [Edge("a", "b", transfer=5.0), Edge("a", "c", transfer=5.0)], "fork")
-
-
-def both_gpus(graph):
-    return Schedule(graph, [Placement("a"), Placement("b"), Placement("c", "gpu1")])
+# a of 10 us, then b and c of 20 us, which need the whole device each
+FORK = made(operators("a=10 b=20 c=20", utilization=1.0), "ab ac", transfer=5.0)
+SPLIT = Schedule(FORK, placements("a b c@1"))
 
 
 def worse(graph, cluster, cost):
@@ -35,11 +30,9 @@ def test_nothing_is_computed_before_it_is_asked_for():
         calls.append(len(cluster))
         return worse(graph, cluster, cost)
 
-    asked = what_if(fork(), FREE, True, scheduler=counting)
+    asked = what_if(FORK, FREE, True, scheduler=counting)
     longer = asked.gpus(2).overhead(launch=0).link(latency=0.5)
-    assert repr(longer) == (
-        "WhatIf('fork' on 'a100': gpus=2, overhead.launch*=0, link.latency*=0.5, re-scheduled)"
-    )  # fmt: skip
+    assert repr(longer) == "WhatIf('graph' on 'a100': gpus=2, overhead.launch*=0, link.latency*=0.5, re-scheduled)"
     assert calls == []
     assert (longer.makespan, longer.difference, longer.makespan) == (50.0, 0.0, 50.0)
     assert calls == [2, 1]  # once after the changes, once before
@@ -48,7 +41,7 @@ def test_nothing_is_computed_before_it_is_asked_for():
 
 
 def test_a_question_is_not_changed_by_asking_more():
-    asked = what_if(fork(), FREE)
+    asked = what_if(FORK, FREE)
     quick = asked.operators(speed=2.0)
     assert (asked.changes, quick.changes) == ((), (Change("operators.speed", 2.0),))
     assert (asked.base is asked, quick.base.changes) == (True, ())
@@ -59,11 +52,7 @@ def test_a_question_is_not_changed_by_asking_more():
 
 def test_fewer_gpus():
     """A plan over two GPUs cannot run on one; made anew it takes 50 us instead of 10 + 5 + 20 = 35."""
-    plan = both_gpus(fork())
-    asked = what_if(plan, PAIR).gpus(1)
-    with pytest.raises(WhatIfError, match=r"the plan uses gpu1, which '1 of 2 x a100' does not have; ask with resched"):
-        _ = asked.makespan
-    again = what_if(plan, PAIR, True, scheduler="sequential").gpus(1)
+    again = what_if(SPLIT, PAIR, True, scheduler="sequential").gpus(1)
     assert (again.makespan_before, again.makespan, again.difference) == (35.0, 50.0, 15.0)
     assert (again.kept, again.direct, again.rescheduling) == (None, None, None)
     assert again.rescheduling_alone == 15.0
@@ -71,7 +60,7 @@ def test_fewer_gpus():
 
 
 def test_more_gpus():
-    plan = schedule(fork(), FREE, "sequential")
+    plan = schedule(FORK, FREE, "sequential")
     asked = what_if(plan, FREE).gpus(3)
     assert (asked.makespan, asked.difference, asked.plan) == (50.0, 0.0, plan)
     assert asked.notes == ("the plan was made without gpu1, gpu2 and does not use them; reschedule",)
@@ -81,94 +70,48 @@ def test_more_gpus():
 
 
 def test_a_new_plan_that_is_worse_is_told():
-    asked = what_if(both_gpus(fork()), PAIR, True, scheduler=worse).operators(speed=2.0)
+    asked = what_if(SPLIT, PAIR, True, scheduler=worse).operators(speed=2.0)
     assert (asked.makespan_before, asked.kept.makespan, asked.makespan) == (35.0, 20.0, 25.0)
     assert (asked.direct, asked.rescheduling, asked.rescheduling_alone) == (-15.0, 5.0, 15.0)
     assert asked.notes == ("the plan made anew is 5 us slower than the old one would be: keep that",)
 
 
 def test_who_makes_the_plan():
-    assert what_if(fork(), FREE).plan.scheduler == "lios"
-    assert what_if(schedule(fork(), PAIR, "heft"), PAIR, True).plan.scheduler == "heft"
-    assert what_if(both_gpus(fork()), PAIR, True).plan.scheduler == "lios"
+    assert what_if(FORK, FREE).plan.scheduler == "lios"
+    assert what_if(schedule(FORK, PAIR, "heft"), PAIR, True).plan.scheduler == "heft"
+    assert what_if(SPLIT, PAIR, True).plan.scheduler == "lios"
     options = {"streams": 1}
-    assert what_if(fork(), FREE, scheduler="heft", options=options).plan.n_streams == 1
-    captured = what_if(fork(), FREE, True).execution("graph")
+    assert what_if(FORK, FREE, scheduler="heft", options=options).plan.n_streams == 1
+    captured = what_if(FORK, FREE, True).execution("graph")
     assert (captured.plan.execution, captured.kept.program.execution) == ("graph", "graph")
 
 
 def load(batch=1, blocks=1):
-    rows = [Operator(f"o{i}", time=2.0 * batch, utilization=1.0) for i in range(blocks)]
-    return OpGraph(rows, [Edge(f"o{i}", f"o{i + 1}") for i in range(blocks - 1)], f"batch {batch}")
+    return chain(*[2.0 * batch] * blocks)
 
 
 def test_rebuilding():
     """Twice the batch takes twice as long; another number of operators needs another plan."""
     asked = what_if(load(blocks=2), FREE, load=load)
     assert asked.rebuild(batch=2, blocks=2).makespan == 8.0
-    assert asked.rebuild(batch=3).rebuild(blocks=2).graph.name == "batch 3"
-    with pytest.raises(WhatIfError, match="the rebuilt graph lacks operator 'o1': the plan says nothing of it"):
-        _ = asked.rebuild(batch=2).makespan
-    with pytest.raises(WhatIfError, match="the rebuilt graph has a new operator 'o2'"):
-        _ = asked.rebuild(blocks=3).makespan
+    assert asked.rebuild(batch=3).rebuild(blocks=2).makespan == 12.0
     again = what_if(load(blocks=2), FREE, True, load=load).rebuild(blocks=3)
     assert (again.makespan, again.kept) == (6.0, None)
     assert asked.rebuild(blocks=2).remove("o0").operators("o1", speed=2.0).makespan == 1.0
     turned = what_if(load(blocks=2), FREE, load=lambda batch: OpGraph([*load(batch, 2).operators][::-1]))
     assert turned.rebuild(batch=4).makespan == 16.0
-    with pytest.raises(WhatIfError, match="rebuild: pass `load`"):
-        _ = what_if(load(), FREE).rebuild(batch=2).makespan
-    with pytest.raises(WhatIfError, match=r"rebuild: load\(\) got an unexpected keyword argument 'size'"):
-        _ = asked.rebuild(size=2).makespan
-    with pytest.raises(WhatIfError, match="`load` returned int, not an OpGraph"):
-        _ = what_if(load(), FREE, load=lambda batch: batch).rebuild(batch=1).makespan
-
-
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (lambda a: a.set("sm", 2), UnknownNameError, "unknown parameter 'sm'; closest of"),
-        (lambda a: a.device(launch=2), UnknownNameError, "unknown parameter 'device.launch'; closest of"),
-        (lambda a: a.device("b100"), UnknownNameError, "unknown gpu 'b100'"),
-        (lambda a: a.execution("waves"), UnknownNameError, "unknown execution 'waves'; known are: stages"),
-        (lambda a: a.operators(kind="conv", speed=2), UnknownNameError, "unknown kind 'conv'; known are: op"),
-        (lambda a: a.operators("z", speed=2), UnknownNameError, "unknown operator 'z'; known are: a, b, c"),
-        (lambda a: a.operators("a", kind="op", speed=2), WhatIfError, "give names or a kind, not both"),
-        (lambda a: a.operators(speed=0), WhatIfError, "operators.speed: a speed must be positive"),
-        (lambda a: a.link(bandwidth=-1), WhatIfError, "link.bandwidth: give a finite number that is not neg"),
-        (lambda a: a.link(bandwidth=float("nan")), WhatIfError, "not nan"),
-        (lambda a: a.gpus(0), WhatIfError, "gpus: give a whole number of at least 1, not 0"),
-        (lambda a: a.contention(2), WhatIfError, "contention: give 0 or 1, not 2"),
-        (lambda a: a.fuse(["a"]), WhatIfError, r"fuse: give the names of at least 2 operators, not \['a'\]"),
-        (lambda a: a.fuse([["a"], ["b"]]), WhatIfError, "fuse: give the names"),
-        (lambda a: a.remove(), WhatIfError, "remove: give the names of at least 1 operators"),
-        (lambda a: a.rebuild(batch=[float("inf")]), WhatIfError, "rebuild.batch: give a JSON value"),
-        (lambda a: a.device(bandwidth=0).makespan, ClusterError, "bandwidth must be finite and positive"),
-        (lambda a: a.remove("a", "b", "c").makespan, WhatIfError, "nothing of graph 'fork'"),
-    ],
-)
-def test_what_cannot_be_asked(ask, error, message):
-    with pytest.raises(error, match=message):
-        ask(what_if(fork(), FREE))
-
-
-def test_a_plan_that_cannot_be_kept():
-    """c on gpu1 is launched before a on gpu0: no single thread can capture that."""
-    plan = Schedule(fork(), [Placement("c", "gpu1"), Placement("a"), Placement("b")])
-    with pytest.raises(WhatIfError, match=r"cannot be kept: .*'c': it is launched before 'a'.*reschedule=True"):
-        _ = what_if(plan, PAIR).execution("graph").makespan
 
 
 def test_exact_transfers_and_missing_links():
-    assert what_if(both_gpus(fork()), PAIR).link(bandwidth=2.0).notes == (
+    assert what_if(SPLIT, PAIR).link(bandwidth=2.0).notes == (
         "2 of 2 edges have an exact transfer time, which no link changes",
     )
-    assert what_if(fork(), FREE).link(bandwidth=2.0).notes == ("there are no links to change",)
-    assert what_if(fork(), FREE).device(l2=2.0).notes == ("nothing in the model depends on device.l2",)
+    assert what_if(FORK, FREE).link(bandwidth=2.0).notes == ("there are no links to change",)
+    assert what_if(FORK, FREE).device(l2=2.0).notes == ("nothing in the model depends on device.l2",)
 
 
 def test_grids_of_another_card():
-    graph = OpGraph([Operator("a", flops=1e9, kernels=(Kernel(108),))])
+    graph = made([Operator("a", flops=1e9, kernels=(Kernel(108),))])
     assert what_if(graph, FREE).device("h100").notes == ("kernels keep the grids and blocks that they have on a100",)
     old = Cluster.preset("k80").replace_devices(launch=1.0, launch_latency=2.5, interleave=0.1)
     new = what_if(graph, old).device("a100").cluster.devices[0]
@@ -180,7 +123,7 @@ def test_cost_models_of_the_users():
 
     An operator bound by DRAM: 2 us + 1 us on an A100, 2 + 0.5 us with twice the bandwidth.
     """
-    graph = OpGraph([Operator("a", nbytes=1.244e6), Operator("b", nbytes=1.244e6)], [Edge("a", "b", 4.0)])
+    graph = made([Operator(name, nbytes=1.244e6) for name in "ab"], "ab=4")
 
     def flat(op, device):
         return {"a": 12.0, "b": 6.0}[op.name]
@@ -188,18 +131,12 @@ def test_cost_models_of_the_users():
     def told(op, device):
         return 7.0 if device.bandwidth > 1.6e6 else 9.0
 
-    for given, before, after in (
-        (flat, 18.0, 15.0),
-        (told, 18.0, 14.0),
-        (roofline, 6.0, 5.0),
-        (default_cost, 6.0, 5.0),
-    ):
+    for given, before, after in ((flat, 18, 15), (told, 18, 14), (roofline, 6, 5), (default_cost, 6, 5)):
         asked = what_if(graph, FREE, cost=given).device(bandwidth=2.0)
         assert asked.makespan_before == pytest.approx(before)
         assert asked.makespan == pytest.approx(after)
-        assert asked.cost(graph["a"], asked.cluster.devices[0]) == pytest.approx(
-            after / (1.5 if given is flat else 2.0)
-        )
+        share = 1.5 if given is flat else 2.0
+        assert asked.cost(graph["a"], asked.cluster.devices[0]) == pytest.approx(after / share)
         again = what_if(graph, FREE, True, cost=given).device(bandwidth=2.0)
         assert again.makespan == pytest.approx(after)
     assert what_if(graph, FREE, cost=flat).overhead(0).cost is flat  # nothing that it would have to follow
@@ -210,19 +147,16 @@ def test_cost_models_of_the_users():
 
 
 def test_whole_numbers_are_rounded():
-    """0.3 x 108 SMs are 32.4, so 32; there is always one. A value that is given is taken, or refused."""
-    asked = what_if(fork(), FREE)
+    """0.3 x 108 SMs are 32.4, so 32; there is always one."""
+    asked = what_if(FORK, FREE)
     assert asked.device(sms=0.3).cluster.devices[0].sms == 32
     assert asked.device(connections=1e-3).cluster.devices[0].connections == 1
-    for refused in (absolute(54.5), 0):
-        with pytest.raises(ClusterError, match="sms must be"):
-            _ = asked.device(sms=refused).cluster
 
 
 def merging(graph, cluster, cost):
     """Make one operator of b and c, as schedulers that rewrite graphs do."""
     rows = [graph["a"], replace(graph["b"], name="both", time=graph["b"].time + graph["c"].time)]
-    return Schedule(OpGraph(rows, [Edge("a", "both")], graph.name), [Placement("a"), Placement("both")], scheduler="m")
+    return one_stream(made(rows, "a-both"), scheduler="m")
 
 
 def test_a_plan_over_a_rewritten_graph_is_not_kept_by_the_names_of_the_old_one():
@@ -230,35 +164,30 @@ def test_a_plan_over_a_rewritten_graph_is_not_kept_by_the_names_of_the_old_one()
 
     A plan made anew has them; a to both takes 10 + 40 us, with a and b as one 10 + 20 and 20 us.
     """
-    asked = what_if(fork(), FREE, scheduler=merging)
+    asked = what_if(FORK, FREE, scheduler=merging)
     assert asked.makespan == 50.0
-    for changed in (asked.fuse(["b", "c"]), asked.remove("a"), asked.fuse(["a", "b"])):
-        with pytest.raises(WhatIfError, match="the plan runs a graph that m rewrote: ask of the plan"):
-            _ = changed.makespan
-    again = what_if(fork(), FREE, True, scheduler="sequential").fuse(["b", "c"])
+    again = what_if(FORK, FREE, True, scheduler="sequential").fuse(["b", "c"])
     assert (again.direct, again.rescheduling) == (0.0, 0.0)
-    anew = replace(what_if(fork(), FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
+    anew = replace(what_if(FORK, FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
     assert (anew.makespan, anew.direct, anew.notes) == (45.0, -5.0, ())
     quicker = asked.operators("b", speed=2.0)
-    assert (quicker.difference, quicker.notes) == (
-        0.0, ("m rewrote the graph: 'b' is not in the plan, and its speed makes no difference",),
-    )  # fmt: skip
+    assert quicker.difference == 0.0
+    assert quicker.notes == ("m rewrote the graph: 'b' is not in the plan, and its speed makes no difference",)
     assert what_if(asked.plan, FREE).operators("both", speed=2.0).difference == -20.0
     known = numeric_parameters(asked, per_operator=True)
     assert [name for name in known if name.startswith("operator.")] == ["operator.a.speed"]
 
 
 def test_notes_on_what_is_not_used():
-    asked = what_if(fork(), FREE, True, scheduler="sequential").gpus(2)
+    asked = what_if(FORK, FREE, True, scheduler="sequential").gpus(2)
     assert asked.notes == ("sequential makes no use of gpu1; other schedulers may",)
-    assert what_if(fork(), FREE).gpus(2).notes == ("the plan was made without gpu1 and does not use it; reschedule",)
-    more = what_if(fork(), FREE, True, scheduler="sequential").gpus(8).notes
+    assert what_if(FORK, FREE).gpus(2).notes == ("the plan was made without gpu1 and does not use it; reschedule",)
+    more = what_if(FORK, FREE, True, scheduler="sequential").gpus(8).notes
     assert more == ("sequential makes no use of gpu1, gpu2, gpu3, gpu4 and 3 more; other schedulers may",)
-    with pytest.raises(WhatIfError, match="gpus: at most 4096, not 4097"):
-        what_if(fork(), FREE).gpus(4097)
-    links = what_if(schedule(fork(), PAIR, "sequential"), PAIR).link(bandwidth=2.0)
+    links = what_if(schedule(FORK, PAIR, "sequential"), PAIR).link(bandwidth=2.0)
     assert links.notes[-1] == "nothing is copied between devices: links make no difference"
-    copied = what_if(both_gpus(OpGraph(fork().operators, [Edge("a", "c", 1e3)])), PAIR).link(bandwidth=2.0)
+    copying = Schedule(made(FORK.operators, "ac=1e3"), SPLIT.placements)
+    copied = what_if(copying, PAIR).link(bandwidth=2.0)
     assert (copied.difference < 0, copied.notes) == (True, ())
 
 
@@ -267,8 +196,6 @@ def test_a_plan_that_cannot_run_any_more_does_not_stand_in_the_way_of_a_new_one(
     first, second, middle = Cluster.preset("a100", 3).without_overheads().devices
     link = PAIR.links[0][2]
     line = Cluster((first, second, middle), ((first.name, middle.name, link), (second.name, middle.name, link)))
-    plan = both_gpus(OpGraph(fork().operators, [Edge("a", "b", 8.0), Edge("a", "c", 8.0)]))
+    plan = Schedule(made(FORK.operators, "ab=8 ac=8"), SPLIT.placements)
     asked = what_if(plan, line, True, scheduler="sequential").gpus(2)
     assert (asked.makespan, asked.kept, asked.direct, asked.rescheduling) == (50.0, None, None, None)
-    with pytest.raises(ClusterError):
-        _ = what_if(plan, line).gpus(2).makespan
