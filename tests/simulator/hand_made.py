@@ -1,5 +1,6 @@
 """A device whose numbers are round, and runs on it that are checked for what every trace must hold."""
 
+import re
 import signal
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,12 +46,34 @@ def grid(name, blocks, time, threads=1024, *, registers=32, shared_memory=0, **f
     return ss.Operator(name, time=time, kernels=(kernel,), **fields)
 
 
-def run(operators, edges, placements, cluster, execution="events", lowered=None, nbytes=0.0, **options):
-    """Simulate lists or texts (see `small`), with options of `simulate`; `lowered` are options of `Schedule.lower`."""
-    if isinstance(placements, str):
+_OPERATOR = re.compile(r"(\w+)=([^%#]+)(?:%(.+))?(?:#(\d+)(?:x(\d+))?)?")
+
+
+def operators(text, **fields):
+    """Operators of "a=10 b=10%0.5 c=10#15 d=10#15x512": us, then utilization, or blocks of 1,024 or 512 threads."""
+    found = []
+    for word in text.split():
+        name, time, utilization, blocks, threads = _OPERATOR.fullmatch(word).groups()
+        if blocks:
+            found.append(grid(name, int(blocks), float(time), int(threads or 1024), **fields))
+        else:
+            found.append(ss.Operator(name, time=float(time), utilization=utilization and float(utilization), **fields))
+    return found
+
+
+def run(ops, edges, placements, cluster, execution="events", lowered=None, timed=None, nbytes=0.0, **options):
+    """Simulate lists or texts, with options of `simulate`; `lowered` are those of `Schedule.lower`, `timed` host times.
+
+    Texts are those of `operators` above, and of `edges` and `placements` in `small`; without placements each operator
+    has a stream of its own.
+    """
+    ops = operators(ops) if isinstance(ops, str) else ops
+    if placements is None:
+        placements = [ss.Placement(op.name, stream=s) for s, op in enumerate(ops)]
+    elif isinstance(placements, str):
         placements = small.placements(placements)
-    schedule = ss.Schedule(small.made(operators, edges, nbytes=nbytes), placements, execution)
-    return simulate(schedule.lower(cluster, **lowered) if lowered else schedule, cluster, **options)
+    program = ss.Schedule(small.made(ops, edges, nbytes=nbytes), placements, execution).lower(cluster, **lowered or {})
+    return simulate(program.timed(*timed) if timed else program, cluster, **options)
 
 
 def simulate(plan, cluster, *args, **options):
@@ -61,9 +84,9 @@ def simulate(plan, cluster, *args, **options):
     return trace
 
 
-def side_by_side(operators, cluster, **options):
+def side_by_side(ops, cluster, **options):
     """Run independent operators, each on a stream of its own."""
-    return run(operators, [], [ss.Placement(op.name, stream=s) for s, op in enumerate(operators)], cluster, **options)
+    return run(ops, [], None, cluster, **options)
 
 
 def check_blame(trace):
@@ -104,6 +127,29 @@ def assert_blame(trace, **expected):
     """Compare the blame; causes that are not named have none."""
     blame = trace.critical_path().blame
     assert blame == pytest.approx(dict.fromkeys(blame, 0.0) | expected, rel=1e-9, abs=1e-12)
+
+
+def case(
+    ops, cluster=None, places=None, edges="", execution="events", *, blame=None, path=None, sent=None, lowered=None,
+    timed=None, nbytes=0.0, **times,
+):  # fmt: skip
+    """Return a check of a run that was worked by hand; without places each operator has a stream of its own.
+
+    It compares start and end of the operators that are named, the blame, the operators on the critical path, and start
+    and end of the copies `sent`, where they are given.
+    """
+
+    def check():
+        trace = run(ops, edges, places, cluster or hand_made(), execution, lowered, timed, nbytes)
+        assert_times(trace, **times)
+        if blame is not None:
+            assert_blame(trace, **blame)
+        if path is not None:
+            assert trace.critical_path().operators == tuple(path)
+        if sent is not None:
+            assert copies(trace) == sent
+
+    return check
 
 
 def copies(trace):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hand_made import assert_blame, assert_times, copies, hand_made, run, simulate
+from hand_made import case, hand_made, run
 from small import made, placements
 
 import simsched as ss
@@ -12,6 +12,8 @@ from simsched.model.program import Program
 pytestmark = pytest.mark.usefixtures("both_engines")
 
 LINK = ss.Link(100.0, latency=2.0)
+LATE = hand_made(launch=4.0, launch_latency=6.0)
+"""A call takes 4 us, and the device knows of it 2 us later."""
 NAN = np.nan
 
 
@@ -20,9 +22,9 @@ def ops(**host):
     return [ss.Operator(name, time=1.0, host=host.get(name, 0.0)) for name in "ab"]
 
 
-def chain(cluster, execution="events", operators=None, **host):
+def chain(cluster, execution="events", operators=None, host={}, **expected):  # noqa: B006 - read only
     """a and b one behind the other on a stream."""
-    return run(operators or ops(**host), "ab", "a b", cluster, execution)
+    return case(operators or ops(**host), cluster, "a b", "ab", execution, **expected)
 
 
 def timed(lead, own, cluster=None, execution="events", **host):
@@ -31,61 +33,51 @@ def timed(lead, own, cluster=None, execution="events", **host):
     return schedule.lower(cluster or hand_made()).timed(lead, own)
 
 
-def across(cluster, lead=None, own=None):
-    """a of 10 us on gpu0 sends 1,000 bytes to b, of 5 us on gpu1, while hosts wait; with those host times."""
-    plan = ss.Schedule(made("a=10 b=5", "ab=1000"), placements("a b@1"))
-    program = plan.lower(cluster, transfers="blocking")
-    actions = [row.do for thread in program.threads for row in thread]
-    assert actions == ["launch", "record", "sync", "copy", "record", "sync", "launch"]
-    return simulate(program.timed(lead, own), cluster)
+def across(cluster, lead=None, own=None, **expected):
+    """a of 10 us on gpu0 sends 1,000 bytes to b, of 5 us on gpu1, while hosts wait; with those host times.
 
-
-# The way to the device -----------------------------------------------------------------------------
-
-
-def test_only_the_first_of_kernels_back_to_back_is_late():
-    """Calls 0-4 and 4-8, known at 6 and 10. Of 10 us each: a 6-16, and b, known long ago, right behind it, 16-26."""
-    trace = chain(hand_made(launch=4.0, launch_latency=6.0), operators="a=10 b=10")
-    assert_times(trace, a=(6, 16), b=(16, 26))
-    assert_blame(trace, launch=6.0, compute=20.0)
-
-
-def test_kernels_quicker_than_calls_are_all_late():
-    """Calls 0-4 and 4-8, known 2 us later: a 6-7, b 10-11. The host accounts for all but one kernel."""
-    trace = chain(hand_made(launch=4.0, launch_latency=6.0))
-    assert_times(trace, a=(6, 7), b=(10, 11))
-    assert_blame(trace, launch=10.0, compute=1.0)
-
-
-def test_a_call_longer_than_the_latency_is_all_there_is():
-    assert_times(chain(hand_made(launch=4.0, launch_latency=3.0)), a=(4, 5), b=(8, 9))
-
-
-def test_a_captured_graph_is_known_when_it_is_launched():
-    """One launch of 5 us, then nodes 1 us apart."""
-    trace = chain(hand_made(launch=4.0, launch_latency=9.0, graph_launch=5.0, graph_node=1.0), "graph")
-    assert_times(trace, a=(5, 6), b=(7, 8))
-
-
-def test_a_copy_is_on_its_way_too():
-    """a is known at 6 and runs 6-16; gpu0's host, held until 16, sends 16-19; the copy begins at 16 + 6, takes 12 us.
-
-    gpu1's host launches b at 34-38, of which the device knows at 40.
+    Threads: launch, record, sync, copy, record of gpu0 and sync, launch of gpu1.
     """
-    trace = across(hand_made(2, link=LINK, launch=4.0, copy=3.0, launch_latency=6.0))
-    assert copies(trace) == [(22, 34)]
-    assert_times(trace, a=(6, 16), b=(40, 45))
-    assert_blame(trace, launch=18.0, compute=15.0, transfer=12.0)
+    return case(
+        "a=10 b=5", cluster, "a b@1", "ab=1000", lowered={"transfers": "blocking"}, timed=(lead, own), **expected
+    )
 
 
-# Host times ----------------------------------------------------------------------------------------
+CAPTURED = hand_made(launch=4.0, launch_latency=9.0, graph_launch=5.0, graph_node=1.0)
+CASES = {
+    # Calls 0-4 and 4-8, known at 6 and 10. Of 10 us each: a 6-16, and b, known long ago, right behind it, 16-26.
+    "only the first of kernels back to back is late": chain(
+        LATE, operators="a=10 b=10", a=(6, 16), b=(16, 26), blame={"launch": 6.0, "compute": 20.0}),
+    # Calls 0-4 and 4-8, known 2 us later: a 6-7, b 10-11. The host accounts for all but one kernel.
+    "kernels quicker than calls are late": chain(LATE, a=(6, 7), b=(10, 11), blame={"launch": 10.0, "compute": 1.0}),
+    "a call longer than the latency": chain(hand_made(launch=4.0, launch_latency=3.0), a=(4, 5), b=(8, 9)),
+    # One launch of 5 us, then nodes 1 us apart: it is known when it is launched, and has no host time.
+    "a captured graph": chain(CAPTURED, "graph", host={"a": 5.0, "b": 7.0}, a=(5, 6), b=(7, 8)),
+    # 5 us pass before the call of a, 0-5-9, and 7 before that of b, 9-16-20.
+    "host times": chain(hand_made(launch=4.0), host={"a": 5.0, "b": 7.0}, a=(9, 10), b=(20, 21),
+                        blame={"launch": 20.0, "compute": 1.0}),
+    # 5 us before a, 5-6, and 7 more before b, 12-13.
+    "host times where calls take none": chain(hand_made(), host={"a": 5.0, "b": 7.0}, a=(5, 6), b=(12, 13),
+                                              blame={"launch": 12.0, "compute": 1.0}),
+    # a is known at 6 and runs 6-16; gpu0's host, held until 16, sends 16-19; the copy begins at 16 + 6, takes 12 us.
+    # gpu1's host launches b at 34-38, of which the device knows at 40.
+    "a copy is on its way too": across(
+        hand_made(2, link=LINK, launch=4.0, copy=3.0, launch_latency=6.0), sent=[(22, 34)], a=(6, 16), b=(40, 45),
+        blame={"launch": 18.0, "compute": 15.0, "transfer": 12.0}),
+    # a runs 0-10. 6 us before the sync pass while it does: the copy begins at 10. Of 14 us 4 are left: at 14.
+    **{f"{lead} us before a sync": across(hand_made(2, link=LINK), [0, 0, lead, 0, 0, 0, 0], sent=[(at, at + 12)],
+                                          a=(0, 10), b=(at + 12, at + 17)) for lead, at in ((6, 10), (14, 14))},
+    # a runs 0-10, then 3 us of the sync in place of the device's 4: the copy 13-25. On gpu1 the 4 us: b 29-34.
+    "a sync's own time": across(hand_made(2, link=LINK, barrier=4.0), None, [NAN, NAN, 3.0, NAN, NAN, NAN, NAN],
+                                sent=[(13, 25)], b=(29, 34), blame={"compute": 15.0, "transfer": 12.0, "sync": 7.0}),
+    # Calls of 4 us, known 2 us later. One of 1 us: known at 3, and the next, 1-5, at 7.
+    "a launch's own time is no shorter way": chain(LATE, timed=(None, [1.0, NAN]), a=(3, 4), b=(7, 8)),
+}  # fmt: skip
 
 
-def test_an_operator_has_host_time_before_its_first_launch():
-    """5 us pass before the call of a, 0-5-9, and 7 before that of b, 9-16-20."""
-    trace = chain(hand_made(launch=4.0), a=5.0, b=7.0)
-    assert_times(trace, a=(9, 10), b=(20, 21))
-    assert_blame(trace, launch=20.0, compute=1.0)
+@pytest.mark.parametrize("check", CASES.values(), ids=CASES)
+def test_by_hand(check):
+    check()
 
 
 def test_host_time_passes_once_whatever_an_operator_launches():
@@ -93,41 +85,6 @@ def test_host_time_passes_once_whatever_an_operator_launches():
     op = ss.Operator("a", time=10.0, host=3.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))
     trace = run([op], [], "a", hand_made(launch=4.0))
     assert [(s.start, s.end) for s in trace.spans if s.kind == "kernel"] == [(7, 12), (12, 17)]
-
-
-def test_a_captured_graph_has_no_host_time():
-    trace = chain(hand_made(launch=4.0, graph_launch=5.0, graph_node=1.0), "graph", a=5.0, b=7.0)
-    assert_times(trace, a=(5, 6), b=(7, 8))
-
-
-def test_host_time_shows_where_calls_take_none():
-    """5 us before a, 5-6, and 7 more before b, 12-13."""
-    trace = chain(hand_made(), a=5.0, b=7.0)
-    assert_times(trace, a=(5, 6), b=(12, 13))
-    assert_blame(trace, launch=12.0, compute=1.0)
-
-
-def test_what_leads_to_a_sync_passes_before_it_blocks():
-    """a runs 0-10. 6 us before the sync pass while it does: the copy begins at 10. Of 14 us 4 are left: at 14."""
-    cluster = hand_made(2, link=LINK)
-    for lead, sent in ((6.0, 10.0), (14.0, 14.0)):
-        trace = across(cluster, lead=[0, 0, lead, 0, 0, 0, 0])
-        assert copies(trace) == [(sent, sent + 12)]
-        assert_times(trace, a=(0, 10), b=(sent + 12, sent + 17))
-
-
-def test_a_sync_takes_its_own_time_once_it_is_released():
-    """a runs 0-10, then 3 us of the sync in place of the device's 4: the copy 13-25. On gpu1 the 4 us: b 29-34."""
-    trace = across(hand_made(2, link=LINK, barrier=4.0), own=[NAN, NAN, 3.0, NAN, NAN, NAN, NAN])
-    assert copies(trace) == [(13, 25)]
-    assert_times(trace, b=(29, 34))
-    assert_blame(trace, compute=15.0, transfer=12.0, sync=7.0)
-
-
-def test_a_launch_of_its_own_time_is_as_long_on_its_way_as_any():
-    """Calls of 4 us, known 2 us later. One of 1 us: known at 3, and the next, 1-5, at 7."""
-    cluster = hand_made(launch=4.0, launch_latency=6.0)
-    assert_times(simulate(timed(None, [1.0, NAN], cluster), cluster), a=(3, 4), b=(7, 8))
 
 
 def test_requests_in_flight_keep_their_host_times():

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hand_made import assert_times, grid, hand_made, run, side_by_side
-from small import operators
+from hand_made import assert_times, hand_made, run, side_by_side
 
 import simsched as ss
 from simsched.base.errors import SimulationError
@@ -42,7 +41,7 @@ def test_no_variation():
 
 def test_seed_decides():
     """Same seed, same trace; a Generator of the seed is the seed; another seed, another trace."""
-    ops = [grid(f"k{i}", 7, 3.0) for i in range(6)]
+    ops = "a=3#7 b=3#7 c=3#7 d=3#7 e=3#7 f=3#7"
     traces = [side_by_side(ops, hand_made(), jitter=0.2, rng=rng) for rng in (5, 5, np.random.default_rng(5), 6)]
     assert rows(traces[0]) == rows(traces[1]) == rows(traces[2])
     assert rows(traces[0]) != rows(traces[3])
@@ -50,9 +49,8 @@ def test_seed_decides():
 
 def test_by_name():
     """Only b varies, and as it would if all did: factors are drawn in graph order for every operator."""
-    ops = operators("a=2 b=2 c=2")
-    everyone = side_by_side(ops, hand_made(), jitter=0.2, rng=3).operator_times()
-    one = side_by_side(ops, hand_made(), jitter={"b": 0.2}, rng=3).operator_times()
+    everyone, one = (side_by_side("a=2 b=2 c=2", hand_made(), jitter=jitter, rng=3).operator_times()
+                     for jitter in (0.2, {"b": 0.2}))  # fmt: skip
     assert (one["a"], one["c"]) == ((0, 2), (0, 2))
     assert one["b"] == everyone["b"] != (0, 2)
 
@@ -60,8 +58,7 @@ def test_by_name():
 def test_kernels_of_an_operator_share_its_factor():
     """Shares 0.25 and 0.75 stay 1 to 3."""
     op = ss.Operator("a", time=8.0, kernels=(ss.Kernel(15, share=0.25), ss.Kernel(9, share=0.75)))
-    trace = run([op], [], [ss.Placement("a")], hand_made(), jitter=0.5, rng=2)
-    first, second = (span.duration for span in trace.spans)
+    first, second = (span.duration for span in run([op], [], "a", hand_made(), jitter=0.5, rng=2).spans)
     assert second == pytest.approx(3 * first, rel=1e-9)
     assert first != pytest.approx(2.0, rel=1e-3)
 
@@ -84,4 +81,4 @@ def test_placement_does_not_change_the_factors():
 )
 def test_jitter_that_cannot_be(jitter, rng, message):
     with pytest.raises(SimulationError, match=message):
-        side_by_side(operators("a=1"), hand_made(), jitter=jitter, rng=rng)
+        side_by_side("a=1", hand_made(), jitter=jitter, rng=rng)

@@ -4,45 +4,40 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hand_made import DEVICE, assert_times, grid, hand_made, run, side_by_side, simulate
+from hand_made import DEVICE, assert_times, grid, hand_made, operators, run, side_by_side
 
 import simsched as ss
 from simsched.model.cluster import DEVICES
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 
-# m is 10 for blocks of 1,024 threads on the device made by hand
-GRIDS = {"part of a wave": 7, "one wave": 10, "a wave and a half": 15, "ten waves and one block": 101, "many": 123_457}
+# of which 10 are resident at once, of 1,024 threads: from part of a wave to many
+GRIDS = (7, 10, 15, 101, 123_457)
 each_preset = pytest.mark.parametrize("gpu", DEVICES)
 
 
-def alone(op, cluster):
-    return run([op], [], [ss.Placement(op.name)], cluster)
+def takes(time, op, cluster=None):
+    """Check that an operator alone takes so long."""
+    assert_times(run([op], [], None, cluster or hand_made()), **{op.name: (0, time)})
 
 
-@pytest.mark.parametrize("utilization", [None, 0.01, 0.3, 1.0])
 @pytest.mark.parametrize("time", [1e-12, 0.1, 7.0, 1e12])
-def test_without_a_grid(time, utilization):
-    """Nothing else runs, so D = max(1, utilization) = 1 and the operator lasts its time."""
-    assert_times(alone(ss.Operator("a", time=time, utilization=utilization), hand_made()), a=(0, time))
+def test_alone(time):
+    """Nothing else runs: D = 1. W = ceil(N / 10) waves take W x unit, and unit = time / W."""
+    for utilization in (None, 0.01, 0.3, 1.0):
+        takes(time, ss.Operator("a", time=time, utilization=utilization))
+    for blocks in GRIDS:
+        takes(time, grid("a", blocks, time))
 
 
-@pytest.mark.parametrize("blocks", GRIDS.values(), ids=GRIDS)
-@pytest.mark.parametrize("time", [1e-12, 0.1, 7.0, 1e12])
-def test_one_kernel(blocks, time):
-    """W = ceil(N / 10) waves at D = 1 take W x unit, and unit = time / W."""
-    assert_times(alone(grid("a", blocks, time), hand_made()), a=(0, time))
-
-
-@pytest.mark.parametrize("blocks", GRIDS.values(), ids=GRIDS)
+@pytest.mark.parametrize("blocks", GRIDS)
 def test_one_kernel_that_saturates_itself(blocks):
     """Where 2 warps keep an SM busy, each block loads one, 0.1 of the device, and 40 fit: full waves run at D = 4.
 
     For N = 101: two waves of 40 at D = 4, then 21 blocks at D = 2.1: a unit is 9 / 10.1 us.
     """
-    cluster = hand_made(saturating_warps=2.0)
-    assert_times(alone(grid("a", blocks, 9.0, threads=256), cluster), a=(0, 9))
-    assert_times(alone(grid("a", blocks, 9.0, threads=64), cluster), a=(0, 9))
+    for threads in (256, 64):
+        takes(9, grid("a", blocks, 9.0, threads), hand_made(saturating_warps=2.0))
 
 
 @pytest.mark.parametrize("fields", [{"nbytes": 9e3}, {"nbytes": 5e4}, {"nbytes": 3e3, "flops": 5e3}, {"flops": 9e3}])
@@ -50,13 +45,13 @@ def test_one_kernel_that_saturates_itself(blocks):
 def test_one_kernel_with_traffic(fields, intensity):
     """Traffic beyond what DRAM could move in the time counts as a load of 1: it cannot slow the kernel itself."""
     cluster = hand_made(saturating_warps=7.0, interference=((0.5, 0.5), (0.5, 0.5)))
-    assert_times(alone(grid("a", 45, 9.0, threads=256, intensity=intensity, **fields), cluster), a=(0, 9))
+    takes(9, grid("a", 45, 9.0, 256, intensity=intensity, **fields), cluster)
 
 
 def test_several_kernels():
     """Shares 0.25, 0.5 and 0.25 of 12 us follow each other without a gap: 0-3, 3-9, 9-12."""
     kernels = (ss.Kernel(15, 1024, share=0.25), ss.Kernel(3, 96, share=0.5), ss.Kernel(999, share=0.25))
-    trace = alone(ss.Operator("a", time=12.0, kernels=kernels), hand_made(gap=5.0))
+    trace = run([ss.Operator("a", time=12.0, kernels=kernels)], [], "a", hand_made(gap=5.0))
     found = [(span.start, span.end) for span in trace.spans]
     assert found == [pytest.approx(pair, rel=1e-9) for pair in [(0, 3), (3, 9), (9, 12)]]
     assert_times(trace, a=(0, 12))
@@ -71,23 +66,17 @@ def test_no_time(fields):
 
 def test_nothing_takes_time():
     """Two operators of 0 us without overheads: the makespan is 0, and so is the blame."""
-    trace = side_by_side([ss.Operator("a", time=0.0), grid("b", 7, 0.0)], hand_made())
-    assert trace.makespan == 0.0
+    assert side_by_side("a=0 b=0#7", hand_made()).makespan == 0.0
 
 
 @each_preset
 @pytest.mark.parametrize("execution", ["events", "stages", "graph"])
 def test_presets_with_all_overheads(gpu, execution):
     """One after the other with launches and gaps around them, each kernel lasts its own time."""
-    ops = [
-        ss.Operator("time only", time=7.3),
-        ss.Operator("utilization", time=11.1, utilization=0.7),
-        ss.Operator("small", time=5.7, kernels=(ss.Kernel(3),)),
-        ss.Operator("large", time=91.0, kernels=(ss.Kernel(100_001, 128, 64, 4096),), flops=1e9, nbytes=1e7),
-        ss.Operator("memory", time=33.0, kernels=(ss.Kernel(12_345, 512),), nbytes=1e7),
-    ]
+    large = ss.Operator("large", time=91.0, kernels=(ss.Kernel(100_001, 128, 64, 4096),), flops=1e9, nbytes=1e7)
+    ops = [*operators("plain=7.3 load=11.1%0.7 small=5.7#3x128"), large, grid("memory", 12_345, 33.0, 512, nbytes=1e7)]
     edges = [ss.Edge(a.name, b.name) for a, b in pairwise(ops)]
-    trace = run(ops, edges, [ss.Placement(op.name) for op in ops], ss.Cluster.preset(gpu), execution)
+    trace = run(ops, edges, "plain load small large memory", ss.Cluster.preset(gpu), execution)
     found = {span.op: span.duration for span in trace.spans if span.kind == "kernel"}
     assert found == pytest.approx({op.name: op.time for op in ops}, rel=1e-9)
 
@@ -97,13 +86,12 @@ def test_roofline_is_reproduced(gpu):
     """Without `time` the roofline says how long an operator takes, and alone it takes that long."""
     op = ss.Operator("a", kernels=(ss.Kernel(5_000, share=0.3), ss.Kernel(70, share=0.7)), flops=3e9, nbytes=2e7)
     cluster = ss.Cluster.preset(gpu).without_overheads()
-    assert_times(alone(op, cluster), a=(0, ss.roofline(op, cluster.devices[0])))
+    takes(ss.roofline(op, cluster.devices[0]), op, cluster)
 
 
 def test_a_cost_model_replaces_the_time():
     """A model that says 4 us overrules a `time` of 9 us."""
-    schedule = ss.Schedule(ss.OpGraph([grid("a", 15, 9.0)]), [ss.Placement("a")])
-    assert_times(simulate(schedule, hand_made(), lambda op, device: 4.0), a=(0, 4))
+    assert_times(run("a=9#15", [], "a", hand_made(), cost=lambda op, device: 4.0), a=(0, 4))
 
 
 def test_devices_of_one_model_may_differ():
@@ -112,5 +100,5 @@ def test_devices_of_one_model_may_differ():
     b fills its 20 SMs from 0 to 10, c waits for all of them: 10-20.
     """
     devices = (replace(DEVICE, name="gpu0"), replace(DEVICE, name="gpu1", sms=20))
-    ops = [grid("a", 10, 10.0), grid("b", 20, 10.0), grid("c", 20, 10.0)]
-    assert_times(run(ops, [], "a b@1 c/1@1", ss.Cluster(devices)), a=(0, 10), b=(0, 10), c=(10, 20))
+    trace = run("a=10#10 b=10#20 c=10#20", [], "a b@1 c/1@1", ss.Cluster(devices))
+    assert_times(trace, a=(0, 10), b=(0, 10), c=(10, 20))
