@@ -151,7 +151,7 @@ def relinked(text: str, source: Path, docname: str) -> str:
     """Return text with the links of a file in `source` led to where they go from a page of the site.
 
     Links into this folder stay, links to pages in `ELSEWHERE` lead to the page that holds them, and of links to other
-    files of the repository, which are no part of the site, the path is left.
+    files of the repository, which are no part of the site, the path is left. Sphinx looks at links between pages alone.
     """
 
     def link(match: re.Match[str]) -> str:
@@ -162,6 +162,8 @@ def relinked(text: str, source: Path, docname: str) -> str:
         at = (source.parent / path).resolve()
         if at.is_dir() and (at / "README.md").is_file():
             at /= "README.md"
+        if not at.exists():
+            raise FileNotFoundError(f"{source}: {target} leads nowhere")
         inside = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else path
         page = DOCS / f"{ELSEWHERE[inside]}.md" if inside in ELSEWHERE else at
         if not page.is_relative_to(DOCS):
