@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -19,8 +20,8 @@ from simsched.show.report.makers import sections_of
 from simsched.show.report.sections import Pairs, Section
 
 _SCRIPTS = ("page.js", "figures.js", "gantt.js")
-_FOREIGN: Final = re.compile(r"(?<!\\)[\u0080-\uffff]")
-"""What JavaScript can name by four digits."""
+_FOREIGN: Final = re.compile(r"[\u0080-\uffff](?<!\\.)")
+"""What JavaScript can name by four digits; what is escaped is looked at last, which is many times as fast."""
 _OPENS, _ENDS, _NEAR = "this, () => {\n", "\n}));", 1000
 """How Plotly's script begins, within so many characters, and ends: a call that is given all of it as a function."""
 
@@ -125,6 +126,7 @@ def library() -> str:
     return quick(str(get_plotlyjs()).replace("</script", "<\\/script"))
 
 
+@cache
 def quick(script: str) -> str:
     r"""Return a script that does the same and starts sooner.
 
