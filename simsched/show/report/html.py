@@ -1,7 +1,9 @@
 """Blocks as HTML: every text escaped, every number once for people and once for sorting."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import count
@@ -19,10 +21,8 @@ MOST_ROWS: Final = 5000
 MOST_FIRST: Final = 20_000
 """Bars of a Gantt chart that is seen before the library is there."""
 _DEEPEST: Final = 6  # heading
-_HOSTS: Final = (
-    '<button type="button" data-do="host" title="Host threads" aria-label="Host threads" aria-pressed="false">'
-    "Host threads</button>"
-)
+_MARKUP: Final = {"body", "buttons", "data", "first", "head", "hosts", "inner", "look", "note", "panels", "swatches"}
+"""What of the pieces is HTML or JSON already."""
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
@@ -58,6 +58,21 @@ def read_resource(name: str) -> str:
     return (files(str(__package__)) / name).read_text(encoding="utf-8")
 
 
+def piece(name: str, /, **given: object) -> str:
+    """Return a piece of ``blocks.html`` with texts in it, escaped but for those that are pieces themselves.
+
+    >>> piece("pair", name="a<b", text="c")
+    '<div><dt>a&lt;b</dt><dd>c</dd></div>'
+    """
+    return _pieces()[name].substitute({k: v if k in _MARKUP else escape(str(v)) for k, v in given.items()})
+
+
+@cache
+def _pieces() -> dict[str, Template]:
+    _, *parts = re.split(r"<!-- (\w+) -->\n", read_resource("blocks.html"))
+    return {name: Template(text.rstrip("\n")) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
 class Writer:
     """Turns blocks into HTML; elements are numbered in the order in which they are written."""
 
@@ -67,22 +82,24 @@ class Writer:
         self.draws = False
         self._open = True  # no shut tab
 
+    def _id(self, letter: str) -> str:
+        return f"{letter}{next(self._numbers)}"
+
+    def _blocks(self, blocks: Sequence[Block], level: int) -> str:
+        return "\n".join(self.block(block, level) for block in blocks)
+
     def section(self, section: Section, level: int = 2) -> str:
         """Return a section under a heading of a level, 2 for those of the page."""
-        name = f"s{next(self._numbers)}"
+        name = self._id("s")
         if level == 2:
             self.contents.append((name, section.title))
-        inner = "\n".join(self.block(block, level + 1) for block in section.blocks)
-        h = min(level, _DEEPEST)
-        return (
-            f'<section class="level{level}" aria-labelledby="{name}"><h{h} id="{name}" tabindex="-1">'
-            f"{escape(section.title)}</h{h}>\n{inner}</section>"
-        )
+        inner = self._blocks(section.blocks, level + 1)
+        return piece("section", id=name, level=level, h=min(level, _DEEPEST), title=section.title, inner=inner)
 
     def block(self, block: Block, level: int) -> str:
         """Return a block whose headings, if it has any, are of a level."""
         writers: dict[type, Callable[[Any], str]] = {
-            Text: lambda text: f'<p class="{text.tone}">{escape(text.text)}</p>', Pairs: self._pairs,
+            Text: lambda text: piece("text", tone=text.tone, text=text.text), Pairs: self._pairs,
             Table: self._table, Figure: self._figure, Gantt: self._gantt, Tabs: lambda tabs: self._tabs(tabs, level),
             Section: lambda section: self.section(section, level),
         }  # fmt: skip
@@ -91,89 +108,56 @@ class Writer:
         raise ReportError(f"a section consists of texts, tables, figures and the like, not of {type(block).__name__}")
 
     def _pairs(self, pairs: Pairs) -> str:
-        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs.rows)
-        name = f"p{next(self._numbers)}"
-        return (
-            f'<div class="pairs"><p class="caption" id="{name}">{escape(pairs.caption)}</p>'
-            f'<dl aria-labelledby="{name}">{rows}</dl></div>'
-        )
+        rows = "".join(piece("pair", name=name, text=text) for name, text in pairs.rows)
+        return piece("pairs", id=self._id("p"), caption=pairs.caption, body=rows)
 
     def _table(self, table: Table) -> str:
-        name = f"t{next(self._numbers)}"
-        shown = table.rows[:MOST_ROWS]
+        name, shown = self._id("t"), table.rows[:MOST_ROWS]
         numeric = [any(is_number(_value(row[c])) for row in shown) for c in range(len(table.columns))]
         looks = [' class="num"' if each else "" for each in numeric]
-        head = "".join(
-            f'<th scope="col"{look} aria-sort="none"><button type="button" class="sort">{escape(column.heading)}'
-            '<span aria-hidden="true"></span></button></th>'
-            for column, look in zip(table.columns, looks, strict=True)
-        )
+        head = "".join(piece("head", look=look, heading=column.heading)
+                       for column, look in zip(table.columns, looks, strict=True))  # fmt: skip
         body = "\n".join(_row(table, row, looks, i == table.best) for i, row in enumerate(shown))
-        notes = [table.note] * bool(table.note)
-        if len(table.rows) > MOST_ROWS:
-            notes.append(f"the first {MOST_ROWS:,} of {len(table.rows):,} rows")
-        return (
-            f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{name}"><table>'
-            f'<caption id="{name}">{escape(table.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody></table></div>{_note(notes)}"
-        )
+        more = f"the first {MOST_ROWS:,} of {len(table.rows):,} rows" if len(table.rows) > MOST_ROWS else ""
+        return piece("table", id=name, caption=table.caption, head=head, body=body, note=_note(table.note, more))
 
     def _figure(self, figure: Figure) -> str:
         self.draws = True
-        name = f"f{next(self._numbers)}"
-        note = _note([figure.note] * bool(figure.note))
         data = json_text({"data": figure.data, "layout": figure.layout})
-        return (
-            f'<figure class="chart"><figcaption id="{name}-c">{escape(figure.title)}</figcaption>'
-            f'<div class="plot" id="{name}" data-kind="figure" role="img" aria-label="{escape(figure.summary)}" '
-            f'style="height:{figure.height}px"><p class="unseen">{escape(figure.summary)}</p></div>{note}'
-            f'<script type="application/json" id="{name}-d">{data}</script></figure>'
-        )
+        return piece("figure", id=self._id("f"), title=figure.title, summary=figure.summary, height=figure.height,
+                     note=_note(figure.note), data=data)  # fmt: skip
 
     def _gantt(self, chart: Gantt) -> str:
         self.draws = True
-        name = f"g{next(self._numbers)}"
-        found = gantt_data(chart)
+        name, found = self._id("g"), gantt_data(chart)
         n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
         legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
         legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
-        swatch = '<li><i style="background:{1}"></i>{0}</li>'
-        swatches = "".join(swatch.format(escape(text), colour) for text, colour in legend)
         traces = [chart.trace, *([] if chart.measured is None else [chart.measured])]
         seen = self._open and n <= MOST_FIRST
-        first = f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else ""
-        hosts = any(row["what"] == "host" for row in found["rows"])
-        return Template(read_resource("gantt.html")).substitute(
-            name=name, title=escape(chart.title), n=n, rows=len(found["rows"]), first=first, swatches=swatches,
-            hosts=_HOSTS * hosts, note=_note(found.pop("notes")), data=json_text(found),
+        return piece(
+            "gantt", id=name, title=chart.title, n=n, rows=len(found["rows"]),
+            first=f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else "",
+            swatches="".join(piece("swatch", text=text, colour=colour) for text, colour in legend),
+            hosts=piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
+            note=_note(*found.pop("notes")), data=json_text(found),
         )  # fmt: skip
 
     def _tabs(self, tabs: Tabs, level: int) -> str:
-        name = f"b{next(self._numbers)}"
-        h = min(level, _DEEPEST)
-        buttons, panels = [], []
+        name, buttons, panels = self._id("b"), "", []
         for i, (label, blocks) in enumerate(tabs.panels):
-            here = not i
-            buttons.append(
-                f'<button type="button" role="tab" id="{name}-t{i}" aria-controls="{name}-p{i}" '
-                f'aria-selected="{str(here).lower()}" tabindex="{0 if here else -1}">{escape(label)}</button>'
-            )
-            self._open = here
-            inner = "\n".join(self.block(block, level + 1) for block in blocks)
-            panels.append(
-                f'<div role="tabpanel" id="{name}-p{i}" aria-labelledby="{name}-t{i}"{"" if here else " hidden"}>'
-                f'<h{h} class="printed">{escape(label)}</h{h}>{inner}</div>'
-            )
+            self._open = not i
+            told = {"id": name, "i": i, "label": label}
+            buttons += piece("button", **told, here=str(self._open).lower(), focus=0 if self._open else -1)
+            panels.append(piece("panel", **told, hidden="" if self._open else " hidden", h=min(level, _DEEPEST),
+                                inner=self._blocks(blocks, level + 1)))  # fmt: skip
         self._open = True
-        return (
-            f'<div class="tabs"><div role="tablist" aria-label="{escape(tabs.label)}">{"".join(buttons)}</div>\n'
-            + "\n".join(panels)
-            + "</div>"
-        )
+        return piece("tabs", label=tabs.label, buttons=buttons, panels="\n".join(panels))
 
 
-def _note(notes: Sequence[str]) -> str:
-    return f'<p class="note">{escape("; ".join(notes))}</p>' if notes else ""
+def _note(*notes: str) -> str:
+    text = "; ".join(filter(None, notes))
+    return piece("text", tone="note", text=text) if text else ""
 
 
 def _value(cell: Any) -> Any:
