@@ -34,17 +34,31 @@ class _Scope(dict):
 
 
 def of_text(text, granularity="operator", **sources):
-    """The graph of "c = conv(x, 4, 3); r = activation(c)": calls of `Network`, each with the name of its operator.
+    """The graph of "c = conv(x, 4, 3); r = activation(c) | dtype='fp16'": calls of `Network`, each with a name.
 
-    Names that no operator has are sources: of 1 image of 4 channels and 6 x 6 pixels, or of the shape given.
+    Names that no operator has are sources: of 1 image of 4 channels and 6 x 6 pixels, or of the shape given. Behind a
+    bar stand fields and attributes of an operator that are others than the network says.
     """
     net = network(granularity)
-    scope = _Scope(net)
+    scope, changes = _Scope(net), {}
     scope |= {name: source(net, shape, name) for name, shape in sources.items()}
-    for row in text.split(";"):
-        name, call = row.strip().split(" = ", 1)
+    for row in text.split("; "):
+        (name, call), (_, changed) = row.partition(" | ")[0].split(" = ", 1), row.partition(" | ")[1:]
         scope[name] = eval(call.replace("(", f"({name!r}, ", 1), {}, scope)
-    return net.graph()
+        if changed:
+            changes[name] = eval(f"dict({changed})")
+    graph = net.graph()
+    for name, changed in changes.items():
+        graph = with_changes(graph, name, **changed)
+    return graph
+
+
+def with_changes(graph, name, **changed):
+    """A graph in which an operator has other fields or, by any other name, other attributes."""
+    fields = {key: value for key, value in changed.items() if key in Operator.__dataclass_fields__}
+    attributes = graph[name].attributes | {key: value for key, value in changed.items() if key not in fields}
+    new = replace(graph[name], **{"attributes": attributes, **fields})
+    return OpGraph([new if op.name == name else op for op in graph.operators], graph.edges, graph.name)
 
 
 def block():
@@ -63,17 +77,6 @@ def cut(graph, *blocks):
     return Draft([*sources, *rows]).to_graph()
 
 
-def matches(rule, graph):
-    return list(RULES[rule].matches(Draft.from_graph(graph)))
-
-
-def refused(rule, graph, *match):
-    """Assert that a rule finds nothing in a graph, and does nothing where it is told to."""
-    assert matches(rule, graph) == []
-    if match:
-        assert RULES[rule].apply(Draft.from_graph(graph), match) is None
-
-
 def check(draft):
     """What a draft must be whatever was done to it: as if made at once from its rows."""
     again = Draft(draft.rows.values(), draft.name, outside=draft.outside, kept=draft.kept)
@@ -87,25 +90,21 @@ def check(draft):
         assert not row.operator.input_shapes or len(row.reads) in (0, len(row.operator.input_shapes))
 
 
-def applied(rule, graph, match=None, original=None):
-    """The graph after the only match of a rule, or the one given, when it has been seen to compute the same."""
-    before = Draft.from_graph(graph)
-    if match is None:
-        (match,) = RULES[rule].matches(before)
-    assert match in list(RULES[rule].matches(before))
-    after = RULES[rule].apply(before, match)
-    assert after is not None
-    check(after)
-    rewritten = after.to_graph()
-    assert Draft.from_graph(rewritten).signature() == after.signature()
-    assert largest_error(graph, rewritten, original) < TOLERANCE
-    return rewritten
-
-
-def with_attributes(graph, name, **changed):
-    """A graph in which an operator has other attributes."""
-    rows = [replace(op, attributes={**op.attributes, **changed}) if op.name == name else op for op in graph.operators]
-    return OpGraph(rows, graph.edges, graph.name)
+def applied(graph, steps):
+    """The graph after "R9 a b; R1", rules and their matches (or the only one), each seen to compute the same."""
+    before = graph
+    for rule, *match in map(str.split, steps.split("; ")):
+        draft = Draft.from_graph(before)
+        found = list(RULES[rule].matches(draft))
+        assert tuple(match) in found if match else len(found) == 1, found
+        after = RULES[rule].apply(draft, tuple(match) or found[0])
+        assert after is not None
+        check(after)
+        rewritten = after.to_graph()
+        assert Draft.from_graph(rewritten).signature() == after.signature()
+        assert largest_error(before, rewritten, graph) < TOLERANCE
+        before = rewritten
+    return before
 
 
 def walked(graph, rng, steps, rules=RULES):

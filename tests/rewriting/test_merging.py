@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from interpreter import largest_error
-from rewritten import of_text, with_attributes
+from rewritten import of_text, with_changes
 
 from simsched.base.errors import GraphError
 from simsched.model import Cluster, Kernel, OpGraph, roofline
@@ -147,7 +147,7 @@ def test_attributes_that_make_no_sense(given):
     rows = [replace(op, output_shape=(1, 4, size, size)) if op.name != "x" else op for op in graph.operators]
     graph = OpGraph(rows, graph.edges)
     for name in ("c0", "c1"):
-        graph = with_attributes(graph, name, **given)
+        graph = with_changes(graph, name, **given)
     assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "'c0' is no convolution whose shapes are known"
     assert merge_key(Draft.from_graph(graph), "c0") is None
     assert all(not list(RULES[f"R{k}"].matches(Draft.from_graph(graph))) for k in (2, 3, 4, 5, 6, 8))
@@ -157,7 +157,7 @@ def test_a_dilated_window_merges_with_its_like_only():
     """Kernels with holes cannot be padded: only those of one size are merged."""
     graph = branches(SAME, (4, 5, {"padding": 2}), SAME)
     for i, padding in enumerate((2, 4, 2)):
-        graph = with_attributes(graph, f"c{i}", dilation=[2, 2], padding=[padding, padding])
+        graph = with_changes(graph, f"c{i}", dilation=[2, 2], padding=[padding, padding])
     assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c1")) == "kernels with dilation differ"
     assert why_not_mergeable(Draft.from_graph(graph), ("c0", "c2")) is None
     assert largest_error(graph, merge(graph, [("c0", "c2")])[0]) < 1e-9
