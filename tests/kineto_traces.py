@@ -51,6 +51,12 @@ class KinetoTrace:
         self.event(cat, name, start, dur, CPU, tid, {"External id": self._n_ids, "Ev Idx": self._n_ids - 1} | args)
         return self._n_ids
 
+    def steps(self, n, name="ProfilerStep#{}"):
+        """Mark `n` steps, one every 1000 us; yield the number of each and its start."""
+        for k in range(n):
+            self.mark(name.format(k), 1000.0 * k, 900.0)
+            yield k, 1000.0 * k
+
     def mark(self, name, start, dur, *, tid=CPU):
         """An annotation."""
         return self.op(name, start, dur, tid=tid, cat="user_annotation")
@@ -124,4 +130,16 @@ def small_network(times="relative", n_steps=3, *, annotated=False, warm=0):
                        inner="aten::clamp_min", api="cudaLaunchKernelExC")  # fmt: skip
         trace.op("aten::flatten", t + 160, 20.0)
         trace.launched("aten::linear", t + 210, 30.0, [(t + 350, 10.0 + k, {"name": "sgemm"})], inner="aten::addmm")
+    return trace
+
+
+def forked(node_ids):
+    """Two steps, in each one launch of a graph: a fork of two branches whose order in time changes between them."""
+    trace = KinetoTrace()
+    for k, t in trace.steps(2):
+        call = trace.call("cudaGraphLaunch", t + 10, 1240.0)
+        nodes = (300, "stem", 7), (320 + 5 * k, "left", 7), (322 - k, "right", 13), (360, "join", 7)
+        for node, (start, name, stream) in enumerate(nodes):
+            more = {"graph id": 5, "graph node id": (5 << 32) + node} if node_ids else {}
+            trace.kernel(call, t + start, 1.0 + node + k, name, stream=stream, **more)
     return trace

@@ -7,72 +7,48 @@ note in the changelog, by
     PYTHONPATH=. python tests/workloads/test_golden_graphs.py
 """
 
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from simsched.base.io import dump_json, read_json
 from simsched.model.graph import OpGraph
-from workloads import load, names
-from workloads import random_dags as dags
+from workloads import WORKLOADS, from_spec, names
 
 FOLDER = Path(__file__).parent / "golden"
 DIGESTS = FOLDER / "sha256.json"
 
-SMALL = {
-    "layered": partial(dags.random_layered, 24, 6, rng=1),
-    "layered-impl": partial(dags.random_layered, 24, 5, rng=1, mode="impl"),
-    "layered-dense": partial(dags.random_layered, 16, 4, 60, rng=1),
-    "erdos-renyi": partial(dags.random_erdos_renyi, 20, rng=1),
-    "erdos-renyi-probability-joined": partial(dags.random_erdos_renyi, 16, edge_probability=0.2, ends="joined", rng=1),
-    "watts-strogatz": partial(dags.random_watts_strogatz, 20, rng=1),
-    "watts-strogatz-joined": partial(dags.random_watts_strogatz, 16, 4, 0.4, "joined", rng=1),
-    "fork-join": partial(dags.random_fork_join, 24, 5, rng=1),
-    "series-parallel": partial(dags.random_series_parallel, 24, rng=1),
-    "wavefront": partial(dags.random_wavefront, 4, 5, rng=1),
-    "wavefront-diagonal": partial(dags.random_wavefront, 4, 4, 3, rng=1),
-    "in-tree": partial(dags.random_in_tree, 24, 3, rng=1),
-    "out-tree": partial(dags.random_out_tree, 24, 3, rng=1),
-    "cholesky": partial(dags.random_cholesky, 4, rng=1),
-    "lu": partial(dags.random_lu, 3, comm_ratio=0.5, rng=1),
-    "fft": partial(dags.random_fft, 4, rng=1),
-    "fft-butterfly": partial(dags.random_fft, 8, "butterfly", rng=1),
-    "inception-like": partial(dags.random_inception_like, 2, rng=1),
-    "transformer-like": partial(dags.random_transformer_like, 1, 2, rng=1),
+DRAWN = {
+    "layered": ("n_ops=24,n_layers=6", "n_ops=5000,n_layers=300"),
+    "layered defaults": (None, "seed=0"),
+    "layered impl": ("n_ops=24,n_layers=5,mode=impl", "n_ops=5000,n_layers=60,mode=impl"),
+    "layered dense": ("n_ops=16,n_layers=4,n_edges=60", "n_ops=300,n_layers=20,n_edges=20000"),
+    "erdos-renyi": ("n_ops=20", "n_ops=5000"),
+    "erdos-renyi dense": (None, "n_ops=200,n_edges=10000"),
+    "erdos-renyi probability": (None, "n_ops=5000,edge_probability=0.001"),
+    "erdos-renyi probability-joined": ("n_ops=16,edge_probability=0.2,ends=joined", None),
+    "watts-strogatz": ("n_ops=20", "n_ops=5000,neighbours=6,rewiring=0.3"),
+    "watts-strogatz dense": (None, "n_ops=60,neighbours=30,rewiring=1"),
+    "watts-strogatz joined": ("n_ops=16,neighbours=4,rewiring=0.4,ends=joined", None),
+    "fork-join": ("n_ops=24,max_width=5", "n_ops=5000"),
+    "series-parallel": ("n_ops=24", "n_ops=5000"),
+    "wavefront": ("rows=4,columns=5", "rows=70,columns=70,neighbours=3"),
+    "wavefront diagonal": ("rows=4,columns=4,neighbours=3", None),
+    "in-tree": ("n_ops=24,max_children=3", "n_ops=5000"),
+    "out-tree": ("n_ops=24,max_children=3", "n_ops=5000"),
+    "cholesky": ("tiles=4", "tiles=30"),
+    "lu": ("tiles=3,comm_ratio=0.5", "tiles=24"),
+    "fft": ("points=4", "points=512"),
+    "fft butterfly": ("points=8,form=butterfly", None),
+    "inception-like": ("n_blocks=2", "n_blocks=500"),
+    "transformer-like": ("n_layers=1,heads=2", "n_layers=50,heads=16"),
 }
-"""Name of the file -> what makes the graph."""
-
-LARGE = {
-    "layered": partial(dags.random_layered, 5000, 300, rng=7),
-    "layered-defaults": partial(dags.random_layered, rng=0),
-    "layered-impl": partial(dags.random_layered, 5000, 60, rng=7, mode="impl"),
-    "layered-dense": partial(dags.random_layered, 300, 20, 20_000, rng=7),
-    "erdos-renyi": partial(dags.random_erdos_renyi, 5000, rng=7),
-    "erdos-renyi-dense": partial(dags.random_erdos_renyi, 200, 10_000, rng=7),
-    "erdos-renyi-probability": partial(dags.random_erdos_renyi, 5000, edge_probability=0.001, rng=7),
-    "watts-strogatz": partial(dags.random_watts_strogatz, 5000, 6, 0.3, rng=7),
-    "watts-strogatz-dense": partial(dags.random_watts_strogatz, 60, 30, 1.0, rng=7),
-    "fork-join": partial(dags.random_fork_join, 5000, rng=7),
-    "series-parallel": partial(dags.random_series_parallel, 5000, rng=7),
-    "wavefront": partial(dags.random_wavefront, 70, 70, 3, rng=7),
-    "in-tree": partial(dags.random_in_tree, 5000, rng=7),
-    "out-tree": partial(dags.random_out_tree, 5000, rng=7),
-    "cholesky": partial(dags.random_cholesky, 30, rng=7),
-    "lu": partial(dags.random_lu, 24, rng=7),
-    "fft": partial(dags.random_fft, 512, rng=7),
-    "inception-like": partial(dags.random_inception_like, 500, rng=7),
-    "transformer-like": partial(dags.random_transformer_like, 50, 16, rng=7),
-}
-"""Name -> what makes the graph."""
+"""Family and variant -> the parameters of a small graph of seed 1, and those of a large one of seed 7."""
 
 
-NETWORKS = {
-    f"{name} {granularity}": partial(load, name, granularity=granularity)
-    for name in names()
-    if not name.startswith("random:")
-    for granularity in ("unit", "operator")
-}
-"""Name -> what makes the graph, of which everything is recorded."""
+def specs(size):
+    """The specs of the small graphs (0) or of the large ones (1), by the names under which they are recorded."""
+    seeded = {name: both[size] and f"random:{name.split()[0]},{both[size]}" for name, both in DRAWN.items()}
+    return {name.replace(" ", "-"): spec for name, spec in seeded.items() if spec}
 
 
 def digest(graph):
@@ -86,33 +62,31 @@ def digest(graph):
     return found.hexdigest()
 
 
-def digest_of_all(graph):
-    """SHA-256 over a graph's document."""
-    return sha256(dump_json(graph.to_dict()).encode()).hexdigest()
-
-
-def record():
-    for name, make in SMALL.items():
-        make().save(str(FOLDER / f"{name}.json"))
-    digests = {name: digest(make()) for name, make in LARGE.items()}
-    DIGESTS.write_text(dump_json(digests | {name: digest_of_all(make()) for name, make in NETWORKS.items()}))
+def made():
+    """The small graphs, and the digests of the large ones and of networks."""
+    digests = {name: digest(from_spec(spec, seed=7)) for name, spec in specs(1).items()}
+    for name in [name for name in names() if not name.startswith("random:")]:
+        for granularity in ("unit", "operator"):
+            network = from_spec(f"{name},granularity={granularity}")
+            digests[f"{name} {granularity}"] = sha256(dump_json(network.to_dict()).encode()).hexdigest()
+    return {name: from_spec(spec, seed=1) for name, spec in specs(0).items()}, digests
 
 
 def test_graphs_are_as_recorded():
     """Texts have other hashes in every process that runs this."""
-    recorded = read_json(str(DIGESTS))
-    assert [name for name, make in SMALL.items() if OpGraph.load(str(FOLDER / f"{name}.json")) != make()] == []
-    assert [name for name, make in LARGE.items() if recorded[name] != digest(make())] == []
-    assert [name for name, make in NETWORKS.items() if recorded[name] != digest_of_all(make())] == []
+    graphs, digests = made()
+    files = [path for path in FOLDER.glob("*.json") if path != DIGESTS]
+    assert {path.stem: OpGraph.load(str(path)) for path in files} == graphs
+    assert read_json(str(DIGESTS)) == digests
 
 
 def test_every_family_is_recorded():
-    recorded = {make.func.__name__ for make in SMALL.values()} & {make.func.__name__ for make in LARGE.values()}
-    assert recorded == set(dags.__all__)
-    files = sorted(path.stem for path in FOLDER.glob("*.json") if path != DIGESTS)
-    assert files == sorted(SMALL)
-    assert sorted(read_json(str(DIGESTS))) == sorted(LARGE | NETWORKS)
+    families = {name for name in WORKLOADS if name.startswith("random:")}
+    assert all({spec.split(",")[0] for spec in specs(size).values()} == families for size in (0, 1))
 
 
 if __name__ == "__main__":
-    record()
+    graphs, digests = made()
+    for name, graph in graphs.items():
+        graph.save(str(FOLDER / f"{name}.json"))
+    DIGESTS.write_text(dump_json(digests))

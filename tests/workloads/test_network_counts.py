@@ -212,21 +212,6 @@ def test_smallest_image(network, smallest, last):
         made(network, image_size=smallest - 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("inception_v3", {"batch": 10**9}, r"an input of shape \(1000000000, 3, 299, 299\) is more than any device"),
-        ("inception_v3", {"batch": 3 * 10**6}, "stem.pool1: .* thread blocks are more than a grid can have; use sm"),
-        ("deepfm", {"fields": 0}, "fields must be a whole number from 1 to 100,000, not 0"),
-        ("bert_base", {"sequence_length": 513}, "sequence_length must be at most 512, not 513"),
-        ("rnntc_sru", {"sequence_length": 10_001}, "sequence_length must be at most 10000, not 10001"),
-    ],
-)
-def test_refusals(name, parameters, message):
-    with pytest.raises(GraphError, match=message):
-        load(name, **parameters)
-
-
 # What one network has and others have not -----------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,39 +10,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workloads.random_dags as random_dags
-from simsched.base.errors import GraphError, SimschedError
+from simsched.base.errors import GraphError
 
 FAMILIES = {name.removeprefix("random_"): getattr(random_dags, name) for name in random_dags.__all__}
 
-# Small graphs of every family: the parameters of its size and shape.
-n_ops = st.integers(10, 60)
+n_ops, at_least_2 = st.integers(10, 60), st.integers(2, 60)
+few = st.integers(1, 5)
 share = st.floats(0, 1)
 ends = st.sampled_from(["open", "joined"])
-few = st.integers(1, 5)
+
+
+def shape(**drawn):
+    """The parameters of size and shape of a small graph."""
+    return st.fixed_dictionaries(drawn)
+
+
 SHAPES = {
-    "cholesky": st.fixed_dictionaries({"tiles": few, "tile": few}),
-    "erdos_renyi": st.one_of(
-        st.fixed_dictionaries({"n_ops": n_ops, "n_edges": st.integers(0, 28), "ends": ends}),
-        st.fixed_dictionaries({"n_ops": n_ops, "edge_probability": share, "ends": ends}),
-        st.fixed_dictionaries({"n_ops": n_ops}),
-    ),
-    "fft": st.fixed_dictionaries(
-        {"points": st.sampled_from([2, 4, 8, 16]), "form": st.sampled_from(["recursive", "butterfly"])}
-    ),
-    "fork_join": st.fixed_dictionaries({"n_ops": st.integers(3, 60), "max_width": st.integers(1, 70)}),
-    "in_tree": st.fixed_dictionaries({"n_ops": st.integers(2, 60), "max_children": few}),
-    "inception_like": st.fixed_dictionaries(
-        {"n_blocks": few, "max_branches": st.integers(2, 4), "max_length": few, "channels": st.integers(4, 9)}
-    ),
-    "layered": st.fixed_dictionaries({"n_ops": n_ops, "n_layers": st.integers(3, 10)}),
-    "lu": st.fixed_dictionaries({"tiles": few, "tile": few}),
-    "out_tree": st.fixed_dictionaries({"n_ops": st.integers(2, 60), "max_children": few}),
-    "series_parallel": st.fixed_dictionaries({"n_ops": st.integers(2, 60), "parallel": share}),
-    "transformer_like": st.fixed_dictionaries({"n_layers": few, "heads": few, "sequence": few, "head_width": few}),
-    "watts_strogatz": st.fixed_dictionaries(
-        {"n_ops": n_ops, "neighbours": st.sampled_from([2, 4]), "rewiring": share, "ends": ends}
-    ),
-    "wavefront": st.fixed_dictionaries({"rows": few, "columns": few, "neighbours": st.sampled_from([2, 3])}),
+    "cholesky": shape(tiles=few, tile=few),
+    "erdos_renyi": shape(n_ops=n_ops, n_edges=st.integers(0, 28), ends=ends)
+    | shape(n_ops=n_ops, edge_probability=share, ends=ends)
+    | shape(n_ops=n_ops),
+    "fft": shape(points=st.sampled_from([2, 4, 8, 16]), form=st.sampled_from(["recursive", "butterfly"])),
+    "fork_join": shape(n_ops=st.integers(3, 60), max_width=st.integers(1, 70)),
+    "in_tree": shape(n_ops=at_least_2, max_children=few),
+    "inception_like": shape(n_blocks=few, max_branches=st.integers(2, 4), max_length=few, channels=st.integers(4, 9)),
+    "layered": shape(n_ops=n_ops, n_layers=st.integers(3, 10)),
+    "lu": shape(tiles=few, tile=few),
+    "out_tree": shape(n_ops=at_least_2, max_children=few),
+    "series_parallel": shape(n_ops=at_least_2, parallel=share),
+    "transformer_like": shape(n_layers=few, heads=few, sequence=few, head_width=few),
+    "watts_strogatz": shape(n_ops=n_ops, neighbours=st.sampled_from([2, 4]), rewiring=share, ends=ends),
+    "wavefront": shape(rows=few, columns=few, neighbours=st.sampled_from([2, 3])),
 }
 HAVE_WORK = ("cholesky", "inception_like", "lu", "transformer_like")
 ONE_SOURCE = ("cholesky", "fork_join", "inception_like", "layered", "lu", "out_tree", "series_parallel",
@@ -56,16 +55,11 @@ def made(family, shape, **weights):
     return FAMILIES[family](**({"rng": 0} | shape | weights))
 
 
-def columns(graph):
-    named = {key: getattr(graph, key) for key in ("src", "dst", "time", "utilization", "edge_transfer", "edge_nbytes")}
-    return named | {"flops": graph.flops, "kind": graph.labels("kind")[0]}
-
-
 @each_family
 @settings(max_examples=25)
 @given(data=st.data(), seed=seeds)
 def test_structure(family, data, seed):
-    """Numbered topologically, edges distinct and in rising order, as many operators as asked for, and one source."""
+    """Numbered topologically, edges distinct and rising, as many operators as asked for, one source; equal seeds."""
     shape = data.draw(SHAPES[family])
     graph = made(family, shape, rng=seed)
     assert graph.name == f"{family.replace('_', '-')}-{len(graph)}"
@@ -75,18 +69,7 @@ def test_structure(family, data, seed):
     assert (np.diff(graph.src.astype(np.int64) * len(graph) + graph.dst) > 0).all()
     assert (family not in ONE_SOURCE and shape.get("ends") != "joined") or graph.inputs == ("op0",)
     assert (family not in ONE_SINK and shape.get("ends") != "joined") or graph.outputs == (f"op{len(graph) - 1}",)
-
-
-@each_family
-@settings(max_examples=10)
-@given(data=st.data(), seed=seeds)
-def test_equal_seeds_equal_graphs(family, data, seed):
-    shape = data.draw(SHAPES[family])
-    graph = made(family, shape, rng=seed)
-    again = made(family, shape, rng=np.random.default_rng(seed))
-    for key, column in columns(again).items():
-        np.testing.assert_array_equal(column, columns(graph)[key])
-    assert again == graph != made(family, shape, rng=seed + 1)
+    assert made(family, shape, rng=np.random.default_rng(seed)) == graph != made(family, shape, rng=seed + 1)
 
 
 @each_family
@@ -148,23 +131,18 @@ JUNK = [-1, 0, 1.5, float("nan"), float("inf"), 1e400, 10**12, 10**30, "", "many
 @each_family
 def test_junk_is_refused_or_makes_a_graph(family):
     """Whatever one parameter is: a graph of a few operators, or one line that names family and parameter."""
-    function = FAMILIES[family]
     refusals = []
-    for name in inspect.signature(function).parameters:
-        for value in JUNK:
-            tracemalloc.start()
-            try:
-                assert len(function(**({"rng": 0} | {name: value}))) < 2000
-            except SimschedError as error:
-                refusals.append((name, error))
-            assert tracemalloc.get_traced_memory()[1] < 2_000_000, (name, value)
-            tracemalloc.stop()
-    assert len(refusals) > 5 * len(inspect.signature(function).parameters)
-    for name, error in refusals:
-        text = str(error)
-        assert isinstance(error, GraphError)
-        assert text.startswith(f"random_{family}: "), text
-        assert name in text, text
+    parameters = inspect.signature(FAMILIES[family]).parameters
+    for name, value in product(parameters, JUNK):
+        tracemalloc.start()
+        try:
+            assert len(made(family, {name: value})) < 2000
+        except GraphError as error:
+            refusals.append((name, str(error)))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000, (name, value)
+        tracemalloc.stop()
+    assert len(refusals) > 5 * len(parameters)
+    assert [text for name, text in refusals if not text.startswith(f"random_{family}: ") or name not in text] == []
 
 
 @each_family
@@ -185,21 +163,3 @@ def test_absurd_sizes_allocate_nothing(family):
         made(family, together)
     assert tracemalloc.get_traced_memory()[1] < 100_000
     tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    ("family", "parameters", "message"),
-    [
-        ("erdos_renyi", {"n_edges": 3, "edge_probability": 0.5}, "give n_edges or edge_probability, not both"),
-        ("erdos_renyi", {"n_ops": 10, "n_edges": 46}, "n_edges must be at most 45, the pairs that there are, not 46"),
-        ("watts_strogatz", {"neighbours": 3}, "neighbours must be even, half of them on either side, not 3"),
-        ("watts_strogatz", {"n_ops": 10, "neighbours": 6}, "neighbours must be at most 5, half the ring, not 6"),
-        ("watts_strogatz", {"rewiring": -0.1}, r"rewiring must be in \[0, 1\], not -0.1"),
-        ("fft", {"points": 12}, "points must be a power of 2, not 12"),
-        ("wavefront", {"neighbours": 4}, "neighbours must be a whole number from 2 to 3, not 4"),
-        ("cholesky", {"tiles": 9, "comm_ratio": 1e308}, "edge op0 -> op1: transfer must be finite"),
-    ],
-)
-def test_refusals(family, parameters, message):
-    with pytest.raises(GraphError, match=message):
-        made(family, parameters)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import FormatError
 from workloads import load
 from workloads.models.randwire import draw_wirings, randwire
 
@@ -69,13 +69,6 @@ def test_wiring_from_a_file(tmp_path):
 def test_bad_files(stages, message, tmp_path):
     with pytest.raises(FormatError, match=message):
         randwire(graphs=write(tmp_path / "w.json", stages))
-
-
-def test_bad_parameters():
-    with pytest.raises(GraphError, match="channels must be even, not 7"):
-        randwire(channels=7)
-    with pytest.raises(GraphError, match="seed must be at least 0, not -1"):
-        randwire(seed=-1)
 
 
 @pytest.mark.skipif(not RELEASED.exists(), reason="the released wirings are not part of this project")
