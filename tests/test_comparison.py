@@ -1,13 +1,12 @@
 """`compare`: rows, what they say, how they print, and the files that hold them."""
 
-import itertools
 import json
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import chain, edges, made, operators
 from strategies import graphs
 
 import workloads
@@ -15,18 +14,15 @@ from simsched.base.errors import SchedulerError, SimschedError, SimulationError,
 from simsched.base.units import GIB
 from simsched.calibration import Calibration
 from simsched.experiments.comparison import Comparison, Draws, compare, scheduler_set
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph
+from simsched.model import Cluster, Kernel, Operator, OpGraph
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
-from simsched.show.plot import box_plot
-from simsched.simulator import Makespans
+from simsched.simulator import simulate_many
 
 FREE = Cluster.preset("a100", 2).without_overheads()
 
 
-def fork(name="net", **fields):
-    """a of 10 us, then b, c, d of 20 us each, which load nothing."""
-    operators = [Operator("a", time=10.0, **fields)] + [Operator(n, time=20.0, **fields) for n in "bcd"]
-    return OpGraph(operators, [Edge("a", n, transfer=5.0) for n in "bcd"], name)
+# a of 10 us, then b, c, d of 20 us each, which load nothing
+FORK = OpGraph(operators("a=10 b=20 c=20 d=20"), edges("ab:5 ac:5 ad:5"), "net")
 
 
 def refuses(graph, cluster, cost):
@@ -38,7 +34,7 @@ def test_rows_by_hand():
 
     greedy has three groups and one barrier, lios two waits on the other streams.
     """
-    comparison = compare(fork(), FREE, ["sequential", "greedy", "lios"])
+    comparison = compare(FORK, FREE, ["sequential", "greedy", "lios"])
     sequential, greedy, lios = comparison.rows
     assert (sequential.makespan_us, sequential.estimate_us, sequential.speedup) == (70.0, 70.0, 1.0)
     assert sequential.over_bound == pytest.approx(70 / 30)
@@ -53,14 +49,14 @@ def test_rows_by_hand():
         assert row.search_s >= 0
     assert list(comparison.plans) == list(comparison.traces) == ["sequential", "greedy", "lios"]
     assert comparison.traces["lios"].makespan == 30.0
-    nothing = compare(OpGraph([Operator("a", time=0.0)]), FREE, ["lios", refuses]).summary()
+    nothing = compare(made("a=0"), FREE, ["lios", refuses]).summary()
     assert json.loads(json.dumps(nothing, allow_nan=False)) == nothing  # 0 / 0 is None
 
 
 @pytest.mark.usefixtures("quick_search")
 @pytest.mark.parametrize("n", [1, 3])
 def test_over_bound_is_at_least_one(n):
-    graph = fork(utilization=0.5)
+    graph = made(operators("a=10 b=20 c=20 d=20", utilization=0.5), "ab:5 ac:5 ad:5")
     rows = [row for row in compare(graph, Cluster.preset("a40", n), "all").rows if row.reason is None]
     assert len(rows) == len(SCHEDULERS) - 1  # AutoGraph wants shapes
     for row in rows:
@@ -72,7 +68,7 @@ def test_over_bound_is_at_least_one(n):
 @pytest.mark.usefixtures("quick_search")
 def test_sets():
     """`fast` leaves out what needs longer on so large a graph; both keep the order of `SCHEDULERS`."""
-    small, large = fork(), OpGraph.from_columns([f"o{i}" for i in range(2000)], [], [], time=1.0)
+    small, large = FORK, OpGraph.from_columns([f"o{i}" for i in range(2000)], [], [], time=1.0)
     assert scheduler_set("all", large) == scheduler_set("all", small) == list(SCHEDULERS)
     assert scheduler_set("fast", small) == [name for name in SCHEDULERS if name != "search"]
     assert scheduler_set("fast", large) == [name for name in SCHEDULERS if FAST_UP_TO.get(name, 2000) >= 2000]
@@ -86,7 +82,7 @@ def test_sets():
 
 
 def test_a_scheduler_that_refuses_has_a_row():
-    comparison = compare(fork(), FREE, ["lios", refuses])
+    comparison = compare(FORK, FREE, ["lios", refuses])
     row = comparison.rows[1]
     assert (row.scheduler, row.reason) == ("refuses", "refuses: this graph has [too] many operators")
     assert (row.makespan_us, row.speedup, row.over_bound) == (None, None, None)
@@ -94,10 +90,10 @@ def test_a_scheduler_that_refuses_has_a_row():
     assert comparison.best().scheduler == "lios"
     text = " ".join(str(comparison).replace("│", " ").split())
     assert "[too]" in text
-    nowhere = OpGraph([Operator("a", time=1.0, kernels=(Kernel(1, 1024, 200),))])  # 1024 threads x 200 registers
+    nowhere = made([Operator("a", time=1.0, kernels=(Kernel(1, 1024, 200),))])  # 1024 threads x 200 registers
     assert all("does not fit on an SM" in row.reason for row in compare(nowhere, FREE, ["sequential", "lios"]).rows)
     for none in ([], [refuses]):
-        comparison = compare(fork(), FREE, none)
+        comparison = compare(FORK, FREE, none)
         assert comparison.best() is None
         json.dumps(comparison.to_dict(), allow_nan=False)
         assert str(comparison)
@@ -105,11 +101,11 @@ def test_a_scheduler_that_refuses_has_a_row():
 
 def test_two_functions_of_one_name_keep_their_rows_and_plans():
     """Of the user's own; with twice the cost of everything each takes twice as long."""
-    comparison = compare(fork(), FREE, [SCHEDULERS["lios"], lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=1),
+    comparison = compare(FORK, FREE, [SCHEDULERS["lios"], lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=1),
                                         lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=2)])  # fmt: skip
     assert [row.makespan_us for row in comparison.rows] == [30.0, 70.0, 50.0]
     assert len(comparison.plans) == len({row.scheduler for row in comparison.rows}) == 3
-    (row,) = compare(fork(), FREE, ["lios"], lambda op, device: 2 * op.time).rows
+    (row,) = compare(FORK, FREE, ["lios"], lambda op, device: 2 * op.time).rows
     assert (row.makespan_us, row.estimate_us, row.over_bound) == (60.0, 60.0, 1.0)
 
 
@@ -120,7 +116,7 @@ def test_progress():
         progress("half of it")
         return SCHEDULERS["lios"](graph, cluster, cost)
 
-    compare(fork(), FREE, ["lios", refuses, talks], progress=lambda name, doing: seen.append((name, doing)))
+    compare(FORK, FREE, ["lios", refuses, talks], progress=lambda name, doing: seen.append((name, doing)))
     assert seen == [("lios", ""), ("refuses", ""), ("talks", ""), ("talks", "half of it")]
 
 
@@ -140,7 +136,7 @@ def small_search(graph, cluster, cost, *, tools, also=()):
 
 def test_operators_without_load_are_counted():
     """Three that load nothing; d has a utilization."""
-    graph = OpGraph([Operator(n, time=1.0) for n in "abc"] + [Operator("d", time=1.0, utilization=0.5)])
+    graph = made(operators("a=1 b=1 c=1") + operators("d=1", utilization=0.5))
     comparison = compare(graph, FREE, ["lios"])
     assert comparison.summary()["graph"]["operators_without_load"] == 3
     assert "3 of 4 operators have neither kernels nor utilization" in str(comparison)
@@ -148,9 +144,7 @@ def test_operators_without_load_are_counted():
 
 def test_memory_warning():
     """48 + 3 GiB of weights on an A40 of 48 GiB; on two of them neither is too small."""
-    graph = OpGraph(
-        [Operator("a", time=1.0, weight_nbytes=48.0 * GIB), Operator("b", time=1.0, weight_nbytes=3.0 * GIB)]
-    )
+    graph = made([Operator(name, time=1.0, weight_nbytes=gib * GIB) for name, gib in (("a", 48.0), ("b", 3.0))])
     comparison = compare(graph, Cluster.preset("a40", 2), ["sequential", "round-robin"])
     sequential, dealt = comparison.rows
     assert sequential.peak_memory_bytes == 51.0 * GIB
@@ -161,38 +155,22 @@ def test_memory_warning():
     assert "warning: sequential: gpu0 needs 51.0 GiB but a40 has 48.0 GiB" in text
 
 
-def chain(*times):
-    """Operators one after the other, which load nothing."""
-    names = [f"o{i}" for i in range(len(times))]
-    operators = [Operator(name, time=time) for name, time in zip(names, times, strict=True)]
-    return OpGraph(operators, [Edge(a, b) for a, b in itertools.pairwise(names)], "chain")
-
-
-def factors(jitter, seed, shape):
-    """Log-normal factors of mean 1 as `compare` draws them: one row per sample, one column per operator."""
-    sigma = math.sqrt(math.log1p(jitter**2))
-    rng = np.random.default_rng(int(np.random.default_rng(seed).integers(2**63)))
-    return np.exp(sigma * rng.standard_normal(shape) - sigma**2 / 2)
-
-
 def test_percentiles_of_one_operator():
-    """100 us times a log-normal factor: the draws by hand, and near the percentiles of the distribution."""
+    """Those of its samples, which are those of `simulate_many` with a seed from the generator."""
     comparison = compare(chain(100.0), FREE, ["lios"], jitter=0.1, rng=5, samples=2000)
-    drawn = 100.0 * factors(0.1, 5, (2000, 1))[:, 0]
+    seed = int(np.random.default_rng(5).integers(2**63))
+    drawn = simulate_many(comparison.plans["lios"], FREE, 2000, jitter=0.1, rng=seed).values
     (row,) = comparison.rows
-    assert comparison.samples["lios"].values == pytest.approx(drawn)
+    assert comparison.samples["lios"].values.tolist() == drawn.tolist()
     assert (row.p50_us, row.p95_us, row.p99_us) == pytest.approx(tuple(np.percentile(drawn, [50, 95, 99])))
     assert row.makespan_us == 100.0
-    sigma = math.sqrt(math.log1p(0.01))
-    for value, quantile in ((row.p50_us, 0.0), (row.p95_us, 1.6449), (row.p99_us, 2.3263)):
-        assert value == pytest.approx(100.0 * math.exp(quantile * sigma - sigma**2 / 2), rel=0.02)
 
 
 def test_samples_are_the_same_draws_for_every_scheduler():
     """The one of jitter alone first; again, and with more workers, the same."""
     asked = ["sequential", "lios", SCHEDULERS["sequential"]]
     first, again, three = (
-        compare(fork(), FREE, asked, jitter=0.3, rng=1, samples=8, workers=workers) for workers in (1, 1, 3)
+        compare(FORK, FREE, asked, jitter=0.3, rng=1, samples=8, workers=workers) for workers in (1, 1, 3)
     )
     assert list(first.samples) == ["sequential", "lios", "sequential (2)"]
     for name, drawn in first.samples.items():
@@ -200,10 +178,10 @@ def test_samples_are_the_same_draws_for_every_scheduler():
         for other in (again, three):
             np.testing.assert_array_equal(drawn.values, other.samples[name].values)
     np.testing.assert_array_equal(first.samples["sequential"].values, first.samples["sequential (2)"].values)
-    alone = compare(fork(), FREE, asked, jitter=0.3, rng=1)
+    alone = compare(FORK, FREE, asked, jitter=0.3, rng=1)
     for row in alone.rows:
         assert first.samples[row.scheduler].values[0] == pytest.approx(row.makespan_us)
-    shorter = compare(fork(), FREE, asked, jitter=0.3, rng=1, samples=3)
+    shorter = compare(FORK, FREE, asked, jitter=0.3, rng=1, samples=3)
     np.testing.assert_array_equal(shorter.samples["lios"].values, first.samples["lios"].values[:3])
 
 
@@ -219,13 +197,13 @@ def test_samples_are_the_same_draws_for_every_scheduler():
 )
 def test_samples_that_cannot_be_drawn(arguments, message):
     with pytest.raises(SimulationError, match=message):
-        compare(fork(), FREE, ["lios"], **arguments)
+        compare(FORK, FREE, ["lios"], **arguments)
 
 
 def test_samples_in_the_table():
     """p50 and p99 right of the makespan, a dash where there is no schedule, and how they were drawn below."""
-    text = str(compare(chain(100.0), FREE, ["lios", refuses], jitter=0.1, rng=0, samples=4))
-    drawn = 100.0 * factors(0.1, 0, (4, 1))[:, 0]
+    found = compare(chain(100.0), FREE, ["lios", refuses], jitter=0.1, rng=0, samples=4)
+    text, drawn = str(found), found.samples["lios"].values
     heading, lios, refusal = (
         next(line for line in text.splitlines() if word in line) for word in ("makespan us", "lios", "refuses")
     )
@@ -245,62 +223,14 @@ def test_samples_in_the_table():
 
 def test_box_plot_of_a_comparison():
     """A box per schedule with its p50 as the line; the title says what was sampled, and how."""
-    comparison = compare(fork(), FREE, ["sequential", refuses, "lios"], jitter=0.2, rng=3, samples=9)
+    comparison = compare(FORK, FREE, ["sequential", refuses, "lios"], jitter=0.2, rng=3, samples=9)
     ax = comparison.box_plot()
     assert [label.get_text() for label in ax.get_xticklabels()] == ["sequential", "lios"]
     with pytest.raises(SimulationError, match="no samples to draw"):
-        compare(fork(), FREE, ["lios"]).box_plot()
-    assert len(ax.patches) == 2
-    assert medians(ax) == pytest.approx([comparison.rows[0].p50_us, comparison.rows[2].p50_us])
+        compare(FORK, FREE, ["lios"]).box_plot()
+    medians = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+    assert medians == pytest.approx([comparison.rows[0].p50_us, comparison.rows[2].p50_us])
     assert ax.get_title(loc="left") == "net on 2 x a100\n9 samples, jitter 20 %, seed 3"
-
-
-def medians(ax):
-    """Where the lines in the boxes are."""
-    return [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
-
-
-def spread(*middles, width=0.1):
-    """Five makespans about each of some middles, by scheduler."""
-    return {f"s{i}": Makespans(m * (1 + width * np.linspace(-1, 1, 5))) for i, m in enumerate(middles)}
-
-
-def test_boxes_whiskers_and_outliers(tmp_path):
-    """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40; thousands are a small file."""
-    ax = box_plot({"lios": Makespans(np.array([*range(1, 10), 40.0]))})
-    (box,) = ax.patches
-    assert sorted(set(box.get_path().vertices[:, 1])) == [3.25, 7.75]
-    assert medians(ax) == [5.5]
-    ends = {y for line in ax.lines if line.get_linewidth() == 0.7 for y in line.get_ydata()}
-    assert ends == {1.0, 3.25, 7.75, 9.0}
-    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
-    assert list(points.get_ydata()) == [40.0]
-    box_plot({"lios": Makespans(np.random.default_rng(0).standard_cauchy(50_000) ** 2)}, tmp_path / "b.svg")
-    assert (tmp_path / "b.svg").stat().st_size < 300_000
-
-
-def test_flat_boxes_are_drawn_again_below():
-    """Boxes of 1 % at 100 and 200 us: below in per cent of the medians; not if they can be seen."""
-    above, below = box_plot(spread(100.0, 200.0, width=0.01)).figure.axes
-    assert medians(above) == [100.0, 200.0]
-    assert (medians(below), below.get_ylabel()) == ([0.0, 0.0], "vs. median (%)")
-    assert [label.get_text() for label in below.get_xticklabels()] == ["s0", "s1"]
-    assert sorted(set(np.round(below.patches[1].get_path().vertices[:, 1], 9))) == [-0.5, 0.5]
-    assert len(box_plot(spread(100.0, 200.0)).figure.axes) == 1
-    assert len(box_plot(spread(100.0, 200.0, width=0.0)).figure.axes) == 1
-
-
-def test_names_of_schedulers_are_legible():
-    """Level and on several lines where they fit, slanted where they do not; nothing of them is lost."""
-    few = box_plot(dict.fromkeys(["round-robin", "lios", "greedy"], Makespans(np.arange(5.0))))
-    assert [label.get_rotation() for label in few.get_xticklabels()] == [0.0] * 3
-    names = [*SCHEDULERS, "my_package.my_module:round_robin_by_depth", "x" * 50, "of some words", "$\\x$", *"abcdefgh"]
-    many = box_plot(dict.fromkeys(names, Makespans(np.arange(5.0))))
-    many.figure.draw_without_rendering()
-    labels = many.get_xticklabels()
-    assert [label.get_text().replace("\n", "") for label in labels] == names
-    assert {label.get_rotation() for label in labels} == {40.0}
-    assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
 
 
 def test_rows_that_repeat_others_on_one_gpu_are_not_printed():
@@ -314,12 +244,6 @@ def test_rows_that_repeat_others_on_one_gpu_are_not_printed():
     assert "round-robin, inter-lp, inter-mr: as sequential on one GPU" in repr(found)
     assert "round-robin" in repr(compare(graph, Cluster.preset("a100"), ["sequential", "round-robin"]))
     assert "as sequential" not in repr(compare(graph, Cluster.preset("a100", 2), "fast"))
-
-
-# Files ------------------------------------------------------------------------------------------
-
-
-FORK = fork()
 
 
 def again(comparison):
@@ -366,28 +290,25 @@ def test_rewritten_graphs_are_written_too():
     """AutoGraph runs a network of other operators than those that were compared."""
     graph = workloads.load("tiny_inception")
     comparison = compare(graph, FREE, ["lios", "autograph"])
-    data = comparison.to_dict()
-    assert [len(each["operators"]) for each in data["graphs"]] == [
-        len(graph), len(comparison.plans["autograph"].graph)
-    ]  # fmt: skip
+    sizes = [len(graph), len(comparison.plans["autograph"].graph)]
+    assert [len(each["operators"]) for each in comparison.to_dict()["graphs"]] == sizes
     require_same(comparison, again(comparison))
 
 
-@pytest.mark.parametrize("jitter", [0.2, np.float32(0.5), {"b": 1}])
 @pytest.mark.parametrize("rng", [3, np.random.default_rng(4)])
-def test_jitter_of_traces_is_drawn_again(jitter, rng):
-    comparison = compare(FORK, FREE, ["sequential", "lios"], jitter=jitter, rng=rng)
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        *(({"jitter": jitter}, []) for jitter in (0.2, np.float32(0.5), {"b": 1})),
+        ({"jitter": 0.2, "samples": 7}, [7, 7]),
+        ({"jitter": 0.2, "samples": 10_001}, []),
+    ],
+)
+def test_draws_are_kept_or_drawn_again(options, kept, rng):
+    """Samples of up to 10,000 are in the file, those of more, and jitter of traces, come from the seed: the same."""
+    comparison = compare(FORK, FREE, ["sequential", "lios"], rng=rng, **options)
     assert isinstance(comparison.draws, Draws)
-    require_same(comparison, again(comparison))
-
-
-@pytest.mark.parametrize("n", [7, 10_001])
-def test_samples_are_kept_or_drawn_again(n):
-    """Those of up to 10,000 are in the file, those of more come from the seed: the same either way."""
-    comparison = compare(FORK, FREE, ["lios"], jitter=0.2, rng=np.random.default_rng(0), samples=n)
-    assert comparison.sampling.seed is None
-    data = comparison.to_dict()
-    assert [len(values) for values in data["samples"].values()] == ([7] if n == 7 else [])
+    assert [len(values) for values in comparison.to_dict()["samples"].values()] == kept
     require_same(comparison, again(comparison))
 
 
@@ -427,14 +348,11 @@ def test_times_of_a_calibration_are_written():
 @given(
     graph=graphs(max_ops=6),
     n=st.integers(1, 3),
-    jitter=st.sampled_from([None, 0.3]),
-    samples=st.sampled_from([None, 4]),
+    options=st.sampled_from([{}, {"jitter": 0.3}, {"jitter": 0.3, "samples": 4}]),
 )
-def test_any_comparison_comes_back(graph, n, jitter, samples):
-    comparison = compare(
-        graph, Cluster.preset("a40", n), ["sequential", "lios", "round-robin", refuses],
-        jitter=jitter, rng=1, samples=samples if jitter else None,
-    )  # fmt: skip
+def test_any_comparison_comes_back(graph, n, options):
+    names = ["sequential", "lios", "round-robin", refuses]
+    comparison = compare(graph, Cluster.preset("a40", n), names, rng=1, **options)
     require_same(comparison, again(comparison))
 
 

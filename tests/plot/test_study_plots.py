@@ -30,6 +30,16 @@ def labels(ax):
     return [text.get_text() for text in ax.figure.legends[0].get_texts()]
 
 
+def places(ax, axis="x"):
+    """Texts of the places on an axis."""
+    return [text.get_text() for text in getattr(ax, f"get_{axis}ticklabels")()]
+
+
+def medians(ax):
+    """Where the lines in the boxes are."""
+    return [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+
+
 def test_lines_are_means_and_bands_deviations():
     """Of 1 and 3: mean 2, sample deviation sqrt(2); a single 4 has none; x in order whatever order it came in."""
     ax = line_plot(SERIES, xlabel="operators", ylabel="speedup", reference=1.0)
@@ -55,7 +65,7 @@ def test_a_band_stays_on_a_logarithmic_axis():
 
 def test_categories_stand_side_by_side():
     ax = line_plot({"a": {"x": 1.0, "y": 2.0}, "b": {"z": 3.0, "x": 1.0}}, logx=True)
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["x", "y", "z"]
+    assert places(ax) == ["x", "y", "z"]
     assert ax.get_xscale() == "linear"
     assert list(ax.lines[1].get_xdata()) == [0, 2]
 
@@ -63,7 +73,7 @@ def test_categories_stand_side_by_side():
 def test_bars_in_groups():
     """A place of one is at most 0.6 wide; two share 0.84 around their category."""
     ax = bar_plot(SERIES, ylabel="speedup")
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["50", "100", "200"]
+    assert places(ax) == ["50", "100", "200"]
     bars = [bar for container in ax.containers if hasattr(container, "patches") for bar in container.patches]
     assert [bar.get_height() for bar in bars] == [2.0, 4.0, 6.0, 2.0]
     assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 0.21, 2.21])
@@ -75,7 +85,7 @@ def test_bars_in_groups():
 
 def test_bars_alone():
     ax = bar_plot({"lios": [1.0, 3.0], "heft": 4.0})
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["lios", "heft"]
+    assert places(ax) == ["lios", "heft"]
     assert [bar.get_height() for bar in ax.patches] == [2.0, 4.0]
     assert not ax.figure.legends
     (bars,) = ax.collections  # the errors, sqrt(2) and 0
@@ -87,8 +97,7 @@ def test_boxes_of_plain_values():
     ax = box_plot({"lios": {1: [1.0, 2.0, 3.0], 2: [5.0]}, "heft": {1: [4e4]}}, ylabel="speedup", reference=1.0)
     assert len(ax.patches) == 3
     assert ax.get_ylabel() == "speedup"
-    medians = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
-    assert medians == [2.0, 5.0, 4e4]
+    assert medians(ax) == [2.0, 5.0, 4e4]
     assert labels(ax) == ["lios", "heft"]
     alone = box_plot({"lios": [1.0, 2.0], "heft": [1e6]}, ylabel="speedup", logy=True, note="small print")
     assert len(alone.figure.axes) == 1
@@ -96,11 +105,54 @@ def test_boxes_of_plain_values():
     assert box_plot({"lios": np.array([2000.0])}).get_ylabel() == "latency (ms)"
 
 
+def spread(*middles, width=0.1):
+    """Five makespans about each of some middles, by scheduler."""
+    return {f"s{i}": m * (1 + width * np.linspace(-1, 1, 5)) for i, m in enumerate(middles)}
+
+
+def test_boxes_whiskers_and_outliers(tmp_path):
+    """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40; thousands are a small file."""
+    ax = box_plot({"lios": [*range(1, 10), 40.0]})
+    (box,) = ax.patches
+    assert sorted(set(box.get_path().vertices[:, 1])) == [3.25, 7.75]
+    assert medians(ax) == [5.5]
+    ends = {y for line in ax.lines if line.get_linewidth() == 0.7 for y in line.get_ydata()}
+    assert ends == {1.0, 3.25, 7.75, 9.0}
+    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
+    assert list(points.get_ydata()) == [40.0]
+    box_plot({"lios": np.random.default_rng(0).standard_cauchy(50_000) ** 2}, tmp_path / "b.svg")
+    assert (tmp_path / "b.svg").stat().st_size < 300_000
+
+
+def test_flat_boxes_are_drawn_again_below():
+    """Boxes of 1 % at 100 and 200 us: below in per cent of the medians; not if they can be seen."""
+    above, below = box_plot(spread(100.0, 200.0, width=0.01)).figure.axes
+    assert medians(above) == [100.0, 200.0]
+    assert (medians(below), below.get_ylabel()) == ([0.0, 0.0], "vs. median (%)")
+    assert places(below) == ["s0", "s1"]
+    assert sorted(set(np.round(below.patches[1].get_path().vertices[:, 1], 9))) == [-0.5, 0.5]
+    assert len(box_plot(spread(100.0, 200.0)).figure.axes) == 1
+    assert len(box_plot(spread(100.0, 200.0, width=0.0)).figure.axes) == 1
+
+
+def test_names_of_schedulers_are_legible():
+    """Level and on several lines where they fit, slanted where they do not; nothing of them is lost."""
+    few = box_plot(dict.fromkeys(["round-robin", "lios", "greedy"], np.arange(5.0)))
+    assert [label.get_rotation() for label in few.get_xticklabels()] == [0.0] * 3
+    names = [*SCHEDULERS, "my_package.my_module:round_robin_by_depth", "x" * 50, "of some words", "$\\x$", *"abcdefgh"]
+    many = box_plot(dict.fromkeys(names, np.arange(5.0)))
+    many.figure.draw_without_rendering()
+    labels = many.get_xticklabels()
+    assert [label.get_text().replace("\n", "") for label in labels] == names
+    assert {label.get_rotation() for label in labels} == {40.0}
+    assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
+
+
 def test_a_map_of_ratios():
     """Numbers grow upwards; half and twice are as far from white; the missing cell is a dash."""
     ax = heat_map({2: {100: [0.5], 200: [1.0, 1.0]}, 4: {100: 2.0}}, xlabel="operators", ylabel="GPUs", label="speedup")
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["4", "2"]
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["100", "200"]
+    assert places(ax, "y") == ["4", "2"]
+    assert places(ax) == ["100", "200"]
     assert [text.get_text() for text in ax.texts[:4]] == ["2.00", "-", "0.50", "1.00"]
     (mesh,) = ax.collections
     assert mesh.get_clim() == (0.5, 2.0)
@@ -111,7 +163,7 @@ def test_a_map_of_ratios():
 
 def test_a_map_without_a_centre():
     ax = heat_map({"lios": {1: [-3.0]}, "heft": {1: [400.0], 2: 25.0}}, centre=None)
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["lios", "heft"]
+    assert places(ax, "y") == ["lios", "heft"]
     assert ax.collections[0].get_clim() == (-3.0, 400.0)
     assert heat_map({"lios": {1: [0.0]}}, centre=None).collections[0].get_clim() == (0.0, 1.0)
 
