@@ -3,33 +3,29 @@
 import numpy as np
 import pytest
 from quick import quick
-from stand_ins import Scaled
+from small import made
+from stand_ins import measured
 
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError
-from simsched.model import Edge, Kernel, Operator, OpGraph, operator_times
+from simsched.calibration import Calibration
+from simsched.model import operator_times
 
 A100 = ss.Cluster.preset("a100")
 
 
-def doubling(n_gpus=1):
+def setting(n_gpus=1, graph=None):
     """Everything takes twice as long as it is said to, and launches are free."""
-    return Scaled(ss.Cluster.preset("a100", n_gpus).replace_devices(launch=0.0), 2.0)
-
-
-def setting(n_gpus=1):
-    graph, target = workloads.random_layered(n_ops=14, n_layers=4, rng=1), doubling(n_gpus)
+    graph = graph or workloads.random_layered(n_ops=14, n_layers=4, rng=1)
+    target = measured(graph, ss.Cluster.preset("a100", n_gpus).replace_devices(launch=0.0), 2.0)
     return graph, target, target.apply(graph)
 
 
 @pytest.mark.parametrize("name", ss.SCHEDULERS)
 def test_schedulers_and_simulator(name):
     """As if the graph had the measured times and the cluster were the fitted one."""
-    graph, target, doubled = setting(2)
-    if name == "autograph":
-        graph = workloads.load("tiny_inception")
-        doubled = target.apply(graph)
+    graph, target, doubled = setting(2, workloads.load("tiny_inception") if name == "autograph" else None)
     plan = ss.schedule(graph, target, name, **quick(name, graph))
     if name not in ("autograph", "ios"):  # these two make operators of their own, which cost twice as much too
         assert plan.graph is doubled
@@ -58,20 +54,19 @@ def test_bounds_stages_optimum_and_comparison():
     assert ss.lower_bound(graph, target) == ss.lower_bound(doubled, target.cluster)
     name = graph.names[0]
     assert ss.StageLatency(graph, target)([[name]]) == pytest.approx(doubled[name].time)
-    pytest.importorskip("ortools")
-    small = OpGraph([Operator("a", time=3.0), Operator("b", time=4.0)], [Edge("a", "b")])
-    assert ss.optimal(small, target).makespan == 14.0
     table = ss.compare(graph, target, ["sequential", "heft"])
     assert table.cluster == target.cluster
     plain = ss.compare(doubled, target.cluster, ["sequential", "heft"])
     assert [row.makespan_us for row in table.rows] == [row.makespan_us for row in plain.rows]
+    pytest.importorskip("ortools")
+    small, target, _ = setting(graph=made("a=3 b=4", "ab"))
+    assert ss.optimal(small, target).makespan == 14.0
 
 
 def test_answers_that_are_no_times_are_refused():
-    class Wrong(Scaled):
+    class Wrong(Calibration):
         def operator_times(self, graph, device, ops):
             return np.full(len(ops), np.nan)
 
-    graph = OpGraph([Operator("a", kernels=(Kernel(1),))])
     with pytest.raises(CostError, match="no time of operator 'a' on a100"):
-        operator_times(graph, A100.devices[0], Wrong(A100, 2.0))
+        operator_times(made("a=1"), A100.devices[0], Wrong(A100, A100, None, {}, {}, (), ()))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from stand_ins import Scaled, SimulatedBackend
+from stand_ins import SimulatedBackend, measured
 
 import workloads
 from simsched.base.codec import write
@@ -24,11 +24,11 @@ def at_once(monkeypatch):
 
     def calibrate(cluster, profiles, graph):
         learned.append([run.name for profile in profiles for run in profile.runs])
-        return Scaled(cluster, 1.3)
+        return measured(graph, cluster, 1.3)
 
     def recalibrate(calibration, replays):
         learned.append([run.name for run in replays])
-        return Scaled(calibration.cluster, 1.35)
+        return measured(calibration.graph, calibration.cluster, 1.35)
 
     monkeypatch.setattr("simsched.experiments.accuracy.rounds.calibrate", calibrate)
     monkeypatch.setattr("simsched.experiments.accuracy.rounds.recalibrate", recalibrate)

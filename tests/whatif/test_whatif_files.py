@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import made, placements
+from stand_ins import measured
 from strategies import graphs
 
 import workloads
-from simsched.calibration import Calibration
 from simsched.experiments.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule, roofline
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 
 A100 = Cluster.preset("a100")
-FREE = A100.without_overheads()
+FREE, FITTED = A100.without_overheads(), A100.replace_devices(launch=1.5)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,10 @@ def test_answers_come_back_from_files(graph, reschedule, n_gpus):
         assert case.trace.makespan == simulate(case.schedule, case.cluster, lambda op, device: op.time).makespan
 
 
-def measured(graph, cluster, scale):
-    """A calibration by which everything takes so many times its roofline, and issuing kernels 1.5 us."""
-    fitted = cluster.replace_devices(launch=1.5)
-    times = {op.name: scale * roofline(op, cluster.devices[0]) for op in graph.operators}
-    return Calibration(fitted, cluster, graph, times, {"conv": scale}, (), ())
-
-
 def test_answers_upon_a_calibration(tmp_path):
     """Times are the measured ones, 3 x roofline, before and after; on another card they follow the roofline."""
     graph = workloads.load("tiny_inception")
-    target = measured(graph, A100, 3.0)
+    target = measured(graph, FITTED, 3.0)
     plan = schedule(graph, target, "greedy")
     asked = what_if(plan, target).device("h100").overhead(launch=2.0)
     assert asked.makespan_before == simulate(plan, target).makespan
@@ -116,7 +109,7 @@ def test_what_schedulers_are_told_upon_a_calibration():
         told.append(cost(replace(a, name="new"), cluster.devices[0]))
         return schedule(graph, cluster, "sequential", cost)
 
-    target, us = measured(graph, A100, 3.0), roofline(a, A100.devices[0])
+    target, us = measured(graph, FITTED, 3.0), roofline(a, A100.devices[0])
     for cost, before in ((None, 3.0 * us), (lambda op, device: 7.0, 7.0)):
         asked = what_if(graph, target, True, scheduler=asking, cost=cost).operators(kind="conv", speed=2.0)
         told.clear()
