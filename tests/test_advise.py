@@ -1,8 +1,7 @@
 """What to deploy: worked by hand on operators of given times, and held against direct simulations."""
 
-from itertools import pairwise
-
 import pytest
+from small import chain, made, operators, placements
 
 import simsched as ss
 from simsched.base.errors import WhatIfError
@@ -10,15 +9,6 @@ from simsched.experiments.whatif.throughput import requests_per_s
 
 FREE = ss.Cluster.preset("a100").without_overheads()
 TWO = ss.Cluster.preset("a100", 2)
-
-
-def operators(n, us=100.0, share=0.3):
-    return [ss.Operator(f"op{i}", time=us, utilization=share) for i in range(n)]
-
-
-def chain(n, share=0.3):
-    ops = operators(n, share=share)
-    return ss.OpGraph(ops, [ss.Edge(a.name, b.name, nbytes=1000) for a, b in pairwise(ops)])
 
 
 def by_name(advice):
@@ -30,7 +20,7 @@ def test_three_side_by_side():
 
     Three requests of one stream at a time load 90 %, so that 8 in flight end 3.33 every 100 us / 3.
     """
-    found = ss.advise(ss.OpGraph(operators(3), name="three"), FREE)
+    found = ss.advise(made(operators("a=100 b=100 c=100", utilization=0.3)), FREE)
     rows = by_name(found)
     assert [(row.latency_us, row.speedup) for row in found.rows[:2]] == [(300.0, 1.0), (300.0, 1.0)]
     assert rows["streams"].latency_us == pytest.approx(100.0)
@@ -45,7 +35,7 @@ def test_three_side_by_side():
 
 def test_a_chain_needs_one_stream():
     """Nothing is faster than one operator after the other; a chain is not worth a second GPU, a copy on each is."""
-    found = ss.advise(chain(4, share=0.9), TWO, source="m.onnx", options="--gpu a100 --gpus 2")
+    found = ss.advise(chain(*[100.0] * 4, utilization=0.9), TWO, source="m.onnx", options="--gpu a100 --gpus 2")
     rows = by_name(found)
     assert found.best == "one stream, CUDA graph"
     assert "is enough" in found.verdict[0]
@@ -58,7 +48,7 @@ def test_a_chain_needs_one_stream():
 
 def test_two_full_branches_are_worth_two_gpus():
     """Two operators that fill a GPU each: beside each other on one they gain nothing, on two they take half."""
-    found = ss.advise(ss.OpGraph(operators(2, us=1000.0, share=1.0)), TWO.without_overheads())
+    found = ss.advise(made(operators("a=1000 b=1000", utilization=1.0)), TWO.without_overheads())
     rows = by_name(found)
     assert rows["streams"].latency_us == pytest.approx(2000.0, rel=0.02)
     assert rows["split over 2 GPUs"].latency_us == pytest.approx(1000.0)
@@ -67,18 +57,13 @@ def test_two_full_branches_are_worth_two_gpus():
 
 def test_replicas_are_two_copies_simulated_together():
     """A graph of two copies, one on each GPU, takes what one takes alone; and serves what replicas are said to."""
-    graph = chain(3)
-    found = by_name(ss.advise(graph, TWO, ["sequential"]))["replicas on 2 GPUs"]
-    both = ss.OpGraph(
-        [ss.Operator(f"{op.name}-{c}", time=op.time, utilization=0.3) for c in "ab" for op in graph.operators],
-        [ss.Edge(f"{edge.src}-{c}", f"{edge.dst}-{c}") for c in "ab" for edge in graph.edges],
-    )
-    places = [(op.name, "gpu0" if op.name.endswith("a") else "gpu1") for op in both.operators]
-    plan = ss.Schedule(both, [ss.Placement(name, device, 0) for name, device in places], execution="events")
-    row = by_name(ss.advise(graph, TWO, ["sequential"]))["one stream"]
-    assert ss.simulate(plan, TWO).makespan == pytest.approx(row.latency_us)
+    found = by_name(ss.advise(chain(100.0, 100.0, utilization=0.3), TWO, ["sequential"]))
+    both = made(operators("a=100 b=100 c=100 d=100", utilization=0.3), "ab cd")
+    plan = ss.Schedule(both, placements("a b c@1 d@1"))
+    assert ss.simulate(plan, TWO).makespan == pytest.approx(found["one stream"].latency_us)
     # one request of the two copies is two of the model
-    assert found.requests_per_s[1] == pytest.approx(2 * ss.throughput(plan, TWO, 1).requests_per_s, rel=0.03)
+    served = found["replicas on 2 GPUs"].requests_per_s[1]
+    assert served == pytest.approx(2 * ss.throughput(plan, TWO, 1).requests_per_s, rel=0.03)
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4, 8])
@@ -86,15 +71,14 @@ def test_replicas_are_two_copies_simulated_together():
 def test_throughputs_are_those_of_the_long_run(scheduler, in_flight):
     """What is found of some requests is within 5 % of what settles."""
     cluster = ss.Cluster.preset("a100")
-    plan = ss.schedule(
-        ss.OpGraph([*operators(3, 40.0), *[ss.Operator("z", time=30.0, utilization=0.8)]]), cluster, scheduler
-    )
+    rows = operators("a=40 b=40 c=40", utilization=0.3) + operators("z=30", utilization=0.8)
+    plan = ss.schedule(made(rows), cluster, scheduler)
     settled = ss.throughput(plan, cluster, in_flight).requests_per_s
     assert requests_per_s(plan, cluster, in_flight) == pytest.approx(settled, rel=0.05)
 
 
 def test_what_a_file_does_not_hold():
-    found = ss.advise(chain(2), FREE)
+    found = ss.advise(chain(100.0, 100.0), FREE)
     back = ss.Advice.from_dict(found.to_dict())
     assert (back.rows, back.verdict, str(back)) == (found.rows, found.verdict, str(found))
     with pytest.raises(WhatIfError, match="read from a file has no schedules"):

@@ -1,6 +1,5 @@
 """Measured times as data: statistics, a cost model, times of a graph; files are in `test_schemas`."""
 
-import pickle
 from functools import partial
 
 import pytest
@@ -35,7 +34,7 @@ def a_profile():
             MeasuredOperator("fc", (8.0, 9.0), (MeasuredKernel("sgemm", (8.0, 9.0)),)),
         ),
         MeasuredDevice("NVIDIA A100-SXM4-40GB", sms=108, compute_capability="8.0", memory=42e9),
-        Provenance("trace.json", "torch.profiler", "12.1", "12.4", "2023-09-27T17:25:35+00:00", 2, 1),
+        Provenance("trace.json"),
     )
 
 
@@ -58,8 +57,7 @@ def test_summary_by_hand():
 
 def test_cost_model():
     """Medians 21, 0 and 8.5, whatever the device."""
-    profile = a_profile()
-    h100 = ss.Cluster.preset("h100").devices[0]
+    profile, h100 = a_profile(), ss.Cluster.preset("h100").devices[0]
     assert operator_times(GRAPH, h100, profile).tolist() == [21.0, 0.0, 8.5]
     schedule = ss.schedule(GRAPH, ss.Cluster.preset("a100").without_overheads(), "sequential", cost=profile)
     assert schedule.estimate == 29.5
@@ -68,16 +66,13 @@ def test_cost_model():
 def test_cost_of_an_operator_that_was_not_measured():
     profile = a_profile()
     unknown = Operator("gelu", time=3.0)
-    with pytest.raises(
-        CostError, match=r"'gelu' was not measured: the profile from trace\.json has 'conv', 'view', 'f"
-    ):
+    with pytest.raises(CostError, match=r"'gelu' was not measured: the profile from trace\.json has 'conv', 'view'"):
         profile(unknown, A100)
     assert profile(unknown, A100, fallback=ss.default_cost) == 3.0
     assert operator_times(OpGraph([unknown]), A100, partial(profile, fallback=ss.default_cost)).tolist() == [3.0]
     with pytest.raises(CostError, match=r"the profile from trace\.json has no operator 'gelu'; it has 'conv'"):
         profile["gelu"]
-    assert "conv" in profile
-    assert "gelu" not in profile
+    assert ("conv" in profile, "gelu" in profile) == (True, False)
 
 
 def test_apply():
@@ -88,7 +83,6 @@ def test_apply():
     assert found["fc"].kernels == (Kernel(7),)
     assert (found["conv"].flops, found["conv"].kind) == (5.0, "conv")
     assert (found.edges, found.name) == (GRAPH.edges, "net")
-    assert GRAPH["conv"].time == 1.0
     graph = OpGraph([Operator("conv"), Operator("gelu", time=3.0)])
     with pytest.raises(CostError, match=r"operator 'gelu' of graph 'graph' was not measured: .*; partial=True leaves"):
         a_profile().apply(graph)
@@ -158,10 +152,3 @@ def test_refused(make, message):
     with pytest.raises(CostError) as caught:
         make()
     assert message in str(caught.value)
-
-
-def test_profiles_cannot_be_changed_but_sent_elsewhere():
-    profile = a_profile()
-    assert pickle.loads(pickle.dumps(profile)) == profile
-    with pytest.raises(AttributeError):
-        profile.operators = ()

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from small import made, operators
 
 import simsched as ss
 from simsched.experiments.ranges import COMMON_ERROR, MODEL_ERROR, ranges, unsure_of
 from simsched.model.cluster import PRIORS
 from simsched.simulator.sampling import World, simulate_worlds
 
-OPERATORS = [ss.Operator("a", time=100.0, utilization=0.3), ss.Operator("b", time=100.0, utilization=0.3)]
-GRAPH = ss.OpGraph(OPERATORS, name="pair")
+GRAPH = made(operators("a=100 b=100", utilization=0.3))
 CLUSTER = ss.Cluster.preset("a100")
 
 
@@ -17,9 +17,8 @@ def test_a_world_is_simulated_as_its_cluster_is():
     """A world whose cost model is that of the graph gives the makespan that `simulate` gives, on each cluster."""
     plans = [ss.schedule(GRAPH, CLUSTER, name) for name in ("sequential", "lios")]
     clusters = [CLUSTER.replace_devices(launch=us) for us in (1.0, 20.0)]
-    found = simulate_worlds(
-        [plan.lower(CLUSTER) for plan in plans], [World(each, lambda op, device: op.time) for each in clusters]
-    )  # fmt: skip
+    worlds = [World(each, lambda op, device: op.time) for each in clusters]
+    found = simulate_worlds([plan.lower(CLUSTER) for plan in plans], worlds)
     assert found.tolist() == [[ss.simulate(plan, each).makespan for each in clusters] for plan in plans]
 
 
@@ -55,7 +54,7 @@ def test_schedules_alike_share_a_place_and_worlds_are_the_same_each_time():
 
 def test_free_stays_free():
     """Without overheads nothing of them is drawn: a time that is given is the makespan, but for the model's error."""
-    program = ss.schedule(ss.OpGraph([ss.Operator("a", time=50.0)]), CLUSTER, "sequential").lower(CLUSTER)
+    program = ss.schedule(made("a=50"), CLUSTER, "sequential").lower(CLUSTER)
     low, high = ranges({"one": program}, CLUSTER.without_overheads())[0]["one"].makespan
     error = 1.645 * np.hypot(MODEL_ERROR, COMMON_ERROR)
     assert (low, high) == pytest.approx((50 * np.exp(-error), 50 * np.exp(error)), rel=0.05)

@@ -47,6 +47,12 @@ def arrays(value, where, seen):
                 yield from arrays(item, f"{where}.{name}", seen)
 
 
+@pytest.mark.parametrize("name", [name for name in MADE if name not in ("program", "trace")])
+def test_attributes_are_fixed(name):
+    with pytest.raises(AttributeError):
+        MADE[name]().name = "another"
+
+
 @each
 def test_arrays_are_read_only(name):
     made = MADE[name]()
