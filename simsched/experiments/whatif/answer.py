@@ -66,9 +66,9 @@ class Case(Checked):
 class Outcome(Result):
     """What follows from what ran before and after changes; times in us.
 
-    ``makespan_before + direct + rescheduling == makespan``, up to rounding. `kept` is what would run after the changes
-    if the plan stayed, None if it cannot; `rescheduling_alone` what re-scheduling would do without any change: the
-    makespan then, less the one before.
+    ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is what
+    would run after the changes if it had stayed; None if it cannot, or was not made anew. `rescheduling_alone` is what
+    re-scheduling would do without any change: the makespan then, less the one before.
     """
 
     before: Trace | Case
@@ -88,8 +88,13 @@ class Outcome(Result):
     @property
     def runs(self) -> dict[str, Trace | Case]:
         """What runs before and after, and between them with the plan kept where it is made anew."""
-        between = {} if self.kept is None or not self.rescheduled else {"plan kept": self.kept}
+        between = {} if self.kept is None else {"plan kept": self.kept}
         return {"before": self.before, **between, "after": self.after}
+
+    @property
+    def _with_the_plan_before(self) -> Trace | Case | None:
+        """What would run after the changes with the plan that there was; None if it cannot."""
+        return self.kept if self.rescheduled else self.after
 
     @property
     def makespan_before(self) -> float:
@@ -116,12 +121,14 @@ class Outcome(Result):
     @property
     def direct(self) -> float | None:
         """Part of the difference that is there with the plan kept as it was; None if it cannot be kept."""
-        return None if self.kept is None else self.kept.makespan - self.makespan_before
+        same = self._with_the_plan_before
+        return None if same is None else same.makespan - self.makespan_before
 
     @property
     def rescheduling(self) -> float | None:
         """Part of the difference that comes from re-scheduling; None if the plan cannot be kept without."""
-        return None if self.kept is None else self.makespan - self.kept.makespan
+        same = self._with_the_plan_before
+        return None if same is None else self.makespan - same.makespan
 
     @cached_property
     def blame_before(self) -> dict[str, float]:
@@ -165,14 +172,14 @@ class Outcome(Result):
         return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
 
 
-@dataclass(kw_only=True)
-class _File:
-    """A schedule before and after changes.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Answer(Outcome, Document):
+    """What changes do, without what asked: it can be kept in a file.
 
     Parameters
     ----------
     changes
-        What was changed, such as ``link.bandwidth*=2``.
+        What was changed, as texts that `parse_change` reads, such as ``link.bandwidth*=2``.
     notes
         What else is to be known.
     rescheduled
@@ -182,9 +189,10 @@ class _File:
     before, after
         The plan before the changes, and the one after.
     kept
-        The plan before in the changed world; null if it cannot run there, or is what stands under after.
+        The plan before in the changed world; None if it cannot run there, or is what stands under after.
     """
 
+    FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
     changes: tuple[str, ...]
     notes: tuple[str, ...]
     rescheduled: bool
@@ -193,49 +201,10 @@ class _File:
     kept: Case | None = None
     after: Case
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Answer(Outcome, Document):
-    """What changes do, without what asked: it can be kept in a file.
-
-    Parameters
-    ----------
-    before, after
-        The plan before the changes, and the one after.
-    kept
-        The plan before the changes, in the changed world; None if it cannot run there. Where nothing was
-        re-scheduled, `after` itself.
-    changes
-        As texts that `parse_change` reads.
-    notes
-        What else is to be known.
-    rescheduled
-        Whether the plan was made anew after the changes.
-    rescheduling_alone
-        See `Outcome`.
-    """
-
-    FORMAT, INDENT, FILE, DERIVED = "simsched.whatif", None, _File, ("results",)
-    before: Case
-    kept: Case | None
-    after: Case
-    changes: tuple[str, ...]
-    notes: tuple[str, ...]
-    rescheduled: bool
-    rescheduling_alone: float
-
-    def to_file(self) -> _File:
-        """Return it as its file has it."""
-        return _File(
-            changes=self.changes, notes=self.notes, rescheduled=self.rescheduled, after=self.after, before=self.before,
-            rescheduling_alone_us=self.rescheduling_alone, kept=self.kept if self.rescheduled else None,
-        )  # fmt: skip
-
-    @classmethod
-    def from_file(cls, rescheduling_alone_us: float, kept: Case | None = None, **own: Any) -> "Answer":
-        """Make one of what its file has."""
-        kept = kept if own["rescheduled"] else own["after"]
-        return cls(**own, kept=kept, rescheduling_alone=rescheduling_alone_us)
+    @property
+    def rescheduling_alone(self) -> float:  # type: ignore[override]
+        """What re-scheduling would do without any change, in us."""
+        return self.rescheduling_alone_us
 
 
 def _attribution(answer: Outcome, unit: float, name: str) -> list[str]:

@@ -1,6 +1,6 @@
 """A program for many requests: issued one after the other, some of them in flight at a time."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -9,8 +9,6 @@ from simsched.model.graph.derived import side_by_side
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 
 Place = tuple[int, int]  # device and stream
-_COLUMNS: Final = ("action", "device", "stream", "argument", "stride", "step", "when", "row")
-_ACTION, _DEVICE, _STREAM, _ARGUMENT, _STRIDE, _STEP, _WHEN, _ROW = range(len(_COLUMNS))
 _ALWAYS, _FIRST, _LATER = range(3)  # in all requests, in the first of each slot, in all but these
 
 
@@ -28,6 +26,9 @@ class _Row(NamedTuple):
     step: int
     when: int
     row: int = -1
+
+
+_TABLE: Final = np.dtype([(name, np.int64) for name in _Row._fields])
 
 
 def repeated(
@@ -62,14 +63,13 @@ def repeated(
     slots, launched = len(starts), 0 if graph_launch is None else requests
     before, behind, n_events = _joins(program, slots, requests, launched > 0)
     thread_of = _thread_of(program)
-    columns: list[Ints] = []
-    thread_ptr = [0]
+    tables, thread_ptr = [], [0]
     for t in range(len(program.thread_ptr) - 1):
-        ends = [_table([row for row in rows if thread_of[row.device] == t]) for rows in (before, behind)]
-        request = np.hstack([ends[0], _body(program, t, n_events), ends[1]])
-        columns.append(_spread(request, slots, requests))
-        thread_ptr.append(thread_ptr[-1] + columns[-1].shape[1])
-    action, device, stream, argument, row = np.hstack(columns)
+        ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
+        request = np.concatenate([ends[0], _body(program, t, n_events), ends[1]])
+        tables.append(_spread(request, slots, requests))
+        thread_ptr.append(thread_ptr[-1] + len(tables[-1]))
+    table = np.concatenate(tables)
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
     every = Copies(
@@ -79,9 +79,9 @@ def repeated(
     behind_all = np.append(starts, np.full(launched, graph_launch or 0.0))
     return Program(
         side_by_side(program.graph, times, requests, behind_all), program.devices, program.execution, thread_ptr,
-        action, device, stream, argument, every, requests * n_events + slots,
+        table["action"], table["device"], table["stream"], table["argument"], every, requests * n_events + slots,
         np.append(np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)),
-        _host_times(program.lead, row, 0.0), _host_times(program.own, row, np.nan),
+        _host_times(program.lead, table["row"], 0.0), _host_times(program.own, table["row"], np.nan),
     )  # fmt: skip
 
 
@@ -156,30 +156,24 @@ def _joins(program: Program, slots: int, requests: int, captured: bool) -> tuple
     return before, behind, n_events
 
 
-def _table(rows: list[_Row]) -> Ints:
-    """Return rows by columns, shape (n_columns, n_rows)."""
-    return np.array(rows, np.int64).reshape(len(rows), len(_COLUMNS)).T
-
-
-def _body(program: Program, t: int, n_events: int) -> Ints:
-    """Return the instructions of a thread by columns."""
+def _body(program: Program, t: int, n_events: int) -> Any:
+    """Return the instructions of a thread as a table."""
     mine = _rows_of(program, t)
-    table = np.zeros((len(_COLUMNS), mine.stop - mine.start), np.int64)
-    table[:_STRIDE] = [getattr(program, name)[mine] for name in _COLUMNS[:_STRIDE]]
+    table = np.zeros(mine.stop - mine.start, _TABLE)
+    for name in ("action", "device", "stream", "argument"):
+        table[name] = getattr(program, name)[mine]
     strides = np.full(len(ACTIONS), n_events)
     strides[LAUNCH], strides[COPY] = len(program.launch_op), len(program.copies.op)
-    table[_STRIDE] = np.where(table[_ARGUMENT] < 0, 0, strides[table[_ACTION]])
-    table[_STEP] = np.where(table[_STREAM] < 0, 0, _streams(program)[table[_DEVICE]])
-    table[_ROW] = np.arange(mine.start, mine.stop)
+    table["stride"] = np.where(table["argument"] < 0, 0, strides[table["action"]])
+    table["step"] = np.where(table["stream"] < 0, 0, _streams(program)[table["device"]])
+    table["row"] = np.arange(mine.start, mine.stop)
     return table
 
 
-def _spread(request: Ints, slots: int, requests: int) -> Ints:
-    """Return the instructions of a thread for all requests: action, device, stream, argument, row, (5, n_rows)."""
-    number = np.repeat(np.arange(requests), request.shape[1])
-    rows = np.tile(request, requests)
-    rows[_STREAM] += number % slots * rows[_STEP]
-    rows[_ARGUMENT] += number * rows[_STRIDE]
-    mine = np.where(number < slots, rows[_WHEN] != _LATER, rows[_WHEN] != _FIRST)
-    kept: Ints = rows[np.ix_([_ACTION, _DEVICE, _STREAM, _ARGUMENT, _ROW], mine)]
-    return kept
+def _spread(request: Any, slots: int, requests: int) -> Any:
+    """Return the instructions of a thread for all requests, as a table."""
+    number = np.repeat(np.arange(requests), len(request))
+    table = np.tile(request, requests)
+    table["stream"] += number % slots * table["step"]
+    table["argument"] += number * table["stride"]
+    return table[np.where(number < slots, table["when"] != _LATER, table["when"] != _FIRST)]

@@ -207,9 +207,9 @@ class Question(Outcome):
 
     @cached_property
     def kept(self) -> Trace | None:  # type: ignore[override]
-        """What would run when after the changes if the plan stayed; None if it cannot."""
+        """What would run when if the plan that is made anew had stayed; None if it cannot, or is not made anew."""
         if not self.rescheduled:
-            return self.after
+            return None
         try:
             return self.ground.run(self.world.kept, self.cluster, self.cost)
         except (WhatIfError, ScheduleError, ClusterError):

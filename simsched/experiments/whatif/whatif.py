@@ -44,12 +44,13 @@ class WhatIf(Question):
 
     def answer(self) -> Answer:
         """Return the answer, which can be kept in a file."""
-        before, kept = Case.of(self.before, self.ground.plan, self.ground.cost), None
-        after = Case.of(self.after, self.plan, self.cost)
-        if self.kept is not None:
-            kept = Case.of(self.kept, self.world.kept, self.cost) if self.rescheduled else after
-        texts = tuple(map(str, self.changes))
-        return Answer(before, kept, after, texts, self.notes, self.rescheduled, self.rescheduling_alone)
+        return Answer(
+            changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
+            rescheduling_alone_us=self.rescheduling_alone,
+            before=Case.of(self.before, self.ground.plan, self.ground.cost),
+            kept=None if self.kept is None else Case.of(self.kept, self.world.kept, self.cost),
+            after=Case.of(self.after, self.plan, self.cost),
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
