@@ -66,9 +66,9 @@ class Case(Checked):
 class Outcome(Result):
     """What follows from what ran before and after changes; times in us.
 
-    ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is what
-    would run after the changes if it had stayed; None if it cannot, or was not made anew. `rescheduling_alone` is what
-    re-scheduling would do without any change: the makespan then, less the one before.
+    ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is
+    what would run after the changes if it had stayed; None if it cannot, or was not made anew. `rescheduling_alone` is
+    what re-scheduling would do without any change: the makespan then, less the one before.
     """
 
     before: Trace | Case

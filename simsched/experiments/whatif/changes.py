@@ -7,8 +7,8 @@ from math import inf, isfinite
 from typing import Any, Final, get_type_hints
 
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.base.io import json_copy
-from simsched.base.numeric import is_count, is_number, plain_value
+from simsched.base.kinds import Kind, Many, Number, Range, Refused, Text, Truth
+from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link
 from simsched.model.cluster.device import OVERHEADS
@@ -16,8 +16,10 @@ from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
 _LEAST_NAMES: Final = {"fuse": 2, "remove": 1}
-_MOST_GPUS: Final = 4096
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
+_KINDS: Final[Mapping[str, Kind]] = {
+    "gpus": Number(True, Range(1, 4096)), "contention": Truth(), **dict.fromkeys(_LEAST_NAMES, Many(Text(filled=True))),
+}  # fmt: skip
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_LEAST_NAMES)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
 _TIME: Final = {"us": US, "ms": MS, "s": SECOND}
@@ -214,33 +216,19 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
 
 
 def _as_it_is(parameter: str, value: Any) -> Any:
-    if parameter == "gpus":
-        if not is_count(value, 1):
-            raise WhatIfError(f"gpus: give a whole number of at least 1, not {value!r}")
-        if value > _MOST_GPUS:
-            raise WhatIfError(f"gpus: at most {_MOST_GPUS}, not {value!r}")
-        return int(value)
-    if parameter == "contention":
-        if value not in (0, 1):
-            raise WhatIfError(f"contention: give 0 or 1, not {value!r}")
+    names, least = list(_NAMES.get(parameter, ())), _LEAST_NAMES.get(parameter, 0)
+    if names and value not in names:
+        raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), names)
+    if parameter == "contention" and value in (0, 1):
         return bool(value)
-    if parameter in _NAMES:
-        known = list(_NAMES[parameter])
-        if value not in known:
-            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), known)
-        return value
     try:
-        if parameter not in _LEAST_NAMES:
-            return json_copy(value)
-        names = tuple(dict.fromkeys((value,) if isinstance(value, str) else value))
-    except (TypeError, ValueError, RecursionError):
-        names = ()
-    if parameter not in _LEAST_NAMES:
-        raise WhatIfError(f"{parameter}: give a JSON value, not {value!r}")
-    least = _LEAST_NAMES[parameter]
-    if not all(isinstance(name, str) for name in names) or len(names) < least:
+        taken = _KINDS.get(parameter, Kind()).take((value,) if least and isinstance(value, str) else value)
+    except Refused as refused:
+        raise WhatIfError(refused.says(parameter)) from None
+    taken = tuple(dict.fromkeys(taken)) if least else taken
+    if least and len(taken) < least:
         raise WhatIfError(f"{parameter}: give the names of at least {least} operators, not {value!r}")
-    return names
+    return taken
 
 
 def parse_change(text: str) -> Change:
