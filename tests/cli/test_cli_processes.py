@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -156,24 +155,17 @@ pty = pytest.importorskip("pty")
 
 def on_a_terminal(line, columns=120, **environment):
     """Run a command on a terminal of its own; return the status and all that it sent there."""
-    import fcntl
-    import struct
     import termios
 
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    termios.tcsetwinsize(theirs, (40, columns))
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        [*SIMSCHED, *line.split()], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True,
-        env=kept | {"TERM": "xterm-256color"} | environment,
-    )  # fmt: skip
+    environment = kept | {"TERM": "xterm-256color"} | environment
+    process = subprocess.Popen([*SIMSCHED, *line.split()], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     sent = b""
     with contextlib.suppress(OSError):  # Linux says so when the other end has closed
-        while select.select([ours], [], [], 100)[0]:
-            piece = os.read(ours, 65536)
-            if not piece:
-                break
+        while piece := os.read(ours, 65536):
             sent += piece
     os.close(ours)
     return process.wait(timeout=100), sent.decode()

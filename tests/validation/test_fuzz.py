@@ -19,7 +19,6 @@ from jsonschema import Draft202012Validator
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError, GraphError, SimschedError
 from simsched.base.io import parse_json, read_json
-from simsched.cli.run import run as run_command
 from simsched.experiments.documents import DOCUMENTS, schema
 from simsched.experiments.study import Results
 from simsched.experiments.whatif import Answer
@@ -301,21 +300,6 @@ def test_a_row_of_a_study_without_a_finite_number(field, value, corpus, tmp_path
     (tmp_path / "rows.jsonl").write_text("\n".join([json.dumps(row).replace('"1e999"', "1e999"), *others, ""]))
     with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
         Results.open(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["status", "x" * 300 + "/y"], f"cannot read {'x' * 300}/y.*File name too long"),
-        (["table", "x" * 5000], "cannot read x+.*File name too long"),
-        (["table", "rows", "--csv", "--json"], "--csv and --json are two ways"),
-    ],
-    ids=["part of a path", "a path", "two ways"],
-)
-def test_words_about_a_study(words, says, corpus, capsys, monkeypatch):
-    monkeypatch.chdir(corpus)
-    assert run_command(["study", *words]) == 2
-    assert re.match(f"error: {says}.*\n$", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(("column", "most"), [("device", 4095), ("blocks", 2**31 - 1)])
