@@ -18,9 +18,8 @@ from jsonschema import Draft202012Validator
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError, GraphError, SimschedError
-from simsched.base.io import parse_json, read_json
+from simsched.base.io import read_json
 from simsched.experiments.documents import DOCUMENTS, schema
-from simsched.experiments.study import Results
 from simsched.experiments.whatif import Answer
 from simsched.model.graph import OpGraph
 from validation import fuzz
@@ -285,23 +284,6 @@ def test_log(tmp_path, capfd, monkeypatch):
 # --- what was found
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("makespan_us", "1e999"), ("speedup", float("nan")), ("wall.row_s", 1e301), ("reason", ...)],
-)
-def test_a_row_of_a_study_without_a_finite_number(field, value, corpus, tmp_path):
-    """Means and standard deviations would be of nothing, or beyond what a float holds; nor does one say why."""
-    first, *others = (corpus / "rows" / "rows.jsonl").read_text().splitlines()
-    row = json.loads(first) | {field: value}
-    del row["digest"]
-    if value is ...:
-        del row[field]
-    (tmp_path / "study.json").write_bytes((corpus / "rows" / "study.json").read_bytes())
-    (tmp_path / "rows.jsonl").write_text("\n".join([json.dumps(row).replace('"1e999"', "1e999"), *others, ""]))
-    with pytest.raises(FormatError, match=r"rows\.jsonl: line 1 is no row of a study"):
-        Results.open(tmp_path)
-
-
 @pytest.mark.parametrize(("column", "most"), [("device", 4095), ("blocks", 2**31 - 1)])
 def test_a_row_of_a_kernel_with_a_number_that_takes_memory(column, most):
     row = {"kernel": "a", "begin_us": 0, "end_us": 1, column: most + 1}
@@ -322,12 +304,6 @@ def test_what_a_document_lacks(kind, changed, says, corpus):
     old = read_json(corpus / f"simsched.{kind}.json")
     with pytest.raises(SimschedError, match=f"^net.json: {says}"):
         DOCUMENTS[f"simsched.{kind}"].from_dict(old | changed(old), "net.json")
-
-
-def test_numbers_beyond_floats():
-    """They became infinities, which some readers took and no file can hold."""
-    with pytest.raises(FormatError, match=r"net\.json: -12\.5e\+999 is too large a number$"):
-        parse_json("[1.7e308, -12.5e+999]", "net.json")
 
 
 def test_what_is_simulated_on_a_cluster_that_lacks_a_link(corpus):
