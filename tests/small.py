@@ -83,3 +83,11 @@ def by_stream(plan):
     for row in plan.placements:
         found.setdefault(row.stream, []).append(row.op)
     return [" ".join(found[s]) for s in sorted(found)]
+
+
+def stages(plan):
+    """The stages of each device, in the order in which it launches: groups of names."""
+    found = {}
+    for row in plan.placements:
+        found.setdefault(row.device, {}).setdefault(row.stage, {}).setdefault(row.group, []).append(row.op)
+    return {device: [tuple(map(tuple, groups.values())) for groups in rows.values()] for device, rows in found.items()}

@@ -24,31 +24,34 @@ ACTIVATIONS = {
 }
 
 
+def centred(x):
+    return (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + EPSILON)
+
+
+OF_ONE = ACTIVATIONS | {
+    "square": lambda x: x**2,
+    "softmax": lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True),
+    "layer_norm": centred,
+    "rms_norm": centred,
+    **dict.fromkeys(IDENTITIES, lambda x: x),
+}
+
+
 def drawn(label, shape):
     return np.random.default_rng(crc32(label.encode())).normal(size=shape)
 
 
 class Weights:
-    """The parameters of a graph's operators, drawn when they are first asked for."""
+    """The parameters of a graph's operators, drawn by their names."""
 
     def __init__(self, graph):
         self.operators = {op.name: op for op in graph.operators}
-        self.drawn = {}
 
     def of(self, name, part=None):
         """Parameters of an operator, or of a part of it, as (weight, bias)."""
-        if (name, part) not in self.drawn:
-            self.drawn[name, part] = self.draw(name, part)
-        return self.drawn[name, part]
-
-    def draw(self, name, part):
-        op = self.operators[name]
-        if part is None:
-            return self.made(name, op.kind, dict(op.attributes), op.input_shapes, op.output_shape)
-        given = op.attributes["parts"][part]
-        return self.made(f"{name}[{part}]", given["kind"], given, part_inputs(op, part), given["output_shape"])
-
-    def made(self, name, kind, given, inputs, output):
+        given, inputs = parts_of(self.operators[name])[part or 0]
+        kind, output = given["kind"], given["output_shape"]
+        name = name if part is None else f"{name}[{part}]"
         if kind == "conv":
             channels = inputs[0][1] // given["groups"]
             shape = (output[1], channels, *given["kernel"])
@@ -95,9 +98,13 @@ class Weights:
         raise AssertionError(f"no recipe: {recipe}")
 
 
-def part_inputs(op, i):
-    parts = op.attributes["parts"]
-    return [op.input_shapes[~r] if r < 0 else parts[r]["output_shape"] for r in parts[i]["inputs"]]
+def parts_of(op):
+    """The parts of an operator, or itself as the only one, each with the shapes of what it reads."""
+    alone = {"kind": op.kind, "inputs": [~i for i in range(len(op.input_shapes))], "output_shape": op.output_shape}
+    parts = op.attributes.get("parts", [op.attributes | alone])
+    return [
+        (part, [op.input_shapes[~r] if r < 0 else parts[r]["output_shape"] for r in part["inputs"]]) for part in parts
+    ]
 
 
 def convolved(x, weight, bias, given):
@@ -152,25 +159,16 @@ def computed(kind, xs, weight, bias, given, output):
         value = np.prod(xs, 0) if len(xs) > 1 else xs[0] * given.get("factor", weight)
     elif kind == "sub":
         value = xs[0] - xs[1] if len(xs) > 1 else weight - xs[0]
-    elif kind == "square":
-        value = xs[0] ** 2
     elif kind == "reduce_sum":
         value = xs[0].reshape(*output, -1).sum(-1)
-    elif kind == "softmax":
-        value = np.exp(xs[0] - xs[0].max(-1, keepdims=True))
-        value = value / value.sum(-1, keepdims=True)
-    elif kind in ("layer_norm", "rms_norm"):
-        value = (xs[0] - xs[0].mean(-1, keepdims=True)) / (xs[0].std(-1, keepdims=True) + EPSILON)
     elif kind == "embedding":
         value = np.sin(np.arange(output[-1]) * xs[0][..., None])
     elif kind == "slice" and "begin" in given:
         value = xs[0].take(range(given["begin"], given["end"]), given["axis"])
     elif kind == "slice":
         value = xs[0].reshape(-1)[: prod(output)]
-    elif kind in IDENTITIES:
-        value = xs[0]
     else:
-        value = ACTIVATIONS[kind](xs[0])
+        value = OF_ONE[kind](xs[0])
     value = value.reshape(output) if kind in (*IDENTITIES, "slice") else value
     assert value.shape == tuple(output), (kind, value.shape, output)
     return ACTIVATIONS[given["activation"]](value) if given.get("activation") else value
@@ -212,19 +210,13 @@ def value_of(op, xs, weights):
     assert len(xs) == len(op.input_shapes), f"{op.name}: which inputs are the network's?"
     # an edge of a unit may carry a part, or what it carries be seen in another shape
     xs = [x.reshape(-1)[: prod(shape)].reshape(shape) for x, shape in zip(xs, op.input_shapes, strict=True)]
-    given = dict(op.attributes)
-    if "parts" not in given:
-        weight, bias = None, None
-        if has_weights(op.kind, len(xs), given):
-            weight, bias = weights.make(given.get("weights", {"of": op.name}))
-        return computed(op.kind, xs, weight, bias, given, op.output_shape)
     made = []
-    for i, part in enumerate(given["parts"]):
+    for i, (part, shapes) in enumerate(parts_of(op)):
         weight, bias = None, None
-        if has_weights(part["kind"], len(part["inputs"]), part):
-            weight, bias = weights.make(part.get("weights", {"of": op.name, "part": i}))
+        if has_weights(part["kind"], len(shapes), part):
+            own = {"of": op.name, "part": i} if "parts" in op.attributes else {"of": op.name}
+            weight, bias = weights.make(part.get("weights", own))
         inputs = [xs[~r] if r < 0 else made[r] for r in part["inputs"]]
-        shapes = part_inputs(op, i)
         inputs = [x.reshape(s) if x.size == prod(s) else x for x, s in zip(inputs, shapes, strict=True)]
         made.append(computed(part["kind"], inputs, weight, bias, part, part["output_shape"]))
     return made[-1]

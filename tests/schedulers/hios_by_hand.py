@@ -1,106 +1,88 @@
-"""HIOS once more, slowly: paths by enumeration, schedules by recursion, all numbers exact fractions."""
+"""HIOS once more, slowly: paths by enumeration, schedules by recursion, in numbers that floats hold exactly."""
 
-from fractions import Fraction
 from itertools import pairwise
 
+from listing_oracle import Oracle
 
-class Plain:
-    """A graph on a cluster; operators are names, times are fractions of us."""
+
+class Plain(Oracle):
+    """A graph on a cluster; the stages of each device are tuples of groups of names."""
 
     def __init__(self, graph, cluster, cost):
-        self.graph, self.cluster = graph, cluster
-        self.devices = [device.name for device in cluster.devices]
-        self.time = {(op.name, d.name): Fraction(cost(op, d)) for op in graph.operators for d in cluster.devices}
-        self.mean = {op: sum(self.time[op, d] for d in self.devices) / len(self.devices) for op in graph.names}
-        self.edges = list(graph.edges)
-        pairs = [(a, b) for a in self.devices for b in self.devices if a != b]
-        self.apart = {id(e): sum(self.moved(e, *pair) for pair in pairs) / max(1, len(pairs)) for e in self.edges}
-        rank = {}
-        for op in reversed(graph.order):
-            rank[op] = self.mean[op] + max((self.apart[id(e)] + rank[e.dst] for e in self.out(op)), default=0)
-        self.rank = rank
-        self.order = sorted(graph.order, key=lambda op: -rank[op])
+        super().__init__(graph, cluster, 1, cost)
+        rank = self.upward()
+        self.order = sorted(range(len(rank)), key=lambda i: (-rank[i], self.position[i]))
 
-    def moved(self, edge, a, b):
-        return Fraction(self.cluster.transfer_time(a, b, edge.nbytes, edge.transfer))
+    def listed(self, device):
+        """The rows of the operators that are mapped to a device, by falling priority."""
+        placed = {}
+        for i in self.order:
+            if i in device:
+                placed[i] = self.row(i, device[i], 0, placed)
+        return placed
 
-    def into(self, op):
-        return [e for e in self.edges if e.dst == op]
-
-    def out(self, op):
-        return [e for e in self.edges if e.src == op]
+    def end(self, device):
+        return max(row[3] for row in self.listed(device).values())
 
     # Algorithm 1 ---------------------------------------------------------------------------------
 
     def longest_valid_path(self, mapped):
         found = []
 
-        def touches(op):
-            return any(e.src in mapped for e in self.into(op)) or any(e.dst in mapped for e in self.out(op))
-
         def extend(path):
-            if not any(touches(op) for op in path[1:-1]):
+            inner = path[1:-1]
+            if not any((i in inner and j in mapped) or (j in inner and i in mapped) for i, j, _ in self.edges):
                 found.append(path)
-                for e in self.out(path[-1]):
-                    if e.dst not in mapped:
-                        extend((*path, e.dst))
+                for i, j, _ in self.edges:
+                    if i == path[-1] and j not in mapped:
+                        extend((*path, j))
 
-        for op in self.order:
-            if op not in mapped:
-                extend((op,))
+        for i in self.order:
+            if i not in mapped:
+                extend((i,))
         n = len(self.order)
         return min(found, key=lambda path: (-self.length(path, mapped), [*map(self.order.index, path), n]))
 
     def length(self, path, mapped):
-        total = sum(self.mean[op] for op in path)
-        total += sum(max(self.apart[id(e)] for e in self.out(a) if e.dst == b) for a, b in pairwise(path))
-        total += max((self.apart[id(e)] for e in self.into(path[0]) if e.src in mapped), default=0)
-        return total + max((self.apart[id(e)] for e in self.out(path[-1]) if e.dst in mapped), default=0)
+        def most(src, dst):
+            return max((self.beside(e) for i, j, e in self.edges if i in src and j in dst), default=0.0)
+
+        between = sum(most([a], [b]) for a, b in pairwise(path))
+        return sum(self.mean[i] for i in path) + between + most(mapped, path[:1]) + most(path[-1:], mapped)
 
     def by_paths(self):
         device = {}
         while len(device) < len(self.order):
             path = self.longest_valid_path(device)
-            tries = self.devices if device else self.devices[:1]
-            device = min(
-                ({**device, **dict.fromkeys(path, d)} for d in tries),
-                key=lambda on: max(end for _, end in self.listed(on).values()),
-            )
+            tries = range(len(self.devices)) if device else [0]
+            device = min(({**device, **dict.fromkeys(path, d)} for d in tries), key=self.end)
         return device
-
-    def listed(self, device):
-        """Start and end of the mapped operators, by falling priority."""
-        times = {}
-        for op in (op for op in self.order if op in device):
-            d = device[op]
-            ready = max((times[e.src][1] + self.moved(e, device[e.src], d)
-                         for e in self.into(op) if e.src in device), default=Fraction(0))  # fmt: skip
-            busy = sorted(times[o] for o in times if device[o] == d)
-            need = self.time[op, d]
-            start = max([ready, *(end for _, end in busy)])
-            times[op] = (start, start + need)
-        return times
 
     # Algorithm 3 ---------------------------------------------------------------------------------
 
     def by_records(self):
         states = [{}]
-        for i, op in enumerate(self.order):
-            after = []
-            for d in self.devices[: i + 1]:
-                tries = [{**before, op: d} for before in states]
-                after.append(min(tries, key=lambda on, op=op: self.listed(on)[op][1]))
-            states = after
-        return min(states, key=lambda on: max(end for _, end in self.listed(on).values()))
+        for k, i in enumerate(self.order):
+            devices = range(len(self.devices))[: k + 1]
+            states = [
+                min(({**before, i: d} for before in states), key=lambda on, i=i: self.listed(on)[i][3]) for d in devices
+            ]
+        return min(states, key=self.end)
 
     # Algorithm 2 ---------------------------------------------------------------------------------
 
     def stages_of(self, device):
-        return {d: [(op,) for op in self.order if device[op] == d] for d in self.devices}
+        return {
+            self.devices[d].name: [((self.graph.names[i],),) for i in self.order if device[i] == d]
+            for d in sorted(set(device.values()))
+        }
 
     def makespan(self, stages, latency):
-        """The makespan of stages by device, or None if some of them wait for each other for ever."""
-        stage_of = {op: (d, k) for d, row in stages.items() for k, stage in enumerate(row) for op in stage}
+        """The makespan of stages by device, or None if some of them wait for each other for ever.
+
+        Each starts when its device is free and all that its groups read is there, also from each other.
+        """
+        stage_of = {op: (d, k) for d, row in stages.items() for k, stage in enumerate(row) for op in sum(stage, ())}
         known, open_ = {}, set()
 
         def end(d, k):
@@ -108,50 +90,33 @@ class Plain:
                 raise RecursionError
             if (d, k) not in known:
                 open_.add((d, k))
-                start = end(d, k - 1) if k else Fraction(0)
-                for op in stages[d][k]:
-                    for e in self.into(op):
-                        there = end(*stage_of[e.src]) + self.moved(e, stage_of[e.src][0], d)
-                        start = max(start, there)
+                start = end(d, k - 1) if k else 0.0
+                for e in self.graph.edges:
+                    if stage_of[e.dst] == (d, k) and not any({e.src, e.dst} <= {*group} for group in stages[d][k]):
+                        moved = self.cluster.transfer_time(stage_of[e.src][0], d, e.nbytes, e.transfer)
+                        start = max(start, end(*stage_of[e.src]) + moved)
                 open_.remove((d, k))
-                stage = stages[d][k]
-                known[d, k] = start + (self.time[stage[0], d] if len(stage) == 1 else Fraction(latency(stage, d)))
+                known[d, k] = start + latency(stages[d][k], d)
             return known[d, k]
 
         try:
-            return max(end(d, k) for d, row in stages.items() for k in range(len(row)))
+            return max(end(d, len(row) - 1) for d, row in stages.items())
         except RecursionError:
             return None
 
     def parallelized(self, stages, latency, w):
         """The stages after Algorithm 2, and their makespan."""
         best = self.makespan(stages, latency)
-        for op in self.order:
-            d = next(d for d, row in stages.items() for stage in row if op in stage)
-            row = stages[d]
-            k = next(k for k, stage in enumerate(row) if op in stage)
-            if len(row[k]) > 1:
-                continue
-            adopted = None
+        for i in self.order:
+            group = (self.graph.names[i],)
+            d, k = next((d, k) for d, row in stages.items() for k, stage in enumerate(row) if group in stage)
+            row, adopted = stages[d], stages
             for p in range(2, w + 1):
                 if k + p > len(row) or any(len(stage) > 1 for stage in row[k : k + p]):
                     break
-                merged = tuple(o for stage in row[k : k + p] for o in stage)
-                new = {**stages, d: [*row[:k], merged, *row[k + p :]]}
+                new = {**stages, d: [*row[:k], sum(row[k : k + p], ()), *row[k + p :]]}
                 found = self.makespan(new, latency)
                 if found is not None and found < best:
                     best, adopted = found, new
-            stages = adopted or stages
+            stages = adopted
         return stages, best
-
-
-def stages_by_device(schedule, cluster):
-    """Stages of a schedule by device, each a tuple of operators by group."""
-    found = {device.name: {} for device in cluster.devices}
-    for row in schedule.placements:
-        found[row.device].setdefault(row.stage, {})[row.group] = row.op
-        assert row.stream == row.group
-    return {
-        d: [tuple(group[g] for g in range(len(group))) for _, group in sorted(stages.items())]
-        for d, stages in found.items()
-    }

@@ -1,8 +1,8 @@
 """The list schedulers once more, in plain Python and as slow as their definitions: what the compiled ones must give."""
 
 from contextlib import suppress
-from itertools import permutations
-from math import inf, isfinite
+from itertools import permutations, product
+from math import inf
 
 import numpy as np
 
@@ -63,53 +63,43 @@ class Oracle:
         return table
 
     def arrival(self, i, d, placed):
-        return max((placed[s][3] + self.transfer(e, placed[s][0], d) for s, j, e in self.edges if j == i), default=0.0)
+        """When all is there that operator i reads from those placed."""
+        read = [(*placed[s], e) for s, j, e in self.edges if j == i and s in placed]
+        return max((end + self.transfer(e, a, d) for a, _, _, end, e in read), default=0.0)
 
     def ready(self, placed):
         n = len(self.mean)
         return [i for i in range(n) if i not in placed and all(s in placed for s, j, _ in self.edges if j == i)]
 
-    def start(self, d, stream, there, us, placed, insertion):
-        """First idle interval that is long enough, else behind all."""
+    def row(self, i, d, stream, placed, insertion=False):
+        """Operator i in the first idle interval that is long enough, else behind all."""
+        there, us = self.arrival(i, d, placed), self.time[i][d]
         busy = sorted((row[2], row[3]) for row in placed.values() if row[:2] == (d, stream))
         before = 0.0
         for start, end in busy:
             if insertion and start > before and max(before, there) + us <= start:
-                return max(before, there)
+                break
             before = max(before, end)
-        return max(before, there)
+        return d, stream, max(before, there), max(before, there) + us
+
+    def places(self):
+        return product(range(len(self.devices)), range(self.streams))
 
     def place(self, priority, insertion=False, ahead=None):
         """Ready operators by falling priority, equal ones in topological order, each where its sum is least."""
         placed = {}
         while len(placed) < len(self.mean):
             i = min(self.ready(placed), key=lambda i: (-priority[i], self.position[i]))
-            best = (inf,)
-            for d in range(len(self.devices)):
-                there = self.arrival(i, d, placed)
-                for stream in range(self.streams):
-                    start = self.start(d, stream, there, self.time[i][d], placed, insertion)
-                    score = start + self.time[i][d] + (ahead[i][d] if ahead else 0.0)
-                    best = min(best, (score, d, stream, start))
-            assert isfinite(best[0]), "stuck"
-            _, d, stream, start = best
-            placed[i] = (d, stream, start, start + self.time[i][d])
+            rows = [self.row(i, *place, placed, insertion) for place in self.places()]
+            placed[i] = min(rows, key=lambda row: row[3] + (ahead[i][row[0]] if ahead else 0.0))
         return self.named(placed)
 
     def place_earliest(self):
         """Of all ready operators and devices the pair that can start first, by the definition."""
         level, placed = self.upward(transfers=False), {}
         while len(placed) < len(self.mean):
-            pairs = []
-            for i in self.ready(placed):
-                for d in range(len(self.devices)):
-                    there = self.arrival(i, d, placed)
-                    for stream in range(self.streams):
-                        start = self.start(d, stream, there, self.time[i][d], placed, insertion=False)
-                        pairs.append((start, -level[i], self.position[i], d, stream, i))
-            start, _, _, d, stream, i = min(pairs)
-            assert isfinite(start), "stuck"
-            placed[i] = (d, stream, start, start + self.time[i][d])
+            rows = [(i, self.row(i, *place, placed)) for i in self.ready(placed) for place in self.places()]
+            i, placed[i] = min(rows, key=lambda row: (row[1][2], -level[row[0]], self.position[row[0]]))
         return self.named(placed)
 
     def named(self, placed):

@@ -4,12 +4,13 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from hios_by_hand import Plain
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from listing_oracle import listed
 from quick import quick
-from small import made
-from strategies import by_operator, clusters, graphs
+from small import made, stages
+from strategies import clusters, graphs
 
 from simsched.base.errors import SchedulerError, SimschedError
 from simsched.base.io import dump_json
@@ -31,28 +32,9 @@ def last(plan, cluster):
 def staged(plan, cluster):
     """Makespan in us if every stage starts when its device is free and all that its operators read is there, and
     takes its simulated latency, no time lost in between."""
-    graph, at = plan.graph, by_operator(plan)
-    latency = {device.name: StageLatency(graph, cluster, device=device.name) for device in cluster.devices}
-    stages = {}
-    for row in plan.placements:
-        stages.setdefault((row.device, row.stage), {}).setdefault(row.group, []).append(row.op)
-    members = {key: [op for group in groups.values() for op in group] for key, groups in stages.items()}
-    reads = {key: [edge for edge in graph.edges if edge.dst in ops and edge.src not in ops]
-             for key, ops in members.items()}  # fmt: skip
-    left, free, finish = list(stages), {}, {}
-    while left:
-        key = next(  # the first of its device, if all that it reads is there
-            key for i, key in enumerate(left)
-            if all(key[0] != device for device, _ in left[:i]) and all(edge.src in finish for edge in reads[key])
-        )  # fmt: skip
-        ready, device = free.get(key[0], 0.0), key[0]
-        for edge in reads[key]:
-            moved = cluster.transfer_time(at[edge.src].device, device, edge.nbytes, edge.transfer)
-            ready = max(ready, finish[edge.src] + moved)
-        free[device] = ready + latency[device](list(stages[key].values()))
-        finish |= dict.fromkeys(members[key], free[device])
-        left.remove(key)
-    return max(free.values())
+    latency = {device.name: StageLatency(plan.graph, cluster, device=device.name) for device in cluster.devices}
+    slow = Plain(plan.graph, cluster, default_cost)
+    return slow.makespan(stages(plan), lambda groups, device: latency[device](list(map(list, groups))))
 
 
 def schedule(graph, cluster, name, cost=None):

@@ -1,12 +1,9 @@
 """HIOS by hand: its worked examples, its windows, its figures on random graphs, and what it refuses."""
 
-from functools import partial
 from statistics import mean
 
 import pytest
-import small
-from hios_by_hand import stages_by_device
-from small import operators
+from small import made, operators, written
 
 import workloads
 from simsched.model import Cluster, OpGraph, default_cost
@@ -20,77 +17,46 @@ each_scheduler = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr, inter_l
 with_stages = pytest.mark.parametrize("scheduler", [hios_lp, hios_mr])
 
 
-made = partial(small.made, transfer=0.0)
+# a graph, what is on each of two devices, and what stages of several operators take; then the makespan one by one, the
+# stages asked for, how many were refused, the schedule and its makespan
+MERGED = {
+    # One by one: gpu0 v1 0-4, v2 4-8, v4 8-12, v5 12-17, v7 17-18; gpu1 v3 5-7, v6 7-9. v1 v2: v2 reads from v1.
+    # v2 v4, 7 us: 4-11, v5 11-16, v7 16-17. v5 v7, 5 us: 11-16. v3 v6: v6 reads from v3. v4 and v5 are never asked for
+    # together: v4 has its stage already.
+    "figure 5": (
+        made("v1=4 v2=4 v3=2 v4=4 v5=5 v6=2 v7=1", "v1-v2:1 v1-v3:1 v1-v4:1 v2-v5:1 v3-v6:1 v4-v7:1 v6-v7:1"),
+        ("v1 v2 v4 v5 v7", "v3 v6"), {"v2 v4": 7.0, "v5 v7": 5.0}, 18.0, ["v2 v4", "v5 v7"], 2,
+        "v1 v3@1 v2.1 v4/1.1 v6@1.1 v5.2 v7/1.2", 16.0),
+    # {A, B} would wait for D, D queues behind C, C waits for A. A 0-3, C 4-7, D 7-8, B 9-10. {A, B} would be quick, but
+    # is not even asked for; {C, D} is, and is slow.
+    "a stage for which all would wait for ever is refused": (
+        made("A=3 B=1 C=3 D=1", "A-C:1 D-B:1"), ("A B", "C D"), {"C D": 4.0}, 10.0, ["C D"], 1, "A C@1 D@1.1 B.1",
+        10.0),
+    # Alone: a 0-2, x 3-4, b 2-4, c 4-6. {a, b} of 3 us: x 4-5, c 3-5.
+    "what waits elsewhere comes behind a stage": (
+        made("a=2 b=2 c=2 x=1", "a-x:1 a-c:0 b-c:0"), ("a b c", "x"), {"a b": 3.0}, 6.0, ["a b"], 0, "a b/1 c.1 x@1",
+        5.0),
+}  # fmt: skip
 
-FIG5 = made(
-    "v1=4 v2=4 v3=2 v4=4 v5=5 v6=2 v7=1",
-    "v1-v2:1 v1-v3:1 v1-v4:1 v2-v5:1 v3-v6:1 v4-v7:1 v6-v7:1",
-)
 
-
-def on_devices(graph, cluster, placed):
-    """Stages of one operator each of a mapping given as device -> names."""
-    instance = Instance(graph, cluster, default_cost)
-    of = {name: d for d, names in placed.items() for name in names.split()}
+@pytest.mark.parametrize("case", MERGED.values(), ids=MERGED)
+def test_stages_by_hand(case):
+    graph, on_devices, table, alone, expected, refused, text, makespan = case
+    instance, asked = Instance(graph, TWO, default_cost), []
     mapping = instance.mapping()
-    mapping["ops"]["device"] = [of[graph.names[i]] for i in instance.order]
-    return Stages(instance, mapping)
-
-
-def test_figure_5():
-    """One by one: gpu0 v1 0-4, v2 4-8, v4 8-12, v5 12-17, v7 17-18; gpu1 v3 5-7, v6 7-9.
-
-    v1 v2: v2 reads from v1. v2 v4, 7 us: 4-11, v5 11-16, v7 16-17. v5 v7, 5 us: 11-16. v3 v6: v6 reads from v3.
-    v4 and v5 are never asked for together: v4 has its stage already.
-    """
-    stages = on_devices(FIG5, TWO, {0: "v1 v2 v4 v5 v7", 1: "v3 v6"})
-    table = {(("v2",), ("v4",)): 7.0, (("v5",), ("v7",)): 5.0, (("v4",), ("v5",)): 9.0}
-    assert stages.latency == 18.0
-    asked = []
+    mapping["ops"]["device"] = [graph.names[i] in on_devices[1].split() for i in instance.order]
+    stages = Stages(instance, mapping)
 
     def latency(groups):
-        asked.append((groups, stages.latency))
-        return table[groups]
+        asked.append(" ".join(name for (name,) in groups))
+        return table[asked[-1]]
 
+    assert stages.latency == alone
     said = stages.parallelize(2, lambda _: latency)
-    assert asked == [((("v2",), ("v4",)), 18.0), ((("v5",), ("v7",)), 17.0)]
-    assert stages.latency == 16.0
-    assert said == {"stages_tried": 2, "stages_merged": 2, "stages_refused": 2}
-    assert stages_by_device(stages.schedule("by hand", {}).check(TWO), TWO) == {
-        "gpu0": [("v1",), ("v2", "v4"), ("v5", "v7")],
-        "gpu1": [("v3",), ("v6",)],
-    }
-
-
-def test_a_stage_for_which_all_would_wait_for_ever_is_refused():
-    """A, B on gpu0, C, D on gpu1, A -> C, D -> B. {A, B} would wait for D, D queues behind C, C waits for A.
-
-    A 0-3, C 4-7, D 7-8, B 9-10. {A, B} would be quick, but is not even asked for; {C, D} is, and is slow.
-    """
-    graph = made("A=3 B=1 C=3 D=1", "A-C:1 D-B:1")
-    stages = on_devices(graph, TWO, {0: "A B", 1: "C D"})
-    assert stages.latency == 10.0
-    asked = []
-
-    def latency(groups):
-        asked.append(groups)
-        return 4.0
-
-    said = stages.parallelize(2, lambda _: latency)
-    assert asked == [(("C",), ("D",))]
-    assert stages.latency == 10.0
-    assert said == {"stages_tried": 1, "stages_merged": 0, "stages_refused": 1}
     plan = stages.schedule("by hand", {}).check(TWO)
-    assert simulate(plan, TWO).makespan == 10.0
-
-
-def test_what_waits_elsewhere_comes_behind_a_stage():
-    """a, b, c on gpu0, x on gpu1 reads from a. Alone: a 0-2, x 3-4, b 2-4, c 4-6. {a, b} of 3 us: x 4-5, c 3-5."""
-    stages = on_devices(made("a=2 b=2 c=2 x=1", "a-x:1 a-c:0 b-c:0"), TWO, {0: "a b c", 1: "x"})
-    stages.parallelize(2, lambda _: lambda groups: 3.0)
-    plan = stages.schedule("by hand", {})
-    assert plan.estimate == 5.0
-    assert [row.op for row in plan.placements] == ["a", "b", "c", "x"]
+    assert (asked, written(plan), plan.estimate) == (expected, text, makespan)
+    merged = len(asked) if makespan < alone else 0
+    assert said == {"stages_tried": len(asked), "stages_merged": merged, "stages_refused": refused}
 
 
 # On random graphs ------------------------------------------------------------------------------
@@ -146,6 +112,6 @@ def test_devices_without_links_get_nothing(scheduler):
     gpu0, gpu1, gpu2 = Cluster.preset("a40", 3).devices
     link = Cluster.preset("a40", 2).links[0][2]
     cluster = Cluster((gpu0, gpu1, gpu2), (("gpu0", "gpu2", link),))
-    apart, exact = (small.made("a=5e3 b=5e3 c=5e3 d=5e3", "ab cd", us, 8.0) for us in (None, 1.0))
+    apart, exact = (made("a=5e3 b=5e3 c=5e3 d=5e3", "ab cd", us, 8.0) for us in (None, 1.0))
     assert schedule(apart, cluster, scheduler).devices_used == ("gpu0", "gpu2")
     assert "gpu1" in schedule(exact, cluster, scheduler).devices_used

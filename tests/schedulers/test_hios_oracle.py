@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from hios_by_hand import Plain, stages_by_device
+from hios_by_hand import Plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import stages
 from strategies import edge_pairs
 
 from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
@@ -36,7 +37,8 @@ cases = st.tuples(dags(), st.sampled_from(list(A40.values()))) | st.tuples(dags(
 
 
 def hios_sim(graph, cluster, cost):
-    def latency(stage, device):
+    def latency(groups, device):
+        stage = sum(groups, ())
         shares = [1.0 if graph[name].utilization is None else graph[name].utilization for name in stage]
         alone = [cost(graph[name], cluster[device]) for name in stage]
         busy = sum(us * share for us, share in zip(alone, shares, strict=True))
@@ -65,7 +67,7 @@ def test_stages_and_estimates(case, w, cost):
         plans = [schedule(graph, cluster, scheduler, cost, w=w, stage_latency="hios-sim")]
         plans += [schedule(graph, cluster, between, cost)] if w == 1 else []
         for plan in plans:
-            assert (stages_by_device(plan, cluster), plan.estimate) == expected(graph, cluster, cost, algorithm, w)
+            assert (stages(plan), plan.estimate) == expected(graph, cluster, cost, algorithm, w)
 
 
 @settings(deadline=None, max_examples=50)
@@ -74,10 +76,9 @@ def test_any_stage_latency(graph, n, factor):
     """A function that makes more stages worth while than any device does: some merges close a cycle."""
 
     def latency(groups):
-        return factor * sum(graph[name].time for (name,) in groups)
+        return (1.0 if len(groups) == 1 else factor) * sum(graph[name].time for (name,) in groups)
 
     for algorithm, scheduler in (("lp", hios_lp), ("mr", hios_mr)):
         plan = schedule(graph, A40[n], scheduler, w=3, stage_latency=latency)
-        slow = expected(graph, A40[n], default_cost, algorithm, 3,
-                        latency=lambda stage, _: latency([(name,) for name in stage]))  # fmt: skip
-        assert (stages_by_device(plan, A40[n]), plan.estimate) == slow
+        slow = expected(graph, A40[n], default_cost, algorithm, 3, lambda groups, _: latency(groups))
+        assert (stages(plan), plan.estimate) == slow
