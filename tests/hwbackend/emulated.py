@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from functools import cache, partial
-from math import prod
 from mmap import PAGESIZE, mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,12 +80,12 @@ def stream_buffer(role):
 class Run:
     """One run of an operator's launches, `backwards` in the order of the threads; everything written is NaN first."""
 
-    def __init__(self, launches, inputs, size, values, *, backwards=False, stamps=False, streams=None):
+    def __init__(self, launches, inputs, size, *, backwards=False, stamps=False, streams=None):
         self.streams = streams
         self.buffer = partial(Buffer, at_begin=backwards)
         self.inputs = [self.buffer(x) for x in inputs]
         self.output = self.buffer(np.full(size, np.nan))
-        self.parameters = {p: self.buffer(values(p)) for p in cuda.parameters_of(launches)}
+        self.parameters = {p: self.buffer(drawn(p)) for p in cuda.parameters_of(launches)}
         self.scratch, self.tables = {}, []
         self.spans, self.blocks = [], []
         before = [x.values.copy() for x in (*self.inputs, *self.parameters.values())]
@@ -153,10 +152,9 @@ def drawn(parameter):
     return rng.normal(parameter.mean, parameter.spread, parameter.shape)
 
 
-def ran(op, xs, *, sms=132, reads=None, values=drawn, **options):
+def ran(op, xs, *, sms=132, reads=None, **options):
     """Output of an operator, run on arrays, in its shape."""
-    launches = cuda.launches_of(op, sms, reads)
-    run = Run(launches, xs, cuda.output_size(op), values, **options)
+    run = Run(cuda.launches_of(op, sms, reads), xs, cuda.output_size(op), **options)
     return run.output.values.reshape(cuda.output_size(op) if op.output_shape is None else op.output_shape).copy()
 
 
@@ -206,22 +204,19 @@ def expected_of(kind, xs, given, output, parameters):
     return FUNCTIONS[given["activation"]](value) if given.get("activation") else value
 
 
-def expected(op, xs, *, values=drawn, sms=132, reads=None):
-    """Output of an operator in float64; parameters are those that its launches ask for."""
-    parameters = {}
-    for p in cuda.parameters_of(cuda.launches_of(op, sms, reads)):
-        parameters.setdefault(p.part, {})[p.name] = np.asarray(values(p), np.float32).astype(float)
+def expected(op, xs, parameters):
+    """Output of an operator in float64, from what it reads, and its parameters by part and name."""
+    own = {}
+    for (part, name), values in parameters.items():
+        own.setdefault(part, {})[name] = np.asarray(values, np.float32).astype(float)
     xs = [np.asarray(x, np.float32).astype(float) for x in xs]
-    for i, part in op.attributes.get("slices", {}).items():
-        xs[int(i)] = xs[int(i)].take(range(*part[1:]), part[0])
-    xs = [x.reshape(-1)[: prod(shape)].reshape(shape) for x, shape in zip(xs, op.input_shapes, strict=True)]
     if "parts" not in op.attributes:
-        return expected_of(op.kind, xs, dict(op.attributes), op.output_shape, parameters.get(None, {}))
+        return expected_of(op.kind, xs, dict(op.attributes), op.output_shape, own.get(None, {}))
     made = []
     for i, part in enumerate(op.attributes["parts"]):
         sources = [xs[~r] if r < 0 else made[r] for r in part["inputs"]]
         sources = [x.reshape(shape) for x, shape in zip(sources, part_inputs(op, i), strict=True)]
-        made.append(expected_of(part["kind"], sources, part, part["output_shape"], parameters.get(i, {})))
+        made.append(expected_of(part["kind"], sources, part, part["output_shape"], own.get(i, {})))
     return made[-1]
 
 

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hwbackend.cupy_interface import CudaDevice, Function
+from hwbackend.cupy_backend import CupyBackend
+from hwbackend.cupy_interface import CudaApi, CudaDevice, Function
 from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)
@@ -104,7 +105,7 @@ class Capture:
 
 
 def _call(method):
-    """Make a method a call of the API: one at a time, written down, and failing when it is told to."""
+    """Have a method be made one at a time, written down, and fail when it is told to."""
     name = method.__name__.removeprefix("_")
 
     @wraps(method)
@@ -122,6 +123,15 @@ def _call(method):
     return called
 
 
+def _calls(fake):
+    """Make what a fake does for CUDA calls; of copies and launches what is returned is one."""
+    plain = {"devices", "versions", "clocks", "host_ns", "copy", "launcher", "abandon_capture"}
+    for name in {"_copy", "_launch", "query", *(name for name in vars(CudaApi) if name[0] != "_")} - plain:
+        setattr(fake, name, _call(vars(fake)[name]))
+    return fake
+
+
+@_calls
 class FakeCuda:
     """`hwbackend.cupy_interface.CudaApi` without a GPU.
 
@@ -276,25 +286,21 @@ class FakeCuda:
     def host_ns(self):
         return self.now
 
-    @_call
     def set_device(self, device):
         _refuse(not 0 <= device < len(self._found), f"there is no GPU {device}")
         self._current[threading.get_ident()] = device
 
-    @_call
     def synchronize(self):
         here = [stream for stream in self._streams.values() if stream.device == self._device()]
         self._drain(lambda: not any(stream.queue for stream in here))
         self.now = max([self.now, *(stream.time for stream in here)])
 
-    @_call
     def enable_peer(self, device, peer):
         self._current[threading.get_ident()] = device
         return True
 
     # -- memory
 
-    @_call
     def malloc(self, nbytes):
         _refuse(nbytes <= 0, f"{nbytes} bytes are allocated")
         base, data = self._room(nbytes)
@@ -308,33 +314,28 @@ class FakeCuda:
         base = (self._bases[-1] + self._allocations[-1].nbytes if self._bases else 0x7F0000000000) + 4096
         return -(-base // 256) * 256, None if nbytes >= _LAZY else np.full(nbytes, 0xA5, np.uint8)
 
-    @_call
     def free(self, address):
         found = self._allocation(address)
         _refuse(found.base != address, "an address is freed that was not allocated")
         self._drain(lambda: not any(s.queue for s in self._streams.values() if s.device == found.device))
         found.alive = False
 
-    @_call
     def fill(self, address, byte, nbytes, stream):
         device = self._stream(stream).device
         if self._allocation(address).data is not None:
             run = lambda start, end: self.view(address, nbytes, device).fill(byte)  # noqa: E731
             self.give(stream, run, COPY_NS)
 
-    @_call
     def write(self, address, values, stream):
         there = self.view(address, values.nbytes, self._drained(stream).device)
         there[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
-    @_call
     def read(self, address, values, stream):
         values.reshape(-1).view(np.uint8)[:] = self.view(address, values.nbytes, self._drained(stream).device)
 
     def copy(self, target, source, nbytes, stream):
         return partial(self._copy, target, source, nbytes, stream)
 
-    @_call
     def _copy(self, target, source, nbytes, stream):
         device = self._stream(stream).device
         self.give(stream, partial(self._move, (target, device), (source, device), nbytes), COPY_NS)
@@ -346,7 +347,6 @@ class FakeCuda:
                 return  # nobody looks into it
         self.view(target[0], nbytes, target[1])[:] = self.view(source[0], nbytes, source[1])
 
-    @_call
     def copy_peer(self, target, target_device, source, source_device, nbytes, stream):
         _refuse(target_device == source_device, "a copy to a peer stays on one GPU")
         _refuse(self._stream(stream).device != source_device, "a copy is not on a stream of the GPU that it comes from")
@@ -354,34 +354,28 @@ class FakeCuda:
 
     # -- streams and events
 
-    @_call
     def stream(self, priority):
         _refuse(priority > 0, f"a stream has priority {priority}")
         handle = self._handle()
         self._streams[handle] = Stream(self._device(), priority)
         return handle
 
-    @_call
     def destroy_stream(self, stream):
         self._drained(stream)
         del self._streams[stream]
 
-    @_call
     def synchronize_stream(self, stream):
         self.now = max(self.now, self._drained(stream).time)
 
-    @_call
     def event(self, timing):
         handle = self._handle()
         self._events[handle] = Event(self._device(), timing)
         return handle
 
-    @_call
     def destroy_event(self, event):
         self._event(event)
         del self._events[event]
 
-    @_call
     def record(self, event, stream):
         found, on = self._event(event), self._stream(stream)
         _refuse(found.device != on.device, "an event is recorded on a stream of another GPU")
@@ -389,7 +383,6 @@ class FakeCuda:
         if on.capture is None:
             on.queue.append(("record", record, self.now))
 
-    @_call
     def wait(self, stream, event):
         on, record = self._stream(stream), self._event(event).last
         _refuse(record is None, "a stream waits for an event that was never recorded: CUDA would not wait")
@@ -403,19 +396,16 @@ class FakeCuda:
             on.capture = captured
             on.tail |= record.tail
 
-    @_call
     def query(self, stream, event):
         """Say whether a stream has nothing left to do, or an event has run."""
         return self._event(event).last.done if event else not self._stream(stream).queue
 
-    @_call
     def synchronize_event(self, event):
         record = self._event(event).last
         _refuse(record is None or record.capture is not None, "the host waits for an event that was not recorded")
         self._drain(lambda: record.done)
         self.now = max(self.now, record.time)
 
-    @_call
     def elapsed(self, first, last):
         events = [self._event(first), self._event(last)]
         _refuse(events[0].device != events[1].device, "time is measured between events of two GPUs")
@@ -426,7 +416,6 @@ class FakeCuda:
 
     # -- kernels
 
-    @_call
     def compile(self, source, names, options):
         found = {}
         for name in names:
@@ -435,7 +424,6 @@ class FakeCuda:
             found[name] = Function(name, handle, 40 + len(name), 16)
         return found
 
-    @_call
     def allow_shared_memory(self, function, nbytes):
         if nbytes > self._found[0].shared_memory_per_block:
             raise FakeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
@@ -447,7 +435,6 @@ class FakeCuda:
         work = partial(self._work, function, grid, block, shared_memory, stream, tuple(arguments))
         return partial(self._launch, function.name, grid, block, stream, work)
 
-    @_call
     def _launch(self, name, grid, block, stream, work):
         work()
 
@@ -466,13 +453,11 @@ class FakeCuda:
 
     # -- graphs
 
-    @_call
     def begin_capture(self, stream):
         _refuse(self._stream(stream).capture is not None, "a stream is captured twice")
         capture = self._drained(stream).capture = Capture(stream, threading.get_ident())
         self._captures.append(capture)
 
-    @_call
     def end_capture(self, stream):
         capture, tails = self._ended(stream)
         joined = capture.before(tails[stream])
@@ -498,18 +483,15 @@ class FakeCuda:
         if self._streams[stream].capture is not None:
             self._ended(stream)
 
-    @_call
     def upload_graph(self, graph, stream):
         assert graph in self._graphs
         self._stream(stream)
 
-    @_call
     def launch_graph(self, graph, stream):
         _refuse(graph not in self._graphs, "a graph is launched that was freed")
         _refuse(self._stream(stream).device != self._device(), "a graph is launched on a stream of another GPU")
         self._stream(stream).queue.append(("graph", self._graphs[graph], self.now))
 
-    @_call
     def destroy_graph(self, graph):
         del self._graphs[graph]
 
@@ -575,6 +557,15 @@ def stamp(memory, arguments, start, end):
 
 
 KERNELS = {"synth": synth, "affine": affine, "combine": combine, "stamp": stamp}
+PLACES = {"one": (1, 1), "two": (2, 1), "virtual": (1, 2)}  # GPUs, and virtual devices of each
+USED = []  # by backends of the test that runs
+
+
+def on_fake(place="one", rng=0, *, fake=FakeCuda, seed=0, cold=False, **options):
+    """Return a fake CUDA and a backend on it, which gives everything back: that is checked when the test ends."""
+    gpus, virtual = PLACES[place]
+    USED.append(fake(gpus, rng, **options))
+    return USED[-1], CupyBackend(api=USED[-1], seed=seed, cold=cold, virtual_devices=virtual)
 
 
 class FakeTorchCuda:

@@ -1,7 +1,8 @@
-"""Small graphs and programs by hand, and programs that lack something."""
+"""Small graphs, schedules and programs by hand, and programs that lack something."""
 
 import numpy as np
 
+from simsched.model import Schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import Copies, Program
 
@@ -11,6 +12,12 @@ def synths(names, edges, nbytes=1024.0, shared_memory=0):
     kernels = (Kernel(4, shared_memory=shared_memory),)
     operators = [Operator(name, "synth", kernels=kernels, flops=1e6, nbytes=1e5, time=10.0) for name in names]
     return OpGraph(operators, [Edge(*edge, nbytes) for edge in edges], "synths")
+
+
+def in_order(graph, device=0, **columns):
+    """Return a schedule in the order of a graph's operators; columns are those of `Schedule.from_columns`."""
+    names = [f"gpu{i}" for i in range(np.max(device) + 1)]
+    return Schedule.from_columns(graph, range(len(graph)), names, device=device, **columns)
 
 
 def program_of(graph, *threads, execution="events", copies=(), events=1):

@@ -1,34 +1,27 @@
 """Each fault of a GPU, and of what is asked of it, gives one line and leaves nothing behind."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
-from fake_cuda import H200, FakeCuda
-from shortened import synths
+from fake_cuda import H200, FakeCuda, on_fake
+from shortened import in_order, synths
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_errors import insufficient_driver, translated
 from simsched.base.errors import BackendError
-from simsched.model import OpGraph, Placement, Schedule
+from simsched.model import OpGraph
 
+ABC = synths("abc", ["ab", "bc"])
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
 
 
-def plan(execution="events"):
-    graph = synths("abc", pairwise("abc"))
-    placements = [Placement(name, stream=i % 2, stage=i) for i, name in enumerate(graph.names)]
-    return Schedule(graph, placements, execution=execution)
-
-
 def failing(execution="events", sticky=False, **faults):
-    """Return the message with which a replay fails; nothing is left on the fake."""
-    fake = FakeCuda(faults=faults, sticky=sticky)
+    """Return the message with which a replay fails."""
+    _, backend = on_fake(faults=faults, sticky=sticky)
     with pytest.raises(BackendError) as caught:
-        CupyBackend(api=fake).replay(plan(execution), repeats=2)
+        backend.replay(in_order(ABC, stream=[0, 1, 0], stage=[0, 1, 2], execution=execution), repeats=2)
     text = str(caught.value)
     assert text.isprintable()
-    assert not fake.live
     return text
 
 
@@ -40,8 +33,8 @@ def test_out_of_memory_at_each_allocation(number):
 
 
 def test_that_is_all_that_is_allocated():
-    fake = FakeCuda(faults={"malloc": (11, OUT_OF_MEMORY)})
-    assert CupyBackend(api=fake).replay(plan(), repeats=2).max_relative_error == 0.0
+    _, backend = on_fake(faults={"malloc": (11, OUT_OF_MEMORY)})
+    assert backend.replay(in_order(ABC, stream=[0, 1, 0]), repeats=2).max_relative_error == 0.0
 
 
 @pytest.mark.parametrize(
@@ -82,11 +75,9 @@ def test_after_a_kernel_has_failed_all_calls_fail(execution, error, says):
 
 
 def test_errors_of_host_threads_are_told():
-    fake = FakeCuda(2, faults={"copy_peer": (1, "cudaErrorPeerAccessUnsupported: no")})
-    two = Schedule(plan().graph, [Placement(name, f"gpu{i % 2}") for i, name in enumerate("abc")])
+    _, backend = on_fake("two", faults={"copy_peer": (1, "cudaErrorPeerAccessUnsupported: no")})
     with pytest.raises(BackendError, match="synths: CUDA refused a call: cudaErrorPeerAccessUnsupported: no"):
-        CupyBackend(api=fake).replay(two, repeats=1)
-    assert not fake.live
+        backend.replay(in_order(ABC, device=[0, 1, 0]), repeats=1)
 
 
 @pytest.mark.parametrize(
@@ -94,19 +85,15 @@ def test_errors_of_host_threads_are_told():
 )
 def test_more_than_48_kib_of_shared_memory_are_allowed_first(asked, allowed):
     """What a second launch needs would be too little for the first: what was allowed stays so."""
-    fake = FakeCuda()
+    fake, backend = on_fake()
     graph = OpGraph([synths("ab"[i], [], shared_memory=n).operator(0) for i, n in enumerate(asked)])
-    found = CupyBackend(api=fake).replay(Schedule(graph, [Placement(name) for name in graph.names]), repeats=1)
-    assert found.max_relative_error == 0.0
+    assert backend.replay(in_order(graph), repeats=1).max_relative_error == 0.0
     assert (fake.count["allow_shared_memory"] > 0) == allowed
-    assert not fake.live
 
 
 def test_more_shared_memory_than_a_block_can_have():
-    fake = FakeCuda()
     with pytest.raises(BackendError, match=r"operator 'a': .* bytes of shared memory are more than a block can have"):
-        CupyBackend(api=fake).replay(Schedule(synths("a", [], shared_memory=300_000), [Placement("a")]), repeats=1)
-    assert not fake.live
+        on_fake()[1].replay(in_order(synths("a", [], shared_memory=300_000)), repeats=1)
 
 
 @pytest.mark.parametrize(

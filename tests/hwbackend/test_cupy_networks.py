@@ -5,11 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 from emulated import close, expected, launched
-from fake_cuda import FakeCuda
+from fake_cuda import FakeCuda, on_fake
 
 import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
-from hwbackend.cupy_backend import CupyBackend
 from simsched.calibration.training import random_schedule
 from simsched.rewriting.merging import merge
 from validation.hardware.graphs import KERNELS, kernel_graph
@@ -47,22 +46,6 @@ def on_host(name):
     return kernel
 
 
-def values_of(work, graph):
-    """Output of each operator in float64, from the numbers that the backend draws."""
-    found = {}
-    for name in graph.order:
-        i = work.number[name]
-        op, one = graph.operator(i), work.launched[i]
-        xs = [
-            work.numbers.input(i, k).reshape(one.reads[k]) if source is None else found[source]
-            for k, source in enumerate(one.sources)
-        ]
-        found[i] = expected(
-            op, xs, reads=one.reads, values=lambda p, i=i: work.numbers.parameter(i, p).reshape(p.shape)
-        )  # fmt: skip
-    return found
-
-
 def nasnet_cell():
     """Units of many parts: sequences that begin with an activation, sums of branches, "identity"."""
     net = Network("cell", granularity="unit")
@@ -80,30 +63,28 @@ def merged_convolutions():
 
 
 @pytest.mark.parametrize(
-    ("load", "execution", "gpus"),
+    ("load", "execution", "place"),
     [
-        (partial(workloads.load, "tiny_inception"), "graph", 1),
-        (partial(workloads.load, "tiny_inception", granularity="operator"), "events", 1),
-        (partial(workloads.load, "tiny_resnet", granularity="operator"), "stages", 1),
-        (partial(workloads.load, "tiny_transformer"), "events", 2),
-        (nasnet_cell, "events", 1),
-        (merged_convolutions, "events", 1),
+        (partial(workloads.load, "tiny_inception"), "graph", "one"),
+        (partial(workloads.load, "tiny_inception", granularity="operator"), "events", "one"),
+        (partial(workloads.load, "tiny_resnet", granularity="operator"), "stages", "one"),
+        (partial(workloads.load, "tiny_transformer"), "events", "two"),
+        (nasnet_cell, "events", "one"),
+        (merged_convolutions, "events", "one"),
     ],
 )
-def test_networks(load, execution, gpus):
+def test_networks(load, execution, place):
     """A random schedule gives what sequential execution gives, and that is what the operators mean."""
-    fake = HostCuda(gpus, rng=1)
-    backend = CupyBackend(api=fake)
+    _, backend = on_fake(place, 1, fake=HostCuda)
     graph = backend.realise(load())
     plan = random_schedule(graph, backend.cluster, rng=2, streams=3, execution=execution)
     work = backend._work_on(graph)
     with backend._run(plan.lower(backend.cluster), work) as run:
         assert work.largest_error(run) < 1e-6
-    assert not fake.live
-    wanted = values_of(work, graph)
-    for i, values in work.reference.items():
-        assert close(values.reshape(wanted[i].shape).astype(float), wanted[i])
-    assert len(wanted) == len(graph)
+    found = backend.outputs(graph)
+    assert list(found) == list(graph.names)
+    for op, (reads, parameters, wrote) in zip(graph.operators, found.values(), strict=True):
+        assert close(wrote.reshape(op.output_shape).astype(float), expected(op, reads, parameters))
 
 
 LONG = {"conv 3x3", "conv 7x7, 3 channels", "linear", "softmax", "layer norm"}  # others are of the same kind, or short
@@ -112,7 +93,7 @@ LONG = {"conv 3x3", "conv 7x7, 3 channels", "linear", "softmax", "layer norm"}  
 @pytest.mark.parametrize("name", [name for name in KERNELS if name not in LONG])
 def test_what_kernels_compute_is_held_against_numpy(name):
     """As a campaign on a device does it, with two operators that are independent; all errors are of float32."""
-    backend = CupyBackend(api=HostCuda())
+    _, backend = on_fake(fake=HostCuda)
     graph = backend.realise(kernel_graph(name))
     assert (len(graph), len(graph.edges)) == (2, 0)
     errors = {op: error_of(graph[op], *found) for op, found in backend.outputs(graph).items()}

@@ -5,12 +5,14 @@ turns in either order, so a barrier that is missing, an element left out or one 
 """
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
 from emulated import FUNCTIONS, TOLERANCE, Buffer, Run, close, drawn, expected, ran
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rewriting.interpreter import read
 
 from hwbackend.cuda_launches import STREAM_NBYTES, Stamps, Table, launches_of, output_size, parameters_of
 from hwbackend.cuda_steps import as_argument
@@ -28,12 +30,17 @@ def inputs(op, rng=0):
     return [rng.normal(size=shape) for shape in op.input_shapes]
 
 
-def checked(op, *, xs=None, **options):
+def checked(op, *, xs=None, sms=132, reads=None, backwards=False):
     """Kernels of an operator that was seen to compute what it should."""
     xs = inputs(op) if xs is None else xs
-    backwards = options.pop("backwards", False)
-    assert close(ran(op, xs, backwards=backwards, **options), expected(op, xs, **options))
-    return [launch.kernel for launch in launches_of(op, options.get("sms", 132), options.get("reads"))]
+    launches = launches_of(op, sms, reads)
+    cut = [
+        read(x, op, i).reshape(-1)[: prod(s)].reshape(s)
+        for i, (x, s) in enumerate(zip(xs, op.input_shapes, strict=True))
+    ]
+    parameters = {(p.part, p.name): drawn(p) for p in parameters_of(launches)}
+    assert close(ran(op, xs, sms=sms, reads=reads, backwards=backwards), expected(op, cut, parameters))
+    return [launch.kernel for launch in launches]
 
 
 def operator(kind, shapes, output, **attributes):
@@ -83,7 +90,8 @@ def test_convolution_of_one_axis_and_of_padding_at_one_end():
         wide = np.pad(x, [(0, 0), (0, 0)] + [(1, 0)] * (x.ndim - 2))
         plain = {**op.attributes, "padding": [0] * (x.ndim - 2)}
         whole = replace(op, input_shapes=(wide.shape,), attributes=plain)
-        assert close(ran(op, [x]), expected(whole, [wide]))
+        parameters = {(None, p.name): drawn(p) for p in parameters_of(launches_of(op, 132))}
+        assert close(ran(op, [x]), expected(whole, [wide], parameters))
 
 
 def test_both_sides_of_a_convolution_read_all_they_should():
@@ -252,7 +260,7 @@ def test_synth_moves_what_it_says(backwards):
     launch = replace(launch, arguments=tuple(map(as_argument, arguments)))
     for _ in range(3):
         source, sink = Buffer(np.arange(6800)), Buffer(np.full(6800, np.nan))
-        run = Run([launch], [], 256, drawn, backwards=backwards, streams={"source": source, "sink": sink})
+        run = Run([launch], [], 256, backwards=backwards, streams={"source": source, "sink": sink})
         assert np.isfinite(run.output.values).all()
         moved = np.isfinite(sink.values)
         assert moved.sum() == 6000
@@ -265,7 +273,7 @@ def test_synth_moves_what_it_says(backwards):
 def test_stamps(backwards):
     """The host's clock ticks each time it is read: a span holds those of all its blocks, which follow each other."""
     op = synth(6)
-    run = Run(launches_of(op, 1), [], 256, drawn, backwards=backwards, stamps=True)
+    run = Run(launches_of(op, 1), [], 256, backwards=backwards, stamps=True)
     ((begin, end),) = run.spans
     (blocks,) = run.blocks
     assert begin < blocks[:, 0].min()
@@ -283,7 +291,7 @@ def test_every_kernel_has_spans_and_spreads_what_is_broken(op):
     """A span of every launch, and NaN for what depends on an input that is NaN."""
     xs = inputs(op)
     launches = launches_of(op, 132)
-    run = Run(launches, xs, output_size(op), drawn, stamps=True)
+    run = Run(launches, xs, output_size(op), stamps=True)
     assert len(run.spans) == len(launches)
     assert all(1000 <= begin < end for begin, end in run.spans)
     assert all(isinstance(launch.arguments[-1], Stamps) for launch in launches)
