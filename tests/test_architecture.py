@@ -196,6 +196,7 @@ def test_a_planted_import_is_found(path, code, message):
     "package",
     [
         "simsched",
+        "simsched; simsched.simulate, simsched.OpGraph",
         "workloads",
         "simsched.model.graph, simsched.model.cluster, simsched.model.schedule, simsched.base.errors",
     ],
