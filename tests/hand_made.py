@@ -61,8 +61,8 @@ def operators(text, **fields):
     return found
 
 
-def run(ops, edges, placements, cluster, execution="events", lowered=None, timed=None, nbytes=0.0, **options):
-    """Simulate lists or texts, with options of `simulate`; `lowered` are those of `Schedule.lower`, `timed` host times.
+def lower(ops, edges, placements, cluster, execution="events", timed=None, nbytes=0.0, **options):
+    """Lower lists or texts to a program, with options of `Schedule.lower`, and with host times where it is `timed`.
 
     Texts are those of `operators` above, and of `edges` and `placements` in `small`; without placements each operator
     has a stream of its own.
@@ -72,8 +72,15 @@ def run(ops, edges, placements, cluster, execution="events", lowered=None, timed
         placements = [ss.Placement(op.name, stream=s) for s, op in enumerate(ops)]
     elif isinstance(placements, str):
         placements = small.placements(placements)
-    program = ss.Schedule(small.made(ops, edges, nbytes=nbytes), placements, execution).lower(cluster, **lowered or {})
-    return simulate(program.timed(*timed) if timed else program, cluster, **options)
+    program = ss.Schedule(small.made(ops, edges, nbytes=nbytes), placements, execution).lower(cluster, **options)
+    return program.timed(*timed) if timed else program
+
+
+def run(ops, edges, placements, cluster, execution="events", lowered=None, timed=None, nbytes=0.0, **options):
+    """Simulate a program of `lower`, for which `lowered` are options, with options of `simulate`."""
+    return simulate(
+        lower(ops, edges, placements, cluster, execution, timed, nbytes, **lowered or {}), cluster, **options
+    )
 
 
 def simulate(plan, cluster, *args, **options):
@@ -150,6 +157,16 @@ def case(
             assert copies(trace) == sent
 
     return check
+
+
+def waiting(n, execution="events"):
+    """A program of n operators, each behind a wait on a stream of its own for an event that nobody records."""
+    names = [f"o{i}" for i in range(n)]
+    plan = ss.Schedule(ss.OpGraph(map(ss.Operator, names)), [ss.Placement(o, stream=i) for i, o in enumerate(names)])
+    data = plan.lower(hand_made()).to_dict() | {"events": n, "execution": execution}
+    waits = [{"do": "wait", "device": "gpu0", "stream": i, "event": i} for i in range(n)]
+    data["threads"] = [[row for both in zip(waits, *data["threads"], strict=True) for row in both]]
+    return ss.Program.from_dict(data)
 
 
 def copies(trace):

@@ -1,8 +1,7 @@
 """Programs that wait for ever: the error names the waits."""
 
 import pytest
-from hand_made import hand_made, simulate
-from small import made, placements
+from hand_made import hand_made, lower, waiting
 
 import simsched as ss
 from simsched.base.errors import DeadlockError
@@ -12,15 +11,7 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 
 def document(cluster, execution="events", **options):
     """a on gpu0 feeds b on gpu1, c on gpu1 feeds d on gpu0; as a JSON document of the program."""
-    graph = made("a=10 b=10 c=10 d=10", "ab cd", nbytes=100.0)
-    return ss.Schedule(graph, placements("a c@1 b@1 d"), execution).lower(cluster, **options).to_dict()
-
-
-def test_a_document_runs_as_the_program_it_came_from():
-    """10 us, a copy of 1 us, 10 us, on both devices: d and b end at 21."""
-    cluster = hand_made(2)
-    trace = simulate(ss.Program.from_dict(document(cluster)), cluster)
-    assert {name: end for name, (_, end) in trace.operator_times().items()} == {"a": 10, "b": 21, "c": 10, "d": 21}
+    return lower("a=10 b=10 c=10 d=10", "ab=100 cd=100", "a c@1 b@1 d", cluster, execution, **options).to_dict()
 
 
 def crossed(cluster, do="wait", **options):
@@ -66,17 +57,7 @@ def test_an_event_that_nobody_records(execution):
 
 def test_many_waits_are_counted():
     """Ten streams behind events that nobody records: six are named, the rest counted."""
-    names = [f"o{i}" for i in range(10)]
-    schedule = ss.Schedule(
-        ss.OpGraph(map(ss.Operator, names)), [ss.Placement(o, stream=i) for i, o in enumerate(names)]
-    )
-    data = schedule.lower(hand_made()).to_dict() | {"events": 10}
-    waits = [{"do": "wait", "device": "gpu0", "stream": i, "event": i} for i in range(10)]
-    launches = data["threads"][0]
-    data["threads"][0] = [row for both in zip(waits, launches, strict=True) for row in both]
-    # the one issuing thread waits for the first record, and no stream has anything to do
-    with pytest.raises(DeadlockError, match="event 0, which nobody records"):
-        ss.simulate(ss.Program.from_dict(data), hand_made())
-    data["execution"] = "graph"  # a captured graph is issued as a whole: all ten streams are held up
-    with pytest.raises(DeadlockError, match="and 4 more"):
-        ss.simulate(ss.Program.from_dict(data), hand_made())
+    with pytest.raises(DeadlockError, match="event 0, which nobody records"):  # the only thread waits for the first
+        ss.simulate(waiting(10), hand_made())
+    with pytest.raises(DeadlockError, match="and 4 more"):  # a captured graph is issued as a whole: all are held up
+        ss.simulate(waiting(10, "graph"), hand_made())

@@ -11,7 +11,7 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
-from simsched.model import operator_times, placed_times, times_by_device
+from simsched.model import operator_times, times_by_device
 from simsched.simulator.workload import _distinct, demand, demand_of, solo_units
 
 A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
@@ -25,21 +25,18 @@ MIXED = ss.Cluster(
 )
 
 
-@pytest.mark.parametrize(
-    ("blocks", "load", "spread", "units"),
-    [
+def test_kernels_by_themselves():
+    """Blocks on 10 SMs that hold a block each, the load and the spread of one, and the time in units of one."""
+    blocks, load, spread, units = np.array([
         (10, 1.0, 0.0, 1.0),
         (15, 1.0, 0.0, 2.0),  # a full wave and a half one
         (100, 0.5, 0.0, 10.0),  # ten waves, most of them passed over at once
         (20, 2.0, 0.0, 4.0),  # each SM is loaded twice over
         (10, 1.0, 0.1, 1.1125),  # 3 end late, by 1.5 x 0.1 x 9 / 12
         (1, 1.0, 0.1, 1.0),  # nothing to spread
-    ],
-)
-def test_a_kernel_by_itself(blocks, load, spread, units):
-    """10 SMs that hold a block each."""
-    found = solo_units(*(np.array([value]) for value in (blocks, 10, 10, load, spread)))
-    assert found.tolist() == pytest.approx([units])
+    ]).T  # fmt: skip
+    ten = np.full(len(blocks), 10)
+    assert solo_units(blocks, ten, ten, load, spread) == pytest.approx(units)
 
 
 wide = st.integers(0, 3) | st.integers(2**53 - 3, 2**53)
@@ -59,11 +56,9 @@ def test_loads_of_another_time():
     A time that jitter has drawn moves them, too, and loads the SMs as the usual one does.
     """
     kernels = (ss.Kernel(50_000, share=0.5), ss.Kernel(7, share=0.5))
-    graph = ss.OpGraph(
-        [ss.Operator("a", flops=1e8, nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)]
-    )
+    ops = [ss.Operator("a", flops=1e8, nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)]
     cluster = ss.Cluster.preset("a100")
-    program = ss.Schedule(graph, placements("a b")).lower(cluster)
+    program = ss.Schedule(ss.OpGraph(ops), placements("a b")).lower(cluster)
     once, thrice = demand(program, cluster, None), demand(program, cluster, lambda op, _: 3.0 * op.time)
     varied = demand(program, cluster, None, 0.5, 1)
     for name in ("traffic", "sm_share", "units"):
@@ -82,8 +77,8 @@ def test_loads_of_another_time():
 
 def unfit():
     """Of four operators b and d fit on no SM, d for another reason."""
-    ops = [ss.Operator(n, time=8.0, utilization=0.5, kernels=(ss.Kernel(9, *shape),)) for n, shape in
-           {"a": (64,), "b": (1024, 255), "c": (64,), "d": (64, 32, 2**40)}.items()]  # fmt: skip
+    shapes = {"a": (64,), "b": (1024, 255), "c": (64,), "d": (64, 32, 2**40)}
+    ops = [ss.Operator(n, time=8.0, utilization=0.5, kernels=(ss.Kernel(9, *shape),)) for n, shape in shapes.items()]
     cluster = ss.Cluster.preset("a100")
     return ss.Schedule(ss.OpGraph(ops), placements("a b c d")).lower(cluster), cluster
 
@@ -136,6 +131,4 @@ def test_a_cost_model_is_asked_where_operators_run():
     assert demand(program.lower(MIXED), MIXED, cost)["solo"].tolist() == [3.0, 3.0, 1.0, 1.0, 3.0, 3.0]
     assert sorted(asked) == [("a", "gpu1"), ("b", "gpu0"), ("c", "gpu1")]
     with pytest.raises(CostError, match=r"the cost model says operator 'b' takes nan us on a100"):
-        placed_times(
-            program.graph, MIXED, np.arange(3), np.array([1, 0, 1]), lambda op, _: np.nan if op.name == "b" else 1
-        )
+        demand(program.lower(MIXED), MIXED, lambda op, _: np.nan if op.name == "b" else 1)

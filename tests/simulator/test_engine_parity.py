@@ -6,10 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 from drawn import COSTS, chooser, program
-from hand_made import hand_made
+from hand_made import hand_made, lower
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small import made, placements
 
 import simsched as ss
 from simsched.base.errors import ClusterError, DeadlockError, ProgramError
@@ -105,54 +104,49 @@ def test_parity_of_many_programs():
     keep(FOLDER / "parity.json", {"examples": examples, "different": 0})
 
 
+def chains(n, word, apart, nbytes=0):
+    """Operators as `word` says them of i, and edges from each to the one so many behind it."""
+    return " ".join(map(word, range(n))), " ".join(f"o{i}-o{i + apart}={nbytes}" for i in range(n - apart))
+
+
 def test_blocks_shorter_than_an_instant():
     """Twenty waves of some fs each, two of which may end together: by itself as among others."""
     cluster = hand_made(sms=4, blocks_per_sm=1, block_spread=0.3, launch=2.0)
-    ops = [ss.Operator(name, time=3e-8, kernels=(ss.Kernel(80, threads=256),)) for name in "ab"]
-    assert_parity((cluster, ss.Schedule(ss.OpGraph(ops), placements("a b")).lower(cluster), None))
+    assert_parity((cluster, lower("a=3e-8#80x256 b=3e-8#80x256", "", "a b", cluster), None))
 
 
 @pytest.mark.parametrize("order", ["1023", "2013", "3012"])
 @pytest.mark.parametrize("threads", ["one", "device"])
 def test_of_copies_without_a_way_the_first_in_the_program_counts(order, threads):
     """All start in one instant; the one that is named is the first that a host issues."""
-    graph = made(" ".join(f"{k}{i}=1" for k in "ab" for i in range(4)), "a0-b0 a1-b1 a2-b2 a3-b3", nbytes=10.0)
     places = " ".join(f"a{i}@{i}" for i in order) + " b0@1 b1@0 b2@3 b3@2"
-    linked = hand_made(4)
-    program = ss.Schedule(graph, placements(places)).lower(linked, threads=threads)
-    expected, found = outcomes(program, ss.Cluster(linked.devices))
+    cluster, edges = hand_made(4), "a0-b0=10 a1-b1=10 a2-b2=10 a3-b3=10"
+    program = lower("a0=1 a1=1 a2=1 a3=1 b0=1 b1=1 b2=1 b3=1", edges, places, cluster, threads=threads)
+    expected, found = outcomes(program, ss.Cluster(cluster.devices))
     first = program.devices[program.device[program.action == COPY][0]]
     assert f"no links lead from {first} to" in str(expected)
     assert (type(found), str(found)) == (ClusterError, str(expected))
 
 
-def many(n, time, blocks, apart, nbytes=0.0):
-    """A graph of operators of a kernel each, each of which feeds the one so many behind it."""
-    ops = [ss.Operator(f"o{i}", time=time(i), kernels=(ss.Kernel(blocks(i), threads=256),)) for i in range(n)]
-    return ss.OpGraph(ops, [ss.Edge(f"o{i}", f"o{i + apart}", nbytes) for i in range(n - apart)])
-
-
 def test_many_waves_and_many_streams():
     """Two kernels of a million blocks beside each other, and 40 streams on 32 queues."""
-    graph = many(40, lambda i: 3.0 + i, lambda i: 10**6 if i < 2 else 7, 7)
     cluster = hand_made(launch=1.0, gap=0.5, hop=0.3)
-    schedule = ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i) for i in range(40)])
-    assert_parity((cluster, schedule.lower(cluster), None))
+    plan = chains(40, lambda i: f"o{i}={3 + i}#{10**6 if i < 2 else 7}x256", 7)
+    assert_parity((cluster, lower(*plan, None, cluster), None))
 
 
 def test_a_share_of_slots_that_is_whole_but_for_rounding():
     """Of 50 slots 0.58 are 29, though 0.58 * 50 is a little less."""
     assert int(0.58 * 50) == 28
-    ops = [ss.Operator(f"o{i}", time=10.0, kernels=(ss.Kernel(200, threads=32 + 32 * i),)) for i in range(2)]
     cluster = hand_made(blocks_per_sm=5, interleave=0.58)
-    assert_parity((cluster, ss.Schedule(ss.OpGraph(ops), placements("o0 o1/1")).lower(cluster), None))
+    assert_parity((cluster, lower("a=10#200x32 b=10#200x64", "", None, cluster), None))
 
 
 def test_runs_in_threads():
     """The loop runs without the interpreter's lock and shares nothing: eight threads find what one finds."""
-    graph = many(60, lambda i: 3.0 + i % 5, lambda i: 7 + i, 7, 100.0)
     cluster = hand_made(2, launch=1.0, gap=0.5, hop=0.3)
-    program = ss.Schedule(graph, [ss.Placement(f"o{i}", f"gpu{i % 2}", i % 3) for i in range(60)]).lower(cluster)
+    plan = chains(60, lambda i: f"o{i}={3 + i % 5}#{7 + i}x256", 7, 100)
+    program = lower(*plan, " ".join(f"o{i}/{i % 3}@{i % 2}" for i in range(60)), cluster)
     with ThreadPoolExecutor(8) as pool:
         traces = list(pool.map(lambda _: ss.simulate(program, cluster, engine="compiled"), range(32)))
     expected = ss.simulate(program, cluster, engine="reference")
@@ -162,8 +156,8 @@ def test_runs_in_threads():
 
 def test_whole_numbers_where_floats_are_usual():
     """Costs, rates and sizes given as integers."""
-    costs = dict.fromkeys(COSTS, 1)
-    cluster = hand_made(2, link=ss.Link(100, 1), interleave=1, bandwidth=1000, copy_engines=3, **costs)
-    graph = many(8, lambda _: 5, lambda _: 20, 4, 100)
-    schedule = ss.Schedule(graph, [ss.Placement(f"o{i}", f"gpu{i // 4}", i % 4) for i in range(8)])
-    assert_parity((cluster, schedule.lower(cluster), None))
+    cluster = hand_made(
+        2, link=ss.Link(100, 1), interleave=1, bandwidth=1000, copy_engines=3, **dict.fromkeys(COSTS, 1)
+    )
+    plan = chains(8, lambda i: f"o{i}=5#20x256", 4, 100)
+    assert_parity((cluster, lower(*plan, "o0 o1/1 o2/2 o3/3 o4@1 o5/1@1 o6/2@1 o7/3@1", cluster), None))

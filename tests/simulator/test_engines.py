@@ -8,23 +8,22 @@ import simsched as ss
 import workloads
 
 
+PLAN, CLUSTER = ss.Schedule(made("a=1"), placements("a")), ss.Cluster.preset("a100")
+
+
 def test_the_compiled_engine_is_the_usual_one():
     """Its trace makes spans when they are asked for; the reference makes them at once."""
-    graph = ss.OpGraph([ss.Operator("a", time=1.0)])
-    plan, cluster = ss.schedule(graph, ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100")
-    made = {engine: "start" in vars(ss.simulate(plan, cluster, engine=engine)) for engine in ("auto", "reference")}
-    assert made == {"auto": False, "reference": True}
+    found = {engine: "start" in vars(ss.simulate(PLAN, CLUSTER, engine=engine)) for engine in ("auto", "reference")}
+    assert found == {"auto": False, "reference": True}
 
 
 def test_a_schedule_is_lowered_once():
-    graph, cluster = workloads.load("inception_v3"), ss.Cluster.preset("a100")
-    plan = ss.schedule(graph, cluster, "lios")
-    assert ss.simulate(plan, cluster).program is ss.simulate(plan, cluster).program is plan.lower(cluster)
-    assert plan.lower(cluster, events="literal") is not plan.lower(cluster)
-    other = ss.Cluster.preset("a100").without_overheads()
-    assert ss.simulate(plan, other).makespan < ss.simulate(plan, cluster).makespan
+    first = PLAN.lower(CLUSTER)
+    assert ss.simulate(PLAN, CLUSTER).program is ss.simulate(PLAN, CLUSTER).program is first
+    assert PLAN.lower(CLUSTER, events="literal") is not first
+    assert ss.simulate(PLAN, CLUSTER.without_overheads()).makespan < ss.simulate(PLAN, CLUSTER).makespan
     with pytest.raises(ValueError, match="read-only"):
-        plan.lower(cluster).action[0] = 1
+        first.action[0] = 1
 
 
 def test_a_cluster_of_many_nodes():
@@ -39,9 +38,8 @@ def test_a_cluster_of_many_nodes():
 
 
 def test_unknown_engine():
-    graph, cluster = ss.OpGraph([ss.Operator("a", time=1.0)]), ss.Cluster.preset("a100")
     with pytest.raises(ss.SimschedError, match="unknown engine 'gpu'; known are: auto, compiled, reference"):
-        ss.simulate(ss.schedule(graph, cluster, "lios"), cluster, engine="gpu")
+        ss.simulate(PLAN, CLUSTER, engine="gpu")
 
 
 def test_links_whose_capacities_are_whole_numbers_share_fractions():

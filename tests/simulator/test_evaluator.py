@@ -5,8 +5,8 @@ from math import inf
 
 import numpy as np
 import pytest
-from hand_made import hand_made
-from small import made, operators, placements
+from hand_made import hand_made, operators
+from small import made, placements
 
 import simsched as ss
 import workloads
@@ -30,15 +30,10 @@ def slow_on_gpu1(op, device):
 LITERAL = {"events": "literal", "threads": "one"}
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "options", "cost"),
-    [
-        ("lios", {}, None),
-        ("inter-lp", LITERAL, default_cost),
-        ("greedy", {}, slow_on_gpu1),
-        ("round-robin", LITERAL, None),
-    ],
-)
+@pytest.mark.parametrize(("scheduler", "options", "cost"), [
+    ("lios", {}, None), ("greedy", {}, slow_on_gpu1),
+    ("inter-lp", LITERAL, default_cost), ("round-robin", LITERAL, None),
+])  # fmt: skip
 def test_every_step_gives_what_simulate_gives(scheduler, options, cost):
     """With any cost model, the trace included."""
     graph, cluster = workloads.random_layered(n_ops=60, n_layers=8, rng=1), ss.Cluster.preset("a40", n_gpus=3)
@@ -68,33 +63,27 @@ def test_every_step_gives_what_simulate_gives(scheduler, options, cost):
 
 def test_devices_that_differ_and_kernels():
     """Times, residency and interference of the device an operator moves to; a kernel that does not fit there is inf."""
-    devices = tuple(replace(hand_made(2).devices[i], sms=10 if i else 4) for i in range(2))
-    devices = (devices[0], replace(devices[1], shared_memory_per_sm=1000, shared_memory_per_block=1000))
-    cluster = ss.Cluster(devices, (("gpu0", "gpu1", ss.Link(100.0)),))
-    ops = [
-        ss.Operator(f"o{i}", flops=1e5 * (i + 1), kernels=(ss.Kernel(20 + i, threads=256, shared_memory=s),))
-        for i, s in enumerate((0, 0, 2000, 0))
-    ]
-    graph = ss.OpGraph(ops, [ss.Edge("o0", "o3", 50.0)])
-    search = Evaluator(ss.Schedule(graph, [ss.Placement(op.name) for op in ops]), cluster)
-    for name in ("o1", "o3", "o0"):
+    first, second = hand_made(2).devices
+    second = replace(second, shared_memory_per_sm=1000, shared_memory_per_block=1000)
+    cluster = ss.Cluster((replace(first, sms=4), second), (("gpu0", "gpu1", ss.Link(100.0)),))
+    ops = operators("a=1#20x256 b=2#21x256 d=4#23x256") + operators("c=3#22x256", shared_memory=2000)
+    search = Evaluator(ss.Schedule(made(ops, "ad=50"), placements("a b c d")), cluster)
+    for name in "bda":
         assert search.move(name, device="gpu1", stream=1) == simulated(search, cluster) < inf
-    assert search.move("o2", device="gpu1") == inf
+    assert search.move("c", device="gpu1") == inf
     assert search.undo() < inf
 
 
 def test_priorities_are_kept():
-    ops = [ss.Operator(f"o{i}", time=10.0, kernels=(ss.Kernel(100, threads=256),)) for i in range(3)]
-    graph, cluster = ss.OpGraph(ops), hand_made()
-    plan = ss.Schedule(graph, [ss.Placement(f"o{i}", stream=i, priority=-i) for i in range(3)])
-    search = Evaluator(plan, cluster)
-    search.swap("o0", "o2")
-    assert search.schedule().placements[0] == ss.Placement("o2", stream=2, priority=-2)
-    assert search.makespan == simulated(search, cluster)
+    plan = ss.Schedule(made(operators("a=10#100x256 b=10#100x256 c=10#100x256")), placements("a b/1!-1 c/2!-2"))
+    search = Evaluator(plan, hand_made())
+    search.swap("a", "c")
+    assert search.schedule().placements[0] == ss.Placement("c", stream=2, priority=-2)
+    assert search.makespan == simulated(search, hand_made())
 
 
 def test_replace_undo_and_keep():
-    graph = made(operators("a=10 b=10 c=10", utilization=0.5), "ac")
+    graph = made(operators("a=10%0.5 b=10%0.5 c=10%0.5"), "ac")
     cluster = ss.Cluster.preset("a100").without_overheads()
     search = Evaluator(ss.schedule(graph, cluster, "sequential"), cluster)
     assert search.makespan == 30.0
@@ -129,15 +118,12 @@ def test_a_deadlock_between_devices_is_inf():
     assert simulated(search, cluster) == inf
 
 
-@pytest.mark.parametrize(
-    ("step", "error", "text"),
-    [
-        ({"op": "x"}, UnknownNameError, "unknown operator 'x'"),
-        ({"op": "a", "device": "gpu7"}, UnknownNameError, "unknown device 'gpu7'"),
-        ({"op": "a", "stream": -1}, ScheduleError, "operator 'a': stream must be from 0"),
-        ({"op": "a", "place": 2}, ScheduleError, "operator 'a': place must be from 0 to 1, not 2"),
-    ],
-)
+@pytest.mark.parametrize(("step", "error", "text"), [
+    ({"op": "x"}, UnknownNameError, "unknown operator 'x'"),
+    ({"op": "a", "device": "gpu7"}, UnknownNameError, "unknown device 'gpu7'"),
+    ({"op": "a", "stream": -1}, ScheduleError, "operator 'a': stream must be from 0"),
+    ({"op": "a", "place": 2}, ScheduleError, "operator 'a': place must be from 0 to 1, not 2"),
+])  # fmt: skip
 def test_refusals(step, error, text):
     search = Evaluator(ss.Schedule(made("a=1 b=1"), placements("a b")), hand_made())
     with pytest.raises(error, match=text):

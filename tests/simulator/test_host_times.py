@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hand_made import case, hand_made, run
-from small import made, placements
+from hand_made import case, hand_made, lower, run
 
 import simsched as ss
 from simsched.base.errors import ProgramError
@@ -29,8 +28,7 @@ def chain(cluster, execution="events", operators=None, host={}, **expected):  # 
 
 def timed(lead, own, cluster=None, execution="events", **host):
     """The program of this chain with host times of its instructions."""
-    schedule = ss.Schedule(made(ops(**host), "ab"), placements("a b"), execution)
-    return schedule.lower(cluster or hand_made()).timed(lead, own)
+    return lower(ops(**host), "ab", "a b", cluster or hand_made(), execution, (lead, own))
 
 
 def across(cluster, lead=None, own=None, **expected):
@@ -98,16 +96,13 @@ def test_requests_in_flight_keep_their_host_times():
 # What is refused, and what comes back from files ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lead", "own", "message"),
-    [
-        ([0.0, -1.0], None, "'lead' of an instruction must be finite and not negative, not -1.0"),
-        (None, [np.inf, 0.0], "'own' of an instruction must be finite and not negative, not inf"),
-        ([NAN, 0.0], None, "'lead' of an instruction must be finite and not negative, not nan"),
-        ([0.0], None, "column 'lead' must have one row per instruction"),
-        (None, [0.0, 1.0, 2.0], "column 'own' must have one row per instruction"),
-    ],
-)
+@pytest.mark.parametrize(("lead", "own", "message"), [
+    ([0.0, -1.0], None, "'lead' of an instruction must be finite and not negative, not -1.0"),
+    (None, [np.inf, 0.0], "'own' of an instruction must be finite and not negative, not inf"),
+    ([NAN, 0.0], None, "'lead' of an instruction must be finite and not negative, not nan"),
+    ([0.0], None, "column 'lead' must have one row per instruction"),
+    (None, [0.0, 1.0, 2.0], "column 'own' must have one row per instruction"),
+])  # fmt: skip
 def test_host_times_that_cannot_be(lead, own, message):
     with pytest.raises(ProgramError, match=message):
         timed(lead, own)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small import made
+from small import made, operators
 
 import simsched as ss
 import workloads
@@ -33,18 +33,14 @@ def test_one_operator_takes_its_time_alone():
 
 
 def test_several_kernels_priorities_devices_and_costs():
-    ops = [
-        ss.Operator("a", time=10.0, kernels=(ss.Kernel(10, share=0.25), ss.Kernel(10, share=0.75))),
-        ss.Operator("b", time=4.0),
-        ss.Operator("z", time=0.0),
-    ]
-    cluster = ss.Cluster.preset("a100", 2).replace_devices(gap=1.0)
-    latency = StageLatency(ss.OpGraph(ops), cluster, device="gpu1")
+    a = ss.Operator("a", time=10.0, kernels=(ss.Kernel(10, share=0.25), ss.Kernel(10, share=0.75)))
+    graph, cluster = made([a, *operators("b=4 z=0")]), ss.Cluster.preset("a100", 2).replace_devices(gap=1.0)
+    latency = StageLatency(graph, cluster, device="gpu1")
     assert latency([["a"]]) == 10.0
     assert latency([["a", "b"]]) == 15.0  # a gap between operators, none between kernels of one
     assert latency([["a"], ["b"], ["z"]]) == 10.0
     assert latency([]) == 0.0
-    assert StageLatency(ss.OpGraph(ops), cluster, lambda op, device: 7.0)([["b"]]) == 7.0
+    assert StageLatency(graph, cluster, lambda op, device: 7.0)([["b"]]) == 7.0
 
 
 def test_refusals():
