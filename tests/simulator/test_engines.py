@@ -7,7 +7,6 @@ from small import made, placements
 import simsched as ss
 import workloads
 
-
 PLAN, CLUSTER = ss.Schedule(made("a=1"), placements("a")), ss.Cluster.preset("a100")
 
 
