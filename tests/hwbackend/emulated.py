@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from rewriting.interpreter import ACTIVATIONS, computed, part_inputs
+from rewriting.interpreter import ACTIVATIONS, computed, parts_of
 
 from hwbackend import cuda_launches as cuda
 
@@ -210,13 +210,12 @@ def expected(op, xs, parameters):
     for (part, name), values in parameters.items():
         own.setdefault(part, {})[name] = np.asarray(values, np.float32).astype(float)
     xs = [np.asarray(x, np.float32).astype(float) for x in xs]
-    if "parts" not in op.attributes:
-        return expected_of(op.kind, xs, dict(op.attributes), op.output_shape, own.get(None, {}))
     made = []
-    for i, part in enumerate(op.attributes["parts"]):
+    for i, (part, shapes) in enumerate(parts_of(op)):
         sources = [xs[~r] if r < 0 else made[r] for r in part["inputs"]]
-        sources = [x.reshape(shape) for x, shape in zip(sources, part_inputs(op, i), strict=True)]
-        made.append(expected_of(part["kind"], sources, part, part["output_shape"], own.get(i, {})))
+        sources = [x.reshape(shape) for x, shape in zip(sources, shapes, strict=True)]
+        mine = own.get(i if "parts" in op.attributes else None, {})
+        made.append(expected_of(part["kind"], sources, part, part["output_shape"], mine))
     return made[-1]
 
 
