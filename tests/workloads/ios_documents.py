@@ -12,42 +12,37 @@ def node(kind, name, inputs, shape, **fields):
 
 
 def conv(name, inputs, shape, kernel=1, padding=0, **fields):
-    defaults = {"stride": [1, 1], "groups": 1, "act": "relu"}
-    return node("conv", name, inputs, shape, out_channels=shape[0], kernel=2 * [kernel], padding=2 * [padding],
-                **{**defaults, **fields})  # fmt: skip
+    window = {"kernel": 2 * [kernel], "stride": [1, 1], "padding": 2 * [padding]}
+    return node(
+        "conv", name, inputs, shape, **(window | {"out_channels": shape[0], "groups": 1, "act": "relu"} | fields)
+    )
 
 
 def pool(name, inputs, shape, pool_type="max", kernel=3, stride=1, padding=1):
-    return node("pool", name, inputs, shape, pool_type=pool_type, kernel=2 * [kernel], stride=2 * [stride],
-                padding=2 * [padding])  # fmt: skip
+    window = {"kernel": 2 * [kernel], "stride": 2 * [stride], "padding": 2 * [padding]}
+    return node("pool", name, inputs, shape, pool_type=pool_type, **window)
 
 
 def graph(enter, *blocks, name="net"):
     """A document of blocks, each a pair of its nodes and its stages."""
-    rows = []
-    begin = enter
-    for nodes, stages in blocks:
-        rows.append({"enter_name": begin["name"], "enter_node": begin, "inner_nodes": nodes[:-1],
-                     "exit_node": nodes[-1], "stages": stages})  # fmt: skip
-        begin = nodes[-1]
+    begins = [enter, *(nodes[-1] for nodes, _ in blocks)]
+    rows = [
+        {"enter_name": begin["name"], "inner_nodes": nodes[:-1], "exit_node": nodes[-1], "stages": stages}
+        for begin, (nodes, stages) in zip(begins, blocks, strict=False)
+    ]
     return {"name": name, "input": enter, "blocks": rows}
 
 
 def merged():
     """Convolutions 1 and 2 merged into one of 4 + 8 channels, then what reads its halves, and a pool at the end."""
-    return graph(
-        placeholder(3, 8),
-        (
-            [
-                conv("1", [[["0", 0, 3]]], [12, 8, 8], 3, 1, hint_name="1 2"),
-                conv("3", [[["1", 0, 4]]], [4, 8, 8]),
-                pool("4", [[["0", 0, 3]]], [3, 8, 8]),
-                node("identity", "5", [[["3", 0, 4]], [["1", 4, 12]], [["4", 0, 3]]], [15, 8, 8]),
-            ],
-            [[["1"]], [["3"], ["4"]], [["5"]]],
-        ),
-        ([pool("6", [[["5", 0, 15]]], [15, 1, 1], "global_avg", 8, 1, 0)], [[["6"]]]),
-    )
+    nodes = [
+        conv("1", [[["0", 0, 3]]], [12, 8, 8], 3, 1, hint_name="1 2"),
+        conv("3", [[["1", 0, 4]]], [4, 8, 8]),
+        pool("4", [[["0", 0, 3]]], [3, 8, 8]),
+        node("identity", "5", [[["3", 0, 4]], [["1", 4, 12]], [["4", 0, 3]]], [15, 8, 8]),
+    ]
+    last = pool("6", [[["5", 0, 15]]], [15, 1, 1], "global_avg", 8, 1, 0)
+    return graph(placeholder(3, 8), (nodes, [[["1"]], [["3"], ["4"]], [["5"]]]), ([last], [[["6"]]]))
 
 
 def value(name, begin, end, rank, tag, size=8):
@@ -77,14 +72,14 @@ def all_nodes(document):
     return [n for block in document["blocks"] for n in (*block["inner_nodes"], block["exit_node"])]
 
 
+def change(document, where, fields):
+    """Replace fields of an operator, of "input", of a block ("block 0") or of the document ("")."""
+    places = {f"block {i}": block for i, block in enumerate(document["blocks"])} | {"": document}
+    places |= {"input": document["input"]} | {one["name"]: one for one in all_nodes(document)}
+    places[where].update(fields)
+    return document
+
+
 def write(path, document):
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     return path
-
-
-def stages_of(schedule):
-    """The groups of each stage by device, each the operators in launch order."""
-    found = {}
-    for row in schedule.placements:
-        found.setdefault((row.device, row.stage), {}).setdefault(row.group, []).append(row.op)
-    return {at: [groups[j] for j in sorted(groups)] for at, groups in found.items()}

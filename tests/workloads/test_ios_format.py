@@ -1,9 +1,11 @@
-"""IOS's JSON: a schedule worked by hand, drawn ones there and back, and files that are not right."""
+"""Files of IOS and HIOS: schedules worked by hand (JSON), graphs with times (text), and files that are not right."""
 
 import pytest
-from ios_documents import all_nodes, conv, graph, merged, node, placeholder, pool, write
+from ios_documents import change, conv, graph, merged, node, placeholder, pool, two_devices, value, write
 
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import FormatError, GraphError, ScheduleError
+from workloads.formats.hios import read_hios
+from workloads.formats.hios_graph import read_hios_graph
 from workloads.formats.ios import read_ios, read_ios_graph
 
 
@@ -12,26 +14,43 @@ def file(tmp_path):
     return tmp_path / "net.json"
 
 
-def test_operators_and_edges(file):
+@pytest.fixture
+def read(file):
+    """Read a document as a graph; or a document of one block, given as its nodes, that reads 4 channels."""
+
+    def read(document):
+        blocks = document if isinstance(document, dict) else graph(placeholder(4, 8), (document, None))
+        return read_ios_graph(write(file, blocks))
+
+    return read
+
+
+def edges(graph):
+    return [(e.src, e.dst, e.nbytes) for e in graph.edges]
+
+
+def placed(schedule):
+    return [(p.op, p.device, p.stage, p.group, p.stream) for p in schedule.placements]
+
+
+def test_operators_and_edges(read):
     """Channels 0-4 of "1" are 4 * 64 * 4 B = 1,024 B, its channels 4-12 are 2,048 B, the 3 of the pool 768 B,
     all 15 of "5" 3,840 B. What is read from the input of the network is no edge.
     """
-    found = read_ios_graph(write(file, merged()))
+    found = read(merged())
     assert found.name == "net"
     assert [(op.name, op.kind, op.block) for op in found.operators] == [
         ("1", "conv", "block0"), ("3", "conv", "block0"), ("4", "pool", "block0"), ("5", "concat", "block0"),
         ("6", "pool", "block1"),
     ]  # fmt: skip
-    assert [(e.src, e.dst, e.nbytes) for e in found.edges] == [
-        ("1", "3", 1024), ("3", "5", 1024), ("1", "5", 2048), ("4", "5", 768), ("5", "6", 3840),
-    ]  # fmt: skip
+    assert edges(found) == [("1", "3", 1024), ("3", "5", 1024), ("1", "5", 2048), ("4", "5", 768), ("5", "6", 3840)]
 
 
-def test_a_merged_convolution_costs_what_it_is_merged_to(file):
+def test_a_merged_convolution_costs_what_it_is_merged_to(read):
     """3 -> 12 channels, 3x3, 8x8: 2 * 12 * 64 * 27 = 41,472 FLOP; (27 + 1) * 12 weights = 1,344 B; bytes
     4 * 3 * 64 + 1,344 + 4 * 12 * 64 = 5,184; one tile of 64 pixels by 12 of 64 channels.
     """
-    one = read_ios_graph(write(file, merged()))["1"]
+    one = read(merged())["1"]
     assert (one.flops, one.weight_nbytes, one.nbytes) == (41_472, 1_344, 5_184)
     assert [kernel.blocks for kernel in one.kernels] == [1]
     assert one.attributes["hint_name"] == "1 2"
@@ -40,10 +59,8 @@ def test_a_merged_convolution_costs_what_it_is_merged_to(file):
 
 def test_stages_are_numbered_through_the_blocks(file):
     found = read_ios(write(file, merged()))
-    assert [(p.op, p.device, p.stage, p.group, p.stream) for p in found.placements] == [
-        ("1", "gpu0", 0, 0, 0), ("3", "gpu0", 1, 0, 0), ("4", "gpu0", 1, 1, 1), ("5", "gpu0", 2, 0, 0),
-        ("6", "gpu0", 3, 0, 0),
-    ]  # fmt: skip
+    assert placed(found) == [("1", "gpu0", 0, 0, 0), ("3", "gpu0", 1, 0, 0), ("4", "gpu0", 1, 1, 1),
+                             ("5", "gpu0", 2, 0, 0), ("6", "gpu0", 3, 0, 0)]  # fmt: skip
     assert (found.execution, found.scheduler, found.estimate) == ("stages", "ios", None)
 
 
@@ -58,16 +75,12 @@ def test_what_the_file_does_not_record(file):
     assert read_ios(path, on="gpu3").devices == ("gpu3",)
 
 
-def test_sums_and_concatenation_in_front_of_an_operator(file):
+def test_sums_and_concatenation_in_front_of_an_operator(read):
     """[1 + 2, 1]: a sum of 2 * 64 elements, a copy of 4 * 64, the convolution of 4 channels: three kernels.
     FLOP 2 * 64 + 0 + 2 * 64 * 6 * 4 = 3,200; an edge for each of the three values, two of them parallel.
     """
-    nodes = [
-        conv("1", [[["0", 0, 3]]], [2, 8, 8]),
-        conv("2", [[["0", 0, 3]]], [2, 8, 8]),
-        conv("3", [[["1", 0, 2], ["2", 0, 2]], [["1", 0, 2]]], [6, 8, 8]),
-    ]
-    found = read_ios_graph(write(file, graph(placeholder(3, 8), (nodes, None))))
+    first, second = (conv(name, [[["0", 0, 4]]], [2, 8, 8]) for name in "12")
+    found = read([first, second, conv("3", [[["1", 0, 2], ["2", 0, 2]], [["1", 0, 2]]], [6, 8, 8])])
     three = found["3"]
     assert [part["kind"] for part in three.attributes["parts"]] == ["add", "concat", "conv"]
     assert (three.kind, three.flops, len(three.kernels)) == ("conv", 3_200, 3)
@@ -75,15 +88,19 @@ def test_sums_and_concatenation_in_front_of_an_operator(file):
     assert [(e.src, e.dst) for e in found.edges] == [("1", "3"), ("2", "3"), ("1", "3")]
 
 
-def test_a_sequential_is_one_operator(file):
-    """ReLU, depthwise 3x3 and pointwise convolution of 4 -> 8 channels: FLOP 256 + 2 * 256 * 9 + 2 * 512 * 4."""
+def sequential():
+    """ReLU, depthwise 3x3 and pointwise convolution of 4 -> 8 channels."""
     parts = [
         node("relu", "1", [[["0", 0, 4]]], [4, 8, 8]),
         conv("2", [[["1", 0, 4]]], [4, 8, 8], 3, 1, groups=4, act="identity"),
         conv("3", [[["2", 0, 4]]], [8, 8, 8], act="identity"),
     ]
-    unit = {"type": "sequential", "name": "4", "hint_name": "ReluSepConv", "nodes": parts, "output_shape": [8, 8, 8]}
-    found = read_ios_graph(write(file, graph(placeholder(4, 8), ([unit], None))))["4"]
+    return {"type": "sequential", "name": "4", "hint_name": "ReluSepConv", "nodes": parts, "output_shape": [8, 8, 8]}
+
+
+def test_a_sequential_is_one_operator(read):
+    """FLOP 256 + 2 * 256 * 9 + 2 * 512 * 4."""
+    found = read([sequential()])["4"]
     assert (found.kind, found.flops, len(found.kernels)) == ("sequential", 256 + 4608 + 4096, 3)
     assert [part["kind"] for part in found.attributes["parts"]] == ["relu", "conv", "conv"]
     assert found.attributes["hint_name"] == "ReluSepConv"
@@ -106,68 +123,162 @@ def test_a_sequential_is_one_operator(file):
         (node("relu", "1", [[["0", 0, 4]]], None), "relu"),
     ],
 )
-def test_kinds(file, one, kind):
+def test_kinds(read, one, kind):
     """Each kind of node is read as what it does."""
-    assert read_ios_graph(write(file, graph(placeholder(4, 8), ([one], None))))["1"].kind == kind
-
-
-def changed(change):
-    document = merged()
-    change(document, {one["name"]: one for one in all_nodes(document)})
-    return document
+    assert read([one])["1"].kind == kind
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("where", "fields", "message"),
     [
-        (lambda d, n: d.update(blocks=[]), "field 'blocks' is empty"),
-        (lambda d, n: d["input"].update(output_shape=[2**30] * 3), "input: .* more than any device holds"),
-        (lambda d, n: d["blocks"][1].update(enter_name="4"), r"blocks\[1\]: field 'enter_name' is '4', .* ends in '5'"),
-        (lambda d, n: n["3"].update(name="1"), r"operator 1: field 'name' is '1', which is taken"),
+        ("", {"blocks": []}, "field 'blocks' is empty"),
+        ("input", {"output_shape": [2**30] * 3}, "input: .* more than any device holds"),
+        ("block 1", {"enter_name": "4"}, r"blocks\[1\]: field 'enter_name' is '4', .* ends in '5'"),
+        ("3", {"name": "1"}, "operator 1: field 'name' is '1', which is taken"),
+        ("3", {"type": "dense"}, "operator '3': field 'type' is 'dense', which is not known; known are"),
+        ("3", {"type": "mpi_sr"}, "operator '3': field 'type' is 'mpi_sr', which is not known"),
+        ("3", {"output_shape": [4, 8, 9]}, r"operator '3': .* \[4, 8, 9\], but .* make \[4, 8, 8\]"),
+        ("1", {"kernel": [99, 99]}, "operator '1': conv: a window of 99 x 99 does not fit into 8 x 8"),
+        ("1", {"act": "gelu"}, "operator '1': field 'act' must be one of relu, sigmoid"),
+        ("3", {"inputs": [[["9", 0, 4]]]}, "operator '3': .* names '9', which is no operator before"),
+        ("3", {"inputs": [[["1", 4, 13]]]}, "operator '3': .* channels 4 to 13 of '1', which has 12"),
+        ("3", {"inputs": [[["1", 0, 4, 8, 8, 0, 1]]]}, "values of seven are HIOS's"),
+        ("3", {"inputs": [[]]}, "operator '3': field 'inputs' must be a list of lists of values"),
         (
-            lambda d, n: n["3"].update(type="dense"),
-            "operator '3': field 'type' is 'dense', which is not known; known are",
+            "3",
+            {"inputs": [[["1", 0, 4], ["0", 0, 3]]]},
+            r"'3': .* puts the input \(3 x 8 x 8\) together with '1' \(4 x",
         ),
-        (lambda d, n: n["3"].update(type="mpi_sr"), "operator '3': field 'type' is 'mpi_sr', which is not known"),
-        (lambda d, n: n["3"].update(output_shape=[4, 8, 9]), r"operator '3': .* \[4, 8, 9\], but .* make \[4, 8, 8\]"),
-        (
-            lambda d, n: n["1"].update(kernel=[99, 99]),
-            "operator '1': conv: a window of 99 x 99 does not fit into 8 x 8",
-        ),
-        (lambda d, n: n["1"].update(act="gelu"), "operator '1': field 'act' must be one of relu, sigmoid"),
-        (lambda d, n: n["3"].update(inputs=[[["9", 0, 4]]]), "operator '3': .* names '9', which is no operator before"),
-        (lambda d, n: n["3"].update(inputs=[[["1", 4, 13]]]), "operator '3': .* channels 4 to 13 of '1', which has 12"),
-        (lambda d, n: n["3"].update(inputs=[[["1", 0, 4, 8, 8, 0, 1]]]), "values of seven are HIOS's"),
-        (lambda d, n: n["3"].update(inputs=[[]]), "operator '3': field 'inputs' must be a list of lists of values"),
-        (
-            lambda d, n: n["3"].update(inputs=[[["1", 0, 4], ["0", 0, 3]]]),
-            r"operator '3': .* puts the input \(3 x 8 x 8\) together with '1' \(4 x 8 x 8\)",
-        ),
-        (lambda d, n: d["blocks"][0].update(stages=None), "field 'stages' is missing; .* read_ios_graph"),
-        (lambda d, n: d["blocks"][0].update(stages=[[["1"], ["2"]]]), "stages' names '2' and it is no operator of the"),
-        (lambda d, n: d["blocks"][0].update(stages=[[["1", "1"]]]), "field 'stages' names '1' twice"),
-        (lambda d, n: d["blocks"][0]["stages"].pop(1), "field 'stages' leaves out operator '3'"),
-        (lambda d, n: d["blocks"][0].update(stages=[[]]), "a stage must be a list that is not empty"),
+        ("block 0", {"stages": None}, "field 'stages' is missing; .* read_ios_graph"),
+        ("block 0", {"stages": [[["1"], ["2"]]]}, "stages' names '2' and it is no operator of the"),
+        ("block 0", {"stages": [[["1", "1"]]]}, "field 'stages' names '1' twice"),
+        ("block 0", {"stages": [[["1"]], [["5"]]]}, "field 'stages' leaves out operator '3'"),
+        ("block 0", {"stages": [[]]}, "a stage must be a list that is not empty"),
     ],
 )
-def test_files_that_are_refused(file, change, message):
+def test_files_of_ios_that_are_refused(file, where, fields, message):
     with pytest.raises((FormatError, GraphError), match=message):
-        read_ios(write(file, changed(change)))
+        read_ios(write(file, change(merged(), where, fields)))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("part", "fields", "message"),
     [
-        (lambda parts: parts[0].update(type="sequential"), "cannot stand inside a 'sequential'"),
-        (lambda parts: parts[1].update(inputs=[[["0", 0, 4]]]), "names '0', which is no earlier part of the operator"),
-        (lambda parts: parts[1].update(name="1"), "field 'name' is '1', which is taken"),
-        (lambda parts: parts.clear(), "field 'nodes' is empty"),
-        (lambda parts: parts[1].update(inputs=[[["1", 0, 2]]]), "reads a slice of '1'; a part must be read whole"),
+        (0, {"type": "sequential"}, "cannot stand inside a 'sequential'"),
+        (1, {"inputs": [[["0", 0, 4]]]}, "names '0', which is no earlier part of the operator"),
+        (1, {"name": "1"}, "field 'name' is '1', which is taken"),
+        (1, {"inputs": [[["1", 0, 2]]]}, "reads a slice of '1'; a part must be read whole"),
+        (None, {"nodes": []}, "field 'nodes' is empty"),
     ],
 )
-def test_sequentials_that_are_refused(file, change, message):
-    parts = [node("relu", "1", [[["0", 0, 4]]], [4, 8, 8]), conv("2", [[["1", 0, 4]]], [4, 8, 8])]
-    change(parts)
-    unit = {"type": "sequential", "name": "4", "hint_name": "4", "nodes": parts, "output_shape": [4, 8, 8]}
+def test_sequentials_that_are_refused(read, part, fields, message):
+    unit = sequential()
+    (unit if part is None else unit["nodes"][part]).update(fields)
     with pytest.raises(FormatError, match=message):
-        read_ios_graph(write(file, graph(placeholder(4, 8), ([unit], None))))
+        read([unit])
+
+
+# HIOS --------------------------------------------------------------------------------------------
+
+
+def test_schedule_on_two_devices(file):
+    """Exits run once, on device 0; the stage that held one on device 1 is gone. "1" to "2" is 2 * 64 * 4 = 512 B."""
+    found = read_hios(write(file, two_devices())).check()
+    assert placed(found) == [("1", "gpu0", 0, 0, 0), ("2", "gpu1", 0, 0, 0), ("3", "gpu1", 0, 1, 1),
+                             ("4", "gpu0", 1, 0, 0), ("5", "gpu0", 2, 0, 0)]  # fmt: skip
+    assert edges(found.graph) == [("1", "2", 512), ("1", "4", 512), ("2", "4", 512), ("3", "4", 1024), ("4", "5", 1536)]
+    assert {e.transfer for e in found.graph.edges} == {None}
+    assert (found.execution, found.scheduler) == ("stages", "hios")
+
+
+def test_stages_in_another_order(file):
+    """On device 1 the exit stands first; it runs on device 0, and what follows it is still stage 0.
+
+    Device 0 would end with "1", after "4", which waits for it: that is read, and then refused.
+    """
+    document = two_devices()
+    document["blocks"][0]["stages"][1]["stages"].reverse()
+    assert {("2", "gpu1", 0, 0, 0), ("3", "gpu1", 0, 1, 1)} <= set(placed(read_hios(write(file, document))))
+    document["blocks"][0]["stages"][0]["stages"].reverse()
+    with pytest.raises(ScheduleError, match="operator '4': it is launched before '1', which it reads from"):
+        read_hios(write(file, document)).check()
+
+
+def test_names_of_devices(file):
+    found = read_hios(write(file, two_devices()), on=["left", "right"])
+    assert sorted(found.devices) == ["left", "right"]
+    with pytest.raises(FormatError, match="rank 1; there are names for 1 devices"):
+        read_hios(file, on=["left"])
+    with pytest.raises(ScheduleError, match="device 'left' has two ranks"):
+        read_hios(file, on=["left", "left"])
+
+
+def test_names_may_be_numbers_and_messages_are_copies(file):
+    """A graph with which one transfer is timed, as HIOS does it: a tensor of 4 * 64 * 4 = 1,024 B, sent on."""
+    rows = [{"type": "mpi_sr", "com_type": 1 - i, "name": str(i + 1), "hint_name": str(i + 1), "rank": i,
+             "inputs": [[value(str(i), 0, 4, 0, i)]], "outputs": [], "output_shape": [4, 8, 8]}
+            for i in (0, 1)]  # fmt: skip
+    stages = [{"rank": 0, "stages": [[[1]]]}, {"rank": 1, "stages": [[[2]]]}]
+    found = read_hios(write(file, graph(placeholder(4, 8), (rows, stages)))).check()
+    assert [(p.op, p.device) for p in found.placements] == [("1", "gpu0"), ("2", "gpu1")]
+    assert [op.kind for op in found.graph.operators] == ["mpi_sr", "mpi_sr"]
+    assert edges(found.graph) == [("1", "2", 1024)]
+
+
+def ranked(*stages):
+    """Stages of each rank: those of the block, or others."""
+    usual = ([["1"]], [["4"]]), ([["2"], ["3"]], [["4"]])
+    return {"stages": [{"rank": rank, "stages": list(one or usual[rank])} for rank, one in enumerate(stages)]}
+
+
+@pytest.mark.parametrize(
+    ("where", "fields", "message"),
+    [
+        ("2", {"rank": 0}, "has operator '2' on rank 1; its own is 0"),
+        ("4", {"rank": -4}, "operator '4': field 'rank' is -4; below 0 are -1, -2 and -3"),
+        ("1", {"inputs": [[["0", 0, 4]]]}, r"must hold values \[name, begin, end, height, width, rank"),
+        ("1", {"inputs": [[value("0", 0, 4, 0, 1, 9)]]}, r"gives '0' the size \[9, 9\]; it is \[8, 8\]"),
+        ("block 0", {"stages": [[["1"]]]}, r"stages\[0\]: expected an object, not a list"),
+        ("block 0", {"stages": 2 * ranked(None)["stages"]}, r"\[1\]: field 'rank' is 0; it must be that of a device"),
+        ("block 0", {"stages": None}, "field 'stages' is missing"),
+        ("block 0", ranked(None), "field 'stages' leaves out operator '2'"),
+        ("block 0", ranked(([["1"]], [["4"]], [["4"]]), None), "field 'stages' names '4' twice"),
+        ("block 0", ranked(([["1"]], [["4"]], [["5"]]), None), "names '5', which is no operator of the block"),
+    ],
+)
+def test_files_of_hios_that_are_refused(file, where, fields, message):
+    with pytest.raises(FormatError, match=message):
+        read_hios(write(file, change(two_devices(), where, fields)))
+
+
+TIMES = "3\n0 1.500000 0.750000\n2 0.200000 1.000000\n1 4.000000 0.600000\n2\n0 1 1.200000\n1 2 0.050000\n"
+
+
+def test_graph_with_times(file):
+    """1.5 ms are 1,500 us; operators stand in the order of the file, and go by their number; floors raise."""
+    found = read_hios_graph(write(file, TIMES))
+    assert found.name == "net"
+    assert [(op.name, op.time, op.utilization) for op in found.operators] == [
+        ("0", 1500, 0.75), ("2", 200, 1.0), ("1", 4000, 0.6),
+    ]  # fmt: skip
+    assert [(e.src, e.dst, e.transfer, e.nbytes) for e in found.edges] == [("0", "1", 1200, 0), ("1", "2", 50, 0)]
+    assert read_hios_graph(file, floor=100.0).edge_transfer.tolist() == [1200, 100]
+    with pytest.raises(GraphError, match="floor must be a finite number"):
+        read_hios_graph(file, floor=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("3\n0", "4\n0", "line 5: it should hold \"id weight utilization\", not '2'"),
+        ("1.500000", "nan", "line 2: 'nan' is not a finite number"),
+        ("\n2 0.2", "\n0 0.2", "line 3: operator 0 stands twice"),
+        ("1 2 0.05", "1 7 0.05", "line 7: there is no operator 7"),
+        ("0.050000\n", "0.050000\n\nmore\n", "line 9: a line more than announced: 'more'"),
+        ("0 1 1.2", "0 1 1 1.2", 'line 6: it should hold "producer consumer weight"'),
+    ],
+)
+def test_graphs_of_hios_that_are_refused(file, old, new, message):
+    assert old in TIMES
+    with pytest.raises((FormatError, GraphError), match=message):
+        read_hios_graph(write(file, TIMES.replace(old, new, 1)))

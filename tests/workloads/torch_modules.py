@@ -6,6 +6,19 @@ torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
 
+class Forward(nn.Module):
+    """A module that calls a function on itself."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self._forward = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self._forward(self, x)
+
+
 class Inception(nn.Module):
     """Three branches of an Inception block on 8 channels, and their concatenation."""
 
