@@ -10,9 +10,8 @@ def model(text, opset=17, **weights):
     made = parse_model(f'<ir_version: 8, opset_import: ["": {opset}, "com.acme": 1]> by_hand {text}')
     for name, given in weights.items():
         if not isinstance(given, TensorProto):
-            given = numpy_helper.from_array(
-                np.zeros(given, np.float32) if isinstance(given, tuple) else np.array(given)
-            )
+            values = np.zeros(given, np.float32) if isinstance(given, tuple) else np.array(given)
+            given = numpy_helper.from_array(values)
         given.name = name
         made.graph.initializer.append(given)
     return made
@@ -28,13 +27,10 @@ def external(elem, *shape):
 def operator(op_type, *shapes, weights=(), opset=17, n_outputs=1, **attributes):
     """A model of one operator, `y0`, that reads inputs of such shapes and then weights, None for what is left out."""
     reads = [f"x{i}" for i in range(len(shapes))]
-    named = {f"w{i}": given for i, given in enumerate(weights)}
-    made = model(
-        f"({', '.join(f'float{list(shape)} x{i}' for i, shape in enumerate(shapes))}) => (y0) {{}}",
-        opset,
-        **{name: given for name, given in named.items() if given is not None},
-    )
-    reads += [name if given is not None else "" for name, given in named.items()]
+    kept = {f"w{i}": given for i, given in enumerate(weights) if given is not None}
+    inputs = ", ".join(f"float{list(shape)} {name}" for name, shape in zip(reads, shapes, strict=True))
+    made = model(f"({inputs}) => (y0) {{}}", opset, **kept)
+    reads += [name if (name := f"w{i}") in kept else "" for i in range(len(weights))]
     made.graph.node.append(helper.make_node(op_type, reads, [f"y{i}" for i in range(n_outputs)], **attributes))
     return made
 
@@ -78,13 +74,9 @@ def mlp():
 
 def attention():
     """Self-attention of 2 sequences of 6 tokens in 4 heads of 8, the shapes worked out in the graph."""
-    heads = "".join(
-        f"""
-            {part} = MatMul (x, w{part})  {part}_bias = Add ({part}, b{part})
-            {part}_heads = Reshape ({part}_bias, split)
-            {part}_turned = Transpose <perm = {[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]}> ({part}_heads)"""
-        for part in "qkv"
-    )
+    heads = """ {0} = MatMul (x, w{0})  {0}_bias = Add ({0}, b{0})  {0}_heads = Reshape ({0}_bias, split)
+                {0}_turned = Transpose <perm = {1}> ({0}_heads)"""
+    q, k, v = heads.format("q", [0, 2, 1, 3]), heads.format("k", [0, 2, 3, 1]), heads.format("v", [0, 2, 1, 3])
     return model(
         f"""(float[batch, 6, 32] x) => (out)
         <int64 zero = {{0}}, int64 one = {{1}}, int64[1] axis = {{0}}, int64[2] each = {{4, 8}}, int64[1] all = {{32}},
@@ -93,7 +85,7 @@ def attention():
             batch = Gather (shape, zero)  batches = Unsqueeze (batch, axis)
             length = Gather (shape, one)  lengths = Unsqueeze (length, axis)
             split = Concat <axis = 0> (batches, lengths, each)
-            joined = Concat <axis = 0> (batches, lengths, all){heads}
+            joined = Concat <axis = 0> (batches, lengths, all) {q} {k} {v}
             scores = MatMul (q_turned, k_turned)  scaled = Div (scores, scale)
             weights = Softmax <axis = -1> (scaled)  mixed = MatMul (weights, v_turned)
             mixed_turned = Transpose <perm = [0, 2, 1, 3]> (mixed)

@@ -1,32 +1,31 @@
 """DOT as data: worked examples of the grammar, round trips, and what is refused."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
+from documents import GRAPH
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import edges
 from strategies import graphs
 
 from simsched.base.errors import FormatError, GraphError
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.dot import parse_dot, read_dot, to_dot, write_dot
 
 
 def test_attributes_become_fields():
     graph = parse_dot(
-        """
-        digraph "two convs" {
-          a [kind=conv, host="", time=80.5, flops="1.2e9", nbytes=500, label="picture"];
-          b [time=.5 utilization=0.25; block=head]
-          a -> b [nbytes=1024, transfer="15", color=red];
-        }
-        """
+        """digraph "two convs" {
+             a [kind=conv, host="", time=80.5, flops="1.2e9", nbytes=500, label="picture"];
+             b [time=.5 utilization=0.25; block=head]
+             a -> b [nbytes=1024, transfer="15", color=red]; }"""
     )
     assert graph.name == "two convs"
     assert graph["a"] == Operator("a", kind="conv", time=80.5, flops=1.2e9, nbytes=500.0)
     assert graph["b"] == Operator("b", time=0.5, utilization=0.25, block="head")
-    assert list(graph.edges) == [Edge("a", "b", nbytes=1024.0, transfer=15.0)]
+    assert list(graph.edges) == edges("ab=1024:15")
 
 
 def test_operators_stand_in_order_of_first_appearance():
@@ -34,7 +33,7 @@ def test_operators_stand_in_order_of_first_appearance():
 
 
 @pytest.mark.parametrize(
-    ("text", "edges"),
+    ("text", "pairs"),
     [
         ("{a b} -> subgraph cluster_1 { c; d } -> e", "ac ad bc bd ce de"),  # pairs in order of the left
         ("a -> { b -> c }", "bc ab ac"),  # an edge inside makes its ends members
@@ -42,8 +41,8 @@ def test_operators_stand_in_order_of_first_appearance():
         ("{ a { b } subgraph s { c } } -> d", "ad bd cd"),  # members of those inside are its own
     ],
 )
-def test_subgraphs_as_ends(text, edges):
-    assert [edge.src + edge.dst for edge in parse_dot(f"digraph {{ {text} }}").edges] == edges.split()
+def test_subgraphs_as_ends(text, pairs):
+    assert list(parse_dot(f"digraph {{ {text} }}").edges) == edges(pairs)
 
 
 def test_defaults_hold_for_what_follows_within_their_braces():
@@ -57,14 +56,13 @@ def test_defaults_hold_for_what_follows_within_their_braces():
 
 
 def test_a_node_named_again_gets_more_attributes():
-    graph = parse_dot("digraph { a [time=1 kind=conv]; a [time=2] a; }")
-    assert graph["a"] == Operator("a", time=2.0, kind="conv")
+    assert parse_dot("digraph { a [time=1 kind=conv]; a [time=2] a; }")["a"] == Operator("a", time=2.0, kind="conv")
 
 
 def test_strict_graphs_hold_an_edge_once():
     text = "digraph { a -> b [nbytes=1]; a -> b [transfer=2]; a -> b }"
     assert len(parse_dot(text).edges) == 3
-    assert list(parse_dot(f"strict {text}").edges) == [Edge("a", "b", nbytes=1.0, transfer=2.0)]
+    assert list(parse_dot(f"strict {text}").edges) == edges("ab=1:2")
 
 
 @pytest.mark.parametrize(
@@ -109,23 +107,12 @@ def test_grammar(text, names):
         ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
         ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
         ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
+        ("digraph { a -> b -> a }", "cycle: "),
+        ('digraph { "" }', "name must be a text"),
     ],
 )  # fmt: skip
 def test_what_is_no_dot_is_refused(text, message):
-    with pytest.raises(FormatError, match=re.escape(message)) as caught:
-        parse_dot(text, "t.dot")
-    assert str(caught.value).startswith("t.dot: ")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("digraph { a -> b -> a }", "cycle: .*a -> b|cycle: .*b -> a"),
-        ('digraph { "" }', "name must be a text"),
-    ],
-)
-def test_what_no_graph_can_be_is_refused(text, message):
-    with pytest.raises(GraphError, match=message) as caught:
+    with pytest.raises((FormatError, GraphError), match=re.escape(message)) as caught:
         parse_dot(text, "t.dot")
     assert str(caught.value).startswith("t.dot: ")
 
@@ -139,12 +126,8 @@ def test_edges_do_not_multiply_without_end():
 
 def test_every_field_is_written():
     """An operator with a value of its own in every field comes back with all of them."""
-    op = Operator(
-        "a", "conv", 1.0, 2.0, 3.0, 4.0, (Kernel(8, 64, 40, 1024, 0.25), Kernel(9, share=0.75)), 0.5, "memory", "fp16",
-        {"pad": [1, "x"], "quote": 'a"\\b'}, ((1, 2), (3,)), (4, 5), "stem", 6.0,
-    )  # fmt: skip
-    default = Operator("b")
-    assert all(getattr(op, f.name) != getattr(default, f.name) for f in fields(Operator))
+    op = replace(GRAPH["a"], utilization=0.5, attributes={"pad": [1, "x"], "quote": 'a"\\b'})
+    assert all(getattr(op, f.name) != getattr(Operator("b"), f.name) for f in fields(Operator))
     assert parse_dot(to_dot(OpGraph([op])))["a"] == op
 
 

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import edges
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
@@ -20,12 +22,9 @@ def chain(*operators):
 
 
 def op(name, kind, **more):
-    settings = {"kernels": (Kernel(1),), "output_shape": (1, 8), "nbytes": 64.0} | more
-    return Operator(name, kind, **settings)
-
-
-def view(name, **more):
-    return Operator(name, "view", time=0.0, **more)
+    if kind in ("view", "placeholder", "output"):
+        return Operator(name, kind, time=0.0)
+    return Operator(name, kind, **{"kernels": (Kernel(1),), "output_shape": (1, 8), "nbytes": 64.0} | more)
 
 
 def built(granularity):
@@ -51,17 +50,11 @@ def test_units_are_those_of_a_network_built_by_units():
 
 def test_bytes_of_a_unit():
     """Input 10 + weights 32 + output 32 = 74 bytes; bias (32) added, the sum's own 64 + 32 bytes forgotten: 106."""
-    units = fuse(
-        chain(
-            op("product", "matmul", nbytes=74.0, weight_nbytes=32.0, flops=16.0),
-            op("bias", "add", nbytes=96.0, weight_nbytes=32.0, flops=8.0),
-            op("active", "gelu", flops=64.0),
-        )
-    )
-    assert units.names == ("product",)
-    unit = units["product"]
+    product = op("product", "matmul", nbytes=74.0, weight_nbytes=32.0, flops=16.0)
+    bias = op("bias", "add", nbytes=96.0, weight_nbytes=32.0, flops=8.0)
+    (unit,) = fuse(chain(product, bias, op("active", "gelu", flops=64.0))).operators
+    assert (unit.name, unit.attributes) == ("product", {"activation": "gelu"})
     assert (unit.nbytes, unit.weight_nbytes, unit.flops, unit.kernels) == (106.0, 64.0, 16.0, (Kernel(1),))
-    assert unit.attributes == {"activation": "gelu"}
 
 
 @pytest.mark.parametrize(
@@ -122,39 +115,34 @@ def test_what_takes_in_what(kinds, units):
 
 
 @pytest.mark.parametrize(
-    ("operators", "edges", "units", "read"),
+    ("operators", "pairs", "units", "read"),
     [
-        ("c:conv r:relu s:add", "c-r-4 r-s-4 c-s-4", "c r s", "c-r-4 r-s-4 c-s-4"),  # a tensor that is read twice
-        ("c:conv s:mul r:relu", "c-s-4 c-s-4 s-r-4", "c s", "c-s-4 c-s-4"),  # by one operator, which takes its own
-        ("x:placeholder c:conv r:relu o:output", "x-c-4 c-r-4 r-o-4 c-o-4", "c r", "c-r-4"),  # one that is returned
+        ("c:conv r:relu s:add", "cr rs cs", "c r s", "cr rs cs"),  # a tensor that is read twice
+        ("c:conv s:mul r:relu", "cs cs sr", "c s", "cs cs"),  # by one operator, which takes its own
+        ("x:placeholder c:conv r:relu o:output", "xc cr ro co", "c r", "cr"),  # one that is returned
         # each part is read from `a`; the size of `z` that was read, 0 bytes, is forgotten
-        ("a:pool z:pool p:view q:view s:view b:concat", "a-p-4 a-q-4 z-s-0 s-q-0 p-b-2 q-b-2", "a z b", "a-b-2 a-b-2"),
-        ("v:view a:pool", "v-a-4", "a", ""),  # a view of an input leaves no edge
-        ("a:pool b:pool j:view c:pool", "a-j-1 b-j-1 j-c-2", "a b j c", "a-j-1 b-j-1 j-c-2"),  # one of two joins them
+        ("a:pool z:pool p:view q:view s:view b:concat", "ap aq zs=0 sq=0 pb=2 qb=2", "a z b", "ab=2 ab=2"),
+        ("v:view a:pool", "va", "a", ""),  # a view of an input leaves no edge
+        ("a:pool b:pool j:view c:pool", "aj bj jc", "a b j c", "aj bj jc"),  # one of two joins them
     ],
 )
-def test_what_is_left(operators, edges, units, read):
-    given = [one.split(":") for one in operators.split()]
-    rows = [
-        Operator(name, kind, time=0.0) if kind in ("view", "placeholder", "output") else op(name, kind)
-        for name, kind in given
-    ]
-    graph = OpGraph(rows, [Edge(src, dst, float(n)) for src, dst, n in (one.split("-") for one in edges.split())])
+def test_what_is_left(operators, pairs, units, read):
+    graph = OpGraph([op(*one.split(":")) for one in operators.split()], edges(pairs, nbytes=4.0))
     found = fuse(graph, io=False)
     assert found.names == tuple(units.split())
-    assert [f"{e.src}-{e.dst}-{e.nbytes:.0f}" for e in found.edges] == read.split()
+    assert list(found.edges) == edges(read, nbytes=4.0)
     assert found == without_io(fuse(graph))
 
 
 def test_views_alone_are_nothing_to_run():
     with pytest.raises(GraphError, match="nothing but inputs, outputs and views"):
-        fuse(chain(view("v"), view("w")))
+        fuse(chain(op("v", "view"), op("w", "view")))
 
 
 def test_an_activation_behind_a_view_is_folded():
     """The view of 16 elements out of 4 x 4: its activation is the convolution's, of the view's shape."""
     conv = op("c", "conv", output_shape=(1, 1, 4, 4))
-    (unit,) = fuse(chain(conv, view("v"), op("r", "relu", output_shape=(1, 16)))).operators
+    (unit,) = fuse(chain(conv, op("v", "view"), op("r", "relu", output_shape=(1, 16)))).operators
     assert (unit.name, unit.output_shape, unit.nbytes) == ("c", (1, 16), conv.nbytes)
 
 
@@ -164,26 +152,24 @@ def test_times_add_up_where_all_have_one():
     assert fuse(chain(conv, replace(relu, time=None)))["c"].time is None
 
 
+ADD = {  # what folding looks at: x and y are tensors that are there
+    "conv": lambda net, name, x, y: net.conv(name, x, 4, 1, activation=None),
+    "norm": lambda net, name, x, y: net.batch_norm(name, x),
+    "relu": lambda net, name, x, y: net.activation(name, x),
+    "add": lambda net, name, x, y: net.add(name, [x, y]),
+    "view": lambda net, name, x, y: net.view(name, x, x.shape),
+    "bias": lambda net, name, x, y: net.add_operator(name, "add", [x], x.shape, Work(0.0, 4, Kernel(1))),
+}
+
+
 @st.composite
 def networks(draw):
     """Networks of every kind that folding looks at, wired at random."""
     net = Network("drawn", granularity="operator")
     tensors = [net.input(1, 4, 4, 4)]
-    for i in range(draw(st.integers(1, 12))):
-        x = tensors[draw(st.integers(0, len(tensors) - 1))]
-        y = tensors[draw(st.integers(0, len(tensors) - 1))]
-        kind = draw(st.sampled_from(["conv", "norm", "relu", "add", "view", "bias"]))
-        name = f"{kind}{i}"
-        tensors.append(
-            {
-                "conv": lambda n, x, y: net.conv(n, x, 4, 1, activation=None),
-                "norm": lambda n, x, y: net.batch_norm(n, x),
-                "relu": lambda n, x, y: net.activation(n, x),
-                "add": lambda n, x, y: net.add(n, [x, y]),
-                "view": lambda n, x, y: net.view(n, x, x.shape),
-                "bias": lambda n, x, y: net.add_operator(n, "add", [x], x.shape, Work(0.0, 4, Kernel(1))),
-            }[kind](name, x, y)
-        )
+    for i, kind in enumerate(draw(st.lists(st.sampled_from(sorted(ADD)), min_size=1, max_size=12))):
+        x, y = draw(st.sampled_from(tensors)), draw(st.sampled_from(tensors))
+        tensors.append(ADD[kind](net, f"{kind}{i}", x, y))
     return net.graph()
 
 
@@ -196,19 +182,16 @@ def test_fusion_keeps_what_there_is_to_compute(graph):
         assert all(op.kind == "view" for op in graph.operators)
         return
     assert all(op.kind != "view" for op in units.operators)
-    assert sum(op.flops for op in units.operators if op.kind == "conv") == sum(
-        op.flops for op in graph.operators if op.kind == "conv"
-    )
+    convolutions = [sum(op.flops for op in each.operators if op.kind == "conv") for each in (graph, units)]
+    assert convolutions[0] == convolutions[1]
     assert units.nbytes.sum() <= graph.nbytes.sum()
     before, after = reachable(graph), reachable(units)
-    for name in units.names:
-        assert after[name] == before[name] & set(units.names)
+    assert after == {name: before[name] & set(units.names) for name in units.names}
     assert fuse(units) == units
 
 
 def reachable(graph):
     """Names that each operator leads to."""
-    found = {name: set() for name in graph.names}
-    for edge in sorted(graph.edges, key=lambda edge: -graph.order.index(edge.src)):
-        found[edge.src] |= {edge.dst} | found[edge.dst]
-    return found
+    dag = nx.DiGraph((edge.src, edge.dst) for edge in graph.edges)
+    dag.add_nodes_from(graph.names)
+    return {name: nx.descendants(dag, name) for name in graph.names}

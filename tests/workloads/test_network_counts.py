@@ -1,7 +1,6 @@
 """Networks against counts worked by hand, and those that papers and torchvision state."""
 
 from collections import Counter
-from typing import NamedTuple
 
 import pytest
 
@@ -12,41 +11,31 @@ from workloads.models.googlenet import googlenet
 from workloads.models.nasnet import nasnet_a_large, nasnet_mobile
 from workloads.models.resnet import resnext50
 
-
-class Counts(NamedTuple):
-    """Of a network by units, edges also within blocks; multiply-adds are those of its single operators."""
-
-    kinds: dict[str, int]
-    edges: int
-    within: int
-    blocks: list[int]
-    macs: int
-
-
+# Of a network by units: kinds, edges, edges within blocks, and blocks; multiply-adds of its single operators.
 COUNTS = {
     # Stem 5 conv + 2 pool; A 7 + 1 + 1, three times; B 4 + 1 + 1; C 10 + 1 + 1, four times; D 6 + 1 + 1; E 9 + 1 + 1,
     # twice; head 1 pool. Edges: stem 6; A 12 (4 into the block, 1 + 2 + 1 inside, 4 into the join), three times; B 8;
     # C 15, four times; D 10; E 16 (4 + 6 + 6), twice; 1 into the head: 153, less 4 * 9 + 3 * 2 + 1 between blocks.
-    "inception_v3": Counts(
+    "inception_v3": (
         {"conv": 94, "pool": 14, "concat": 11}, 153, 110, [7, 9, 9, 9, 6, 12, 12, 12, 12, 8, 11, 11, 1], 5_711_168_096,
     ),
     # Stem 1 conv; 3 in each of 8 fire modules; 4 bypasses; head 1. Edges: a fire module with a convolution in the
     # bypass 1 + 2 + 2 + 1 + 2, without 7; stem 1, pools 2, head 2; between blocks 2 for each fire module, 1 for each
     # pool and the head. Stem 112^2 * 96 * 147; a fire module does in * s + 10 * s * e per pixel, a bypass in * 2e.
-    "squeezenet": Counts(
+    "squeezenet": (
         {"conv": 30, "pool": 4, "concat": 8, "add": 8}, 65, 65 - 19, [2, 6, 5, 6, 1, 5, 6, 5, 6, 1, 5, 2],
         177_020_928 + 345_382_400 + 544_942_080 + 119_754_752,
     ),
     # 111^2 * 64 * 27; 55^2 * (11,264 + 12,288); 27^2 * (45,056 + 49,152); 13^2 * (104,448 + 110,592 + 188,416 +
     # 196,608 + 512,000)
-    "squeezenet1_1": Counts(
+    "squeezenet1_1": (
         {"conv": 26, "pool": 4, "concat": 8}, 1 + 8 * 5 + 2 + 2, 34, [2, 4, 4, 1, 4, 4, 1, 4, 4, 4, 4, 2],
         21_290_688 + 71_244_800 + 68_677_632 + 187_938_816,
     ),
     # Conv 3 + 9 * 6; pools 2 in the stem, 1 in each module, 2 between them, 1 in the head. Edges: stem 4; a module 4
     # into it, 3 inside, 4 into the join; 1 into each of 3 pools. Stem 112^2 * 64 * 147 + 56^2 * 64 * 64 + 56^2 * 64 *
     # 192 * 9; modules per pixel 494,080 on 28^2, 2,645,760 on 14^2, 2,321,408 on 7^2.
-    "googlenet": Counts(
+    "googlenet": (
         {"conv": 57, "pool": 14, "concat": 9}, 4 + 99 + 3, 106 - 9 * 4 - 3, [5, 8, 8, 1, 8, 8, 8, 8, 8, 1, 8, 8, 1],
         477_675_520 + 387_358_720 + 518_568_960 + 113_748_992,
     ),
@@ -54,19 +43,19 @@ COUNTS = {
     # a bottleneck 3 + 2, with a conv beside 6; last pool 1; 33 between blocks. An activation for each normalisation
     # but the 16 + 4 before a sum, and one after each sum. Stem 112^2 * 64 * 147; per pixel of a stage's output
     # 212,992 on 56^2, 1,310,720 on 28^2, 7,471,104 on 14^2, 16,515,072 on 7^2.
-    "resnet50": Counts(
+    "resnet50": (
         {"conv": 53, "add": 16, "pool": 2}, 4 * 6 + 12 * 5 + 2, 53,
         [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1],
         118_013_952 + 667_942_912 + 1_027_604_480 + 1_464_336_384 + 809_238_528,
     ),
     # Twice the channels in the middle, and 9 * w * w / 32 for the 3x3: 202,240, 1,384,448, 7,782,400 and 17,661,952.
-    "resnext50": Counts(
+    "resnext50": (
         {"conv": 53, "add": 16, "pool": 2}, 86, 53, [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1],
         118_013_952 + 634_224_640 + 1_085_407_232 + 1_525_350_400 + 865_435_648,
     ),
     # A bottleneck: 32 * 2 + 1 convolutions, a join, a sum, 1 more with a convolution beside. Edges: 32 into it, 32
     # within the branches, 32 into the join, 1 after it, 2 into the sum, 1 more: 12 * 99 + 4 * 100 + 2.
-    "resnext50,form=branches": Counts(
+    "resnext50,form=branches": (
         {"conv": 1045, "concat": 16, "add": 16, "pool": 2}, 1590, 1590 - 33 * 16 - 1,
         [2, 68, 67, 67, 68, 67, 67, 67, 68, 67, 67, 67, 67, 67, 68, 67, 67, 1], 4_228_431_872,
     ),
@@ -74,35 +63,35 @@ COUNTS = {
     # sequential and a pool; stem conv and pool; head sequential and pool. Edges L * (L - 1) / 2 + 4 * L = 39 + 114 +
     # 372 + 184, others 1 + 3 * 2 + 2. Stem 112^2 * 64 * 147; a layer of c channels does 128 * c + 36,864 per pixel, c
     # grows by 32; transitions, before their pools, 56^2 * 256 * 128 + 28^2 * 512 * 256 + 14^2 * 1024 * 512.
-    "densenet121": Counts(
+    "densenet121": (
         {"conv": 59, "sequential": 62, "concat": 58, "pool": 5}, 39 + 114 + 372 + 184 + 9, 652,
         [2, 18, 2, 36, 2, 72, 2, 48, 2],
         118_013_952 + 1_040_449_536 + 712_900_608 + 549_126_144 + 104_366_080 + 308_281_344,
     ),
     # Stem 1; stem cells 18 and 21; three cells behind a larger one 18; fifteen normal ones 16; reductions 19, twice;
     # activation, pool. IOS counts 34 identities: sums and concatenations that stand alone, and the ends of 22 cells.
-    "nasnet_a_large": Counts(
+    "nasnet_a_large": (
         {"sequential": 267, "pool": 71, "identity": 22, "add": 9, "concat": 3, "conv": 1, "relu": 1}, 576, 524,
         [1, 18, 21, 18, *5 * [16], 19, 18, *5 * [16], 19, 18, *5 * [16], 1, 1], 22_184_458_530,
     ),
     # Stem 1; stages 16 + 1, 32 + 1, thrice; head 3. Rings of n operators with 4 neighbours have 2 n edges, 224 in
     # all; 21 operators begin a stage, 12 end one; sum to ReLU, convolution, pool: 224 + 33 + 3.
-    "randwire": Counts(
+    "randwire": (
         {"sequential": 112, "add": 4, "conv": 2, "relu": 1, "pool": 1}, 260, 238, [1, 17, 33, 33, 33, 3], 7_821_761_024,
     ),
     # A layer of 128 tokens: 4 products with 768 x 768 weights, 2 with 768 x 3072, 2 of 128 x 768 by 768 x 128; 12
     # layers, and the pooler's 768 x 768 for one token. Units: 6 + 2 products, a softmax, 2 norms.
-    "bert_base": Counts(
+    "bert_base": (
         {"embedding": 1, "linear": 73, "matmul": 24, "softmax": 12, "layer_norm": 24}, 181, 132, [1, *12 * [11], 1],
         12 * (128 * (4 * 768**2 + 2 * 768 * 3072) + 2 * 128 * 128 * 768) + 768**2,
     ),
     # 39 + 39 look-ups; two joins and a sum for the weights and pairs; pairs; a join, 3 + 1 linear; the score.
-    "deepfm": Counts(
+    "deepfm": (
         {"embedding": 78, "concat": 3, "reduce_sum": 1, "sequential": 1, "linear": 4, "add": 1}, 127, 7, [78, 4, 5, 1],
         390 * 400 + 2 * 400**2 + 400,
     ),
     # A layer: 3 products, 10 states, 10 outputs, a join: 24, ten times; and the classifier.
-    "rnntc_sru": Counts(
+    "rnntc_sru": (
         {"linear": 31, "sequential": 200, "concat": 10}, 898, 780, [*10 * [24], 1], 10 * 3 * 10 * 1024**2 + 2 * 1024,
     ),
 }  # fmt: skip
@@ -118,21 +107,17 @@ def macs(graph, *kinds):
     return sum(op.flops for op in graph.operators if op.kind in kinds) / 2
 
 
-def kinds_of(graph):
-    return dict(Counter(op.kind for op in graph.operators))
-
-
 @pytest.mark.parametrize("network", COUNTS)
 def test_counts_by_hand(network):
     """Vertices and edges of Inception v3 and SqueezeNet are those of LIOS (Table IV), blocks and multiply-adds of
     these, RandWire and NASNet those of IOS's released networks. Multiply-adds of single operators, classifier apart.
     """
-    counts, graph, single = COUNTS[network], made(network), made(network, granularity="operator")
-    assert kinds_of(graph) == counts.kinds
-    assert (len(graph.edges), [len(block) for block in graph.blocks]) == (counts.edges, counts.blocks)
-    assert sum(graph[e.src].block == graph[e.dst].block for e in graph.edges) == counts.within
-    work = ("conv",) if "conv" in counts.kinds else ("linear", "matmul")
-    assert macs(single, *work) == counts.macs
+    kinds, edges, within, blocks, multiply_adds = COUNTS[network]
+    graph, single = made(network), made(network, granularity="operator")
+    assert Counter(op.kind for op in graph.operators) == kinds
+    assert (len(graph.edges), [len(block) for block in graph.blocks]) == (edges, blocks)
+    assert sum(graph[e.src].block == graph[e.dst].block for e in graph.edges) == within
+    assert macs(single, *(["conv"] if "conv" in kinds else ["linear", "matmul"])) == multiply_adds
     assert graph.weight_nbytes.sum() <= single.weight_nbytes.sum()
 
 
@@ -289,9 +274,8 @@ def test_separable_unit_of_nasnet():
     168 * 25 and 168 * (168 + 1) weights, FLOP 42^2 * 168 * (1 + 2 * 25 + 2 * 168). Each kernel reads and writes.
     """
     op = nasnet_a_large()["cell1.0l.sep1"]
-    assert [(part["kind"], part["inputs"]) for part in op.attributes["parts"]] == [
-        ("relu", [-1]), ("conv", [0]), ("conv", [1]),
-    ]  # fmt: skip
+    parts = [(part["kind"], part["inputs"]) for part in op.attributes["parts"]]
+    assert parts == [("relu", [-1]), ("conv", [0]), ("conv", [1])]
     assert sum(kernel.share for kernel in op.kernels) == pytest.approx(1)
     assert [kernel.efficiency for kernel in op.kernels] == 3 * [pytest.approx(387 / (337 + 50 * 64))]  # 1/64 where deep
     assert op.weight_nbytes == 4 * (168 * 25 + 168 * 169)
@@ -304,11 +288,9 @@ def test_a_layer_of_a_transformer():
     2 matmul; heads are split by a view and a transposition each, and joined by a transposition, a copy and a view.
     """
     graph, single = load("tiny_transformer"), load("tiny_transformer", granularity="operator")
-    assert [op.name.removeprefix("layer0.") for op in graph.operators] == [
-        "attention.query", "attention.key", "attention.value", "attention.scores", "attention.softmax",
-        "attention.context", "attention.output", "attention.norm", "feed_forward.inner", "feed_forward.outer",
-        "feed_forward.norm",
-    ]  # fmt: skip
+    block, part = zip(*(op.name.split(".")[1:] for op in graph.operators), strict=True)
+    assert block == 8 * ("attention",) + 3 * ("feed_forward",)
+    assert " ".join(part) == "query key value scores softmax context output norm inner outer norm"
     reads = [e.src for e in graph.edges if e.dst == "layer0.attention.scores"]
     assert reads == ["layer0.attention.query", "layer0.attention.key"]
     assert graph["layer0.feed_forward.inner"].attributes["activation"] == "gelu"
@@ -333,9 +315,8 @@ def test_a_look_up_of_deepfm_moves_the_rows_it_reads():
     """A row of 10 fp32 read and written, 2 * 40 bytes, and an index of 8 bytes; the table is kept, not moved."""
     op = load("deepfm", batch=100)["vector0"]
     assert (op.nbytes, op.weight_nbytes) == (8800, 4 * 250_000)
-    assert [part["kind"] for part in load("deepfm")["pairs"].attributes["parts"]] == [
-        "reduce_sum", "square", "square", "reduce_sum", "sub", "reduce_sum",
-    ]  # fmt: skip
+    parts = "reduce_sum square square reduce_sum sub reduce_sum"
+    assert " ".join(part["kind"] for part in load("deepfm")["pairs"].attributes["parts"]) == parts
 
 
 def test_states_of_sru_form_a_chain_and_outputs_do_not():

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from small import edges
 
 from simsched.base.errors import FormatError, GraphError
-from simsched.model.graph import Edge
 from workloads.formats.stg import parse_stg, read_stg
 
 SET = """          4
@@ -35,29 +35,25 @@ def test_the_set():
     graph = parse_stg(SET)
     assert graph.names == ("T0", "T1", "T2", "T3", "T4", "T5")
     assert graph.time.tolist() == [0, 20, 7, 3, 1, 0]
-    assert list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)) == [
-        (0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5),
-    ]  # fmt: skip
-    assert graph.edge_transfer.tolist() == [0.0] * 6
+    assert list(graph.edges) == edges("T0-T1 T0-T2 T1-T3 T2-T3 T3-T4 T4-T5", transfer=0.0)
 
 
 def test_without_dummies():
     graph = parse_stg(SET, keep_dummies=False)
     assert graph.names == ("T1", "T2", "T3", "T4")
     assert graph.inputs == ("T1", "T2")
-    assert list(graph.edges) == [Edge("T1", "T3", 0, 0.0), Edge("T2", "T3", 0, 0.0), Edge("T3", "T4", 0, 0.0)]
+    assert list(graph.edges) == edges("T1-T3 T2-T3 T3-T4", transfer=0.0)
 
 
 def test_communication_on_lines_of_its_own():
     """In units of 2 us: times 30, 28, 32 us, transfers 24, 3, 28 us. There are no dummies to drop."""
     graph = parse_stg(BENCH, time_unit=2.0, keep_dummies=False)
     assert graph.time.tolist() == [30.0, 28.0, 32.0]
-    assert list(graph.edges) == [Edge("T0", "T1", 0, 24.0), Edge("T0", "T2", 0, 3.0), Edge("T1", "T2", 0, 28.0)]
+    assert list(graph.edges) == edges("T0-T1:24 T0-T2:3 T1-T2:28")
 
 
 def test_communication_in_pairs():
-    graph = parse_stg("2 1\n0 5 0\n1 6 1 0 9")
-    assert list(graph.edges) == [Edge("T0", "T1", 0, 9.0)]
+    assert list(parse_stg("2 1\n0 5 0\n1 6 1 0 9").edges) == edges("T0-T1:9")
 
 
 def test_the_prototype():
@@ -65,7 +61,7 @@ def test_the_prototype():
     text = "2 2\r\n1 14 0\r\n2 20 1 1\r\n3 0 1 2\r\n"
     assert parse_stg(text).names == ("T1", "T2", "T3")
     assert parse_stg(text, keep_dummies=False).names == ("T1", "T2")
-    assert list(parse_stg(text, keep_dummies=False).edges) == [Edge("T1", "T2", 0, 0.0)]
+    assert list(parse_stg(text, keep_dummies=False).edges) == edges("T1-T2:0")
 
 
 @pytest.mark.parametrize(
