@@ -3,41 +3,40 @@
 import subprocess
 import sys
 
+import hand_spans
 import numpy as np
 import pytest
+import small
+from hand_spans import IDLE, dealt, kernel, simulated
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule
-from simsched.model.trace.timeline import KERNEL, WAIT, Load
-from simsched.model.trace.trace import Trace
+from simsched.model import Cluster, Operator, OpGraph
+from simsched.model.trace.timeline import KERNEL, WAIT
 from simsched.show.gantt import gantt
 from simsched.show.looks import PALETTE
-from simsched.simulator import simulate
-from workloads import load, random_layered
+from workloads import random_layered
 
-
-def kernel(op, start, end, stream=0):
-    return (KERNEL, op, op, 0, stream, start, end, start, end - start, -1)
+COLOURS = [colour.lower() for colour in PALETTE]
 
 
 def made(operators, rows):
-    graph = OpGraph(operators, name="made")
-    cluster = Cluster.preset("a40")
-    program = Schedule(graph, [Placement(name) for name in graph.names]).lower(cluster)
-    return Trace(program, cluster, rows, [Load(*np.zeros((5, 0)))])
+    return hand_spans.made(OpGraph(operators), rows, loads=[IDLE])
 
 
-def two_devices(size=1e6):
+def plain(n):
+    return [Operator(f"o{i}", time=1.0) for i in range(n)]
+
+
+def wait(stream, start, end):
+    return (WAIT, -1, -1, 0, stream, start, end, start, end - start, -1)
+
+
+def two_devices():
     """conv a on gpu0, its tensor to pool b on gpu1, conv c beside it on stream 1 of gpu0."""
-    graph = OpGraph(
-        [Operator("a", "conv", time=30.0), Operator("b", "pool", time=50.0), Operator("c", "conv", time=40.0)],
-        [Edge("a", "b", nbytes=size), Edge("a", "c", nbytes=size)],
-    )
-    return simulate(
-        Schedule(graph, [Placement("a"), Placement("b", "gpu1"), Placement("c", stream=1)]), Cluster.preset("a40", 2)
-    )
+    operators = [Operator("a", "conv", time=30.0), Operator("b", "pool", time=50.0), Operator("c", "conv", time=40.0)]
+    return simulated(small.made(operators, "ab=1e6 ac=1e6"), "a b@1 c/1", Cluster.preset("a40", 2))
 
 
 def bars(ax):
@@ -68,20 +67,12 @@ def written(ax):
 
 def test_bars_lie_where_the_spans_are():
     """a over [0, 30] us and b over [40, 60] in the row of stream 0, c over [5, 45] in that of stream 1, by kind."""
-    trace = made(
-        [Operator("a", "conv", time=1.0), Operator("b", "pool", time=1.0), Operator("c", "conv", time=1.0)],
-        [
-            kernel(0, 0, 30),
-            kernel(1, 40, 60),
-            kernel(2, 5, 45, stream=1),
-            (WAIT, -1, -1, 0, 0, 30.0, 40.0, 30.0, 10.0, -1),
-        ],
-    )
-    ax = gantt(trace)
+    operators = [Operator(name, kind, time=1.0) for name, kind in (("a", "conv"), ("b", "pool"), ("c", "conv"))]
+    ax = gantt(made(operators, [kernel(0, 0, 30), kernel(1, 40, 60), kernel(2, 5, 45, stream=1), wait(0, 30, 40)]))
     first, second = ax.get_yticks()
     drawn = bars(ax)
-    assert [box[:3] for box in drawn[PALETTE[0].lower()]] == [(0, 30, first), (5, 45, second)]
-    assert [box[:3] for box in drawn[PALETTE[1].lower()]] == [(40, 60, first)]
+    assert [box[:3] for box in drawn[COLOURS[0]]] == [(0, 30, first), (5, 45, second)]
+    assert [box[:3] for box in drawn[COLOURS[1]]] == [(40, 60, first)]
     assert [box[:3] for box in drawn["//////"]] == [(30, 40, first)]
     assert legend(ax) == ["conv", "pool", "wait"]
     assert first < second
@@ -94,7 +85,7 @@ def test_devices_and_copies_have_rows():
     assert rows(ax) == ["gpu0 stream 0", "gpu0 stream 1", "gpu0 copy to gpu1", "gpu1 stream 0"]
     drawn = bars(ax)
     (copy,) = drawn["#7a7a7a"]
-    assert copy[3] < drawn[PALETTE[0].lower()][0][3]
+    assert copy[3] < drawn[COLOURS[0]][0][3]
     assert copy[2] == ax.get_yticks()[2]
     assert {box[2] for box in drawn["//////"]} == {ax.get_yticks()[1], ax.get_yticks()[3]}
     (between,) = [line for line in ax.lines if line.get_linewidth() == 0.5]
@@ -106,9 +97,8 @@ def test_host_rows_come_first():
     given = Figure().add_subplot()
     ax = gantt(two_devices(), host=True, ax=given, title="here")
     assert (ax, ax.get_title(loc="left")) == (given, "here")
-    assert rows(ax) == [
-        "gpu0 host", "gpu0 stream 0", "gpu0 stream 1", "gpu0 copy to gpu1", "gpu1 host", "gpu1 stream 0",
-    ]  # fmt: skip
+    gpu0 = ["gpu0 host", "gpu0 stream 0", "gpu0 stream 1", "gpu0 copy to gpu1"]
+    assert rows(ax) == [*gpu0, "gpu1 host", "gpu1 stream 0"]
     assert "host: issues work" in legend(ax)
     assert "host: issues work" not in legend(gantt(two_devices()))
 
@@ -118,10 +108,10 @@ def test_host_rows_come_first():
 )
 def test_axis_by_size(end, unit, text):
     """From 1 ms on in ms, from 1 s on in s; the line of the makespan stands at the end of the last bar."""
-    ax = gantt(made([Operator("a", time=1.0)], [kernel(0, 0, end)]))
+    ax = gantt(made(plain(1), [kernel(0, 0, end)]))
     assert ax.get_xlabel() == f"time ({unit})"
     assert f"makespan {text}" in written(ax)
-    assert ax.lines[0].get_xdata()[0] == bars(ax)[PALETTE[0].lower()][0][1]
+    assert ax.lines[0].get_xdata()[0] == bars(ax)[COLOURS[0]][0][1]
 
 
 def test_labels_only_where_they_fit():
@@ -133,25 +123,21 @@ def test_labels_only_where_they_fit():
 
 def test_rare_kinds_share_grey():
     """Nine kinds, the last with two operators: it has the first colour, six more follow, the other two share grey."""
-    kinds = [*"abcdefghi", "i"]
-    operators = [Operator(f"{i}", kind, time=1.0) for i, kind in enumerate(kinds)]
-    ax = gantt(made(operators, [kernel(i, i, i + 1) for i in range(len(kinds))]))
+    operators = [Operator(f"{i}", kind, time=1.0) for i, kind in enumerate("abcdefghii")]
+    ax = gantt(made(operators, [kernel(i, i, i + 1) for i in range(10)]))
     assert legend(ax) == ["i", "a", "b", "c", "d", "e", "f", "other"]
     drawn = bars(ax)
-    assert len(drawn[PALETTE[0].lower()]) == 2
+    assert len(drawn[COLOURS[0]]) == 2
     assert len(drawn["#999999"]) == 2
 
 
 def test_colours_depend_on_the_graph_only():
     """Two schedules of Inception v3 give each kind the same colour."""
-    graph = load("inception_v3")
     colours = []
-    for n_streams in (1, 3):
-        plan = Schedule(graph, [Placement(name, stream=i % n_streams) for i, name in enumerate(graph.order)])
-        handles = gantt(simulate(plan, Cluster.preset("a40"))).get_legend().legend_handles
-        colours.append(
-            {handle.get_label(): to_hex(handle.get_facecolor()) for handle in handles if handle.get_label() != "wait"}
-        )
+    for n in (1, 3):
+        handles = gantt(dealt(1, n_streams=n)).get_legend().legend_handles
+        colours.append({handle.get_label(): to_hex(handle.get_facecolor()) for handle in handles})
+        colours[-1].pop("wait", None)
     assert colours[0] == colours[1]
 
 
@@ -161,22 +147,19 @@ def test_title_names_graph_scheduler_and_cluster():
 
 def test_many_streams_share_rows():
     """Of 18 streams, pairs at a time: those of even number follow each other, as do those of odd number; two rows."""
-    operators = [Operator(f"o{i}", time=1.0) for i in range(18)]
-    spans = [kernel(i, 10 * (i // 2), 10 * (i // 2) + 9, stream=i) for i in range(18)]
-    waits = [(WAIT, -1, -1, 0, i, 0.0, 10.0 * (i // 2), 0.0, 10.0 * (i // 2), -1) for i in range(2, 18)]
+    operators, spans = plain(18), [kernel(i, 10 * (i // 2), 10 * (i // 2) + 9, stream=i) for i in range(18)]
+    waits = [wait(i, 0.0, 10.0 * (i // 2)) for i in range(2, 18)]
     ax = gantt(made(operators, spans + waits))
     assert rows(ax) == ["streams 0, 2, 4, ...", "streams 1, 3, 5, ..."]
-    assert {key: len(boxes) for key, boxes in bars(ax).items()} == {PALETTE[0].lower(): 18}
+    assert {key: len(boxes) for key, boxes in bars(ax).items()} == {COLOURS[0]: 18}
     few = gantt(made(operators[:16], spans[:16] + waits[:14]))
     assert rows(few) == [f"stream {i}" for i in range(16)]
 
 
 def test_no_picture_is_taller_than_a_page():
     """64 devices of 4 streams that all overlap: rows get thinner, and names that could not be read are left out."""
-    graph = OpGraph([Operator(f"o{i}", time=10.0) for i in range(256)])
-    cluster = Cluster.preset("a40", 64).without_overheads()
-    places = [Placement(f"o{i}", f"gpu{i // 4}", stream=i % 4) for i in range(256)]
-    ax = gantt(simulate(Schedule(graph, places), cluster))
+    places = " ".join(f"o{i}/{i % 4}@{i // 4}" for i in range(256))
+    ax = gantt(simulated(OpGraph(plain(256)), places, Cluster.preset("a40", 64).without_overheads()))
     assert ax.figure.get_size_inches()[1] < 11
     assert 64 < len(rows(ax)) < 256
 
@@ -184,25 +167,20 @@ def test_no_picture_is_taller_than_a_page():
 def test_copies_to_many_devices_share_a_row():
     """gpu0 sends to five others: one row of all its copies; to four: a row each."""
     for n, names in ((5, ["gpu0 copies"]), (4, [f"gpu0 copy to gpu{i}" for i in range(1, 5)])):
-        graph = OpGraph([Operator(f"o{i}", time=10.0) for i in range(n + 1)],
-                        [Edge("o0", f"o{i}", nbytes=1e6) for i in range(1, n + 1)])  # fmt: skip
-        places = [Placement(f"o{i}", f"gpu{i}") for i in range(n + 1)]
-        ax = gantt(simulate(Schedule(graph, places), Cluster.preset("a40", n + 1)))
+        graph = small.made(plain(n + 1), " ".join(f"o0-o{i}=1e6" for i in range(1, n + 1)))
+        ax = gantt(simulated(graph, " ".join(f"o{i}@{i}" for i in range(n + 1)), Cluster.preset("a40", n + 1)))
         assert [name for name in rows(ax) if "cop" in name] == names
 
 
 def test_nothing_ran(tmp_path):
-    trace = made([Operator("a", time=1.0)], [])
+    trace = made(plain(1), [])
     assert rows(trace.gantt(tmp_path / "chart.png")) == []
     assert (tmp_path / "chart.png").exists()
 
 
 def test_a_collection_per_kind_however_many_spans():
     """5,000 operators of one kind on 8 streams: one collection of bars, one of waits."""
-    graph = random_layered(5000, 200, rng=0)
-    trace = simulate(
-        Schedule(graph, [Placement(name, stream=i % 8) for i, name in enumerate(graph.order)]), Cluster.preset("a40")
-    )
+    trace = dealt(1, n_streams=8, graph=random_layered(5000, 200, rng=0))
     ax = gantt(trace)
     assert len(ax.collections) == 2
     assert sum(map(len, bars(ax).values())) == (np.isin(trace.kind, (KERNEL, WAIT)) & (trace.stream >= 0)).sum()

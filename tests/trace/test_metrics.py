@@ -1,13 +1,14 @@
 """Utilisation of hand-made loads and intervals, and of simulated runs."""
 
+import hand_spans
 import numpy as np
 import pytest
+import small
+from hand_spans import kernel, simulated
 
-from simsched.model import Cluster, Kernel, Operator, OpGraph, Placement, Schedule
+from simsched.model import Cluster, Kernel, Operator
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import KERNEL, Load, union_length
-from simsched.model.trace.trace import Trace
-from simsched.simulator import simulate
+from simsched.model.trace.timeline import Load, union_length
 
 
 def load(*pieces):
@@ -17,10 +18,7 @@ def load(*pieces):
 
 def made(loads, end=10.0):
     """A trace of one kernel from 0 to `end` on the first of as many A40s (84 SMs, 48 warps each) as there are loads."""
-    graph = OpGraph([Operator("a", time=end)])
-    cluster = Cluster.preset("a40", n_gpus=len(loads))
-    program = Schedule(graph, [Placement("a")]).lower(cluster)
-    return Trace(program, cluster, [(KERNEL, 0, 0, 0, 0, 0.0, end, 0.0, end, -1)], loads)
+    return hand_spans.made(small.made(f"a={end}"), [kernel(0, 0.0, end)], loads=loads)
 
 
 def test_union_agrees_with_a_grid():
@@ -96,8 +94,7 @@ def test_load_curve_ends_at_the_makespan():
 
 def test_simulated_utilization():
     """An operator that loads half of the device begins 8 us after its launch and takes 12 us: 0.5 x 12 / 20."""
-    graph = OpGraph([Operator("a", time=12.0, utilization=0.5)])
-    trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40"))
+    trace = simulated(small.made([Operator("a", time=12.0, utilization=0.5)]), "a", Cluster.preset("a40"))
     assert trace.makespan == 20.0
     assert trace.sm_utilization() == pytest.approx(0.3, rel=1e-12)
     assert trace.sm_efficiency() == pytest.approx(0.3, rel=1e-12)
@@ -106,8 +103,8 @@ def test_simulated_utilization():
 
 def test_simulated_occupancy():
     """84 blocks of 384 threads, one per SM: 12 of 48 warps on each from 8 us to 20 us, 12 x 12 / 20 on average."""
-    graph = OpGraph([Operator("a", time=12.0, kernels=(Kernel(84, threads=384),))])
-    trace = simulate(Schedule(graph, [Placement("a")]), Cluster.preset("a40").replace_devices(block_spread=0.0))
+    graph = small.made([Operator("a", time=12.0, kernels=(Kernel(84, threads=384),))])
+    trace = simulated(graph, "a", Cluster.preset("a40").replace_devices(block_spread=0.0))
     assert trace.achieved_occupancy() == pytest.approx(0.25, rel=1e-12)
     assert trace.active_warps() == pytest.approx(7.2, rel=1e-12)
     assert trace.sm_efficiency() == pytest.approx(0.6, rel=1e-12)

@@ -5,6 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hand_spans import simulated
+from small import made
 
 import simsched as ss
 from simsched.model.trace.timeline import Load
@@ -12,17 +14,15 @@ from simsched.model.trace.timeline import Load
 COLUMNS = ("kind", "item", "op", "device", "stream", "start", "end", "ready", "solo", "cause")
 
 
-def simulated():
+def pair():
     """Two operators of 10 us, one after the other, on one device without overheads."""
-    cluster = ss.Cluster.preset("a100").without_overheads()
-    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")], "pair")
-    return ss.simulate(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b")]), cluster)
+    return simulated(made("a=10 b=10", "ab"), "a b", ss.Cluster.preset("a100").without_overheads())
 
 
 @pytest.fixture
 def deferred():
     """A trace of a known makespan, and a list that grows by one whenever its spans are made."""
-    whole, calls = simulated(), []
+    whole, calls = pair(), []
 
     def spans():
         calls.append(1)
@@ -33,9 +33,9 @@ def deferred():
 
 def test_what_needs_no_spans(deferred):
     trace, calls = deferred
-    assert repr(trace) == "Trace('pair', makespan 20 us)"
+    assert repr(trace) == "Trace('graph', makespan 20 us)"
     assert trace.makespan == 20.0
-    assert (trace.graph.name, trace.program.graph, trace.cluster.name) == ("pair", trace.graph, "a100")
+    assert (trace.graph.name, trace.program.graph, trace.cluster.name) == ("graph", trace.graph, "a100")
     assert not hasattr(trace, "nothing")
     assert calls == []
 
@@ -48,7 +48,7 @@ def test_what_needs_them_makes_them_once(deferred, name):
     assert calls == [1]
     assert len(trace) == len(trace.spans) == len(trace.kind) == 2
     assert isinstance(trace.loads[0], Load)
-    assert repr(trace) == "Trace('pair', 2 spans, makespan 20 us)"
+    assert repr(trace) == "Trace('graph', 2 spans, makespan 20 us)"
     trace.critical_path(), trace.peak_memory(), trace.sm_utilization()
     assert calls == [1]
 
@@ -67,19 +67,19 @@ def test_copies_are_whole(deferred, double):
     same(double(trace), trace)
     same(double(double(trace)), trace)  # made already
     assert calls == [1]
-    fresh = simulated()
+    fresh = pair()
     same(double(fresh), fresh)
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_unknown_names_are_attribute_errors(deferred, made):
+@pytest.mark.parametrize("already", [False, True])
+def test_unknown_names_are_attribute_errors(deferred, already):
     trace, calls = deferred
-    if made:
+    if already:
         _ = trace.kind
     for name in ("nothing", "_nothing", "__nothing__", "_spans_", "Kind"):
         with pytest.raises(AttributeError, match=f"a Trace has no attribute '{name}'"):
             getattr(trace, name)
-    assert calls == [1] * made
+    assert calls == [1] * already
 
 
 def test_spans_that_cannot_be_made_may_be_asked_for_again(deferred):
