@@ -14,20 +14,16 @@ GREY: Final = "#999999"  # kinds behind the palette
 # of schedulers: the same with grey for yellow, of which a line is not seen on white
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#737373")
 _TINTS: Final = (0.0, 0.6, 0.25, 0.8)  # shares of white
-_KINDS: Final = (
-    ("lios", "heft", "peft", "etf", "lios-rand1", "lios-rand2", "lios-rand"),
-    ("hios-lp", "ios", "greedy", "hios-mr", "inter-lp", "inter-mr"),
-    ("sequential", "round-robin"),
-    ("nimble", "opara"),
-    ("search", "autograph"),
-)
-_OTHERS: Final = len(_KINDS)
+# the shape of each scheduler: of lists, stages, baselines, captured graphs and searches; and, by their order, its
+# colour: that which none of those before it has, as long as there is one
+_SHAPES: Final = {
+    "lios": 0, "hios-lp": 1, "heft": 0, "ios": 1, "nimble": 3, "greedy": 1, "sequential": 2, "search": 4, "etf": 0,
+    "opara": 3, "inter-lp": 1, "peft": 0, "autograph": 4, "round-robin": 2, "hios-mr": 1, "inter-mr": 1, "lios-rand": 0,
+    "lios-rand1": 0, "lios-rand2": 0,
+}  # fmt: skip
+_OTHERS: Final = 5
 SHAPES: Final = 8
 """How many kinds of lines, markers and hatches there are."""
-# each the colour that none of those before it has, as long as there is one
-_FAVOURITES: Final = ("lios", "hios-lp", "heft", "ios", "nimble", "greedy", "sequential", "search", "etf", "opara",
-                      "inter-lp", "peft", "autograph", "round-robin", "hios-mr", "inter-mr", "lios-rand", "lios-rand1",
-                      "lios-rand2")  # fmt: skip
 
 
 class Look(NamedTuple):
@@ -49,20 +45,19 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     Notes
     -----
     Kinds differ by shape. No colour is there twice in a figure of up to seven names, and no look in one of up to 56.
-    Who comes first in the order of the favourites, then of the names, has its own colour if nobody has that, else the
+    Who comes first in the order of `_SHAPES`, then of the names, has its own colour if nobody has that, else the
     one that the fewest have. So a scheduler looks the same in most figures, and schedulers alike in any order.
 
     >>> looks_of(["sequential", "lios"])
     {'sequential': Look(colour='#737373', shape=2), 'lios': Look(colour='#0072B2', shape=0)}
     """
     given = list(dict.fromkeys(names))
-    place = {name: i for i, name in enumerate(_FAVOURITES)}
+    place = {name: i for i, name in enumerate(_SHAPES)}
     used: Counter[str] = Counter()
     found: dict[str, Look] = {}
     for name in sorted(given, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
-        kind = next((i for i, kin in enumerate(_KINDS) if stem in kin), _OTHERS)
-        own = place.get(stem, 0)
+        kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
         colours = [COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))]
         colours.sort(key=lambda colour: used[colour])  # stable: of those that the fewest have, its own first
         looks = [

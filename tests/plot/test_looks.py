@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from simsched.schedulers import SCHEDULERS
-from simsched.show.looks import _KINDS, COLOURS, SHAPES, ink, looks_of, luminance
+from simsched.show.looks import _SHAPES, COLOURS, SHAPES, ink, looks_of, luminance
 
 
 def colour_blind(colour):
@@ -32,11 +32,10 @@ def test_a_scheduler_keeps_its_look_in_any_order_of_a_figure():
 
 def test_kinds_of_schedulers_differ_without_colours():
     """Lists, stages, baselines, captured graphs and searches have each a shape, all others one; 19 schedulers fit."""
-    assert {name for kind in _KINDS for name in kind} == set(SCHEDULERS)
+    assert set(_SHAPES) == set(SCHEDULERS)
     looks = looks_of([*SCHEDULERS, "mine"])
-    for shape, kind in enumerate(_KINDS):
-        assert {looks[name].shape for name in kind} == {shape}
-    assert looks["mine"].shape == len(_KINDS) < SHAPES
+    assert {name: looks[name].shape for name in _SHAPES} == _SHAPES
+    assert max(_SHAPES.values()) < looks["mine"].shape < SHAPES
     assert looks_of(["hios-lp w=4"])["hios-lp w=4"] == looks["hios-lp"]
 
 

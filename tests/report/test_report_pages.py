@@ -21,7 +21,6 @@ from simsched.show.report.gantt import critical_spans, gantt_data
 from simsched.show.report.html import Writer, json_text
 from simsched.show.report.makers import replay_sections
 from simsched.show.report.page import library, quick
-from simsched.show.report.sections import Cell
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -109,7 +108,7 @@ def test_of_many_devices_the_mean_load_is_drawn():
 
 
 def test_cells_sort_by_number_and_read_in_units():
-    rows = (("<a>", 1.5, None), ("b", -1e-9, Cell("25.0 %", 25.0)))
+    rows = (("<a>", 1.5, None), ("b", -1e-9, "25.0 %"))
     table = Table("t", (Column("name"), Column("ms", 3), Column("share")), rows, best=1, note="n & m")
     html = Writer().block(table, 3)
     assert 'data-v="1.5">1.500<' in html

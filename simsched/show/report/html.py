@@ -13,7 +13,7 @@ from typing import Any, Final
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
 from simsched.show.report.gantt import gantt_data
-from simsched.show.report.sections import Block, Cell, Figure, Gantt, Pairs, Section, Table, Tabs, Text
+from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, sort_key
 from simsched.show.svg_gantt import svg_gantt
 
 MOST_ROWS: Final = 5000
@@ -113,7 +113,7 @@ class Writer:
 
     def _table(self, table: Table) -> str:
         name, shown = self._id("t"), table.rows[:MOST_ROWS]
-        numeric = [any(is_number(_value(row[c])) for row in shown) for c in range(len(table.columns))]
+        numeric = [any(is_number(sort_key(row[c])) for row in shown) for c in range(len(table.columns))]
         looks = [' class="num"' if each else "" for each in numeric]
         head = "".join(piece("head", look=look, heading=column.heading)
                        for column, look in zip(table.columns, looks, strict=True))  # fmt: skip
@@ -160,17 +160,12 @@ def _note(*notes: str) -> str:
     return piece("text", tone="note", text=text) if text else ""
 
 
-def _value(cell: Any) -> Any:
-    return cell.value if isinstance(cell, Cell) else cell
-
-
 def _row(table: Table, row: Sequence[Any], looks: Sequence[str], best: bool) -> str:
     """Return a row, whose cells have the numbers that they sort by: as JavaScript reads them, nothing if missing."""
     cells = []
     for c, (column, cell, look) in enumerate(zip(table.columns, row, looks, strict=True)):
-        value, start, end = _value(cell), "td" if c else 'th scope="row"', "td" if c else "th"
-        missing = value is None or value != value
-        key = "" if missing else repr(float(value)).replace("inf", "Infinity") if is_number(value) else None
+        value, start, end = sort_key(cell), "td" if c else 'th scope="row"', "td" if c else "th"
+        key = "" if value is None else repr(float(value)).replace("inf", "Infinity") if is_number(value) else None
         mark = f' <span class="mark">\u2605 {escape(table.mark)}</span>' if best and not c else ""
         sorts = "" if key is None else f' data-v="{key}"'
         cells.append(f"<{start}{look}{sorts}>{escape(column.show(cell))}{mark}</{end}>")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
@@ -50,13 +50,6 @@ class Pairs:
         return cls(caption, tuple(given.items()))
 
 
-class Cell(NamedTuple):
-    """A cell that says what it says, and sorts as a number; None: it is missing."""
-
-    text: str
-    value: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
@@ -74,8 +67,6 @@ class Column:
 
     def show(self, value: Any) -> str:
         """Return a cell as text; a dash stands for None and for what is not a number."""
-        if isinstance(value, Cell):
-            return value.text
         if value is None or value != value:
             return "-"
         if isinstance(value, bool):
@@ -98,7 +89,8 @@ class Table:
     columns
         The first holds the names of the rows.
     rows
-        Cells: numbers, texts, or None for what is missing, which sorts last.
+        Cells: numbers, texts, which sort by the number that they begin with, or None for what is missing, which sorts
+        last.
     best
         Index of the row to mark, None for none.
     mark
@@ -223,9 +215,10 @@ def printed(table: Any, *, best: str = "", mark: str = "best", sort: int | None 
     """
     texts = [tuple(map(_plain, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
     marked = [best or ("bold" in str(row.style) and text[0]) for row, text in zip(table.rows, texts, strict=True)]
-    rows = [(tuple(map(cell, text)), text[0] == name) for text, name in zip(texts, marked, strict=True)]
+    rows = [(text, text[0] == name) for text, name in zip(texts, marked, strict=True)]
     if sort is not None:
-        rows.sort(key=lambda row: inf if row[0][sort].value is None else row[0][sort].value)
+        keys = {row: sort_key(row[sort]) for row, _ in rows}
+        rows.sort(key=lambda row: inf if keys[row[0]] is None else keys[row[0]])
     columns = tuple(Column(_plain(each.header).replace("-\n", "").replace("\n", " ")) for each in table.columns)
     found = next((i for i, (_, is_best) in enumerate(rows) if is_best), None)
     note = _plain(table.caption or "")
@@ -239,13 +232,13 @@ def _plain(text: Any) -> str:
     return Text.from_markup(text, emoji=False).plain if isinstance(text, str) else str(text)
 
 
-def cell(text: str) -> Any:
-    """Return a text as a cell that sorts by the number that it begins with, if it does.
+def sort_key(cell: Any) -> Any:
+    """Return by what a cell sorts: of a text the number that it begins with, in library units; None: it is missing.
 
-    >>> cell("1.5 ms"), cell("-"), cell("lios")
-    (Cell(text='1.5 ms', value=1500.0), Cell(text='-', value=None), 'lios')
+    >>> sort_key("1.5 ms"), sort_key("-"), sort_key("lios")
+    (1500.0, None, 'lios')
     """
-    if text in ("-", ""):
-        return Cell(text, None)
-    found = _NUMBER.match(text)
-    return Cell(text, float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0)) if found else text
+    if cell is None or cell != cell or cell in ("-", ""):
+        return None
+    found = _NUMBER.match(cell) if isinstance(cell, str) else None
+    return float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0) if found else cell
