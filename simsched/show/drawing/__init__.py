@@ -1,22 +1,23 @@
 """Pictures of graphs and schedules: SVG without script, style sheet or identifier, and DOT for Graphviz."""
 
 import os
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
 
 from simsched.base.io import write_file
-from simsched.model import OpGraph, Schedule
+from simsched.model import Ints, OpGraph, Schedule
 from simsched.show.drawing.layers import Layers, lay_out
 from simsched.show.drawing.picture import Picture, describe
 from simsched.show.looks import ink
+from simsched.show.markup import pieces
 from simsched.show.svg import legend, printable, shortened, text_width
 
 __all__ = ["to_dot", "to_svg"]
 
+piece: Final = pieces("drawing/picture.svg")
 _MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, beside bands, least for the title
 _NAME, _DETAIL = 12, 10  # sizes of letters
 _HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
@@ -56,7 +57,7 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     picture = describe(shown)
     if title is not None:
         picture = picture._replace(title=printable(title))
-    return _written("".join(_svg(picture)), path)
+    return _written(_svg(picture), path)
 
 
 def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
@@ -96,7 +97,7 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
-def _svg(picture: Picture) -> Iterator[str]:
+def _svg(picture: Picture) -> str:
     wanted = [max(text_width(box.name, _NAME), text_width(box.detail, _DETAIL)) for box in picture.boxes]
     half = np.ceil(np.clip(np.array(wanted) / 2 + _PADDING, _NARROWEST / 2, _WIDEST / 2)).astype(np.int64)
     pairs = [(line.src, line.dst) for line in picture.lines]
@@ -106,45 +107,35 @@ def _svg(picture: Picture) -> Iterator[str]:
     left = _MARGIN + (0 if picture.stage is None else _BAND_LABEL)
     drawn = int(placed.x.max() + half.max())
     right = max(left + drawn, _MARGIN + _HEADING)
-    left = (left + right - drawn) // 2
     meanings, last = legend(picture.legend, 11, _MARGIN, 82, right)
-    top = round(last) + 32
-    full, height = right + _MARGIN, top + y[-1] + _HEIGHT + _MARGIN
-    label, room = escape(f"{picture.title}: {picture.subtitle}"), right - _MARGIN
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{full}" height="{height}" viewBox="0 0 {full} {height}" '
-        f'role="img" aria-label="{label}" font-family="Helvetica, Arial, sans-serif" font-size="11" fill="#1a1a1a">\n'
-        f'<title>{label}</title>\n<rect width="{full}" height="{height}" fill="#ffffff"/>\n'
-        f'<text x="{_MARGIN}" y="40" font-size="16" font-weight="600">'
-        f"{escape(shortened(picture.title, 17, room))}</text>\n"
-        f'<text x="{_MARGIN}" y="58" font-size="12">{escape(shortened(picture.subtitle, 12, room))}</text>\n'
-        f'{meanings}\n<g transform="translate(0 {top})">\n'
-    )
-    if picture.stage is not None:
-        for i, (name, ops) in enumerate(sorted(picture.groups.items(), key=lambda group: placed.row[group[1][0]])):
-            above, below = y[placed.row[ops].min()] - 16, y[placed.row[ops].max()] + _HEIGHT + 16
-            yield (
-                f'<rect x="12" y="{above}" width="{full - 24}" height="{below - above}" fill="{_BAND_FILLS[i % 2]}"/>'
-                f'<text x="{_MARGIN}" y="{(above + below) // 2 + 4}" font-weight="600">{name}</text>\n'
-            )
-    yield f'</g>\n<g transform="translate({left} {top})" text-anchor="middle">\n'
-    yield from _edges(picture, placed, y)
-    for box, x, side, r in zip(picture.boxes, placed.x.tolist(), half.tolist(), placed.row.tolist(), strict=False):
-        room = 2 * (side - _PADDING)
-        yield (
-            f"<g><title>{escape(box.tooltip)}</title>"
-            f'<rect x="{x - side}" y="{y[r]}" width="{2 * side}" height="{_HEIGHT}" rx="5" '
-            f'fill="{box.fill}" stroke="#000000" stroke-opacity="0.35"/><g fill="{ink(box.fill)}">'
-            f'<text x="{x}" y="{y[r] + 17}" font-size="{_NAME}">{escape(shortened(box.name, _NAME, room))}</text>'
-            f'<text x="{x}" y="{y[r] + 31}" font-size="{_DETAIL}">{escape(shortened(box.detail, _DETAIL, room))}</text>'
-            "</g></g>\n"
-        )
-    yield "</g>\n</svg>\n"
+    top, full, room = round(last) + 32, right + _MARGIN, right - _MARGIN
+    bands = "" if picture.stage is None else "".join(_bands(picture.groups, placed.row, y, full - 24))
+    return piece(
+        "picture", width=full, height=top + y[-1] + _HEIGHT + _MARGIN, label=f"{picture.title}: {picture.subtitle}",
+        margin=_MARGIN, title=shortened(picture.title, 17, room), subtitle=shortened(picture.subtitle, 12, room),
+        legend_=meanings, top=top, left=(left + right - drawn) // 2, bands_=bands,
+        edges_="".join(_edges(picture, placed, y)), boxes_="".join(_boxes(picture, placed, half.tolist(), y)),
+    ) + "\n"  # fmt: skip
+
+
+def _bands(groups: Mapping[str, list[int]], row: Ints, y: list[int], width: int) -> Iterator[str]:
+    for i, (name, ops) in enumerate(sorted(groups.items(), key=lambda group: row[group[1][0]])):
+        above, below = y[row[ops].min()] - 16, y[row[ops].max()] + _HEIGHT + 16
+        yield piece("band", above=above, width=width, height=below - above, fill=_BAND_FILLS[i % 2], margin=_MARGIN,
+                    middle=(above + below) // 2 + 4, name=name) + "\n"  # fmt: skip
+
+
+def _boxes(picture: Picture, placed: Layers, half: list[int], y: list[int]) -> Iterator[str]:
+    for box, x, side, r in zip(picture.boxes, placed.x.tolist(), half, placed.row.tolist(), strict=False):
+        name, detail = (shortened(text, size, 2 * (side - _PADDING))
+                        for text, size in ((box.name, _NAME), (box.detail, _DETAIL)))  # fmt: skip
+        yield piece("box", tooltip=box.tooltip, left=x - side, top=y[r], width=2 * side, height=_HEIGHT, fill=box.fill,
+                    ink=ink(box.fill), x=x, first=y[r] + 17, large=_NAME, name=name, second=y[r] + 31, small=_DETAIL,
+                    detail=detail) + "\n"  # fmt: skip
 
 
 def _edges(picture: Picture, placed: Layers, y: list[int]) -> Iterator[str]:
     row, x = placed.row.tolist(), placed.x.tolist()
-    yield '<g fill="none" stroke="#6b7280" stroke-width="1.2">\n'
     for line, chain in zip(picture.lines, placed.chains, strict=True):
         path = f"M{x[line.src]} {y[row[line.src]] + _HEIGHT}"
         for u, v in pairwise(chain):
@@ -152,11 +143,7 @@ def _edges(picture: Picture, placed: Layers, y: list[int]) -> Iterator[str]:
             bend = (y[row[u]] + _HEIGHT + end) // 2
             path += f"C{x[u]} {bend} {x[v]} {bend} {x[v]} {end}V{end + _HEIGHT if v != line.dst else end}"
         dashed = ' stroke-dasharray="5 3"' if line.crosses else ""
-        yield (
-            f'<g><title>{escape(line.tooltip)}</title><path d="{path}"{dashed}/>'
-            f'<path d="M{x[v] - 3} {end - 6}h6l-3 6z" fill="#6b7280" stroke="none"/></g>\n'
-        )
-    yield "</g>\n"
+        yield piece("edge", tooltip=line.tooltip, path=path, dashed_=dashed, x=x[v] - 3, y=end - 6) + "\n"
 
 
 def _dot(picture: Picture) -> Iterator[str]:

@@ -1,17 +1,14 @@
 """Blocks as HTML: every text escaped, every number once for people and once for sorting."""
 
 import json
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from html import escape
-from importlib.resources import files
 from itertools import count
-from string import Template
 from typing import Any, Final
 
 from simsched.base.errors import ReportError
 from simsched.base.numeric import is_number
+from simsched.show.markup import pieces
 from simsched.show.report.gantt import gantt_data
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, sort_key
 from simsched.show.svg_gantt import svg_gantt
@@ -21,8 +18,7 @@ MOST_ROWS: Final = 5000
 MOST_FIRST: Final = 20_000
 """Bars of a Gantt chart that is seen before the library is there."""
 _DEEPEST: Final = 6  # heading
-_MARKUP: Final = {"body", "buttons", "data", "first", "head", "hosts", "inner", "look", "note", "panels", "swatches"}
-"""What of the pieces is HTML or JSON already."""
+piece: Final = pieces("report/page.html")
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
@@ -53,26 +49,6 @@ def json_text(value: Any) -> str:
     return text.translate(_ESCAPES)
 
 
-def read_resource(name: str) -> str:
-    """Return the text of a file of this package."""
-    return (files(str(__package__)) / name).read_text(encoding="utf-8")
-
-
-def piece(name: str, /, **given: object) -> str:
-    """Return a piece of ``blocks.html`` with texts in it, escaped but for those that are pieces themselves.
-
-    >>> piece("pair", name="a<b", text="c")
-    '<div><dt>a&lt;b</dt><dd>c</dd></div>'
-    """
-    return _pieces()[name].substitute({k: v if k in _MARKUP else escape(str(v)) for k, v in given.items()})
-
-
-@cache
-def _pieces() -> dict[str, Template]:
-    _, *parts = re.split(r"<!-- (\w+) -->\n", read_resource("blocks.html"))
-    return {name: Template(text.rstrip("\n")) for name, text in zip(parts[::2], parts[1::2], strict=True)}
-
-
 class Writer:
     """Turns blocks into HTML; elements are numbered in the order in which they are written."""
 
@@ -94,7 +70,7 @@ class Writer:
         if level == 2:
             self.contents.append((name, section.title))
         inner = self._blocks(section.blocks, level + 1)
-        return piece("section", id=name, level=level, h=min(level, _DEEPEST), title=section.title, inner=inner)
+        return piece("section", id=name, level=level, h=min(level, _DEEPEST), title=section.title, inner_=inner)
 
     def block(self, block: Block, level: int) -> str:
         """Return a block whose headings, if it has any, are of a level."""
@@ -109,23 +85,23 @@ class Writer:
 
     def _pairs(self, pairs: Pairs) -> str:
         rows = "".join(piece("pair", name=name, text=text) for name, text in pairs.rows)
-        return piece("pairs", id=self._id("p"), caption=pairs.caption, body=rows)
+        return piece("pairs", id=self._id("p"), caption=pairs.caption, body_=rows)
 
     def _table(self, table: Table) -> str:
         name, shown = self._id("t"), table.rows[:MOST_ROWS]
         numeric = [any(is_number(sort_key(row[c])) for row in shown) for c in range(len(table.columns))]
         looks = [' class="num"' if each else "" for each in numeric]
-        head = "".join(piece("head", look=look, heading=column.heading)
+        head = "".join(piece("head", look_=look, heading=column.heading)
                        for column, look in zip(table.columns, looks, strict=True))  # fmt: skip
         body = "\n".join(_row(table, row, looks, i == table.best) for i, row in enumerate(shown))
         more = f"the first {MOST_ROWS:,} of {len(table.rows):,} rows" if len(table.rows) > MOST_ROWS else ""
-        return piece("table", id=name, caption=table.caption, head=head, body=body, note=_note(table.note, more))
+        return piece("table", id=name, caption=table.caption, head_=head, body_=body, note_=_note(table.note, more))
 
     def _figure(self, figure: Figure) -> str:
         self.draws = True
         data = json_text({"data": figure.data, "layout": figure.layout})
         return piece("figure", id=self._id("f"), title=figure.title, summary=figure.summary, height=figure.height,
-                     note=_note(figure.note), data=data)  # fmt: skip
+                     note_=_note(figure.note), data_=data)  # fmt: skip
 
     def _gantt(self, chart: Gantt) -> str:
         self.draws = True
@@ -137,10 +113,10 @@ class Writer:
         seen = self._open and n <= MOST_FIRST
         return piece(
             "gantt", id=name, title=chart.title, n=n, rows=len(found["rows"]),
-            first=f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else "",
-            swatches="".join(piece("swatch", text=text, colour=colour) for text, colour in legend),
-            hosts=piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
-            note=_note(*found.pop("notes")), data=json_text(found),
+            first_=f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else "",
+            swatches_="".join(piece("swatch", text=text, colour=colour) for text, colour in legend),
+            hosts_=piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
+            note_=_note(*found.pop("notes")), data_=json_text(found),
         )  # fmt: skip
 
     def _tabs(self, tabs: Tabs, level: int) -> str:
@@ -149,10 +125,10 @@ class Writer:
             self._open = not i
             told = {"id": name, "i": i, "label": label}
             buttons += piece("button", **told, here=str(self._open).lower(), focus=0 if self._open else -1)
-            panels.append(piece("panel", **told, hidden="" if self._open else " hidden", h=min(level, _DEEPEST),
-                                inner=self._blocks(blocks, level + 1)))  # fmt: skip
+            panels.append(piece("panel", **told, hidden_="" if self._open else " hidden", h=min(level, _DEEPEST),
+                                inner_=self._blocks(blocks, level + 1)))  # fmt: skip
         self._open = True
-        return piece("tabs", label=tabs.label, buttons=buttons, panels="\n".join(panels))
+        return piece("tabs", label=tabs.label, buttons_=buttons, panels_="\n".join(panels))
 
 
 def _note(*notes: str) -> str:

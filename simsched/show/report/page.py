@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from html import escape
 from importlib.metadata import version
 from platform import python_version
-from string import Template
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError, ReportError
 from simsched.base.io import write_file
-from simsched.show.report.html import Writer, read_resource
+from simsched.show.markup import read_resource
+from simsched.show.report.html import Writer, piece
 from simsched.show.report.makers import sections_of
 from simsched.show.report.sections import Pairs, Section
 
@@ -98,17 +97,16 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """
     writer = Writer()
     body = "\n".join(writer.section(section) for section in sections)
-    own, drawing = "\n".join(read_resource(name) for name in _SCRIPTS), library() if writer.draws else ""
+    own, drawing = "\n".join(read_resource(f"report/{name}") for name in _SCRIPTS), library() if writer.draws else ""
     scripts = [own, drawing]
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
-    links = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in writer.contents)
-    # not run as the page is read: texts and tables are there before it is
-    later = f'<script type="text/plain" id="plotly">{drawing}</script>' if drawing else ""
-    return Template(read_resource("page.html")).substitute(
-        title=escape(title), subtitle=escape(subtitle), policy=policy, style=read_resource("page.css"), links=links,
-        body=body, own=own, later=later,
-    )  # fmt: skip
+    return piece(
+        "page", title=title, subtitle=subtitle, policy_=policy, style_=read_resource("report/page.css"),
+        links_="".join(piece("link", name=name, text=text) for name, text in writer.contents), body_=body, own_=own,
+        # not run as the page is read: texts and tables are there before it is
+        later_=piece("plotly", script_=drawing) if drawing else "",
+    ) + "\n"  # fmt: skip
 
 
 def library() -> str:
