@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 from autograph_cases import Pair, forked
-from small import made
 
-from simsched.base.errors import CostError, SchedulerError
+from simsched.base.errors import CostError
 from simsched.model import Cluster
 from simsched.schedulers import deadline, schedule
 from simsched.schedulers.autograph import autograph
@@ -80,43 +79,6 @@ def test_ctrl_c_while_matches_are_counted():
     search, told = stopped(lambda told: press(told, "match", 1))
     assert search["stopped"] == "interrupted"
     assert (search["subgraphs"], told) == (1, ["match"])
-
-
-# Refused -----------------------------------------------------------------------------------------
-
-
-class Nameless:
-    """All of a rule but its name."""
-
-    def matches(self, draft):
-        yield from ()
-
-    def apply(self, draft, match):
-        return draft
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rules": ["R99"]}, "autograph: rules has no 'R99'"),
-        ({"rules": "R1"}, "autograph: rules must be a list of names"),
-        ({"rules": [3]}, "autograph: rules must hold names or rules"),
-        ({"measure": lambda _: None}, "autograph: measure must return a time in us, not None"),
-        ({"rules": [Nameless()]}, "autograph: rules must hold names or rules with `name`"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(SchedulerError) as caught:
-        run(forked(), **{"rules": [Pair(8.0)]} | options)
-    assert message in str(caught.value)
-
-
-def test_a_graph_without_shapes_is_refused():
-    """Nothing could ever be rewritten, and nobody would know why."""
-    graph, text = made("a=1 b=1", "ab"), r"autograph: operator 'a' has no shapes.* give .*`output_shape`.*rules=\(\)"
-    with pytest.raises(SchedulerError, match=text):
-        run(graph, rules=[Pair(8.0)])
-    assert run(graph, rules=()).graph is graph
 
 
 def test_a_profile_that_does_not_know_new_operators_says_so():

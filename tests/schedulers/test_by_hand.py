@@ -7,6 +7,7 @@ from small import made, numbered, operators, written
 
 from simsched.model import Cluster, Kernel, Operator
 from simsched.schedulers import schedule
+from simsched.schedulers.stage_costs import StageFormula
 from simsched.simulator import simulate
 
 ONE, TWO, THREE = (Cluster.preset("a100", n).without_overheads().replace_devices(contention=False) for n in (1, 2, 3))
@@ -34,6 +35,7 @@ def by_size(groups):
 FORK = numbered("1-2 1-3 1-4", 4, utilization=0.5)
 TWICE = numbered("1-2 4-2 1-3 4-3", 4, utilization=0.5)
 FOUR = made("a=2 b=2 c=2 d=2")
+GROUPS = made("a=4 b=1 c=2 d=9", "bc")
 SEVEN = operators("a=4 b=4 c=4 d=4 e=4 f=4 g=4", utilization=0.5)
 FIVE = [Operator("a", time=1.0), Operator("b", time=8.0), Operator("c", time=1.0, kernels=(Kernel(1, share=0.2),) * 5)]
 
@@ -151,6 +153,11 @@ BY_HAND = {
     "each kind of device is asked for its own stages": by_hand(
         "hios-mr", made(SEVEN), "a c.1 b@1 d/1@1 e.2 f@1.1 g.3", 20.0, MIXED, simulated=16.0,
         cost=slow("gpu1", 8.0), stage_latency="hios-sim"),
+    # IOS: in three groups 9 us x 1.2, which a group less would not beat: d alone and then a | bc is 9 + 4 x 1.1.
+    "ios, a stage of groups": by_hand(
+        "ios", GROUPS, "a b/1 c/1 d/2", 1.2 * 9, simulated=9.0, stage_latency=StageFormula(0.1, 0.0), blocks="none"),
+    "ios, one group at a time": by_hand(
+        "ios", GROUPS, "a b.1 c.2 d.3", 16.0, stage_latency=StageFormula(0.1, 0.0), blocks="none", s=1),
     # Opara: 2 goes on from 1; 3 from 4 by the journal's rule, as nobody has yet. By the conference's rule it cannot, as
     # 2 comes first among the consumers of both.
     "opara by the journal": by_hand("opara", TWICE, "1 4/1 2 3/1", 20.0, search={"waits": 2}, order="graph"),

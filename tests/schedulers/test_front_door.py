@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from small import made
+from small import made, placements
 
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, SimschedError, UnknownNameError
 from simsched.model import Cluster, Placement, Schedule
@@ -57,6 +57,16 @@ def needing(graph, cluster, cost, *, need):
     return one_by_one(graph, cluster, cost)
 
 
+class Nameless:
+    """All of a rule but its name."""
+
+    def matches(self, draft):
+        yield from ()
+
+    def apply(self, draft, match):
+        return draft
+
+
 def no_schedule(graph, cluster, cost):
     return {"a": 0}
 
@@ -82,6 +92,32 @@ KNOWN = len(SCHEDULERS) + 1  # and package.module:function
         (needing, {}, "need"),
         (no_schedule, {}, "scheduler 'no_schedule' returned dict, not a Schedule"),
         (one_by_one, {"device": "gpu9"}, "unknown device 'gpu9'"),
+        ("heft", {"streams": 0}, "^heft: streams must be a whole number of at least 1, not 0$"),
+        ("heft", {"insertion": 1}, "^heft: insertion must be true or false, not 1$"),
+        ("ios", {"endings": "some"}, "^ios: endings must be one of exact, single_root, not 'some'$"),
+        ("ios", {"strategy": "merge"}, "'merge' finds nothing in 'graph' that can be merged: .* strategy='para"),
+        (
+            "opara",
+            {},
+            r"^opara: no operator of graph 'graph' has what metric='utilization' reads, "
+            r"Operator\(utilization=...\); give that, another metric, or order='graph'$",
+        ),
+        ("opara", {"mode": "impl", "metric": "threads"}, r"metric='threads' reads, Operator\(kernels=...\)"),
+        ("search", {"starts": 3}, "search: starts must be names of schedulers or schedules, not 3"),
+        ("search", {"starts": [3]}, r"search: starts must be names of schedulers or schedules, not \[3\]"),
+        ("search", {"starts": ("lois",)}, "unknown scheduler 'lois'"),
+        ("search", {"starts": [Schedule(GRAPH, placements("a@7 b c"))]}, "unknown device 'gpu7'"),
+        # nothing could ever be rewritten, and nobody would know why
+        ("autograph", {}, r"autograph: operator 'a' has no shapes.* give .*`output_shape`.*rules=\(\)"),
+        ("autograph", {"rules": ["R99"]}, "autograph: rules has no 'R99'"),
+        ("autograph", {"rules": "R1"}, "autograph: rules must be a list of names"),
+        ("autograph", {"rules": [3]}, "autograph: rules must hold names or rules"),
+        ("autograph", {"rules": [Nameless()]}, "autograph: rules must hold names or rules with `name`"),
+        (
+            "autograph",
+            {"rules": (), "measure": lambda _: None},
+            "autograph: measure must return a time in us, not None",
+        ),
     ],
 )
 def test_what_is_refused(module, scheduler, options, message):

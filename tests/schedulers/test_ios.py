@@ -9,12 +9,11 @@ from time import process_time, sleep
 
 import numpy as np
 import pytest
-from small import made
+from small import made, written
 from strategies import by_operator
 
 import simsched as ss
 import workloads
-from simsched.base.errors import SchedulerError
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios, part
@@ -29,14 +28,6 @@ def planned(graph, stage_latency=PLAIN, **options):
     return schedule(graph, ONE, ios, stage_latency=stage_latency, **options)
 
 
-def stages(plan):
-    """The stages as text: groups with a bar between them."""
-    found = {}
-    for row in plan.placements:
-        found.setdefault(row.stage, {}).setdefault(row.group, []).append(row.op)
-    return ["|".join("".join(group) for group in groups.values()) for groups in found.values()]
-
-
 def test_a_join_within_a_stage():
     """a -> c <- b, 2 us each: a | b and then c take 4 us. Exactly, all three are an ending as well, of one group.
 
@@ -45,7 +36,7 @@ def test_a_join_within_a_stage():
     """
     graph = made("a=2 b=2 c=2", "ac bc")
     common = {"r": None, "s": None, "blocks": "none"}
-    assert stages(planned(graph, **common)) == ["a|b", "c"]
+    assert written(planned(graph, **common)) == "a b/1 c.1"
     exact, single = (planned(graph, endings=e, **common).search for e in ("exact", "single_root"))
     assert exact["transitions"] == single["transitions"] + 1
     assert exact["feasible_schedules"] == single["feasible_schedules"] + 1
@@ -54,25 +45,10 @@ def test_a_join_within_a_stage():
         (("a",),): 9.0, (("b",),): 9.0, (("c",),): 9.0, (("a",), ("b",)): 9.0, (("a", "c"),): 9.0, (("b", "c"),): 9.0,
         (("a",), ("b", "c")): 9.0, (("b",), ("a", "c")): 9.0,
     }  # fmt: skip
-    assert stages(planned(graph, table | alone, **common)) == ["abc"]
+    assert written(planned(graph, table | alone, **common)) == "a b c"
     assert planned(graph, table | alone, **common).estimate == 1.0
     assert planned(graph, table, endings="single_root", **common).estimate == 18.0
     assert planned(graph, table, mode="impl", **common) == planned(graph, table, endings="single_root", **common)
-
-
-def test_a_stage_of_groups():
-    """a(4), b(1) -> c(2), d(9): all in one stage of three groups take 9 us x 1.2, which a group less would not beat:
-    d alone and then a | bc is 9 + 4 x 1.1. With one group at a time 16 us.
-    """
-    graph = made("a=4 b=1 c=2 d=9", "bc")
-    plan = planned(graph, StageFormula(0.1, 0.0), blocks="none")
-    assert stages(plan) == ["a|bc|d"]
-    assert plan.estimate == pytest.approx(9 * 1.2)
-    assert (plan.execution, plan.scheduler, plan.graph) == ("stages", "ios", graph)
-    assert {row.op: (row.stream, row.group) for row in plan.placements} == {
-        "a": (0, 0), "b": (1, 1), "c": (1, 1), "d": (2, 2),
-    }  # fmt: skip
-    assert planned(graph, blocks="none", s=1).estimate == 16.0
 
 
 def test_limits():
@@ -188,7 +164,7 @@ def test_blocks():
     assert named(graph, "labels") == ["abc", "de"]
     assert named(graph, "dominators") == ["a", "bcd", "e"]
     assert named(graph, "none") == ["abcde"]
-    assert stages(planned(graph)) == ["a", "b|c", "d", "e"]  # as good as de, and found first
+    assert written(planned(graph)) == "a b.1 c/1.1 d.2 e.3"  # as good as de, and found first
     assert planned(graph).search["blocks"] == 2
 
 
@@ -209,40 +185,37 @@ def test_equal_blocks_are_solved_once():
     assert two.estimate == 2 * one.estimate
     assert two.search["transitions"] == 2 * one.search["transitions"]
     assert two.search["distinct_stages"] == 2 * one.search["distinct_stages"]
-    assert stages(two) == stages(one) + [text.upper() for text in stages(one)]
+    assert two.op.tolist() == [*one.op, *(4 + one.op)]
+    assert two.stage.tolist() == [*one.stage, *(1 + one.stage.max() + one.stage)]
 
 
-def test_blocks_over_max_part_are_cut():
-    """12 operators in three pieces of 4, side by side within them: three stages."""
-    graph = made(" ".join(f"{name}=1" for name in "abcdefghijkl"))
-    plan = planned(graph, blocks="none", max_part=5, s=None)
-    assert stages(plan) == ["a|b|c|d", "e|f|g|h", "i|j|k|l"]
-    assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 3, "reason": "max_part"}]
-    assert (plan.search["blocks"], plan.search["parts"]) == (1, 3)
-    assert plan.search["feasible_schedules"] == 75**3  # ordered partitions of 4
+EQUAL, UNEQUAL = (made(" ".join(f"{name}={1 + k * d}" for k, name in enumerate("abcdefghijkl"))) for d in (0, 1))
+THIRDS = "a b/1 c/2 d/3 e.1 f/1.1 g/2.1 h/3.1 i.2 j/1.2 k/2.2 l/3.2"
+QUARTERS = "a b/1 c/2 d.1 e/1.1 f/2.1 g.2 h/1.2 i/2.2 j.3 k/1.3 l/2.3"
+CUT = [  # of 12 operators in one block: parts and why, what the search says else, and the stages
+    # in three pieces of 4, side by side within them; ordered partitions of 4
+    (EQUAL, PLAIN, {"max_part": 5, "s": None}, 3, "max_part", {"blocks": 1, "parts": 3, "feasible_schedules": 75**3},
+     THIRDS),
+    # n operators without edges have 3^n - 2^n transitions: 527,345 of 12, 665 of 6, 19 of 3. With 100 for the block
+    # halves have 50 and quarters 25, so quarters fit. Stages to ask for are 2^n - 1: 7 of 3, of which 28 are enough.
+    (UNEQUAL, PLAIN, {"max_transitions": 100}, 4, "max_transitions", {"transitions": 4 * 19}, QUARTERS),
+    (UNEQUAL, "simulated", {"max_stages": 28}, 4, "max_stages", {"transitions": 4 * 19}, None),
+]  # fmt: skip
 
 
-def test_blocks_over_their_budget_are_cut():
-    """n operators without edges have 3^n - 2^n transitions: 527,345 of 12, 665 of 6, 19 of 3. With 100 for the block
-    halves have 50 and quarters 25, so quarters fit. Stages to ask for are 2^n - 1: 7 of 3, which a budget of 28 gives.
-    """
-    times = " ".join(f"{name}={k + 1}" for k, name in enumerate("abcdefghijkl"))
-    graph = made(times)
-    by_formula = planned(graph, blocks="none", max_transitions=100)
-    asked = planned(graph, "simulated", blocks="none", max_stages=28)
-    for plan, reason in ((by_formula, "max_transitions"), (asked, "max_stages")):
-        assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 4, "reason": reason}]
-        assert plan.search["transitions"] == 4 * 19
-    assert stages(by_formula) == ["a|b|c", "d|e|f", "g|h|i", "j|k|l"]
+@pytest.mark.parametrize(("graph", "latency", "options", "parts", "reason", "said", "text"), CUT)
+def test_blocks_that_are_too_large_are_cut(graph, latency, options, parts, reason, said, text):
+    plan = planned(graph, latency, blocks="none", **options)
+    assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": parts, "reason": reason}]
+    assert plan.search.items() >= said.items()
+    assert text in (None, written(plan))
 
 
 def test_a_search_that_takes_too_much_memory_is_cut(monkeypatch):
     """12 side by side have 12 x 2^11 endings of one operator, of 16 bytes each: 384 KB. Halves of 6 have 192: 3 KB."""
-    graph = made(" ".join(f"{name}={k + 1}" for k, name in enumerate("abcdefghijkl")))
-    whole = planned(graph, blocks="none", s=None)
-    assert whole.search["cut_blocks"] == []
+    assert planned(UNEQUAL, blocks="none", s=None).search["cut_blocks"] == []
     monkeypatch.setattr(part, "_MOST_NBYTES", 2**15)
-    plan = planned(graph, blocks="none", s=None)
+    plan = planned(UNEQUAL, blocks="none", s=None)
     assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 2, "reason": "memory"}]
     assert plan.estimate == 6.0 + 12.0
 
@@ -301,8 +274,8 @@ def test_an_interruption_leaves_a_schedule(caplog, stage_latency):
         plan = planned(graph, stage_latency, r=None, s=None, max_transitions=10**12, max_stages=10**9)
     assert "ios: stopped (interrupted)" in caplog.text
     assert plan.search["stopped"] == "interrupted"
-    assert stages(plan)[0] == "a|b"
-    assert len(stages(plan)) == 19
+    assert written(plan).startswith("a b/1 w0.1 ")
+    assert plan.stage.max() == 18
 
 
 def test_an_interruption_while_merged_operators_are_measured(caplog):
@@ -321,11 +294,3 @@ def test_an_interruption_while_merged_operators_are_measured(caplog):
     assert plan.search["stopped"] == "interrupted"
     assert sum(asked) == 3
     assert plan.estimate == 10.0 * len(graph)
-
-
-# Refusals ----------------------------------------------------------------------------------------
-
-
-def test_nothing_to_merge_is_refused():
-    with pytest.raises(SchedulerError, match=r"'merge' finds nothing in 'graph' that can be merged: .* strategy='para"):
-        planned(made("a=1 b=1 c=1", "ab ac"), strategy="merge")

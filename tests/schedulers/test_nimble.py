@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import by_stream, traced
+from small import by_stream
 from small import numbered as made
 from strategies import clusters, graphs, shapes
 
@@ -75,32 +75,6 @@ def test_the_closure_needs_fewer_streams_than_chains_of_chains():
     graph = made("1-3 2-3 3-4 3-5", 5)
     assert [schedule(graph, ONE, nimble, streams=s).n_streams for s in STREAMS] == [3, 2, 2]
     assert graph.width == 2
-
-
-# Real networks -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("network", "operators", "chains", "streams", "syncs"),
-    [
-        ("googlenet", 199, 28, 4, 54),
-        ("inception_v3", 316, 36, 6, 70),
-        ("resnet50", 177, 5, 2, 8),
-        ("squeezenet1_1", 68, 9, 2, 16),
-        ("densenet121", 433, 1, 1, 0),
-    ],
-)
-def test_counts_of_networks(network, operators, chains, streams, syncs):
-    """As the released code counts torchvision's networks, traced by single operators."""
-    graph = traced(workloads.load(network, granularity="operator"))
-    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
-    assert len(graph) == operators
-    assert (paper.search["chains"], paper.n_streams, paper.search["syncs"]) == (chains, chains, syncs)
-    assert (impl.search["chains"], impl.n_streams, impl.search["syncs"]) == (chains, streams, syncs)
-    assert waits(paper) == waits(impl) == syncs
-    least = schedule(graph, ONE, nimble, streams="dilworth")
-    assert least.n_streams == graph.width == streams
-    assert waits(least) == syncs
 
 
 # As the released code ----------------------------------------------------------------------------

@@ -62,20 +62,6 @@ def test_an_option_that_is_not_what_its_hint_says(name):
                 assert str(caught.value).endswith(f", not {value!r}")
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "text"),
-    [
-        ("heft", {"streams": 0}, "heft: streams must be a whole number of at least 1, not 0"),
-        ("ios", {"endings": "some"}, "ios: endings must be one of exact, single_root, not 'some'"),
-        ("heft", {"insertion": 1}, "heft: insertion must be true or false, not 1"),
-    ],
-)
-def test_what_an_error_says(name, options, text):
-    with pytest.raises(SchedulerError) as caught:
-        schedule(GRAPH, CLUSTER, name, **options)
-    assert str(caught.value) == text
-
-
 def test_numbers_of_numpy_are_numbers():
     options = {"streams": np.int64(2), "overheads": np.bool_(True), "rng": np.random.default_rng(1)}
     assert schedule(GRAPH, CLUSTER, "lios-rand", **options) == schedule(

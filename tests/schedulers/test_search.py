@@ -12,7 +12,7 @@ from strategies import clusters, graphs
 
 import simsched as ss
 import workloads
-from simsched.base.errors import CostError, ScheduleError, SchedulerError, UnknownNameError
+from simsched.base.errors import CostError, SchedulerError
 from simsched.model import Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import schedule
 from simsched.schedulers.search import search
@@ -169,20 +169,6 @@ def test_an_interruption_returns_the_best_so_far(caplog):
     assert 200 <= plan.search["evaluations"] < 300
     assert plan.estimate <= ss.simulate(schedule(graph, cluster, "lios"), cluster).makespan
     assert "search: stopped (interrupted)" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("starts", "error", "text"),
-    [
-        (3, SchedulerError, "search: starts must be names of schedulers or schedules, not 3"),
-        ([3], SchedulerError, r"search: starts must be names of schedulers or schedules, not \[3\]"),
-        (("lois",), UnknownNameError, "unknown scheduler 'lois'"),
-        ([Schedule(halves(2), placements("o0@7 o1"))], ScheduleError, "unknown device 'gpu7'"),
-    ],
-)
-def test_starts_that_are_none(starts, error, text):
-    with pytest.raises(error, match=text):
-        schedule(halves(2), quick(), search, starts=starts)
 
 
 def test_a_cost_model_that_cannot_answer():

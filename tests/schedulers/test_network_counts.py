@@ -1,20 +1,52 @@
-"""What IOS has to choose from in the networks it measured: the counts of its paper, and those of its definition."""
+"""Counts of networks: streams and waits of Nimble and Opara, and what IOS has to choose from in those it measured."""
 
+from itertools import product
 from math import prod
 from pathlib import Path
 
+import numpy as np
 import pytest
+from small import traced
 
 import simsched as ss
 import workloads
+from simsched.model import WAIT
 from simsched.model.graph import OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios
 from simsched.schedulers.stage_costs import StageFormula
 
+ONE = ss.Cluster.preset("a100")
+STREAMS = [  # a network, its operators, chains, streams and waits
+    ("googlenet", 199, 28, 4, 54),
+    ("inception_v3", 316, 36, 6, 70),  # 36 are more than PyTorch has
+    ("resnet50", 177, 5, 2, 8),
+    ("squeezenet1_1", 68, 9, 2, 16),
+    ("densenet121", 433, 1, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "operators", "chains", "streams", "waits"), STREAMS)
+def test_streams_and_waits(name, operators, chains, streams, waits):
+    """As the released code of both counts torchvision's networks, traced by single operators."""
+    graph = traced(workloads.load(name, granularity="operator"))
+    assert (len(graph), graph.width) == (operators, streams)
+    for options, n in (({"mode": "paper"}, chains), ({"mode": "impl"}, streams), ({"streams": "dilworth"}, streams)):
+        plan = schedule(graph, ONE, "nimble", **options)
+        assert (plan.search["chains"], plan.n_streams, plan.search["syncs"], waited(plan)) == (chains, n, waits, waits)
+    for mode, allocation, most in product(("paper", "impl"), ("journal", "conference"), (None, 32)):
+        plan = schedule(graph, ONE, "opara", mode=mode, allocation=allocation, max_streams=most)
+        assert (plan.search["logical_streams"], plan.n_streams) == (chains, min(chains, most or chains))
+        assert waited(plan) == plan.search["waits"]
+        assert most or waited(plan) == waits
+
+
+def waited(plan):
+    return np.count_nonzero(plan.lower(ONE).action == WAIT)
+
+
 # wirings that others released, as data; they are not part of this project
 RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_graphs.json"
-ONE = ss.Cluster.preset("a100")
 COUNTED = ("states", "transitions", "feasible_schedules")
 
 
