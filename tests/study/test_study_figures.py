@@ -39,18 +39,16 @@ def values(chart):
 
 def test_names_of_columns():
     rows = [*grid(), {"option.n_ops": 3, "option.w": 2, "search.states": 4}]
-    assert resolve("workload.n_ops", rows, "f") == "workload.n_ops"
-    assert resolve("gpus", rows, "f") == "cluster.gpus"
-    assert resolve("makespan", rows, "f") == "makespan_us"
-    assert resolve("search", rows, "f") == "wall.search_s"
-    assert resolve("states", rows, "f") == "search.states"
-    with pytest.raises(StudyError, match=r"f: 'n_ops' may be workload\.n_ops or option\.n_ops: write the one"):
-        resolve("n_ops", rows, "f")
-    with pytest.raises(StudyError, match=r"f: the rows have no column 'gpu'; columns are: status, .*cluster\.gpus"):
-        resolve("gpu", rows, "f")
-    many = [{f"column{i}": 0 for i in range(40)}]
-    with pytest.raises(StudyError, match=r"no column 'column41'; closest of 40 columns: column4,"):
-        resolve("column41", many, "f")
+    names = ("workload.n_ops", "gpus", "makespan", "search", "states")
+    columns = ["workload.n_ops", "cluster.gpus", "makespan_us", "wall.search_s", "search.states"]
+    assert [resolve(name, rows, "f") for name in names] == columns
+    for name, there, message in (
+        ("n_ops", rows, r"f: 'n_ops' may be workload\.n_ops or option\.n_ops: write the one"),
+        ("gpu", rows, r"f: the rows have no column 'gpu'; columns are: status, .*cluster\.gpus"),
+        ("column41", [{f"column{i}": 0 for i in range(40)}], "'column41'; closest of 40 columns: column4,"),
+    ):
+        with pytest.raises(StudyError, match=message):
+            resolve(name, there, "f")
 
 
 @pytest.mark.parametrize(
@@ -81,13 +79,14 @@ def test_rows_without_a_result_are_counted():
 def test_what_is_averaged_over_is_said():
     rows = grid(gpus=(2, 4))
     swept = ["workload.n_ops", "cluster.gpus", "option.w"]
-    of = pick(rows, "workload.n_ops", "speedup", "scheduler", swept)[1]
-    assert of == "4 values a point: instances, and GPUs 2, 4"
-    of = pick(rows, "workload.n_ops", "speedup", "cluster.gpus", swept, scheduler="lios")[1]
-    assert of == "2 instances a point"
-    of = pick(grid(ops=tuple(range(1, 8)), seeds=1), None, "speedup", "scheduler", swept)[1]
-    assert of == "7 values a point: instances, and 7 values of operators"
-    assert pick(rows[:1], None, "speedup", "scheduler", swept)[1] == "one instance a point"
+    many = grid(ops=tuple(range(1, 8)), seeds=1)
+    for given, x, by, only, of in (
+        (rows, "workload.n_ops", "scheduler", None, "4 values a point: instances, and GPUs 2, 4"),
+        (rows, "workload.n_ops", "cluster.gpus", "lios", "2 instances a point"),
+        (many, None, "scheduler", None, "7 values a point: instances, and 7 values of operators"),
+        (rows[:1], None, "scheduler", None, "one instance a point"),
+    ):
+        assert pick(given, x, "speedup", by, swept, scheduler=only)[1] == of
 
 
 def test_filters():
