@@ -67,7 +67,7 @@ SAME = {
         lambda: of(FORK, True, **ROUND_ROBIN).gpus(2).answer(),
     "whatif tiny_inception,image_size=16 --set batch=2": lambda: rebuilt(TINY()),
     "whatif tiny_inception,image_size=16 --set rebuild.batch=2": lambda: rebuilt(TINY()),
-    "sweep chain.json operators.speed 0.5,1,4 --cluster free.json":
+    "sweep chain.json operators.speed 0.5,1,4 --cluster free.json --plot r.svg":
         lambda: of(CHAIN).sweep("operators.speed", [0.5, 1.0, 4.0]),
     # a bare number is a factor, = or a unit a value
     "sweep chain.json overhead.launch 2,=12,12us":
@@ -76,15 +76,15 @@ SAME = {
         lambda: ss.what_if(FORK, A100, True, scheduler="round-robin").sweep("gpus", [1, 2], "device", ["a100", "v100"]),
     "sweep tiny_inception,image_size=16 batch 1,4 --set overhead=0": lambda: rebuilt(TINY(), [1, 4]),
     "sensitivity chain.json --cluster free.json --per-operator": lambda: of(CHAIN).sensitivity(per_operator=True),
-    "sensitivity plan.json --cluster free.json": lambda: of(PLAN).sensitivity(),
+    "sensitivity plan.json --cluster free.json --tornado r.svg": lambda: of(PLAN).sensitivity(),
     "explain plan.json --cluster free.json": lambda: ss.explain(PLAN, FREE),
-    "breakeven fork.json overhead.launch sequential round-robin --low 1 --high 4":
+    "breakeven fork.json overhead.launch sequential round-robin --low 1 --high 4 --plot r.svg":
         lambda: ss.breakeven("overhead.launch", "sequential", "round-robin", A100, low=1.0, high=4.0, graph=FORK),
     "breakeven chain.json overhead.launch plan.json lios": lambda:
         ss.breakeven("overhead.launch", PLAN, "lios", A100, graph=CHAIN),
     "robust fork.json --cluster free.json --schedulers sequential,round-robin --samples 20 --jitter 0.1 --seed 3":
         lambda: robust(("sequential", "round-robin"), jitter=0.1, samples=20, rng=3),
-    "robust fork.json --cluster free.json --schedulers lios --samples 20":
+    "robust fork.json --cluster free.json --schedulers lios --samples 20 --box r.svg":
         lambda: robust(("lios",), jitter=0.02, samples=20, rng=0),
     "throughput plan.json --cluster free.json": lambda: ss.throughput(PLAN, FREE),
     "throughput chain.json --cluster free.json --in-flight 2 --scheduler sequential":
@@ -94,41 +94,28 @@ SAME = {
 
 @pytest.mark.parametrize("line", SAME)
 def test_what_the_library_says(said, line):
-    """In a file, as JSON on stdout, but for the schedules and clusters of an answer, and as a table or in words."""
+    """In a file, as JSON without the schedules and clusters of an answer, as a table or in words, as a picture."""
     expected = SAME[line]()
     data = json.loads(json.dumps(expected.to_dict()))
     printed = json.loads(said(f"{line} -o r.json --json"))
     assert DOCUMENTS[data["format"]].load("r.json").to_dict() == data
     assert printed == {key: value for key, value in data.items() if key not in ("before", "kept", "after")}
-    text = " ".join(said(line).split())
+    text = " ".join(said(f"{line} -o r.json").split())
+    assert text.endswith("written to r.json" + " picture written to r.svg" * ("r.svg" in line))
+    assert "r.svg" not in line or Path("r.svg").read_bytes().startswith(b"<?xml")
     title = str(expected) if line.startswith("explain") else str(expected.table().title)
     assert " ".join(title.split()) in text
 
 
-def test_an_answer_is_a_table_with_shares(said):
-    """30 + 10 + 2 = 42 us without overheads; convolutions twice as quick: 15 + 10 + 2 = 27 us, 15 us less."""
+def test_an_answer_ends_with_shares(said):
+    """Without overheads all of 42 and of 27 us is spent computing."""
     out = said("whatif plan.json --cluster free.json --set operators.conv.speed*=2")
-    (row,) = [line for line in out.splitlines() if line.startswith("makespan")]
-    assert row.split() == ["makespan", "42.0", "27.0", "-15.0"]
     assert out.splitlines()[-2:] == ["before  compute 100.0 %", "after   compute 100.0 %"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["sweep chain.json gpus 1,2 --plot", "sensitivity chain.json --tornado", "robust chain.json --samples 3 --box",
-     "breakeven fork.json overhead.launch sequential round-robin --plot"],
-)  # fmt: skip
-def test_results_are_drawn(said, line):
-    assert said(f"{line} r.svg -o r.json").endswith("result written to r.json\npicture written to r.svg\n")
-    assert Path("r.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_robust_names_who_refused(said, tmp_path):
-    (tmp_path / "nobody_is_robust.py").write_text(
-        "import simsched\n\ndef never(graph, cluster, cost):\n    raise simsched.SimschedError('no')\n"
-    )
-    out = said("robust fork.json --cluster free.json --schedulers sequential,nobody_is_robust:never --samples 2")
-    assert "nobody_is_robust:never: no schedule: " in out
+def test_robust_names_who_refused(said):
+    out = said("robust fork.json --cluster free.json --schedulers sequential,autograph --samples 2")
+    assert "autograph: no schedule: autograph: " in out
 
 
 def test_a_comparison_in_a_file(said):
