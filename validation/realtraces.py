@@ -224,13 +224,13 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [row["of"], str(row["cases"]), *(f"{value:.2f}{targets.get(name, '')}" for name, value in figures)]
 
 
-def main() -> None:
-    """Print the table."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; return the exit status."""
     parser = argparse.ArgumentParser(description="Hold the simulator against traces of real GPUs.")
     parser.add_argument("folder", type=Path, help="where the traces and tables are")
     parser.add_argument("--log", help="JSON file that is written")
     parser.add_argument("--page", help="page whose tables are written")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         rows, sources = read_folder(options.folder)
         document: dict[str, Any] = {
@@ -245,11 +245,11 @@ def main() -> None:
             write_file(options.page, put_between(read_text(options.page), "realtraces", tables(document["rows"])))
     except SimschedError as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-
+        return 2
     print(f"{options.folder}: {len(sources)} files\n")
     print(tables(document["rows"]))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from documents import asked
+from documents import asked, document
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-import simsched as ss
 from simsched.base.errors import ClusterError, FormatError, GraphError, SimschedError
 from simsched.base.io import read_json
 from simsched.experiments.documents import DOCUMENTS, schema
@@ -78,16 +77,12 @@ def test_every_option_has_words():
 
 
 def test_a_new_command_would_be_drawn(monkeypatch):
-    app = typer.Typer()
-
-    @app.command()
-    def other() -> None:
-        """Nothing."""
-
-    @app.command()
     def ask(graph: str, deep: int = typer.Option(1, "--deep", min=1), loud: bool = False) -> None:
         """Ask."""
 
+    app = typer.Typer()
+    app.command("other")(lambda: None)
+    app.command()(ask)
     monkeypatch.setattr("simsched.cli.app.application", lambda: app)
     (_, (path, parameters)) = commands.__wrapped__()
     assert path == ("ask",)
@@ -138,11 +133,6 @@ class Forgetful(OpGraph):
         return found | {"operators": found["operators"][1:]}
 
 
-def warns(path):
-    warnings.warn("overflow", RuntimeWarning, stacklevel=1)
-    return clean(path)
-
-
 def sleeps(path):
     if clean(path).operators[0].flops != 7.0:
         time.sleep(60)
@@ -182,9 +172,9 @@ def test_a_clean_reader_passes_and_the_same_seed_reads_the_same(folder, monkeypa
         (refuses(lambda text, path: BrokenError(text)), r"^BrokenError of no line, several"),
         (
             lambda path: Forgetful.from_dict(read_json(path), path),
-            r"not the same after a round trip|^IndexError|^GraphError",
+            "not the same after a round trip|^IndexError|^GraphE",
         ),
-        (warns, r"^RuntimeWarning"),
+        (lambda path: warnings.warn("overflow", RuntimeWarning, stacklevel=1) or clean(path), "^RuntimeWarning"),
         (sleeps, r"^over 0.1 s at test_fuzz.py: sleeps"),
     ],
 )
@@ -269,18 +259,6 @@ def test_a_reader_for_a_moment(name, corpus, monkeypatch):
     assert tally.examples == tally.accepted + tally.refused > 2
 
 
-def test_log(tmp_path, capfd, monkeypatch):
-    batches_of(monkeypatch, 20)
-    monkeypatch.setattr(fuzz, "run_apart", lambda name, *given: run(READERS[name], *given))
-    log = tmp_path / "fuzz.json"
-    assert fuzz.main(["--seconds", "0", "--only", "wirings", "--seed", "4", "--log", str(log)]) == 0
-    assert "0 failures" in capfd.readouterr().out
-    found = read_json(log)
-    assert found["seed"] == 4
-    assert found["readers"]["wirings"]["examples"] > 10
-    assert found["readers"]["wirings"]["failures"] == {}
-
-
 # --- what was found
 
 
@@ -294,33 +272,21 @@ def test_a_row_of_a_kernel_with_a_number_that_takes_memory(column, most):
 @pytest.mark.parametrize(
     ("kind", "changed", "says"),
     [
-        ("breakeven", lambda old: {"factors": [[0.0, 1.0], [1.0, 2.0]]},
+        ("breakeven", {"factors": [[0.0, 1.0], [1.0, 2.0]]},
          "what was found of 'two': factors, a_us and b_us must be of one length"),
-        ("accuracy", lambda old: {"rounds": []}, "(validation: )?rounds must"),
-        ("accuracy", lambda old: {"rounds": [old["rounds"][0] | {"schedules": []}]}, "(validation: )?rounds must"),
+        ("accuracy", {"rounds": []}, "(validation: )?rounds must"),
+        ("accuracy", {"rounds": [{"schedules": []}]}, "(validation: )?rounds must"),
     ],
 )  # fmt: skip
-def test_what_a_document_lacks(kind, changed, says, corpus):
-    old = read_json(corpus / f"simsched.{kind}.json")
+def test_what_a_document_lacks(kind, changed, says):
     with pytest.raises(SimschedError, match=f"^net.json: {says}"):
-        DOCUMENTS[f"simsched.{kind}"].from_dict(old | changed(old), "net.json")
+        DOCUMENTS[f"simsched.{kind}"].from_dict(document(f"simsched.{kind}") | changed, "net.json")
 
 
-def test_what_is_simulated_on_a_cluster_that_lacks_a_link(corpus):
+def test_what_is_simulated_on_a_cluster_that_lacks_a_link():
     """Files are read without simulating; what asks for a trace is told why there is none."""
-    gone = {"links": [], "transfer": None}
-
-    def without_links(document):
-        """Copies take what the links say."""
-        return json.loads(
-            json.dumps(document), object_hook=lambda one: one | {key: gone[key] for key in gone.keys() & one}
-        )
-
-    document = without_links(read_json(corpus / "simsched.comparison.json"))
-    for at, name in enumerate(["gpu0", "gpu1"]):
-        document["plans"]["lios"]["placements"][-at]["device"] = name
-    answer = Answer.from_dict(without_links(asked().answer().to_dict()), "net.json")
-    comparison = ss.Comparison.from_dict(document, "net.json")
-    for trace in (lambda: answer.makespan, lambda: comparison.traces["lios"]):
-        with pytest.raises(ClusterError, match="no links lead from gpu"):
-            trace()
+    gone = {"links": [], "transfer": None}  # copies take what the links say
+    text = json.dumps(asked().answer().to_dict())
+    answer = json.loads(text, object_hook=lambda one: one | {key: gone[key] for key in gone.keys() & one})
+    with pytest.raises(ClusterError, match="no links lead from gpu"):
+        assert Answer.from_dict(answer, "net.json").makespan

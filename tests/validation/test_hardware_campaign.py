@@ -241,15 +241,6 @@ def test_a_second_backend_is_left_out_that_cannot_be_used_or_is_on_another_devic
     assert [backend.name for backend, _ in opened(names, lines.append)] == ["simulated", "synthetic"]
 
 
-def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert main([str(tmp_path / "file"), "--backend", "stand_ins:make", "--plan", "small"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: cannot make folder")
-    assert captured.err.count("\n") == 1
-
-
 def script(folder, *words, **environment):
     """The script's command line and its environment."""
     here = {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "tests"), "WORK": str(folder / "work")}

@@ -117,12 +117,3 @@ def test_the_command_line_keeps_a_summary_and_is_held_to_it(surrogate, tmp_path,
     assert main([str(folder)]) == 1
     assert len(learned) == 1
     assert "exceeded: synthetic, dag: mean_error is " in capsys.readouterr().out
-
-
-def test_a_folder_without_measurements_is_one_line(tmp_path, capsys):
-    for folder, message in ((tmp_path, "holds no measurements"), (tmp_path / "none", "there is no folder")):
-        assert main([str(folder)]) == 2
-        found = capsys.readouterr().err
-        assert message in found
-        assert found.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

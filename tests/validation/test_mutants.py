@@ -1,6 +1,5 @@
 """Mutated schedules against the oracle: cases by hand, planted defects of `check`, and a slice of the campaign."""
 
-import json
 from random import Random
 
 import pytest
@@ -149,12 +148,3 @@ def test_a_trace_that_breaks_an_edge_is_seen():
         assert mutants.look(ss.simulate(right, cluster), right) == (rows[1].device == "gpu1")
         with pytest.raises(mutants.BrokenEdgeError, match=expected):
             mutants.look(ss.simulate(ss.Schedule(without_edge, rows), cluster), right)
-
-
-def test_log(tmp_path, capsys):
-    log = tmp_path / "mutants.json"
-    assert mutants.main(["--count", "60", "--seed", "2", "--log", str(log)]) == 0
-    assert "60 mutants of 2 schedules" in capsys.readouterr().out
-    found = json.loads(log.read_text())
-    assert found["seed"] == 2
-    assert found["accepted"] + found["refused"] == found["mutants"] == 60
