@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import each_network, error, network  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import agree, each_network, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import hwbackend.torch_compile as backend  # noqa: E402
 import simsched as ss  # noqa: E402
@@ -43,8 +43,8 @@ def test_outputs_are_equal_under_a_schedule(name, log):
     module, x = network(name)
     with torch.no_grad():
         run = compiled(module, scheduler="opara", always=True)
-        assert error(run(x), module(x)) <= 1e-5
-        assert error(run(-x), module(-x)) <= 1e-5
+        assert agree(run(x), module(x))
+        assert agree(run(-x), module(-x))
     (line,) = log.messages
     assert "us by opara on" in line
     assert line.endswith("runs under the schedule; not compared with Inductor")
@@ -58,10 +58,10 @@ def test_what_gains_is_run_and_what_does_not_is_not(name, log, monkeypatch):
     monkeypatch.setattr(backend, "scheduled", lambda *args: chosen.append(args) or usual(*args))
     module, x = network(name)
     with torch.no_grad():
-        assert error(compiled(module)(x), module(x)) <= 1e-5
+        assert agree(compiled(module)(x), module(x))
         assert chosen == []
         torch._dynamo.reset()
-        assert error(compiled(module, calibration=A100, least_gain=1.0, always=True)(x), module(x)) <= 1e-5
+        assert agree(compiled(module, calibration=A100, least_gain=1.0, always=True)(x), module(x))
     first, second = log.messages
     assert "(1.000 times as fast, 0.77-1.30 with 90 %); runs as it is; not compared with Inductor" in first
     assert "runs under the schedule" in second
@@ -88,7 +88,7 @@ def test_it_is_found_by_name_and_options_can_be_bound(log):
     with torch.no_grad():
         for usual in ("simsched", partial(simsched_backend, scheduler="heft", always=True)):
             torch._dynamo.reset()
-            assert error(torch.compile(module, backend=usual)(x), module(x)) <= 1e-5
+            assert agree(torch.compile(module, backend=usual)(x), module(x))
     assert "us by heft on" in log.messages[1]
 
 
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_the_module(log):
     module(x).square().sum().backward()
     assert found
     for got, p in zip(found, module.parameters(), strict=True):
-        assert error(got, p.grad) <= 1e-5
+        assert agree(got, p.grad)
     assert "autograd has to look into it" in log.messages[0]
 
 
@@ -128,7 +128,7 @@ def test_other_sizes_are_other_graphs(log):
         run = compiled(module, always=True)
         for size in (8, 12, 16):
             x = torch.randn(1, 3, size, size)
-            assert error(run(x), module(x)) <= 1e-5
+            assert agree(run(x), module(x))
     assert "runs under the schedule" in log.messages[0]
     assert any("sizes are not fixed" in line for line in log.messages)
 
@@ -153,7 +153,7 @@ def test_what_launches_nothing_runs_as_it_is(log):
 def test_what_fails_runs_as_it_is(options, message, log):
     module, x = network("residual")
     with torch.no_grad():
-        assert error(compiled(module, **options)(x), module(x)) <= 1e-5
+        assert agree(compiled(module, **options)(x), module(x))
     (warning,) = warnings(log)
     assert message in warning
     assert "could not be scheduled, so it runs as it is" in warning
@@ -189,6 +189,6 @@ def test_what_fails_later_is_said_once(log, monkeypatch):
         wanted = run(x)
         monkeypatch.setattr("hwbackend.torch_hosts.CpuHost.run", fail)
         for _ in range(3):
-            assert error(run(x), wanted) <= 1e-5
+            assert agree(run(x), wanted)
     name = log.messages[0].split(":")[0]
     assert warnings(log) == [f"{name}: failed under its schedule, so it runs as it is: broken"]

@@ -8,22 +8,19 @@ nn, functional = torch.nn, torch.nn.functional
 torch.set_num_threads(1)  # tensors are small: on a busy machine threads only wait for each other
 
 
+def unit(into, out, kernel):
+    conv = nn.Conv2d(into, out, kernel, padding=kernel // 2, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU(inplace=True))
+
+
 class Inception(nn.Module):
     """Four branches that are joined."""
 
     def __init__(self):
         super().__init__()
-        self.stem = self.unit(3, 8, 3)
-        self.one = self.unit(8, 4, 1)
-        self.three = nn.Sequential(self.unit(8, 4, 1), self.unit(4, 6, 3))
-        self.five = nn.Sequential(self.unit(8, 4, 1), self.unit(4, 6, 5))
-        self.pool = self.unit(8, 4, 1)
+        self.stem, self.one, self.pool = unit(3, 8, 3), unit(8, 4, 1), unit(8, 4, 1)
+        self.three, self.five = (nn.Sequential(unit(8, 4, 1), unit(4, 6, kernel)) for kernel in (3, 5))
         self.head = nn.Linear(20, 10)
-
-    @staticmethod
-    def unit(into, out, kernel):
-        conv = nn.Conv2d(into, out, kernel, padding=kernel // 2, bias=False)
-        return nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU(inplace=True))
 
     def forward(self, x):
         x = self.stem(x)
@@ -37,11 +34,9 @@ class Residual(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.a, self.b = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.stem, self.a, self.b = (nn.Conv2d(n, 8, 3, padding=1) for n in (3, 8, 8))
         self.c, self.d = nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.Conv2d(16, 16, 3, padding=1)
-        self.shortcut = nn.Conv2d(8, 16, 1, stride=2)
-        self.norm = nn.BatchNorm2d(16)
+        self.shortcut, self.norm = nn.Conv2d(8, 16, 1, stride=2), nn.BatchNorm2d(16)
 
     def forward(self, x):
         x = torch.relu(self.stem(x))
@@ -54,18 +49,14 @@ class Residual(nn.Module):
 class Transformer(nn.Module):
     """Attention written out, and a layer of two products."""
 
-    def __init__(self, features=32, heads=4):
+    def __init__(self):
         super().__init__()
-        self.heads = heads
-        self.query, self.key, self.value, self.out = (nn.Linear(features, features) for _ in range(4))
-        self.first, self.second = nn.Linear(features, 2 * features), nn.Linear(2 * features, features)
-        self.norms = nn.ModuleList([nn.LayerNorm(features), nn.LayerNorm(features)])
-
-    def split(self, x):
-        return x.view(2, 8, self.heads, 8).transpose(1, 2)
+        self.query, self.key, self.value, self.out = (nn.Linear(32, 32) for _ in range(4))
+        self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.norms = nn.ModuleList([nn.LayerNorm(32), nn.LayerNorm(32)])
 
     def forward(self, x):
-        query, key, value = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        query, key, value = (f(x).view(2, 8, 4, 8).transpose(1, 2) for f in (self.query, self.key, self.value))
         weights = torch.softmax(query @ key.transpose(-1, -2) / 8**0.5, -1)
         x = self.norms[0](x + self.out((weights @ value).transpose(1, 2).reshape(2, 8, 32)))
         return self.norms[1](x + self.second(functional.gelu(self.first(x))))
@@ -73,22 +64,20 @@ class Transformer(nn.Module):
 
 NETWORKS = {"inception": (Inception, (2, 3, 12, 12)), "residual": (Residual, (1, 3, 12, 12)),
             "transformer": (Transformer, (2, 8, 32))}  # fmt: skip
-
-
 each_network = pytest.mark.parametrize("name", NETWORKS)
 
 
-def error(got, wanted):
-    """Largest difference, relative to the largest value."""
-    return float((got - wanted).detach().abs().max() / wanted.detach().abs().max())
+def agree(got, wanted):
+    """Whether values are equal but for rounding: differences are relative to the largest value."""
+    return (got - wanted).detach().abs().max() <= 1e-5 * wanted.detach().abs().max()
 
 
-def network(name, seed=0):
+def network(name):
     """A network in inference whose normalisations are no identities, and an input."""
     make, shape = NETWORKS[name]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         module = make().eval()
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
