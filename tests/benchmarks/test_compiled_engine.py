@@ -1,11 +1,9 @@
 """Speed of the compiled engine; ratios are of what was measured side by side in one run."""
 
-import json
-import os
 import subprocess
 import sys
 from functools import partial
-from statistics import median
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,26 +15,25 @@ from simsched.simulator.compiled.prepared import launches_of, plan_of
 MILLION = 384120041.8065861  # us, as first recorded
 
 
-def program(n_ops, n_gpus, scheduler="round-robin"):
-    """The HIOS paper's layered DAG, 14 layers to 200 operators and 2 edges to an operator, on some GPUs."""
-    graph = workloads.random_layered(n_ops=n_ops, n_layers=n_ops // 14, rng=0)
-    cluster = ss.Cluster.preset("a40", n_gpus=n_gpus)
-    return ss.schedule(graph, cluster, scheduler).lower(cluster), cluster
+def program(spec, n_gpus=1, scheduler="round-robin"):
+    """A network, or so many operators of the HIOS paper's layered DAG: 14 layers to 200 operators, 2 edges to each."""
+    layered = f"random:layered,n_ops={spec},n_layers={spec // 14},seed=0" if isinstance(spec, int) else None
+    cluster = ss.Cluster.preset("a40" if layered else "a100", n_gpus=n_gpus)
+    return ss.schedule(workloads.from_spec(layered or spec), cluster, scheduler).lower(cluster), cluster
 
 
-def printed(code, folder=None, **environment):
-    """The numbers that a process of its own prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, env=os.environ | environment, cwd=folder
-    )
-    return [float(text) for text in done.stdout.split()]
-
-
-@pytest.mark.parametrize("scheduler", ["round-robin", "inter-lp"])
-@pytest.mark.parametrize(("n_ops", "n_gpus"), [(200, 4), (1_000, 4), (10_000, 8)])
-def test_simulate(n_ops, n_gpus, scheduler, note, best):
+@pytest.mark.parametrize(
+    ("spec", "n_gpus", "scheduler"),
+    [
+        *((*size, how) for size, how in product(((200, 4), (1_000, 4), (10_000, 8)), ("round-robin", "inter-lp"))),
+        ("inception_v3", 1, "sequential"),  # kernels by themselves, in stages and on streams
+        ("nasnet_a_large", 1, "greedy"),
+        ("nasnet_a_large", 1, "opara"),
+    ],
+)
+def test_simulate(spec, n_gpus, scheduler, note, best):
     """A program that is ready; the ratio to the reference engine, and to the compiled one with all spans made."""
-    run = partial(ss.simulate, *program(n_ops, n_gpus, scheduler))
+    run = partial(ss.simulate, *program(spec, n_gpus, scheduler))
     compiled, trace = best(run, 30)
     reference, expected = best(partial(run, engine="reference"), 3)
     assert trace.makespan == pytest.approx(expected.makespan, rel=1e-9)
@@ -56,10 +53,7 @@ def test_events_per_second(note, best):
     steps = run.state.n_steps - before
     seconds, (makespan,) = best(lambda: run.makespans(launches), 20)
     assert makespan == ss.simulate(lowered, cluster).makespan
-    note(
-        million_events_per_second=round(steps / seconds / 1e6, 1),
-        million_instructions_per_second=round(len(lowered) / seconds / 1e6, 1),
-    )
+    note(million_events_per_second=steps / seconds / 1e6, million_instructions_per_second=len(lowered) / seconds / 1e6)
 
 
 def test_a_million_operators(note):
@@ -78,7 +72,8 @@ for _ in range(2):
 peak, = (line for line in open("/proc/self/status") if line.startswith("VmHWM:"))  # getrusage counts the parent in
 print(int(peak.split()[1]) / 1024, makespan)
 """
-    first, again, peak, makespan = printed(code)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    first, again, peak, makespan = map(float, done.stdout.split())
     assert makespan == pytest.approx(MILLION, rel=1e-9)
     note(s_with_layout=round(first, 2), s_again=round(again, 2), peak_mib=round(peak))
 
@@ -127,55 +122,3 @@ def test_monte_carlo(workers, note, best):
     assert found.values[:20].tolist() == pytest.approx(singly, rel=1e-12)
     one, _ = best(lambda: ss.simulate(lowered, cluster, **options), 100)
     note(ms=round(together * 1e3, 1), times_single_simulations=round(1_000 * one / together, 2))
-
-
-def test_cold_start(tmp_path, note):
-    """The first simulation of a process: when nothing is compiled yet, and when it is."""
-    code = """
-from time import perf_counter
-import simsched as ss
-graph = ss.OpGraph([ss.Operator(name, time=1.0) for name in "ab"], [ss.Edge("a", "b")])
-cluster = ss.Cluster.preset("a100")
-plan = ss.schedule(graph, cluster, "sequential")
-start = perf_counter()
-assert ss.simulate(plan, cluster).makespan > 2.0
-print(perf_counter() - start)
-"""
-    first, *later = (printed(code, SIMSCHED_CACHE_DIR=str(tmp_path))[0] for _ in range(6))
-    assert median(later) < first
-    note(s_first_ever=round(first, 1), s_later=round(median(later), 3))
-
-
-@pytest.mark.parametrize(
-    ("network", "scheduler"),
-    [("inception_v3", "sequential"), ("nasnet_a_large", "greedy"), ("nasnet_a_large", "opara")],
-)
-def test_kernels_that_share(tmp_path, network, scheduler, note):
-    """Kernels by themselves, in stages and on streams; the ratio to another checkout (SIMSCHED_OTHER), in turns.
-
-    Both are given the same kernels and times: what a network launches may have changed between them.
-    """
-    graph = workloads.load(network)
-    data = graph.to_dict()
-    for op, row in zip(graph.operators, data["operators"], strict=True):
-        row["time"] = ss.default_cost(op, ss.Cluster.preset("a100").devices[0])
-        for kernel in row.get("kernels", ()):
-            kernel.pop("efficiency", None)
-    (tmp_path / "graph.json").write_text(json.dumps(data))
-    code = f"""
-from time import perf_counter
-import simsched as ss
-graph, cluster = ss.OpGraph.load({str(tmp_path / "graph.json")!r}), ss.Cluster.preset("a100")
-plan = ss.schedule(graph, cluster, {scheduler!r})
-times = []
-for _ in range(80):
-    start = perf_counter()
-    makespan = ss.simulate(plan, cluster).makespan
-    times.append(perf_counter() - start)
-print(min(times), makespan, ss.simulate(plan, cluster, engine="reference").makespan)
-"""
-    seconds, makespan, expected = printed(code, SIMSCHED_JIT="O3")
-    assert makespan == pytest.approx(expected, rel=1e-9)
-    other = os.environ.get("SIMSCHED_OTHER")
-    pairs = [(printed(code, SIMSCHED_JIT="O3")[0], printed(code, other, SIMSCHED_JIT="O3")[0]) for _ in range(5)]
-    note(us=round(seconds * 1e6), times_the_other=[round(ours / theirs, 2) for ours, theirs in pairs if other])

@@ -5,6 +5,7 @@ search of a second and more would be all that is measured. Targets: from one pro
 second, where the machine allows it, and 5 % of the work for the layer of studies.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import perf_counter, process_time
 
@@ -40,23 +41,12 @@ def by_hand(study, instances):
     return perf_counter() - begun, process_time() - cpu, [row.makespan_us for row in rows]
 
 
-def _waiting(start, study, instances, results):
-    by_hand(study, instances[:1])  # machine code is loaded
-    start.wait()
-    results.put(by_hand(study, instances)[0])
-
-
 def plainly(study, n):
     """Wall time of the same work in n processes that know nothing of each other: what the machine can do."""
-    context = get_context("forkserver")
-    start, results = context.Barrier(n), context.Queue()
-    parts = [study.instances[i::n] for i in range(n)]
-    crew = [context.Process(target=_waiting, args=(start, study, part, results)) for part in parts]
-    for process in crew:
-        process.start()
-    seconds = max(results.get() for _ in crew)
-    for process in crew:
-        process.join()
+    with ProcessPoolExecutor(n, get_context("forkserver")) as pool:
+        for size in (1, None):  # first each loads machine code
+            parts = [study.instances[i::n][:size] for i in range(n)]
+            seconds = max(wall for wall, *_ in pool.map(by_hand, [study] * n, parts))
     return seconds
 
 
