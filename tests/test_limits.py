@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simsched.base.errors import FileError, FormatError, GraphError, SimschedError, StudyError
+from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
 from simsched.base.io import read_bytes, read_json
 from simsched.base.limits import Limits, limited, limits
 from simsched.experiments.study import Study
@@ -127,60 +127,41 @@ def test_names_of_a_megabyte(tmp_path):
         assert len(read(dot).names[0]) == 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("head", "opening"),
-    [
-        ('{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "attributes": {"x": ', "["),
-        ('{"format": "simsched.schedule", "version": 1, "search": {"x": ', '{"a":'),
-        ('{"traceEvents": [{"ph": "X", "args": ', "["),
-        ('{"blocks": ', '{"a":'),
-    ],
-)
-def test_values_nested_100_000_deep(head, opening, tmp_path):
-    path = tmp_path / "deep.json"
-    path.write_text(head + opening * 100_000)
-    assert refused(lambda: read(path), FormatError) == f"{path}: nested too deeply"
+DEEP, LONG, ONE = 100_000, "9" * 1_000_000, '{"nodes": 1, "edges": []}'
+NESTED, KEY, NAMED = "{path}: nested too deeply", "a key in it has 64 parts or more", "{path}"
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("name", "text", "reason"),
     [
-        ("x = " + "[" * 100_000, "not valid TOML"),
-        (f"[{'.'.join('a' * 100_000)}]\nx = 1\n", "a key in it has 64 parts or more"),
-        ("x = {" + '"a" . ' * 100_000 + "b = 1}", "a key in it has 64 parts or more"),
-        (f"[{'.'.join('a' * 63)}]\nx = 1\n", "unknown field 'a'"),
-        (STUDY + "".join(f"device.f{i} = [1, 2]\n" for i in range(60)), "more than 1,000,000 rows"),
-        (STUDY.replace("name =", f"seeds = {'9' * 1_000_000}\nname ="), "not valid TOML: Exceeds the limit"),
+        ("a.json", '{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "attributes": {"x": '
+         + "[" * DEEP, NESTED),
+        ("a.json", '{"format": "simsched.schedule", "version": 1, "search": {"x": ' + '{"a":' * DEEP, NESTED),
+        ("a.json", '{"traceEvents": [{"ph": "X", "args": ' + "[" * DEEP, NESTED),
+        ("a.json", '{"blocks": ' + '{"a":' * DEEP, NESTED),
+        ("a.dot", "digraph {" + "subgraph {" * DEEP, NAMED),
+        ("a.toml", "x = " + "[" * DEEP, "not valid TOML"),
+        ("a.toml", f"[{'.'.join('a' * DEEP)}]\nx = 1\n", KEY),
+        ("a.toml", "x = {" + '"a" . ' * DEEP + "b = 1}", KEY),
+        ("a.toml", f"[{'.'.join('a' * 63)}]\nx = 1\n", "unknown field 'a'"),
+        ("a.toml", STUDY + "".join(f"device.f{i} = [1, 2]\n" for i in range(60)), "more than 1,000,000 rows"),
+        ("a.toml", STUDY.replace("name =", f"seeds = {LONG}\nname ="), "not valid TOML: Exceeds the limit"),
+        ("a.stg", "999999999999\n0 0 0\n", NAMED),
+        ("a.txt", "999999999999\n0 0 1\n", NAMED),
+        ("a.stg", f"{LONG}\n", NAMED),
+        ("a.dot", f"digraph {{ a [time={LONG}] }}", NAMED),
+        ("a.json", f'{{"format": "simsched.graph", "version": {LONG}}}', NAMED),
+        ("a.json", f'{{"traceEvents": [{{"ph": "X", "ts": {LONG}}}]}}', NAMED),
+        ("wirings", f'{{"stages": [{{"nodes": {10**12}, "edges": []}}, {ONE}, {ONE}, {ONE}]}}', "from 1 to 100000"),
     ],
-)
-def test_studies(text, reason, tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text(text)
-    assert reason in refused(lambda: Study.from_file(path), StudyError)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("net.stg", "999999999999\n0 0 0\n"),
-        ("net.txt", "999999999999\n0 0 1\n"),
-        ("net.stg", f"{'9' * 1_000_000}\n"),
-        ("net.dot", f"digraph {{ a [time={'9' * 1_000_000}] }}"),
-        ("net.json", f'{{"format": "simsched.graph", "version": {"9" * 1_000_000}}}'),
-        ("net.json", f'{{"traceEvents": [{{"ph": "X", "ts": {"9" * 1_000_000}}}]}}'),
-        ("net.dot", "digraph {" + "subgraph {" * 100_000),
-    ],
-)
-def test_numbers_in_files_that_say_how_much_there_is(name, text, tmp_path):
+    ids=lambda value: value[:30],
+)  # fmt: skip
+def test_files_that_ask_for_too_much(name, text, reason, tmp_path):
+    """Nested too deeply, or with numbers that say how much there is; long keys and rows of studies."""
     path = tmp_path / name
     path.write_text(text)
-    assert str(path) in refused(lambda: read(path))
-
-
-def test_wirings_of_a_trillion_operators(tmp_path):
-    path, one = tmp_path / "wirings.json", {"nodes": 1, "edges": []}
-    path.write_text(json.dumps({"stages": [{"nodes": 10**12, "edges": []}, one, one, one]}))
-    assert "must be from 1 to 100000" in refused(lambda: read_wirings(str(path)))
+    reader = {".toml": Study.from_file, "": read_wirings}.get(path.suffix, read)
+    assert reason.format(path=path) in refused(lambda: reader(str(path)))
 
 
 @pytest.mark.parametrize(
