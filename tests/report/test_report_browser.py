@@ -3,10 +3,10 @@
 import gallery
 import pytest
 from browser import Opened, launched
+from small import made, placements
 
 import simsched as ss
 from simsched.model.trace import measured_trace
-from simsched.model.trace.timeline import COPY, KERNEL
 from simsched.show.chart import Axis, Chart
 from simsched.show.looks import luminance
 from simsched.show.report import Column, Gantt, Section, Table, write_report
@@ -68,13 +68,11 @@ def drawn(opened, kinds=("bars",), nth=0):
 
 def counted(trace, host=False):
     """Spans that have a bar: all on streams, less the waits of copy streams; those of hosts if they are shown."""
-    here = trace.stream >= 0
-    with_kernel = {
-        (d, s) for d, s in zip(trace.device[trace.kind == KERNEL], trace.stream[trace.kind == KERNEL], strict=True)
-    }
-    n = sum(bool(here[i]) and ((trace.device[i], trace.stream[i]) in with_kernel or trace.kind[i] == COPY)
-            for i in range(len(trace)))  # fmt: skip
-    return n + int((trace.stream < 0).sum() if host else 0)
+    rows = {(span.device, span.stream) for span in trace.spans if span.kind == "kernel"}
+    return sum(
+        span.kind == "copy" or (span.device, span.stream) in rows or (host and span.stream is None)
+        for span in trace.spans
+    )
 
 
 def test_names_that_are_scripts_do_nothing(comparison):
@@ -96,7 +94,7 @@ def test_bars_are_those_of_the_spans(comparison):
     trace = found.traces[name]
     to_gantt(opened)
     assert drawn(opened) == counted(trace) >= 4
-    assert drawn(opened, ["path"]) == len([1 for step in trace.critical_path().operators]) > 0
+    assert drawn(opened, ["path"]) == len(trace.critical_path().operators) > 0
     toggle = opened.page.locator("[data-do=host]").first
     toggle.click()
     assert toggle.get_attribute("aria-pressed") == "true"
@@ -196,22 +194,20 @@ def test_tabs_by_arrow_and_theme_by_button(comparison):
     to_gantt(opened, 1)
     tabs.nth(1).press("Home")
     assert tabs.nth(0).get_attribute("aria-selected") == "true"
-    ink = "document.querySelector('.gantt .plot')._fullLayout.font.color"
-    light = opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")
+    colours = """[document.querySelector('.gantt .plot')._fullLayout.font.color,
+                  getComputedStyle(document.body).backgroundColor]"""
+    light = opened.ask(colours)
     opened.page.locator("button.theme").click()
-    dark = opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")
-    assert dark[0] != light[0]
-    assert dark[1] != light[1]
+    assert all(one != other for one, other in zip(light, opened.ask(colours), strict=True))
     opened.page.locator("button.theme").click()
-    assert (opened.ask(ink), opened.ask("getComputedStyle(document.body).backgroundColor")) == light
+    assert opened.ask(colours) == light
 
 
 @pytest.fixture(scope="module")
 def parts(browser, tmp_path_factory):
     """A page of a measured chart, a line with a crossing and a table of cells of all sorts, opened."""
-    graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=20.0)], [])
     cluster = ss.Cluster.preset("a100").without_overheads()
-    trace = ss.simulate(ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", stream=1)]), cluster)
+    trace = ss.simulate(ss.Schedule(made("a=10 b=20"), placements("a b/1")), cluster)
     measured = measured_trace(trace.program, cluster, [[1.0, 11.5], [1.0, 21.0]])
     line = figure_of(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
     cells = ("b", 2.0, None, float("inf"), -3.5, "a10", float("nan"), "a9", float("-inf"), 2.0)
@@ -296,7 +292,7 @@ FAULTS = """() => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    return gallery.write(tmp_path_factory.mktemp("gallery"))[0]
+    return gallery.write(tmp_path_factory.mktemp("gallery"))
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark"), (1920, "light")])
@@ -320,11 +316,9 @@ def test_nothing_is_cut_off_or_hidden(browser, page, width, scheme):
         "[...document.querySelectorAll('.plot')].every((each) => each.closest('[hidden]') || each._fullLayout)"
     )
     assert "\n".join(opened.ask(FAULTS)) == ""
-    ink = opened.ask("document.querySelector('.plot')._fullLayout.font.color.match(/[0-9]+/g).map(Number)")
-    ground = opened.ask(
-        "getComputedStyle(document.querySelector('section')).backgroundColor.match(/[0-9]+/g).map(Number)"
-    )
-    low, high = sorted(luminance("#" + bytes(each[:3]).hex()) for each in (ink, ground))
+    colours = opened.ask("""[document.querySelector('.plot')._fullLayout.font.color,
+        getComputedStyle(document.querySelector('section')).backgroundColor].map((each) => each.match(/[0-9]+/g))""")
+    low, high = sorted(luminance("#" + bytes(map(int, each[:3])).hex()) for each in colours)
     assert (high + 0.05) / (low + 0.05) >= 4.5
     assert opened.said == []
     if width == 1280:

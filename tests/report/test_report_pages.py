@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from small import made, operators, placements
 
 import simsched as ss
 import workloads
@@ -25,13 +26,11 @@ from simsched.show.report.page import library, quick
 CLUSTER = ss.Cluster.preset("a100")
 
 
-def fork():
-    """``a`` before ``b`` and ``c``, the latter on a stream of its own."""
-    graph = ss.OpGraph(
-        [ss.Operator("a", time=10.0), ss.Operator("b", time=30.0, kind="conv"), ss.Operator("c", time=20.0)],
-        [ss.Edge("a", "b"), ss.Edge("a", "c")], name="fork",
-    )  # fmt: skip
-    return ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b"), ss.Placement("c", stream=1)])
+FREE = CLUSTER.without_overheads()
+# a before b and c, the latter on a stream of its own
+FORK = ss.Schedule(made("a=10 b=30 c=20", "ab ac"), placements("a b c/1"))
+TRACE = ss.simulate(FORK, FREE)
+MEASURED = measured_trace(TRACE.program, CLUSTER, [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]])
 
 
 def text_of(page):
@@ -41,14 +40,14 @@ def text_of(page):
 
 
 def test_a_comparison_where_nothing_ran_says_so():
-    refused = Comparison(fork().graph, CLUSTER, (Row("ios", reason="too large"),), {}, {})
+    refused = Comparison(FORK.graph, CLUSTER, (Row("ios", reason="too large"),), {}, {})
     page = text_of(write_report(refused))
     assert "No scheduler found a schedule" in page
     assert "ios: no schedule: too large" in page
 
 
 def test_a_comparison_names_its_choice_and_says_why():
-    found = ss.compare(fork().graph, CLUSTER, ["sequential", "lios"], jitter=0.1, rng=0, samples=20)
+    found = ss.compare(FORK.graph, CLUSTER, ["sequential", "lios"], jitter=0.1, rng=0, samples=20)
     page = write_report(found, title="Mine", command="simsched report fork.json")
     said = text_of(page)
     assert "lios is simulated fastest:" in said
@@ -59,33 +58,29 @@ def test_a_comparison_names_its_choice_and_says_why():
 
 def test_bars_and_critical_path_by_hand():
     """Without overheads a runs 0 to 10, b 10 to 40 beside c 10 to 30: b and a are the path, each bar lasts its time."""
-    trace = ss.simulate(fork(), CLUSTER.without_overheads())
-    found = gantt_data(Gantt("fork", trace))
+    found = gantt_data(Gantt("fork", TRACE))
     bars = {found["names"][n]: i for i, n in enumerate(found["bars"]["name"]) if found["names"][n] in "abc"}
     columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "gap")}
     assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
                        "wait": [0.0, 0.0, 0.0], "gap": [0.0, 0.0, None]}  # fmt: skip
-    assert [trace.name(i) for i, _ in critical_spans(trace)] == ["b", "a"]
+    assert [TRACE.name(i) for i, _ in critical_spans(TRACE)] == ["b", "a"]
     assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
     assert (found["unit"], found["makespans"], found["other"]) == ("us", [40.0], [])
 
 
 def test_gaps_and_parts_add_up_to_the_makespan():
     """Along the critical path gap, wait and length of every bar that is no wait add up to the makespan, to rounding."""
-    plan = ss.schedule(fork().graph, ss.Cluster.preset("a40", 2), "hios-lp")
-    trace = ss.simulate(plan, ss.Cluster.preset("a40", 2))
+    cluster = ss.Cluster.preset("a40", 2)
+    trace = ss.simulate(ss.schedule(FORK.graph, cluster, "hios-lp"), cluster)
     bars = gantt_data(Gantt("fork", trace))["bars"]
-    total = sum(
-        bars["gap"][i] + bars["wait"][i] + bars["dur"][i] for i, gap in enumerate(bars["gap"]) if gap is not None
-    )
+    parts = zip(bars["gap"], bars["wait"], bars["dur"], strict=True)
+    total = sum(gap + wait + length for gap, wait, length in parts if gap is not None)
     assert total == pytest.approx(trace.makespan, abs=1e-2)
 
 
 def test_measured_bars_know_their_simulated_ones():
     """Each of three launches has a bar in either trace, and each knows the other; rows stand in pairs."""
-    trace = ss.simulate(fork(), CLUSTER.without_overheads())
-    measured = measured_trace(trace.program, CLUSTER, [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]])
-    found = gantt_data(Gantt("fork", trace, measured))
+    found = gantt_data(Gantt("fork", TRACE, MEASURED))
     labels = ["stream 0 simulated", "stream 0 measured", "stream 1 simulated", "stream 1 measured"]
     assert [row["label"] for row in found["rows"]] == labels
     assert [row["measured"] for row in found["rows"]] == [0, 1, 0, 1]
@@ -93,16 +88,15 @@ def test_measured_bars_know_their_simulated_ones():
     pairs = [(i, j) for i, j in enumerate(other) if j >= 0]
     assert len(pairs) == 6
     assert all(other[j] == i and found["bars"]["name"][i] == found["bars"]["name"][j] for i, j in pairs)
-    alone = ss.simulate(ss.schedule(ss.OpGraph([ss.Operator("x", time=1.0)]), CLUSTER, "sequential"), CLUSTER)
     with pytest.raises(ReportError, match="of another program"):
-        Gantt("wrong", trace, alone)
+        Gantt("wrong", TRACE, ss.simulate(ss.schedule(made("x=1"), CLUSTER, "sequential"), CLUSTER))
 
 
 def test_of_many_devices_the_mean_load_is_drawn():
     """Five operators of full load, one on each of five devices, together: the mean load is 1 until they end."""
-    graph = ss.OpGraph([ss.Operator(f"op{i}", time=10.0, utilization=1.0) for i in range(5)], [])
+    graph = made(operators("a=10 b=10 c=10 d=10 e=10", utilization=1.0))
     cluster = ss.Cluster.preset("a100", 5).without_overheads()
-    trace = ss.simulate(ss.Schedule(graph, [ss.Placement(f"op{i}", f"gpu{i}") for i in range(5)]), cluster)
+    trace = ss.simulate(ss.Schedule(graph, placements("a b@1 c@2 d@3 e@4")), cluster)
     (load,) = gantt_data(Gantt("five", trace))["loads"]
     assert (load["device"], load["time"], load["sm"]) == ("mean of 5 devices", [0.0, 10.0], [1.0, 0.0])
 
@@ -111,12 +105,8 @@ def test_cells_sort_by_number_and_read_in_units():
     rows = (("<a>", 1.5, None), ("b", -1e-9, "25.0 %"))
     table = Table("t", (Column("name"), Column("ms", 3), Column("share")), rows, best=1, note="n & m")
     html = Writer().block(table, 3)
-    assert 'data-v="1.5">1.500<' in html
-    assert 'data-v="">-<' in html
-    assert ">0.000<" in html
-    assert 'data-v="25.0">25.0 %<' in html
-    assert "&lt;a&gt;" in html
-    assert "n &amp; m" in html
+    for part in ('data-v="1.5">1.500<', 'data-v="">-<', ">0.000<", 'data-v="25.0">25.0 %<', "&lt;a&gt;", "n &amp; m"):
+        assert part in html
     assert html.count('aria-sort="none"') == 3
     assert "\u2605 best" in html.partition("b")[2]
     with pytest.raises(ReportError, match="row 0 has 1 cells where there are 2 columns"):
@@ -158,7 +148,7 @@ def test_what_cannot_be_reported_is_refused(tmp_path, monkeypatch):
         write_report(Section("s"), tmp_path / "missing" / "page.html")
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[report\]'"):
-        write_report(ss.simulate(fork(), CLUSTER))
+        write_report(ss.simulate(FORK, CLUSTER))
 
 
 def test_library_starts_sooner_and_other_scripts_stay():
@@ -175,37 +165,33 @@ def test_library_starts_sooner_and_other_scripts_stay():
 
 def test_analyses_have_sections():
     """Each kind of analysis says its main figure in words; of the fork, b and a alone bound the 40 us."""
-    cluster = CLUSTER.without_overheads()
-    asked = ss.what_if(fork(), cluster)
-    drawn = ss.robust({"one": fork(), "two": ss.schedule(fork().graph, cluster, "sequential")}, cluster, jitter=0.1,
-                      samples=30, rng=0)  # fmt: skip
-    results = [
-        asked.set("operators.speed", 2.0), ss.sensitivity(asked), ss.explain(fork(), cluster), drawn,
-        ss.throughput(fork(), cluster, 2), asked.sweep("operators.speed", [0.5, 1.0, 2.0]),
-        asked.sweep("operators.speed", [1.0, 2.0], "device.sms", [1.0]),
-        ss.breakeven("operators.speed", fork(), ss.schedule(fork().graph, cluster, "sequential"), cluster),
-    ]  # fmt: skip
-    page = text_of(write_report(results))
-    for part in ("fork takes 20 us instead of 40 us: 20 us less, 2 times as fast.",
-                 "What the makespan depends on: fork on a100", "What bounds it", "When times vary",
-                 "requests per second", "40 us without changes", "device.sms", "no crossing between"):  # fmt: skip
-        assert part in page
+    asked, other = ss.what_if(FORK, FREE), ss.schedule(FORK.graph, FREE, "sequential")
+    results = {
+        "graph takes 20 us instead of 40 us: 20 us less, 2 times as fast.": asked.operators(speed=2.0),
+        "What the makespan depends on: graph on a100": ss.sensitivity(asked),
+        "What bounds it": ss.explain(FORK, FREE),
+        "When times vary": ss.robust([FORK, other], FREE, jitter=0.1, samples=30, rng=0),
+        "requests per second": ss.throughput(FORK, FREE, 2),
+        "40 us without changes": asked.sweep("operators.speed", [0.5, 1.0, 2.0]),
+        "device.sms": asked.sweep("operators.speed", [1.0, 2.0], "device.sms", [1.0]),
+        "no crossing between": ss.breakeven("operators.speed", FORK, other, FREE),
+    }
+    page = text_of(write_report(list(results.values())))
+    assert [part for part in results if part not in page] == []
 
 
 def test_replays_and_traces_have_sections():
-    trace = ss.simulate(fork(), CLUSTER.without_overheads())
-    times = [[0.0, 11.0], [11.0, 45.0], [12.0, 31.0]]
-    replay = ss.Replay((44.0, 50.0), measured_trace(trace.program, CLUSTER, times), {"device": "a <card>"}, name="lios")
-    page = text_of(write_report([trace, replay]))
+    replay = ss.Replay((44.0, 50.0), MEASURED, {"device": "a <card>"}, name="lios")
+    page = text_of(write_report([TRACE, replay]))
     assert "47 us, median" in page
     assert "a &lt;card&gt;" in page
-    assert "Simulated 40 us, measured 47 us: -14.9 %." in text_of(write_report(list(replay_sections(replay, trace))))
+    assert "Simulated 40 us, measured 47 us: -14.9 %." in text_of(write_report(list(replay_sections(replay, TRACE))))
 
 
 def test_devices_that_were_changed_are_listed():
     """A launch of 9 us where the preset has 6, and a third of interference: two rows."""
     changed = CLUSTER.replace_devices(launch=9.0, interference=((0.3, 0.0), (0.0, 0.3)))
-    page = text_of(write_report(ss.simulate(fork(), changed)))
+    page = text_of(write_report(ss.simulate(FORK, changed)))
     assert "Fields that differ from the preset" in page
     assert re.search(r"launch gpu0 9 6 interference gpu0 \(\(0\.3, 0\.0\)", page)
 
@@ -217,8 +203,7 @@ def palette():
 
 
 INKS = [*product(("text", "soft", "accent"), ("ground", "panel", "raised")), ("text", "good-ground"),
-        ("text", "warn-ground"),
-        ("good", "good-ground"), ("warn", "panel"), ("on-accent", "accent")]  # fmt: skip
+        ("text", "warn-ground"), ("good", "good-ground"), ("warn", "panel"), ("on-accent", "accent")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ink", "ground"), INKS)
@@ -261,7 +246,7 @@ def test_numbers_that_are_none_have_no_key():
 
 def test_what_a_chart_leaves_out_is_said(monkeypatch):
     """Of the three kernels of a fork those that start in the first 10 us, and no host threads."""
-    trace = ss.simulate(fork(), CLUSTER)
+    trace = ss.simulate(FORK, CLUSTER)
     assert gantt_data(Gantt("all", trace))["notes"] == []
     monkeypatch.setattr("simsched.show.report.gantt.MOST_BARS", 1)
     monkeypatch.setattr("simsched.show.report.gantt.MOST_HOST_SPANS", 1)
@@ -277,7 +262,7 @@ def test_what_a_chart_leaves_out_is_said(monkeypatch):
 def test_of_many_devices_a_few_are_named():
     """Of 64 devices as many are named as a cell has room for, and one peak of memory is given."""
     cluster = ss.Cluster.preset("a100", 64)
-    page = text_of(write_report(ss.simulate(ss.schedule(fork().graph, cluster, "round-robin"), cluster)))
+    page = text_of(write_report(ss.simulate(ss.schedule(FORK.graph, cluster, "round-robin"), cluster)))
     assert re.search(r"64: gpu0, gpu1, [gpu0-9, ]{150,200} \.\.\.", page)
     assert "on gpu0, at most as much on the other 63 devices" in page
 
