@@ -147,14 +147,11 @@ def test_several_devices(read, samples):
 DATA = small_network().text().encode()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        gzip.compress(DATA),  # as torch writes it
-        gzip.compress(DATA[:500]) + gzip.compress(DATA[500:]),  # in two members one behind the other
-        b"\xef\xbb\xbf" + DATA.replace(b"\n", b"\r\n"),
-    ],
-)
+@pytest.mark.parametrize("content", [
+    gzip.compress(DATA),  # as torch writes it
+    gzip.compress(DATA[:500]) + gzip.compress(DATA[500:]),  # in two members one behind the other
+    b"\xef\xbb\xbf" + DATA.replace(b"\n", b"\r\n"),
+])  # fmt: skip
 def test_gzip_whatever_the_name(content, tmp_path):
     (tmp_path / "a.json").write_bytes(content)
     assert len(read_kineto(tmp_path / "a.json")) == 3

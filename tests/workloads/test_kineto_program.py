@@ -83,14 +83,11 @@ def test_costs_of_the_device_are_measured(made):
     assert (device.model, device.sms, device.contention) == ("NVIDIA A100-SXM4-40GB", 108, False)
 
 
-@pytest.mark.parametrize(
-    ("name", "blocks"),
-    [
-        *((f"cuda{name}", True) for name in ("DeviceSynchronize", "StreamSynchronize", "EventSynchronize", "Free")),
-        *((name, True) for name in ("hipDeviceSynchronize", "cuCtxSynchronize", "hipFree")),
-        ("cudaMallocHost", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "blocks"), [
+    *((f"cuda{name}", True) for name in ("DeviceSynchronize", "StreamSynchronize", "EventSynchronize", "Free")),
+    *((name, True) for name in ("hipDeviceSynchronize", "cuCtxSynchronize", "hipFree")),
+    ("cudaMallocHost", False),
+])  # fmt: skip
 def test_calls_that_block(name, blocks, made):
     """A kernel of 50 us, a call that returns 3 us after it ended, and a kernel behind that."""
     made.launch(0, 5, 7, 50)
@@ -104,14 +101,11 @@ def test_calls_that_block(name, blocks, made):
     assert (("k#0", "k#1") in pairs(program)) or not blocks
 
 
-@pytest.mark.parametrize(
-    ("call", "name", "blocks"),
-    [
-        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", True),
-        ("cudaMemcpy", "Memcpy DtoH (Device -> Pinned)", True),
-        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", False),
-    ],
-)
+@pytest.mark.parametrize(("call", "name", "blocks"), [
+    ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", True),
+    ("cudaMemcpy", "Memcpy DtoH (Device -> Pinned)", True),
+    ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", False),
+])  # fmt: skip
 def test_copies_block_their_thread(call, name, blocks, made):
     made.launch(0, 5, 7, 50)
     made.launch(10, 52, 58, 2, call=call, name=name, cat="gpu_memcpy")  # held by the kernel before it
@@ -202,14 +196,11 @@ def test_collectives_keep_their_blocks(made):
     assert (op.kind, op.name, op.kernels[0].blocks) == ("collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL#0", 64)
 
 
-@pytest.mark.parametrize(
-    ("device", "said", "model"),
-    [
-        ({"name": ""}, "device 0 has no name", "device 0"),
-        ({"id": 3}, "nothing is said of device 0", "h100"),
-        ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
-    ],
-)
+@pytest.mark.parametrize(("device", "said", "model"), [
+    ({"name": ""}, "device 0 has no name", "device 0"),
+    ({"id": 3}, "nothing is said of device 0", "h100"),
+    ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
+])  # fmt: skip
 def test_devices_that_say_little(device, said, model, made, caplog):
     made.header["deviceProperties"] = [A100 | device]
     made.launch(0, 5, 7, 10)

@@ -7,8 +7,9 @@ machine of two cores; any release may write it anew.
 from pathlib import Path
 
 import pytest
+from small import edges
 
-from simsched import Edge, Operator, OpGraph
+from simsched import Operator, OpGraph
 from workloads.formats.kineto import read_kineto
 
 RECORDED = Path(__file__).parent / "kineto_cpu.json.gz"
@@ -16,9 +17,8 @@ RECORDED = Path(__file__).parent / "kineto_cpu.json.gz"
 KINDS = {"conv1": "conv", "relu": "relu", "conv2": "conv", "add": "add", "flatten": "flatten", "fc": "linear"}
 GRAPH = OpGraph(
     [Operator(name, kind, flops=1.0) for name, kind in KINDS.items()],
-    [Edge("conv1", "relu"), Edge("relu", "conv2"), Edge("relu", "add"), Edge("conv2", "add"), Edge("add", "flatten"),
-     Edge("flatten", "fc")],
-)  # fmt: skip
+    edges("conv1-relu relu-conv2 relu-add conv2-add add-flatten flatten-fc"),
+)
 
 
 def record(path, n_steps=4):
@@ -26,23 +26,19 @@ def record(path, n_steps=4):
     import torch
     from torch import nn
     from torch.profiler import ProfilerActivity, profile, record_function, schedule
+    from torch_modules import Forward
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1, self.relu = nn.Conv2d(3, 8, 3, padding=1), nn.ReLU()
-            self.conv2, self.fc = nn.Conv2d(8, 8, 3, padding=1), nn.Linear(512, 10)
-
-        def forward(self, x):
-            a = self.relu(self.conv1(x))
-            return self.fc(torch.flatten(self.conv2(a) + a, 1))
+    net = Forward(
+        lambda m, x: m.fc(torch.flatten(m.conv2(a := m.relu(m.conv1(x))) + a, 1)),
+        conv1=nn.Conv2d(3, 8, 3, padding=1), relu=nn.ReLU(), conv2=nn.Conv2d(8, 8, 3, padding=1), fc=nn.Linear(512, 10),
+    )  # fmt: skip
 
     class Annotated(torch.fx.Interpreter):
         def run_node(self, node):
             with record_function(node.name):
                 return super().run_node(node)
 
-    network = Annotated(torch.fx.symbolic_trace(Net().eval()))
+    network = Annotated(torch.fx.symbolic_trace(net.eval()))
     image = torch.zeros(1, 3, 8, 8)
     with torch.no_grad(), profile(
         activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=n_steps), record_shapes=True,
@@ -53,22 +49,12 @@ def record(path, n_steps=4):
             prof.step()
 
 
-@pytest.fixture(scope="module")
-def recorded_now(tmp_path_factory):
-    pytest.importorskip("torch")
-    path = tmp_path_factory.mktemp("kineto") / "now.json.gz"
-    record(path)
-    return path
-
-
 def assert_is_the_network(path):
     """Joined by name, by order and by neither, the times of the operators are the same."""
     plain = read_kineto(path, skip=0)
-    assert [op.name for op in plain.operators] == [
-        "aten::conv2d#0", "aten::relu#0", "aten::conv2d#1", "aten::add#0", "aten::flatten#0", "aten::linear#0",
-    ]  # fmt: skip
-    assert plain.provenance.iterations == 4
-    assert plain.device is None
+    names = "conv2d#0 relu#0 conv2d#1 add#0 flatten#0 linear#0"
+    assert [op.name for op in plain.operators] == [f"aten::{name}" for name in names.split()]
+    assert (plain.provenance.iterations, plain.device) == (4, None)
     assert all(0 < op.median < 1e6 and not op.kernels for op in plain.operators)
     named = read_kineto(path, graph=GRAPH, skip=0)
     assert [op.samples for op in named.operators] == [op.samples for op in plain.operators]
@@ -84,8 +70,10 @@ def test_recorded_trace():
 
 
 @pytest.mark.torch
-def test_trace_recorded_now(recorded_now):
-    assert_is_the_network(recorded_now)
+def test_trace_recorded_now(tmp_path):
+    pytest.importorskip("torch")
+    record(tmp_path / "now.json.gz")
+    assert_is_the_network(tmp_path / "now.json.gz")
 
 
 def test_innermost_operators_on_a_cpu():

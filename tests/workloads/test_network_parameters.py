@@ -21,15 +21,12 @@ def test_what_is_wrong_is_named(name):
 
 
 @pytest.mark.parametrize("granularity", ["unit", "operator"])
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("resnet50", {"batch": 3, "image_size": 100}),
-        ("t5_small_encoder", {"batch": 2, "sequence_length": 100}),
-        ("deepfm", {"batch": 100, "rows": 100, "factors": 100, "hidden": 100}),
-        ("rnntc_sru", {"layers": 2, "sequence_length": 2, "features": 100, "classes": 100}),
-    ],
-)
+@pytest.mark.parametrize(("name", "parameters"), [
+    ("resnet50", {"batch": 3, "image_size": 100}),
+    ("t5_small_encoder", {"batch": 2, "sequence_length": 100}),
+    ("deepfm", {"batch": 100, "rows": 100, "factors": 100, "hidden": 100}),
+    ("rnntc_sru", {"layers": 2, "sequence_length": 2, "features": 100, "classes": 100}),
+])  # fmt: skip
 def test_narrow_numbers_do_not_overflow(name, parameters, granularity):
     """100 of 8 bits times anything from 2 on would."""
     narrow = {key: np.int8(value) for key, value in parameters.items()}

@@ -103,16 +103,13 @@ def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(cap
     assert list(graph.edges) == edges("first-conv conv-second conv-places", nbytes=192.0)
 
 
-@pytest.mark.parametrize(
-    ("declared", "shapes", "output"),
-    [
-        ("", {}, None),
-        ("", {"foo": (1, 3, 4, 4)}, (1, 5, 4, 4)),
-        ("<float[1, 3, 4, 4] foo>", {}, (1, 5, 4, 4)),
-        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4)}, None),  # what is declared for a batch of 1 is not used for 2
-        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)}, (2, 5, 4, 4)),
-    ],
-)
+@pytest.mark.parametrize(("declared", "shapes", "output"), [
+    ("", {}, None),
+    ("", {"foo": (1, 3, 4, 4)}, (1, 5, 4, 4)),
+    ("<float[1, 3, 4, 4] foo>", {}, (1, 5, 4, 4)),
+    ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4)}, None),  # what is declared for a batch of 1 is not used for 2
+    ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)}, (2, 5, 4, 4)),
+])  # fmt: skip
 def test_what_an_operator_that_is_not_supported_writes_may_be_given(declared, shapes, output):
     text = f"(float[1, 3, 4, 4] x) => (conv) {declared} {{ foo = com.acme.Foo (x)  conv = Conv (foo, w) }}"
     missing = "'conv' \\(Conv\\): the shape of 'foo' cannot be inferred; give it too"
@@ -160,14 +157,11 @@ def test_a_number_format_in_place_of_the_models():
     assert from_onnx(made)["rows"] == net.graph()["rows"]
 
 
-@pytest.mark.parametrize(
-    ("text", "nbytes", "dtype"),
-    [
-        ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", 10 * (2 + 4), "fp32"),
-        ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", 10 * 4 + 8, "fp64"),
-        ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", 24 * 2, "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("text", "nbytes", "dtype"), [
+    ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", 10 * (2 + 4), "fp32"),
+    ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", 10 * 4 + 8, "fp64"),
+    ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", 24 * 2, "bf16"),
+])  # fmt: skip
 def test_tensors_have_their_own_formats(text, nbytes, dtype):
     (op,) = from_onnx(model(text)).operators
     assert (op.nbytes, op.dtype) == (nbytes, dtype)

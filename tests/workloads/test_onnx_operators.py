@@ -21,18 +21,15 @@ def one(*described, **options):
 WINDOW = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
 
 
-@pytest.mark.parametrize(
-    ("op_type", "attributes", "shape", "weights", "ours"),
-    [
-        ("MaxPool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "max", 3, stride=2, ceil_mode=True)),
-        ("GlobalAveragePool", {}, (2, 3, 9, 8), [], lambda net, x: net.global_pool("y0", x)),
-        ("Softmax", {}, (2, 5, 8), [], lambda net, x: net.softmax("y0", x)),
-        ("LayerNormalization", {}, (2, 5, 8), [(8,), (8,)], lambda net, x: net.layer_norm("y0", x)),
-        ("RMSNormalization", {}, (2, 5, 8), [(8,)], lambda net, x: net.layer_norm("y0", x, kind="rms_norm")),
-        ("Relu", {}, (3, 5), [], lambda net, x: net.activation("y0", x)),
-        ("Gelu", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "gelu")),
-    ],
-)
+@pytest.mark.parametrize(("op_type", "attributes", "shape", "weights", "ours"), [
+    ("MaxPool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "max", 3, stride=2, ceil_mode=True)),
+    ("GlobalAveragePool", {}, (2, 3, 9, 8), [], lambda net, x: net.global_pool("y0", x)),
+    ("Softmax", {}, (2, 5, 8), [], lambda net, x: net.softmax("y0", x)),
+    ("LayerNormalization", {}, (2, 5, 8), [(8,), (8,)], lambda net, x: net.layer_norm("y0", x)),
+    ("RMSNormalization", {}, (2, 5, 8), [(8,)], lambda net, x: net.layer_norm("y0", x, kind="rms_norm")),
+    ("Relu", {}, (3, 5), [], lambda net, x: net.activation("y0", x)),
+    ("Gelu", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "gelu")),
+])  # fmt: skip
 def test_as_our_networks_have_it(op_type, attributes, shape, weights, ours):
     net = Network("net")
     ours(net, net.input(*shape))
@@ -134,18 +131,15 @@ def test_a_clip_from_0_to_6_is_an_activation():
     assert one("Clip", [4], opset=10, min=-1.0, max=6.0).kind == "clip"
 
 
-@pytest.mark.parametrize(
-    ("op_type", "opset", "attributes", "shape", "weights", "rows"),
-    [
-        ("Softmax", 17, {"axis": -1}, (3, 5, 4), [], 15),
-        ("Softmax", 17, {"axis": 1}, (3, 5, 4), [], 12),
-        ("Softmax", 12, {"axis": 1}, (3, 5, 4), [], 3),
-        ("Softmax", 12, {"axis": 2}, (3, 5, 4), [], 15),
-        ("LayerNormalization", 17, {"axis": 1}, (2, 5, 8), [(5, 8)], 2),
-        ("InstanceNormalization", 17, {}, (2, 6, 4, 4), [(6,), (6,)], 12),
-        ("GroupNormalization", 21, {"num_groups": 3}, (2, 6, 4, 4), [(6,), (6,)], 6),
-    ],
-)
+@pytest.mark.parametrize(("op_type", "opset", "attributes", "shape", "weights", "rows"), [
+    ("Softmax", 17, {"axis": -1}, (3, 5, 4), [], 15),
+    ("Softmax", 17, {"axis": 1}, (3, 5, 4), [], 12),
+    ("Softmax", 12, {"axis": 1}, (3, 5, 4), [], 3),
+    ("Softmax", 12, {"axis": 2}, (3, 5, 4), [], 15),
+    ("LayerNormalization", 17, {"axis": 1}, (2, 5, 8), [(5, 8)], 2),
+    ("InstanceNormalization", 17, {}, (2, 6, 4, 4), [(6,), (6,)], 12),
+    ("GroupNormalization", 21, {"num_groups": 3}, (2, 6, 4, 4), [(6,), (6,)], 6),
+])  # fmt: skip
 def test_rows_have_a_block_each(op_type, opset, attributes, shape, weights, rows):
     """Of 3 x 5 x 4 15 rows along the last axis, 12 along the middle one; until opset 12 all from the axis on."""
     op = one(op_type, shape, weights=weights, opset=opset, **attributes)
@@ -155,15 +149,12 @@ def test_rows_have_a_block_each(op_type, opset, attributes, shape, weights, rows
 TWICE = np.array([1, 1, 2, 2], np.float32)
 
 
-@pytest.mark.parametrize(
-    ("op_type", "attributes", "shapes", "weights", "shape", "flops", "numbers"),
-    [
-        ("ReduceMean", {"axes": [2, 3], "keepdims": 0}, [[2, 3, 4, 5]], [], (2, 3), 120, 120 + 6),
-        ("Slice", {}, [[9, 5]], [[3], [5], [0]], (2, 5), 0, 2 * 10),  # two rows, and no more
-        ("Pad", {}, [[2, 3]], [[0, 1, 0, 1]], (2, 5), 0, 6 + 10),
-        ("Resize", {"mode": "linear"}, [[1, 1, 2, 2]], [None, TWICE], (1, 1, 4, 4), 128, 4 + 16),
-    ],
-)
+@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "shape", "flops", "numbers"), [
+    ("ReduceMean", {"axes": [2, 3], "keepdims": 0}, [[2, 3, 4, 5]], [], (2, 3), 120, 120 + 6),
+    ("Slice", {}, [[9, 5]], [[3], [5], [0]], (2, 5), 0, 2 * 10),  # two rows, and no more
+    ("Pad", {}, [[2, 3]], [[0, 1, 0, 1]], (2, 5), 0, 6 + 10),
+    ("Resize", {"mode": "linear"}, [[1, 1, 2, 2]], [None, TWICE], (1, 1, 4, 4), 128, 4 + 16),
+])  # fmt: skip
 def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flops, numbers):
     """A reduction counts what it reads; a copy moves what it writes both ways; what is between pixels costs 8 FLOP."""
     op = one(op_type, *shapes, weights=weights, **attributes)
@@ -185,13 +176,10 @@ def test_copies_that_change_nothing_are_views():
     assert [(op.kind, op.time) for op in views] == [("view", 0.0)] * 3 + [("relu", None)]
 
 
-@pytest.mark.parametrize(
-    ("opset", "last", "first", "flat"),
-    [
-        (17, "Slice (s, ones, twos, zeros)", "Unsqueeze (n, zeros)", "Squeeze (width, zero)"),
-        (9, "Slice <starts = [1], ends = [2]> (s)", "Unsqueeze <axes = [0]> (n)", "Squeeze <axes = [0]> (width)"),
-    ],
-)
+@pytest.mark.parametrize(("opset", "last", "first", "flat"), [
+    (17, "Slice (s, ones, twos, zeros)", "Unsqueeze (n, zeros)", "Squeeze (width, zero)"),
+    (9, "Slice <starts = [1], ends = [2]> (s)", "Unsqueeze <axes = [0]> (n)", "Squeeze <axes = [0]> (width)"),
+])  # fmt: skip
 def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     """x of 2 x 12 becomes (2, 12 // 4, 4), after a division and a choice; older sets have attributes for inputs."""
     text = f"""(float[n, 12] x) => (y) {{
@@ -213,18 +201,15 @@ def test_what_has_no_elements_is_not_read():
     assert (graph.names, graph["y"].nbytes, graph["y"].input_shapes) == (("full", "y"), 24.0, ((1, 3),))
 
 
-@pytest.mark.parametrize(
-    ("op_type", "shapes", "weights", "attributes", "match"),
-    [
-        ("Conv", [[1, 4, 8, 8]], [(6, 3, 1, 1)], {}, "do not fit 4 channels"),
-        ("Conv", [[1, 4, 8, 8]], [(6, 4, 1, 1)], {"strides": [0, 1]}, "stride"),
-        ("LayerNormalization", [[3, 4]], [(4,)], {"axis": 7}, "axis 7 is not one of 2"),
-        ("Einsum", [[3, 4], [4, 5]], [], {"equation": "ijk,kl->il"}, "inferred"),
-        ("InstanceNormalization", [[3]], [(3,), (3,)], {}, "its inputs and attributes do not fit"),
-        ("Attention", [[1, 6, 12]] * 3, [], {"q_num_heads": 5, "kv_num_heads": 3}, "5 and 3 heads do not divide"),
-        ("LSTM", [[7, 2, 3]], [(1, 20, 4), (1, 20, 5)], {"hidden_size": 5}, "do not fit 3 features"),
-    ],
-)
+@pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "match"), [
+    ("Conv", [[1, 4, 8, 8]], [(6, 3, 1, 1)], {}, "do not fit 4 channels"),
+    ("Conv", [[1, 4, 8, 8]], [(6, 4, 1, 1)], {"strides": [0, 1]}, "stride"),
+    ("LayerNormalization", [[3, 4]], [(4,)], {"axis": 7}, "axis 7 is not one of 2"),
+    ("Einsum", [[3, 4], [4, 5]], [], {"equation": "ijk,kl->il"}, "inferred"),
+    ("InstanceNormalization", [[3]], [(3,), (3,)], {}, "its inputs and attributes do not fit"),
+    ("Attention", [[1, 6, 12]] * 3, [], {"q_num_heads": 5, "kv_num_heads": 3}, "5 and 3 heads do not divide"),
+    ("LSTM", [[7, 2, 3]], [(1, 20, 4), (1, 20, 5)], {"hidden_size": 5}, "do not fit 3 features"),
+])  # fmt: skip
 def test_operators_that_cannot_be(op_type, shapes, weights, attributes, match):
     with pytest.raises(FormatError, match=rf"^model: operator 'y0' \({op_type}\): .*({match})"):
         one(op_type, *shapes, weights=weights, opset=23 if op_type == "Attention" else 17, **attributes)

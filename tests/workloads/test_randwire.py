@@ -13,20 +13,10 @@ from workloads.models.randwire import draw_wirings, randwire
 RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_graphs.json"
 
 
-def macs(graph):
-    """Multiply-adds of the convolutions."""
-    return sum(op.flops for op in graph.operators if op.kind == "conv") / 2
-
-
 def ends(wiring):
     """Operators that read the input of the stage, and operators that nothing in it reads."""
     src, dst = {a for a, _ in wiring.edges}, {b for _, b in wiring.edges}
     return wiring.n_ops - len(dst), wiring.n_ops - len(src)
-
-
-@pytest.fixture(scope="module")
-def graph():
-    return randwire()
 
 
 def test_ends_of_the_stages():
@@ -56,16 +46,12 @@ def test_wiring_from_a_file(tmp_path):
     assert load("randwire", graphs=path, image_size=64) == graph
 
 
-@pytest.mark.parametrize(
-    ("stages", "message"),
-    [
-        ([LINE] * 3, "needs 4 stages, not 3"),
-        ([LINE] * 3 + [{"nodes": 10**12, "edges": []}], "field 'nodes' must be from 1 to 100000"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], "an edge must be a pair of whole numbers"),
-    ],
-)
+@pytest.mark.parametrize(("stages", "message"), [
+    ([LINE] * 3, "needs 4 stages, not 3"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], "an edge must be a pair of whole numbers"),
+])  # fmt: skip
 def test_bad_files(stages, message, tmp_path):
     with pytest.raises(FormatError, match=message):
         randwire(graphs=write(tmp_path / "w.json", stages))
@@ -76,5 +62,6 @@ def test_released_wirings():
     """The network that IOS measured: 120 operators, 260 edges, 7.822 G multiply-adds, width of its stages 8, 8, 7."""
     graph = randwire(graphs=str(RELEASED))
     assert (len(graph), len(graph.edges)) == (120, 260)
-    assert macs(randwire(graphs=str(RELEASED), granularity="operator")) == pytest.approx(7.822e9, rel=1e-3)
+    single = randwire(graphs=str(RELEASED), granularity="operator")
+    assert sum(op.flops for op in single.operators if op.kind == "conv") == pytest.approx(2 * 7.822e9, rel=1e-3)
     assert graph.width == 8

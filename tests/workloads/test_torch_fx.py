@@ -180,19 +180,16 @@ def test_arguments_by_name_in_any_order():
     assert (op.flops, op.attributes["padding"], op.input_shapes) == (2 * 8 * 36 * 27, [1, 1], ((1, 3, 6, 6),))
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape", "kind", "macs"),
-    [
-        (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
-        (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
-        (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
-        (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
-        (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
-        (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
-        (nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True), (2, 10, 8), "lstm", 20 * 128 * (24 + 48)),
-        (nn.GRU(8, 16), (10, 8), "gru", 10 * 3 * 16 * 24),
-    ],
-)
+@pytest.mark.parametrize(("layer", "shape", "kind", "macs"), [
+    (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
+    (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
+    (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
+    (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
+    (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
+    (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
+    (nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True), (2, 10, 8), "lstm", 20 * 128 * (24 + 48)),
+    (nn.GRU(8, 16), (10, 8), "gru", 10 * 3 * 16 * 24),
+])  # fmt: skip
 def test_products(layer, shape, kind, macs):
     """Multiply-adds: outputs times window and channels; of a transposed convolution, inputs times both.
 
@@ -235,18 +232,14 @@ def test_rows():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("function", "attributes", "flops"),
-    [
-        (lambda x: F.max_pool2d(x, 2), {"pool": "max", "kernel": [2, 2], "stride": [2, 2], "padding": [0, 0]}, 64),
-        (lambda x: F.avg_pool2d(x, 3, 1, 1),
-         {"pool": "avg", "kernel": [3, 3], "stride": [1, 1], "padding": [1, 1]}, 576),
-        (lambda x: F.adaptive_avg_pool2d(x, 1),
-         {"pool": "global_avg", "kernel": [8, 8], "stride": [1, 1], "padding": [0, 0]}, 64),
-        (lambda x: F.adaptive_max_pool2d(x, (4, 2)),
-         {"pool": "max", "kernel": [2, 4], "stride": [2, 4], "padding": [0, 0]}, 64),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("function", "attributes", "flops"), [
+    (lambda x: F.max_pool2d(x, 2), {"pool": "max", "kernel": [2, 2], "stride": [2, 2], "padding": [0, 0]}, 64),
+    (lambda x: F.avg_pool2d(x, 3, 1, 1), {"pool": "avg", "kernel": [3, 3], "stride": [1, 1], "padding": [1, 1]}, 576),
+    (lambda x: F.adaptive_avg_pool2d(x, 1),
+     {"pool": "global_avg", "kernel": [8, 8], "stride": [1, 1], "padding": [0, 0]}, 64),
+    (lambda x: F.adaptive_max_pool2d(x, (4, 2)),
+     {"pool": "max", "kernel": [2, 4], "stride": [2, 4], "padding": [0, 0]}, 64),
+])  # fmt: skip
 def test_pools(function, attributes, flops):
     """Of 8 x 8 values; a window's FLOP for each output: 16 x 4, 64 x 9, 1 x 64, 8 x 8."""
     (op,) = imported(lambda m, x: function(x), 1, 1, 8, 8).operators
@@ -293,23 +286,20 @@ def test_a_graph_module_that_knows_its_shapes():
 IMAGE = torch.empty(1, 8, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("read", "says"),
-    [
-        (lambda: from_module(Residual(), IMAGE, granularity="layer"), "must be 'unit' or 'operator', not 'layer'"),
-        (lambda: from_module("resnet", IMAGE), "a torch.nn.Module is needed, not str"),
-        (lambda: from_fx(Residual()), "a torch.fx.GraphModule is needed, not Residual"),
-        (lambda: from_exported(Residual()), "a torch.export.ExportedProgram is needed, not Residual"),
-        (lambda: from_module(Residual(), torch.empty(1, 3, 4, 4)),
-         "Residual: does not run on the example inputs, at 'conv': .*channels"),
-        (lambda: from_module(Residual(), ()), "does not run on the example inputs, at 'x'"),
-        (lambda: from_module(Residual(), (IMAGE,) * 3), "Residual: 2 example inputs more than it takes"),
-        (lambda: from_module(Residual(), {"x": IMAGE}), "not in a dict"),
-        (lambda: from_module(Forward(lambda m, x: 1 / 0), torch.empty(1)), "^Forward: .*division by zero"),
-        *((lambda inputs=inputs: from_module(nn.Linear(3, 4), inputs), r"^Linear: .* inputs, at '\w+': [^\n]{1,200}$")
-          for inputs in ("text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(()))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("read", "says"), [
+    (lambda: from_module(Residual(), IMAGE, granularity="layer"), "must be 'unit' or 'operator', not 'layer'"),
+    (lambda: from_module("resnet", IMAGE), "a torch.nn.Module is needed, not str"),
+    (lambda: from_fx(Residual()), "a torch.fx.GraphModule is needed, not Residual"),
+    (lambda: from_exported(Residual()), "a torch.export.ExportedProgram is needed, not Residual"),
+    (lambda: from_module(Residual(), torch.empty(1, 3, 4, 4)),
+     "Residual: does not run on the example inputs, at 'conv': .*channels"),
+    (lambda: from_module(Residual(), ()), "does not run on the example inputs, at 'x'"),
+    (lambda: from_module(Residual(), (IMAGE,) * 3), "Residual: 2 example inputs more than it takes"),
+    (lambda: from_module(Residual(), {"x": IMAGE}), "not in a dict"),
+    (lambda: from_module(Forward(lambda m, x: 1 / 0), torch.empty(1)), "^Forward: .*division by zero"),
+    *((lambda inputs=inputs: from_module(nn.Linear(3, 4), inputs), r"^Linear: .* inputs, at '\w+': [^\n]{1,200}$")
+      for inputs in ("text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(()))),
+])  # fmt: skip
 def test_what_is_wrong_is_said_and_nothing_printed(read, says, capfd):
     with pytest.raises(GraphError, match=says):
         read()
