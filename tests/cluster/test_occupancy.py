@@ -36,7 +36,7 @@ CASES = [
     ("v100-whole-sm", V100, (128, 32, 96 * KIB), 1, "shared_memory"),  # one block may have all of it
     # cc 7.5: 1024, 16, 65536, 64 KiB; 64 KiB per block
     ("turing-threads", TURING, (256, 32, 0), 4, "threads"),  # 32 warps / 8
-    ("turing-blocks", TURING, (64, 32, 1000), 16, "blocks"),  # 32 / 2 = 16 of 16; 1024 bytes: 64; equal: threads
+    ("turing-blocks", TURING, (64, 32, 1000), 16, "threads"),  # 32 / 2 = 16 of 16; 1024 bytes: 64; of equals the first
     ("turing-shared", TURING, (64, 32, 9 * KIB), 7, "shared_memory"),  # 64 / 9 = 7.1
     # cc 8.0: 2048, 32, 65536, 164 KiB; 163 KiB per block; 1 KiB reserved, by 128 bytes
     ("a100-shared", A100, (128, 32, 40 * KIB), 4, "shared_memory"),  # 164 / 41 = 4
@@ -64,14 +64,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("device", "kernel", "blocks", "limited_by"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
-def test_occupancy_by_hand(device, kernel, blocks, limited_by):
-    threads, registers, shared_memory = kernel
-    found = occupancy(device, Kernel(1, threads, registers, shared_memory))
-    if limited_by == "blocks" and blocks == device.threads_per_sm // 32 // (threads // 32):
-        limited_by = "threads"  # equal limits name the first
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_occupancy_by_hand(case):
+    _, device, kernel, blocks, limited_by = case
+    found = occupancy(device, Kernel(1, *kernel))
     assert (found.blocks, found.limited_by) == (blocks, limited_by)
 
 
@@ -86,20 +82,17 @@ def test_no_shared_memory_before_ampere_takes_none():
     assert footprint(A100, Kernel(1, 32, 16, 0)).shared_memory == 1024
 
 
-@pytest.mark.parametrize(
-    ("device", "kernel", "limit"),
-    [
-        (V100, (32, 256, 0), "registers"),  # at most 255 per thread
-        (A100, (1024, 65, 0), "registers"),  # 65 x 32 = 2080 -> 2304 x 32 warps = 73728 > 65536
-        (A100, (416, 160, 0), "registers"),  # 13 warps of 5120: three fit a partition, 12 in all
-        (V100, (128, 32, 96 * KIB + 1), "shared_memory"),
-        (TURING, (128, 32, 65 * KIB), "shared_memory"),
-        (A100, (128, 32, 163 * KIB + 1), "shared_memory"),
-        (K80, (128, 32, 49 * KIB), "shared_memory"),  # an SM has 112 KiB, but a block may have 48
-        (H100, (128, 32, 228 * KIB), "shared_memory"),
-        (replace(A100, threads_per_sm=512), (1024, 16, 0), "threads"),
-    ],
-)
+@pytest.mark.parametrize(("device", "kernel", "limit"), [
+    (V100, (32, 256, 0), "registers"),  # at most 255 per thread
+    (A100, (1024, 65, 0), "registers"),  # 65 x 32 = 2080 -> 2304 x 32 warps = 73728 > 65536
+    (A100, (416, 160, 0), "registers"),  # 13 warps of 5120: three fit a partition, 12 in all
+    (V100, (128, 32, 96 * KIB + 1), "shared_memory"),
+    (TURING, (128, 32, 65 * KIB), "shared_memory"),
+    (A100, (128, 32, 163 * KIB + 1), "shared_memory"),
+    (K80, (128, 32, 49 * KIB), "shared_memory"),  # an SM has 112 KiB, but a block may have 48
+    (H100, (128, 32, 228 * KIB), "shared_memory"),
+    (replace(A100, threads_per_sm=512), (1024, 16, 0), "threads"),
+])  # fmt: skip
 def test_a_kernel_that_fits_nowhere(device, kernel, limit):
     text = rf"a block of {kernel[0]} threads, .* does not fit on an SM of {device.model} \({limit}\)"
     with pytest.raises(ClusterError, match=text):
@@ -107,26 +100,19 @@ def test_a_kernel_that_fits_nowhere(device, kernel, limit):
 
 
 @settings(deadline=None, max_examples=200)
-@given(
-    gpu=st.sampled_from(sorted(DEVICES)),
-    threads=st.integers(1, 1024),
-    registers=st.integers(1, 255),
-    shared_memory=st.integers(0, 100 * KIB),
-)
+@given(st.sampled_from(sorted(DEVICES)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 100 * KIB))
 def test_resident_blocks_fit_and_one_more_does_not(gpu, threads, registers, shared_memory):
     """Counted out: four partitions dealt to warps one by one, until something runs short."""
     device = Cluster.preset(gpu).devices[0]
-    warps = (threads + 31) // 32
-    per_warp = (registers * 32 + 255) // 256 * 256
+    warps, per_warp = (threads + 31) // 32, (registers * 32 + 255) // 256 * 256
     unit = device.shared_memory_granularity
     shared = -(-(shared_memory + device.shared_memory_reserved) // unit) * unit
-    warps_of_registers = 4 * (device.registers_per_sm // 4 // per_warp)
 
     def fits(blocks):
         return (
             blocks <= device.blocks_per_sm
             and blocks * warps * 32 <= device.threads_per_sm
-            and blocks * warps <= warps_of_registers
+            and blocks * warps <= 4 * (device.registers_per_sm // 4 // per_warp)
             and blocks * shared <= device.shared_memory_per_sm
         )
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import shapes
 
-from simsched.model.graph import Numbered, OpGraph
+from simsched.model.graph import Numbered, Operator, OpGraph
 from simsched.model.graph.structure import longest_from, longest_to
 
 NAN = float("nan")
@@ -31,6 +31,19 @@ def test_equal_rows_are_stored_once():
     n = 1000
     assert stored(chain(n, time=np.arange(n) * 1.0, utilization=np.full(n, 0.5))) <= (3 * 4 + 8) * n + 200
     assert stored(chain(n, time=np.full(n, np.nan), flops=0.0)) <= 3 * 4 * n + 200
+
+
+def test_one_text_or_one_code_stands_for_all():
+    for kind in ("conv", (0, ("conv",)), (np.zeros(3, int), ("conv", "pool"))):
+        graph = OpGraph.from_columns(Numbered("op", 3), [], [], kind=kind)
+        assert [op.kind for op in graph.operators] == ["conv"] * 3
+        assert graph.labels("kind")[0].strides == (0,), "equal rows are stored once"
+
+
+def test_codes_are_read_only():
+    for graph in (OpGraph([Operator("a", "conv"), Operator("b")]), OpGraph.from_columns(["a"], [], [])):
+        for made in (graph, pickle.loads(pickle.dumps(graph))):
+            assert not made.labels("kind")[0].flags.writeable
 
 
 def test_columns_of_equal_rows_are_those_rows():
