@@ -17,6 +17,7 @@ import numpy as np
 
 from hwbackend.cupy_backend import CupyBackend
 from hwbackend.cupy_interface import CudaApi, CudaDevice, Function
+from hwbackend.torch_hosts import CudaHost
 from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)
@@ -580,6 +581,11 @@ class FakeTorchCuda:
         with self.cuda.lock:
             self.cuda.count["work"] += 1
             self.cuda.give(self.current, lambda start, end: action(), KERNEL_NS)
+
+    def host(self, program, compute, move, **options):
+        """A host that issues operators and copies."""
+        issued = (lambda number, do=do: self.work(partial(do, number)) for do in (compute, move))
+        return CudaHost(self, program, *issued, **options)
 
     def stream(self, device, priority):
         self.cuda.set_device(device)

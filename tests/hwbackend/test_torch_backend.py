@@ -1,30 +1,35 @@
-"""Replays with PyTorch on the CPU; what needs CUDA is refused where there is none."""
+"""Replays with PyTorch on the CPU, and the way of one on CUDA with a fake that runs streams in an odd order; what needs
+CUDA is refused where there is none."""
 
 import gc
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from shortened import without
+from fake_cuda import FakeTorchCuda
+from kineto_traces import KinetoTrace
+from shortened import in_order
 
 torch = pytest.importorskip("torch")
 
-import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import agree, network  # noqa: E402 - the rest is for those who have PyTorch
+
+import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
-from hwbackend import torch_values  # noqa: E402
+from hwbackend import torch_apply, torch_traces, torch_values  # noqa: E402
 from hwbackend.torch_backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch_devices import cuda_cluster, pinned  # noqa: E402
-from simsched.base.errors import BackendError  # noqa: E402
+from hwbackend.torch_hosts import CudaHost  # noqa: E402
+from hwbackend.torch_nodes import traced  # noqa: E402
+from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
+from simsched.calibration.training import random_schedule  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
-from simsched.model.program import WAIT  # noqa: E402
+from workloads.formats.torch_fx import from_module  # noqa: E402
 
-pytestmark = pytest.mark.torch
-
-
-def tiny(name="tiny_inception", **options):
-    return workloads.load(name, **({"image_size": 16} | options))
-
-
+A100 = ss.Cluster.preset("a100")
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning")]  # of a profiler without CUDA
+TINY = workloads.load("tiny_inception", image_size=8)
 IMAGE, SEQUENCE = {"image_size": 32}, {"sequence_length": 4}
 
 
@@ -45,22 +50,13 @@ def test_networks(name, options):
 
 def test_kernels_of_an_operator_share_its_span():
     """Of 2 kernels, 1/4 and 3/4 of the time."""
-    backend = TorchBackend("cpu")
     kernels = (Kernel(1, share=0.25), Kernel(1, share=0.75))
     graph = OpGraph([Operator("s", "synth", flops=1e7, nbytes=1e5, kernels=kernels)])
-    found = backend.replay(ss.schedule(graph, backend.cluster, "sequential"), repeats=1, warmup=0)
+    found = TorchBackend("cpu").replay(in_order(graph), repeats=1, warmup=0)
     first, second = found.trace.end - found.trace.start
     assert second == pytest.approx(3 * first)
     assert found.trace.start[1] == found.trace.end[0]
     assert found.environment["torch"] == torch.__version__
-
-
-def test_a_schedule_that_lacks_a_wait_is_refused():
-    backend = TorchBackend("cpu")
-    program = ss.schedule(tiny(), backend.cluster, "opara").lower(backend.cluster)
-    broken = without(program, program.action == WAIT)
-    with pytest.raises(BackendError, match="may run before what it reads of 'stem' is there: the program lacks a wait"):
-        backend.replay(broken)
 
 
 USUAL = torch_values.Values.compute
@@ -92,9 +88,8 @@ def out_of_memory(values, i):
 )
 def test_what_goes_wrong_is_one_line(compute, says, monkeypatch):
     monkeypatch.setattr(torch_values.Values, "compute", compute)
-    backend = TorchBackend("cpu")
-    with pytest.raises(BackendError, match=says.format(tiny().names[2])):
-        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+    with pytest.raises(BackendError, match=says.format(TINY.names[2])):
+        TorchBackend("cpu").replay(in_order(TINY))
 
 
 def test_values_that_are_not_finite_are_named():
@@ -102,10 +97,9 @@ def test_values_that_are_not_finite_are_named():
     shape = (1, 4)
     large = Operator("large", "mul", input_shapes=(shape,), output_shape=shape, attributes={"factor": 1e30},
                      kernels=(Kernel(1),))  # fmt: skip
-    rows = [large, replace(large, name="larger")]
-    backend = TorchBackend("cpu")
+    graph = OpGraph([large, replace(large, name="larger")], [Edge("large", "larger", 16.0)])
     with pytest.raises(BackendError, match="operator 'larger' computes values that are not finite"):
-        backend.replay(ss.schedule(OpGraph(rows, [Edge("large", "larger", 16.0)]), backend.cluster, "sequential"))
+        TorchBackend("cpu").replay(in_order(graph))
 
 
 def test_memory_is_free_again_behind_an_error(monkeypatch):
@@ -117,9 +111,8 @@ def test_memory_is_free_again_behind_an_error(monkeypatch):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     monkeypatch.setattr(torch_values.Values, "compute", fail)
-    backend = TorchBackend("cpu")
     with pytest.raises(BackendError, match="illegal memory access") as error:
-        backend.replay(ss.schedule(tiny(), backend.cluster, "sequential"))
+        TorchBackend("cpu").replay(in_order(TINY))
     gc.collect()
     assert error.value is not None
     assert made
@@ -174,3 +167,158 @@ def test_settings_are_pinned_and_given_back():
     finally:
         torch.set_float32_matmul_precision(before[0])
     assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before[1:]
+
+
+# On CUDA
+
+
+class Faked(TorchBackend):
+    """Operators are run by the streams that they were issued to, when these get to it."""
+
+    def __init__(self, n_devices=1, rng=0):
+        super().__init__("cpu", n_devices)
+        self._api = FakeTorchCuda(n_devices, rng)
+
+    def _host(self, program, values, **options):
+        self.host = self._api.host(program, values.compute, values.move, **options)
+        return self.host
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A name for the device, and a profiler that is quick and sees as much as PyTorch's does without CUDA."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "NVIDIA Fake")
+    monkeypatch.setattr(torch_traces, "recorded", recorded)
+
+
+def recorded(torch, run, count, path):
+    trace = KinetoTrace()
+    for i in range(count):
+        run()
+        trace.mark(f"{torch_traces.ITERATION}#{i}", 10.0 * i, 9.0)
+        trace.op("aten::op", 10.0 * i + 1, 1.0)
+    trace.write(path)
+
+
+@pytest.mark.parametrize("execution", ["events", "graph", "stages"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_replay(execution, seed, quick):
+    """Streams overtake each other wherever events allow, and yet the outputs are those of sequential execution."""
+    backend = Faked(rng=seed)
+    plan = random_schedule(TINY, backend.cluster, rng=seed, streams=3, execution=execution)
+    assert plan.n_streams > 1
+    found = backend.replay(plan, repeats=3, warmup=1)
+    assert found.max_relative_error == 0.0
+    assert len(found.trace) == len(plan.graph)
+    assert found.environment["device"] == "NVIDIA Fake"
+    how = "events" if execution != "graph" else "events, of a run that was not captured"
+    assert found.environment["spans"] == how  # the profiler saw no kernels
+
+
+def test_two_devices(quick):
+    backend = Faked(2)
+    plan = random_schedule(TINY, backend.cluster, rng=2, streams=2, execution="events")
+    found = backend.replay(plan, repeats=1, warmup=0)
+    assert len(found.program.copies.op) > 0
+    assert found.max_relative_error == 0.0
+    with pytest.raises(BackendError, match="captures a graph of one device only"):
+        backend.replay(random_schedule(TINY, backend.cluster, rng=2, execution="graph"))
+
+
+def test_a_capture_that_fails_names_where(monkeypatch, quick):
+    """The convolution "three_1" waits for the device, which no capture allows."""
+    backend = Faked()
+    usual = backend._api.work
+
+    def work(action):
+        if backend._api.cuda._captures and backend.host.at == "three_1":
+            raise RuntimeError("synchronize while a graph is captured")
+        usual(action)
+
+    monkeypatch.setattr(backend._api, "work", work)
+    plan = ss.schedule(backend.realise(TINY), backend.cluster, "opara")
+    with pytest.raises(BackendError, match="capture as a CUDA graph failed at 'three_1': synchronize while"):
+        backend.replay(plan, repeats=1)
+
+
+def test_kernels_stay_where_the_profiler_sees_none(caplog):
+    """PyTorch's own profiler."""
+    backend = Faked()
+    found = backend.realise(TINY)
+    assert [op.kernels for op in found.operators] == [op.kernels for op in TINY.operators]
+    assert "kernels stay as the graph has them" in caplog.text
+    assert backend.realise(found) is found
+
+
+class AtOnce(FakeTorchCuda):
+    """Work is done when it is issued, that of a graph when it is launched: what is returned is there to be read."""
+
+    def __init__(self, _torch):
+        super().__init__()
+        self.stream(0, 0)  # what is current
+
+    def work(self, action):
+        captured = self.cuda._captures
+        if not captured:
+            action()
+        super().work(action if captured else list)
+
+    def launch(self, graph):
+        super().launch(graph)
+        self.synchronize(0)
+
+
+class Again(CudaHost):
+    """Computes each operator again when its graph is launched, where CUDA would run its kernels again."""
+
+    def __init__(self, api, program, compute, move):
+        runner = compute.__self__
+
+        def again(i):
+            for node in runner._parts[i]:
+                runner._values.pop(node, None)
+            compute(i)
+
+        super().__init__(api, program, lambda i: api.work(lambda: again(i)), move)
+
+
+@pytest.mark.parametrize("name", ["inception", "transformer"])
+@pytest.mark.parametrize("execution", ["events", "graph"])
+def test_a_module_under_a_schedule(name, execution, monkeypatch):
+    """A graph is captured once, reads copies of the inputs, and returns copies of the outputs."""
+    module, x = network(name)
+    graph = from_module(module, x)
+    plan = random_schedule(graph, A100, rng=0, streams=3, execution=execution)
+
+    monkeypatch.setattr(torch_apply, "CudaHost", Again)
+    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
+    with torch.no_grad():
+        run = torch_apply.scheduled(traced(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
+        first, second = run(x), run(-x)
+        assert agree(first, module(x))
+        assert agree(second, module(-x))
+    count = run._api.cuda.count
+    assert count["launch_graph"] == (2 if execution == "graph" else 0)
+    assert count["keep"] == (0 if execution == "graph" else 2)
+    assert count["work"] == len(graph) * 2  # run once before it is captured
+
+
+def test_what_would_be_changed_once_too_often_is_not_captured(monkeypatch):
+    """A module that counts its calls: to capture it, it would be run once more than it is called."""
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(()))
+
+        def forward(self, x):
+            return x * self.n.add_(1)
+
+    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
+    module, x = Counting().eval(), torch.ones(4)
+    found = traced(module, [x], "counting")
+    graph = from_module(module, x)
+    with pytest.raises(ScheduleError, match="'add_' of counting changes an input, a parameter or a buffer"):
+        torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "opara"), SimpleNamespace(type="cuda"))
+    torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "greedy"), SimpleNamespace(type="cuda"))
+    assert module.n == 0.0
