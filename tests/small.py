@@ -4,10 +4,16 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
-from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 
 _EDGE = re.compile(r"([^=:]+)(?:=([^:]+))?(?::(.+))?")
 _PLACE = re.compile(r"([\w+]+)(?:/(\d+))?(?:@(\d+))?(?:\.(\d+))?(?:!(-?\d+))?")
+
+_GPU0, _GPU1 = Cluster.preset("a100", 2).without_overheads().devices
+_WIDE = replace(_GPU1, shared_memory_per_sm=2**20, shared_memory_per_block=2**20, registers_per_sm=2**15)
+UNEQUAL = Cluster((_GPU0, _WIDE), Cluster.preset("a100", 2).links)
+WIDE, DEEP = (Kernel(1, 256, 32, 2**19),), (Kernel(1, 1024, 64),)
+"""What has the shared memory of its gpu1 alone, and what the registers of gpu0 alone."""
 
 
 def operators(text, **fields):

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -14,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulers.brute_force import best_makespan
 from schedulers.listing_oracle import listed
-from small import made, placements
+from small import DEEP, UNEQUAL, WIDE, made, operators, placements
 from strategies import graphs
 
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
-from simsched.model import Cluster, Edge, Kernel, Link, Operator, OpGraph, Schedule, default_cost
+from simsched.model import Cluster, Link, OpGraph, Schedule, default_cost
 from simsched.optimum import optimal
 from simsched.optimum.instance import instance_of, whole_of
 from simsched.optimum.optimum import _run
@@ -33,7 +32,7 @@ ONE, TWO, THREE = (Cluster.preset("a100", n) for n in (1, 2, 3))
 ROW = Cluster(THREE.devices, (("gpu0", "gpu1", Link(2.5e5, 1.0)), ("gpu1", "gpu2", Link(1e5, 3.0))))
 
 
-FIVE = made("a=3 b=3 c=2 d=2 e=2")
+FIVE, READ = made("a=3 b=3 c=2 d=2 e=2"), made("a=1 b=2", "ab:0")
 
 
 def last(found, cluster, cost=default_cost):
@@ -41,78 +40,69 @@ def last(found, cluster, cost=default_cost):
     return max(row[3] for row in listed(found.schedule, cluster, cost).values())
 
 
-def test_two_devices_share_what_does_not_depend():
-    """3 + 3 us beside 4 + 2: six on each of two devices, and twelve on one."""
-    graph = made("a=3 b=3 c=4 d=2")
-    assert [optimal(graph, cluster).makespan for cluster in (ONE, TWO)] == [12.0, 6.0]
-    assert optimal(graph, ONE, streams=2).makespan == 6.0
-    assert optimal(graph, TWO, streams=2).makespan == 4.0
+APART = made("a=3 b=3 c=4 d=2")
+PAIR = made(operators("a=7 b=7", kernels=WIDE))
+PAIRWISE = made("a=4 b=5 c=9 d=1", "ab:5 ac:0 ad:5")
 
 
-def test_a_transfer_is_worth_it_or_not():
-    """a of 2 us feeds b and c of 5: on one device 12. With c moved for 4 us 2 + 4 + 5 = 11, for 6 us 13."""
-    moved, stayed = (optimal(made("a=2 b=5 c=5", "ab ac", transfer), TWO) for transfer in (4.0, 6.0))
-    assert (moved.makespan, moved.bound, moved.gap, moved.proved) == (11.0, 11.0, 0.0, True)
-    assert stayed.makespan == 12.0
-    assert len(moved.schedule.devices_used) == 2
-    assert len(stayed.schedule.devices_used) == 1
+def own(op, device):
+    return {"a": (9.0, 2.0), "b": (3.0, 8.0)}[op.name][int(device.name[-1])]
 
 
-def test_better_than_list_scheduling():
-    """Five operators on two devices: longest first gives 3+2+2 = 7 beside 3+2, the best is 3+3 beside 2+2+2."""
-    found = optimal(FIVE, TWO)
-    assert (found.makespan, found.bound, found.search["start_us"]) == (6.0, 6.0, 7.0)
+BY_HAND = {
+    # 3 + 3 us beside 4 + 2: six on each of two devices or streams, and twelve on one
+    "one by one": (APART, ONE, {}, 12.0),
+    "two devices share what does not depend": (APART, TWO, {}, 6.0),
+    "two streams": (APART, ONE, {"streams": 2}, 6.0),
+    "two streams of two devices": (APART, TWO, {"streams": 2}, 4.0),
+    # a of 2 us feeds b and c of 5: on one device 12. With c moved for 4 us 2 + 4 + 5 = 11, for 6 us 13
+    "a transfer is worth it": (made("a=2 b=5 c=5", "ab ac", 4.0), TWO, {}, 11.0),
+    "or not": (made("a=2 b=5 c=5", "ab ac", 6.0), TWO, {}, 12.0),
+    # a takes 9 us on gpu0 and 2 on gpu1, b 3 and 8, and 5 us lie between: 2 + 5 + 3 = 10 = 2 + 8
+    **{
+        f"each device in its own time, {transfer} us apart": (made("a=0 b=0", "ab", transfer), TWO, {"cost": own}, us)
+        for transfer, us in ((5.0, 10.0), (4.0, 9.0), (7.0, 10.0))
+    },
+    # both ask for the shared memory of gpu1: one after the other there
+    "kernels that fit one device only": (PAIR, UNEQUAL, {}, 14.0),
+    # nothing can be moved: 10 us on one device; with d, which needs nothing, 10 beside 4
+    "devices without links": (made("a=2 b=5 c=3 d=4", "ab ac", nbytes=1e6), Cluster(TWO.devices), {}, 10.0),
+    # c moves for nothing, b and d for 5: a, then b and d beside c
+    "each pair of devices has its own moves": (PAIRWISE, TWO, {}, 13.0),
+    "of three devices, too": (PAIRWISE, THREE, {}, 13.0),
+    "what takes longer than the horizon is out of the question": (made("a=1 b=2", "ab:1e15"), TWO, {}, 3.0),
+    # b on gpu1 is launched before a on gpu0, from which it reads
+    "a start may launch in an order of its own": (
+        READ, TWO, {"starts": [Schedule(READ, placements("b@1 a")).check(TWO)]}, 3.0),
+    # longest first gives 3+2+2 = 7 beside 3+2, the best is 3+3 beside 2+2+2
+    "better than list scheduling": (FIVE, TWO, {}, 6.0),
+}  # fmt: skip
 
 
-def test_each_device_in_its_own_time():
-    """a takes 9 us on gpu0 and 2 on gpu1, b the reverse of 8 and 3, and 5 us lie between: 2 + 5 + 3 = 10 = 2 + 8."""
-    times = {"a": (9.0, 2.0), "b": (3.0, 8.0)}
-    for transfer, makespan in ((5.0, 10.0), (4.0, 9.0), (7.0, 10.0)):
-        graph = made("a=0 b=0", "ab", transfer)
-        assert optimal(graph, TWO, cost=lambda op, d: times[op.name][int(d.name[-1])]).makespan == makespan
+@pytest.mark.parametrize("case", BY_HAND.values(), ids=BY_HAND)
+def test_by_hand(case):
+    graph, cluster, options, makespan = case
+    found = optimal(graph, cluster, **options)
+    assert (found.makespan, found.bound, found.gap, found.proved) == (makespan, makespan, 0.0, True)
 
 
-def test_a_kernel_that_fits_one_device_only():
-    """Both operators ask for the shared memory of gpu1: one after the other there, 14 us."""
-    other = replace(TWO.devices[1], shared_memory_per_sm=2**20, shared_memory_per_block=2**20)
-    cluster = Cluster((TWO.devices[0], other), TWO.links)
-    graph = OpGraph([Operator(n, time=7.0, kernels=(Kernel(1, 256, 32, 2**19),)) for n in "ab"])
-    found = optimal(graph, cluster)
-    assert (found.makespan, found.schedule.devices_used) == (14.0, ("gpu1",))
-    with pytest.raises(SchedulerError, match="operator 'a' has a kernel of which no block fits on any device"):
-        optimal(graph, TWO)
+@pytest.mark.parametrize(
+    ("graph", "devices", "message"),
+    [
+        (PAIR, TWO.devices, "operator 'a' has a kernel of which no block fits on any device"),
+        # a fits gpu1 only, b, which reads from it, gpu0 only, and no link leads there
+        (made([PAIR["a"], *operators("b=1", kernels=DEEP)], "ab=1"), UNEQUAL.devices, "give links"),
+    ],
+)
+def test_operators_that_cannot_run(graph, devices, message):
+    with pytest.raises(SchedulerError, match=message):
+        optimal(graph, Cluster(devices))
 
 
-def test_devices_without_links():
-    """Nothing can be moved: 10 us on one device; with d, which needs nothing, 10 beside 4."""
-    apart = Cluster(TWO.devices)
-    graph = made("a=2 b=5 c=3 d=4", "ab ac", nbytes=1e6)
-    assert optimal(graph, apart).makespan == 10.0
-
-
-def test_operators_that_no_link_joins():
-    """a fits gpu1 only, b, which reads from it, gpu0 only, and no link leads there."""
-    other = replace(TWO.devices[1], shared_memory_per_sm=2**20, shared_memory_per_block=2**20, registers_per_sm=2**15)
-    a = Operator("a", time=7.0, kernels=(Kernel(1, 256, 32, 2**19),))
-    b = Operator("b", time=1.0, kernels=(Kernel(1, 1024, 64),))
-    with pytest.raises(SchedulerError, match="give links"):
-        optimal(OpGraph([a, b], [Edge("a", "b", 1.0)]), Cluster((TWO.devices[0], other)))
-
-
-SMALL = {
-    "one of no time": made("a=0"),
-    "some of no time": made("a=2 b=0 c=2 d=0", "ab cd ad", 1.0),
-    "given backwards": made("d=1 c=2 b=3 a=4", "ab bc cd ad", nbytes=1e6),
-    "parallel edges": made("a=1 b=2 c=3", "ab ab ac ac", nbytes=1e6),
-    "tiny and huge": made("a=1e9 b=1e-9 c=1", "ab ac", 1e-6),
-}
-
-
-@pytest.mark.parametrize("graph", SMALL.values(), ids=SMALL)
-@pytest.mark.parametrize(("cluster", "streams"), [(ONE, 2), (TWO, 1), (ROW, 1)], ids=["one", "two", "row"])
-def test_small_graphs(graph, cluster, streams):
-    found = optimal(graph, cluster, streams=streams)
-    assert found.makespan == pytest.approx(best_makespan(graph, cluster, streams), rel=1e-9)
+def test_tiny_and_huge_times():
+    """b of 1e-9 us beside c of 1 us, moved for 1e-6 us."""
+    found = optimal(made("a=1e9 b=1e-9 c=1", "ab ac", 1e-6), TWO)
+    assert found.makespan == pytest.approx(1e9 + 1.0, rel=1e-15)
     assert found.proved
 
 
@@ -136,7 +126,7 @@ def test_as_good_as_the_best_of_all_schedules(graph, cluster, streams, factors):
     truth = best_makespan(graph, cluster, streams, times)
     found = optimal(graph, cluster, cost=cost, streams=streams, workers=1)
     assert found.makespan == pytest.approx(truth, rel=1e-9, abs=1e-9)
-    rounded = len(graph) + len(graph.src)  # times and moves, each down by less than the unit, 1e-9 us
+    rounded = 1.000001 * (len(graph) + len(graph.src))  # times and moves, each down by the unit at most, 1e-9 us
     assert found.bound == pytest.approx(truth, rel=1e-9, abs=1e-9 * rounded)
     assert instance_of(graph, cluster, cost, streams).bound <= truth * (1 + 1e-9)
     plan = found.schedule.check(cluster)
@@ -161,12 +151,9 @@ def test_units(times, unit, exact):
     assert (units <= np.array(times) * (1 + 1e-15)).all()
 
 
-def test_each_pair_of_devices_has_its_own_moves():
-    """a, 4 us, feeds b, c, d of 5, 9 and 1; c moves for nothing, b and d for 5: a, then b and d beside c, is 13 us."""
-    graph = made("a=4 b=5 c=9 d=1", "ab:5 ac:0 ad:5")
-    for cluster in (TWO, THREE):
-        assert instance_of(graph, cluster, None, 1).bound == 13.0
-        assert optimal(graph, cluster).makespan == 13.0
+@pytest.mark.parametrize("cluster", [TWO, THREE])
+def test_the_bound_knows_the_moves_of_each_pair(cluster):
+    assert instance_of(PAIRWISE, cluster, None, 1).bound == 13.0
 
 
 def test_times_of_many_digits_are_feasible():
@@ -176,28 +163,20 @@ def test_times_of_many_digits_are_feasible():
 
 
 def test_what_takes_longer_than_the_horizon_is_out_of_the_question():
-    graph = made("a=1 b=2", "ab:1e15")
-    whole = whole_of(instance_of(graph, TWO, None, 1), 3.0)
+    whole = whole_of(instance_of(made("a=1 b=2", "ab:1e15"), TWO, None, 1), 3.0)
     assert whole.instance.moves[0].tolist() == [[0.0, inf], [inf, 0.0]]
-    assert optimal(graph, TWO).makespan == 3.0
 
 
 # Starts, options, ends ---------------------------------------------------------------------------
 
 
 def test_a_given_start_is_used():
-    """The best schedule of five, given; the search has only to prove it."""
+    """The best schedule of five, given; the search has only to prove it, and not from 7."""
+    assert optimal(FIVE, TWO).search["start_us"] == 7.0
     best = Schedule(FIVE, placements("a b c@1 d@1 e@1"))
     for starts in ([best], best):
         found = optimal(FIVE, TWO, starts=starts)
         assert (found.search["start_us"], found.search["branches"]) == (6.0, 0)
-
-
-def test_a_start_may_launch_in_an_order_of_its_own():
-    """b on gpu1 is launched before a on gpu0, from which it reads."""
-    graph = made("a=1 b=2", "ab:0")
-    start = Schedule(graph, placements("b@1 a")).check(TWO)
-    assert optimal(graph, TWO, starts=[start]).makespan == 3.0
 
 
 @pytest.mark.parametrize("starts", [3, [None], [Schedule(made("z=1"), placements("z"))]])
