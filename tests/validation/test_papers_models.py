@@ -58,12 +58,8 @@ def test_measured_stages_are_simulated_ones(stages):
     nothing comes after; a stage of one group that follows a stage of several has its launch to itself too."""
     graph, cluster = made(50, 60, 70), one_device(record=0.0, wait=0.0, hop=0.0)
     groups = [tuple(tuple(group) for group in stage.split("|")) for stage in stages]
-    rows = [
-        ss.Placement(name, stream=g, stage=k, group=g)
-        for k, stage in enumerate(groups)
-        for g, group in enumerate(stage)
-        for name in group
-    ]
+    rows = [ss.Placement(name, stream=g, stage=k, group=g)
+            for k, stage in enumerate(groups) for g, group in enumerate(stage) for name in group]  # fmt: skip
     makespan = ss.simulate(ss.Schedule(graph, rows, execution="stages"), cluster).makespan
     measured = ios.MeasuredStage(graph, cluster)
     extra = 4.0 if len(groups[-1]) == 1 else -10.0
@@ -81,9 +77,8 @@ def wide(batch):
 def test_merged_operators_are_measured_as_one():
     """One convolution of one kernel, longer than its launch: its solo time and a gap."""
     graph, cluster = wide(1), one_device(gap=1.0, launch=0.5)
-    (a_and_b,) = merge(graph, [("a", "b")])[1]
-    assert a_and_b == ("a+b",)
-    rewritten = merge(graph, [("a", "b")])[0]
+    rewritten, made_of = merge(graph, [("a", "b")])
+    assert [*made_of] == [("a+b",)]
     alone = ss.StageLatency(rewritten, cluster)([["a+b"]])
     assert ios.MeasuredStage(graph, cluster)((("a", "b"),), merged=True) == pytest.approx(alone + 1.0)
 
@@ -209,15 +204,10 @@ def test_graphs_have_two_edges_an_operator():
 
 def test_means_deviations_and_extremes():
     """Of 1 and 3 the deviation is the root of 2; a single value has none."""
-    assert hios_simulated.with_spread({"a": [1.0, 3.0], "b": [5.0]}) == {
-        "a": 2.0,
-        "b": 5.0,
-        "± a": 2.0**0.5,
-        "± b": 0.0,
-    }
-    assert hios_simulated.extremes(lambda run: {"4": 3.0, "2": 2.0})(QUICK) == {
-        "least": 2.0, "most": 3.0, "4": 3.0, "2": 2.0,
-    }  # fmt: skip
+    spread = {"a": 2.0, "b": 5.0, "± a": 2.0**0.5, "± b": 0.0}
+    assert hios_simulated.with_spread({"a": [1.0, 3.0], "b": [5.0]}) == spread
+    extremes = {"least": 2.0, "most": 3.0, "4": 3.0, "2": 2.0}
+    assert hios_simulated.extremes(lambda run: {"4": 3.0, "2": 2.0})(QUICK) == extremes
 
 
 # Opara and Nimble
@@ -228,9 +218,8 @@ def test_a_sequential_graph_has_one_stream_and_no_launches():
     cluster = ss.Cluster.preset("a100")
     plan = planned(made(1, 1, 1, edges="0-1 1-2"), cluster, GRAPH)
     assert (plan.execution, plan.n_streams, plan.scheduler) == ("graph", 1, "sequential")
-    device = cluster.devices[0]
-    expected = device.graph_launch + 3 * 1.0 + 2 * device.graph_node
-    assert ss.simulate(plan, cluster).makespan == pytest.approx(expected)
+    (device,) = cluster.devices
+    assert ss.simulate(plan, cluster).makespan == pytest.approx(device.graph_launch + 3 * 1.0 + 2 * device.graph_node)
     launched = planned(plan.graph, cluster, PYTORCH)
     assert launched.execution == "events"
     assert launched.like(execution="graph") == plan
@@ -277,10 +266,8 @@ def test_tiles_explain_most_sm_efficiencies():
 
 def test_fewest_syncs():
     """A fork needs one wait, a join of three two; of 0-1 1-2 0-2 the last edge is implied."""
-    assert fewest_syncs(made(1, 1, 1, edges="0-1 0-2")) == 1
-    assert fewest_syncs(made(1, 1, 1, 1, edges="0-3 1-3 2-3")) == 2
-    assert fewest_syncs(made(1, 1, 1, edges="0-1 1-2 0-2")) == 0
-    assert fewest_syncs(made(1, 1, 1, 1, edges="0-2 0-3 1-2 1-3")) == 2
+    for edges, syncs in (("0-1 0-2", 1), ("0-3 1-3 2-3", 2), ("0-1 1-2 0-2", 0), ("0-2 0-3 1-2 1-3", 2)):
+        assert fewest_syncs(made(*[1] * (1 + int(max(edges))), edges=edges)) == syncs
 
 
 # AutoGraph
@@ -299,11 +286,8 @@ def test_groups_can_be_made_to_cost():
     graph = autograph.prepared("ResNeXt-50")
     device = ss.Cluster.preset("rtx2080ti").devices[0]
     slow = autograph.with_slow_groups(10.0)
-    added = {
-        name: slow(graph[name], device) - ss.default_cost(graph[name], device)
-        for name in ("layer1.0.conv2.norm", "layer1.0.conv1.norm", "stem.pool")
-    }
-    assert added == pytest.approx({"layer1.0.conv2.norm": 320.0, "layer1.0.conv1.norm": 0.0, "stem.pool": 0.0})
+    for name, us in {"layer1.0.conv2.norm": 320.0, "layer1.0.conv1.norm": 0.0, "stem.pool": 0.0}.items():
+        assert slow(graph[name], device) - ss.default_cost(graph[name], device) == pytest.approx(us)
 
 
 def test_what_a_group_costs():
